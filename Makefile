@@ -1,0 +1,64 @@
+# Needs Python 3.11-3.13 and make; everything else is downloaded into .venv/ and .calve/.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-full check bench up down lock clean
+
+PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,$(shell $(p) -c $(supported) >/dev/null 2>&1 && echo $(p))))
+supported := 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+UV_COMPILE = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+
+help: ## Show this screen
+	@printf 'calve keeps Kafka topics as Apache Iceberg tables, exactly once.\n\n'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\nFirst time here? make demo\n'
+
+setup: $(READY) ## Install everything Python into .venv (again only when the lock changes)
+
+$(READY): requirements.txt requirements-build.txt pyproject.toml
+	@test -n "$(PYTHON)" && $(PYTHON) -c $(supported) || { \
+	  echo "calve needs Python 3.11, 3.12 or 3.13; python3 here is $$(python3 --version 2>&1 || echo missing)."; \
+	  echo "Fix: install one, or name it: make setup PYTHON=/path/to/python3.13"; exit 1; }
+	@echo "calve: installing into $(VENV) with $$($(PYTHON) --version); the first time takes a minute or two"
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PIP) install --require-hashes -r requirements-build.txt
+	$(PIP) install --require-hashes --no-build-isolation -r requirements.txt
+	$(PIP) install --no-deps --no-build-isolation --quiet -e .
+	@touch $@
+	@echo "calve: ready. Next: make demo, or $(BIN)/calve doctor, $(BIN)/calve up"
+
+demo: $(READY) ## Run all of calve on this machine: broker to tables, verified (KEEP=1 leaves it up)
+	$(BIN)/calve demo $(if $(KEEP),--keep)
+
+test: check ## check, then the tests against the real broker, registry and Spark
+	$(BIN)/python -m pytest -m "not full" tests/integration
+
+test-full: check ## test, and the tests that take minutes
+	$(BIN)/python -m pytest tests/integration
+
+check: $(READY) ## Style, types, layers and unit tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -m "not full" tests/unit
+
+bench: $(READY) ## Measure the ingest against a bare Spark program
+	$(BIN)/python -m bench.ingest
+
+up: $(READY) ## Start the embedded stack
+	$(BIN)/calve up
+
+down: $(READY) ## Stop the embedded stack
+	$(BIN)/calve down
+
+lock: ## Write the requirements anew from pyproject.toml (needs uv)
+	$(UV_COMPILE) --extra dev pyproject.toml -o requirements.txt
+	echo setuptools | $(UV_COMPILE) - -o requirements-build.txt
+	echo ministack==1.5.33 | $(UV_COMPILE) - -o cli/embedded/ministack.txt
+
+clean: ## Stop the embedded stack and remove everything that was downloaded or made
+	@test ! -x $(BIN)/calve || $(BIN)/calve down
+	rm -rf .calve $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Core of calve: values and rules, no Spark, no AWS, no Kafka client."""

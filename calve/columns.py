@@ -1,0 +1,96 @@
+"""Columns that calve adds: the `_kafka` struct of every table, and the dead-letter table.
+
+Types are written in Iceberg's JSON form (https://iceberg.apache.org/spec/#appendix-c-json-serialization) without field ids;
+`with_ids` numbers them when a table is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+Json = Any
+
+REASONS = {
+    "null_value": "the value is null, and an append table has no row to delete",
+    "truncated": "the value is shorter than the five bytes that every framed value starts with",
+    "bad_magic": "the value does not start with the registry's magic byte 0x00",
+    "unknown_schema_id": "the registry knows no schema of this id",
+    "incompatible_schema": "the schema of this id cannot be read as a row of this table",
+    "malformed": "the payload does not decode with its schema: cut short, an absurd length, or other bytes than Avro",
+    "trailing_bytes": "bytes are left over after the payload was decoded",
+}
+"""Why a record is rejected: `reason` of the dead-letter table -> its `message`."""
+
+
+def field(name: str, kind: Json, *, required: bool = False, doc: str | None = None) -> dict[str, Json]:
+    spec = {"name": name, "required": required, "type": kind}
+    return spec | {"doc": doc} if doc else spec
+
+
+def struct(*fields: dict[str, Json]) -> Json:
+    return {"type": "struct", "fields": list(fields)}
+
+
+def list_of(element: Json, *, element_required: bool = False) -> Json:
+    return {"type": "list", "element-required": element_required, "element": element}
+
+
+def map_of(value: Json, *, value_required: bool = False) -> Json:
+    return {"type": "map", "key": "string", "value-required": value_required, "value": value}
+
+
+HEADERS = list_of(struct(field("key", "string"), field("value", "binary")))
+
+KAFKA = field(
+    "_kafka",
+    struct(
+        field("topic", "string", doc="topic that the record was read from"),
+        field("partition", "int"),
+        field("offset", "long"),
+        field("timestamp", "timestamptz", doc="the record's timestamp in Kafka"),
+        field("timestamp_type", "int", doc="0: set by the producer, 1: set by the broker on append"),
+        field("key", "binary", doc="the record's key as received"),
+        field("headers", HEADERS),
+        field("schema_id", "int", doc="registry id of the schema that the value was written with"),
+    ),
+    doc="where the row comes from",
+)
+
+DEAD_LETTERS = struct(
+    field("cluster_id", "string"),
+    field("topic_id", "string", doc="id of the topic's incarnation (KIP-516)"),
+    field("topic", "string"),
+    field("partition", "int"),
+    field("offset", "long"),
+    field("timestamp", "timestamptz"),
+    field("timestamp_type", "int"),
+    field("key", "binary"),
+    field("value", "binary"),
+    field("headers", HEADERS),
+    field("schema_id", "int"),
+    field("stage", "string", doc="stage of the round that refused the record"),
+    field("reason", "string", doc="stable word for the cause"),
+    field("message", "string", doc="the cause in a sentence; never holds the record's bytes"),
+    field("attempt", "int", doc="1 for the first time; a redrive that fails again adds one"),
+    field("round", "string", doc="round of the table that refused the record"),
+    field("rejected_at", "timestamptz"),
+)
+
+
+def with_ids(kind: Json, ids: Iterator[int] | None = None) -> Json:
+    """The same type with fresh field ids in every struct, list and map, as Iceberg's JSON form wants them."""
+    ids = ids or count(1)
+    if not isinstance(kind, dict):
+        return kind
+    match kind["type"]:
+        case "struct":
+            numbered = [each | {"id": next(ids)} for each in kind["fields"]]
+            return kind | {"fields": [each | {"type": with_ids(each["type"], ids)} for each in numbered]}
+        case "list":
+            element_id = next(ids)
+            return kind | {"element-id": element_id, "element": with_ids(kind["element"], ids)}
+        case _:
+            key_id, value_id = next(ids), next(ids)
+            return kind | {"key-id": key_id, "value-id": value_id, "value": with_ids(kind["value"], ids)}

@@ -1,0 +1,46 @@
+"""Every error that calve raises on purpose.
+
+A *record* that cannot be read is never an error: it is a dead letter. Errors are about configuration (`ConfigError`), about
+a system that is down for a while (`Retryable`), or about a state that must not be continued from (`Suspended`, `Fatal`).
+"""
+
+from __future__ import annotations
+
+
+class CalveError(Exception):
+    """What went wrong, where and why; `fix` is the line to change or the command to run."""
+
+    def __init__(self, message: str, *, fix: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  Fix: {self.fix}" if self.fix else self.message
+
+
+class ConfigError(CalveError):
+    """The configuration cannot be used; the message lists every problem found."""
+
+
+class Fatal(CalveError):
+    """The job as a whole must not go on."""
+
+
+class Retryable(CalveError):
+    """A system did not answer; the same round may be tried again from the start."""
+
+
+class Suspended(CalveError):
+    """This table must not be written until an operator has looked; other tables go on.
+
+    `code` is a stable word for alarms: `position_lost`, `topic_recreated`, `offsets_expired`, `offset_gap`, ...
+    """
+
+    def __init__(self, code: str, message: str, *, fix: str | None = None) -> None:
+        super().__init__(message, fix=fix)
+        self.code = code
+
+
+class LostRace(CalveError):
+    """Another writer has published offsets of this table since this round read its position."""

@@ -1,0 +1,127 @@
+"""The resolved configuration of one job: what the Glue job, the Lambdas and the CLI are handed as JSON.
+
+`calve.settings` validates `calve.yaml` and makes these values; nothing here checks or guesses. Standard library only, since a
+Glue job cannot import native wheels from its extra Python files.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Self
+
+from calve.names import TableName
+
+Auth = Literal["none", "tls", "sasl_plain", "sasl_scram", "msk_iam", "mtls"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """How to reach the cluster. `secret` is a reference (`env:NAME`, `file:PATH`, `aws:SECRET_ID`), never a value."""
+
+    bootstrap_servers: str
+    auth: Auth = "none"
+    mechanism: str | None = None
+    tls: bool = False
+    ca_file: str | None = None
+    secret: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A Confluent-compatible schema registry; `secret` refers to a JSON object with `username` and `password`."""
+
+    url: str
+    secret: str | None = None
+    ca_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """Where tables live. `warehouse` is an S3 URI without a trailing slash."""
+
+    database: str
+    warehouse: str
+    namespace: Literal["database", "cluster_id"] = "database"
+    region: str = "us-east-1"
+    endpoint: str | None = None
+    kms_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where an unread topic begins: `timestamp` in ms since epoch, `offsets` by partition (next offset to read)."""
+
+    at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
+    timestamp_ms: int | None = None
+    offsets: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """One Iceberg partition field or sort field: `name` is a transform, `argument` the N of bucket and truncate."""
+
+    column: str
+    name: Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"] = "identity"
+    argument: int | None = None
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One topic kept as one table."""
+
+    name: str
+    topic: str
+    freshness_s: float = 60.0
+    flush_bytes: int = 250_000_000
+    partition_flush_bytes: int = 300_000_000
+    start: Start = Start()
+    event_time: str | None = None
+    partition_by: tuple[Transform, ...] = ()
+    sort_by: tuple[Transform, ...] = ()
+    format_version: int = 2
+    on_data_loss: Literal["suspend", "continue"] = "suspend"
+    gaps: Literal["detect", "allow"] = "detect"
+    on_error: Literal["dead_letter"] = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything one ingest job needs."""
+
+    name: str
+    job: str
+    kafka: Kafka
+    registry: Registry
+    lake: Lake
+    tables: tuple[Table, ...]
+
+    def table_name(self, table: Table, cluster_database: str | None = None) -> TableName:
+        """The table's full name; `cluster_database` is required under `namespace: cluster_id`."""
+        if self.lake.namespace == "cluster_id":
+            if cluster_database is None:
+                raise ValueError("namespace: cluster_id needs the cluster's database")
+            return TableName(cluster_database, table.name)
+        return TableName(self.lake.database, table.name)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw = json.loads(text)
+        return cls(
+            name=raw["name"],
+            job=raw["job"],
+            kafka=Kafka(**raw["kafka"]),
+            registry=Registry(**raw["registry"]),
+            lake=Lake(**raw["lake"]),
+            tables=tuple(_table(each) for each in raw["tables"]),
+        )
+
+
+def _table(raw: dict[str, Any]) -> Table:
+    start = raw["start"] | {"offsets": {int(p): o for p, o in raw["start"]["offsets"].items()}}
+    transforms = {key: tuple(Transform(**t) for t in raw[key]) for key in ("partition_by", "sort_by")}
+    return Table(**(raw | {"start": Start(**start)} | transforms))

@@ -1,0 +1,78 @@
+"""Names that come from outside, and every name that is derived from them.
+
+Topics, tables and fields are named by people and registries, so each name is checked against a whitelist before it
+reaches SQL, a path or the catalog. Glue folds names to lower case: two names that differ only by case are one table.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+SYSTEM_COLUMN = "_kafka"
+DEAD_LETTERS_SUFFIX = "__dead_letters"
+BRANCH_PREFIX = "calve_round_"
+
+TABLE_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,199}")
+DATABASE_NAME = re.compile(r"[a-z0-9_][a-z0-9_-]{0,199}")
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table of the lake, without the catalog."""
+
+    database: str
+    table: str
+
+    @property
+    def dead_letters(self) -> TableName:
+        return TableName(self.database, self.table + DEAD_LETTERS_SUFFIX)
+
+    def quoted(self, catalog: str) -> str:
+        """The name for Spark SQL, each part in backquotes."""
+        return ".".join(quote(part) for part in (catalog, self.database, self.table))
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+def quote(identifier: str) -> str:
+    """An identifier for Spark SQL; a backquote inside it is doubled."""
+    return "`" + identifier.replace("`", "``") + "`"
+
+
+def database_for_cluster(cluster_id: str) -> str:
+    """The Glue database of a cluster under `namespace: cluster_id`.
+
+    A KRaft cluster id is base64url, so it may hold capitals, `-` and `_`. Glue databases are lower case; two clusters whose
+    ids differ only by case would share one, which the job refuses when it sees another cluster id in the table.
+    """
+    return cluster_id.lower()
+
+
+def table_problem(name: str) -> str | None:
+    """Why `name` can be no table's name, or None where it can."""
+    if not TABLE_NAME.fullmatch(name):
+        return f'"{name}" is no table name: use a-z, 0-9 and _ (at most 200, not starting with _)'
+    if name.endswith(DEAD_LETTERS_SUFFIX):
+        return f'"{name}" ends in {DEAD_LETTERS_SUFFIX}, which is reserved for dead letters'
+    return None
+
+
+def topic_problem(name: str) -> str | None:
+    """Why `name` can be no topic's name, or None where it can."""
+    if not TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
+        return f'"{name}" is no topic name: use A-Z, a-z, 0-9, ".", "_" and "-" (at most 249)'
+    return None
+
+
+def field_problem(path: str) -> str | None:
+    """Why a (dotted) field path cannot become columns, or None where it can."""
+    for part in path.split("."):
+        if not FIELD_NAME.fullmatch(part):
+            return f'"{path}" is no field path: "{part}" must be letters, digits and _ and start with a letter or _'
+    if path.split(".")[0].lower() == SYSTEM_COLUMN:
+        return f'"{path}" is reserved: {SYSTEM_COLUMN} holds topic, partition, offset and the other facts of the record'
+    return None

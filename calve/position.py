@@ -1,0 +1,212 @@
+"""The position of a table and the ledger of a round: what every data commit writes into its snapshot summary.
+
+The table is the checkpoint (ADR 1). Keys under `calve.`:
+
+| key | value |
+| --- | --- |
+| `calve.format` | 1; a newer release reads older positions |
+| `calve.round` | uuid of the round; finds an ambiguous commit again |
+| `calve.writer` | epoch of the writer: uuid of the process that committed |
+| `calve.cluster_id`, `calve.topic`, `calve.topic_id` | the topic read by this round |
+| `calve.from`, `calve.to` | JSON `{"<cluster id>/<topic id>": {"<partition>": next offset}}` |
+| `calve.ledger` | JSON, see `Ledger` |
+| `calve.dead_letters` | JSON of `DeadLetterRound`: the newest round that had rejects; carried forward |
+| `calve.metrics` | JSON of the round's figures (lag, freshness, bytes, files, times) |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from calve.errors import Suspended
+
+FORMAT = 1
+INITIALISED = "calve.initialised"
+STATE = "calve.state"
+POSITION_TAG = "calve_position"
+NO_LETTERS = ""
+"""Stands for the round of the newest dead letters where there are none."""
+
+Offsets = dict[int, int]
+"""Partition -> next offset to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKey:
+    """One incarnation of a topic: a re-created topic has another id (KIP-516), a re-created cluster another cluster id."""
+
+    cluster_id: str
+    topic_id: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster_id}/{self.topic_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> TopicKey:
+        cluster_id, _, topic_id = text.partition("/")
+        return cls(cluster_id, topic_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The fate of every offset of a round. `span = consumed + gaps + lost`; each consumed record has one fate.
+
+    `rows_appended` counts rows of the table, which need not equal `applied` records. `rejected` is by reason.
+    `lost` holds offset ranges that were gone before they could be read: partition -> [from, to).
+    """
+
+    span: int = 0
+    consumed: int = 0
+    gaps: int = 0
+    applied: int = 0
+    deduplicated: int = 0
+    filtered: int = 0
+    dead_lettered: int = 0
+    rows_appended: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    lost: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+
+    def imbalance(self) -> str | None:
+        """The first law that the figures break, or None where the ledger balances."""
+        if self.span != self.consumed + self.gaps + self.lost:
+            return f"span {self.span} is not consumed {self.consumed} + gaps {self.gaps} + lost {self.lost}"
+        fates = self.applied + self.deduplicated + self.filtered + self.dead_lettered
+        if self.consumed != fates:
+            return (
+                f"consumed {self.consumed} is not applied {self.applied} + deduplicated {self.deduplicated}"
+                f" + filtered {self.filtered} + dead-lettered {self.dead_lettered}"
+            )
+        if self.dead_lettered != sum(self.rejected.values()):
+            return f"dead-lettered {self.dead_lettered} is not the sum of its reasons {sum(self.rejected.values())}"
+        return None
+
+    def to_json(self) -> str:
+        figures = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps({name: value for name, value in figures.items() if value}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Ledger:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRound:
+    """The newest round of a table that had rejects; `snapshot` is the commit on the dead-letter table's branch.
+
+    `previous` is the round that had rejects before it: what the dead-letter table must end with when this one is appended.
+    """
+
+    round: str
+    snapshot: int
+    count: int
+    previous: str = NO_LETTERS
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a table stands, as one snapshot of it says."""
+
+    offsets: dict[TopicKey, Offsets]
+    round: str
+    writer: str
+    topic: str
+    snapshot: int | None = None
+    dead_letters: DeadLetterRound | None = None
+
+    def of(self, topic: TopicKey) -> Offsets | None:
+        """Next offsets of a topic's incarnation; None where the table has never read it."""
+        return self.offsets.get(topic)
+
+
+def encode_offsets(offsets: Mapping[TopicKey, Offsets]) -> str:
+    return json.dumps(
+        {
+            str(topic): {str(p): o for p, o in sorted(parts.items())}
+            for topic, parts in sorted(offsets.items(), key=str)
+        }
+    )
+
+
+def decode_offsets(text: str) -> dict[TopicKey, Offsets]:
+    return {
+        TopicKey.parse(key): {int(p): int(o) for p, o in parts.items()}
+        for key, parts in json.loads(text).items()
+    }
+
+
+def has_position(summary: Mapping[str, str]) -> bool:
+    """True where a snapshot summary was written by a calve data commit."""
+    return "calve.to" in summary
+
+
+def decode(summary: Mapping[str, str], snapshot: int | None = None) -> Position:
+    """The position that a snapshot summary holds.
+
+    Raises:
+        Suspended: a release newer than this one wrote it (`format_too_new`).
+    """
+    written = int(summary.get("calve.format", "0"))
+    if written > FORMAT:
+        raise Suspended(
+            "format_too_new",
+            f"the table's position has format {written}, this release reads formats up to {FORMAT}",
+            fix="run the release that wrote the table, or a newer one",
+        )
+    letters = summary.get("calve.dead_letters")
+    return Position(
+        offsets=decode_offsets(summary["calve.to"]),
+        round=summary["calve.round"],
+        writer=summary["calve.writer"],
+        topic=summary["calve.topic"],
+        snapshot=snapshot,
+        dead_letters=DeadLetterRound(**json.loads(letters)) if letters else None,
+    )
+
+
+def root(*, writer: str, topic: str, round_id: str) -> dict[str, str]:
+    """The summary of a table's first, empty snapshot: nothing has been read, and that is known for certain."""
+    return {
+        "calve.format": str(FORMAT),
+        "calve.round": round_id,
+        "calve.writer": writer,
+        "calve.topic": topic,
+        "calve.to": encode_offsets({}),
+    }
+
+
+def published_letters(main: Position, round_id: str) -> dict[str, str]:
+    """The summary of a commit on the dead-letter table's main: which round it holds, and where the table stood."""
+    return root(writer=main.writer, topic=main.topic, round_id=round_id) | {
+        "calve.to": encode_offsets(main.offsets)
+    }
+
+
+def encode(
+    *,
+    position: Position,
+    topic: TopicKey,
+    start: Mapping[TopicKey, Offsets],
+    ledger: Ledger,
+    metrics: Mapping[str, Any],
+) -> dict[str, str]:
+    """The summary entries of a data commit; `decode` reads them back."""
+    summary = {
+        "calve.format": str(FORMAT),
+        "calve.round": position.round,
+        "calve.writer": position.writer,
+        "calve.cluster_id": topic.cluster_id,
+        "calve.topic": position.topic,
+        "calve.topic_id": topic.topic_id,
+        "calve.from": encode_offsets(start),
+        "calve.to": encode_offsets(position.offsets),
+        "calve.ledger": ledger.to_json(),
+        "calve.metrics": json.dumps(metrics, sort_keys=True),
+    }
+    if position.dead_letters:
+        summary["calve.dead_letters"] = json.dumps(asdict(position.dead_letters))
+    return summary

@@ -1,0 +1,173 @@
+"""YAML files as plain values that remember the line of every key.
+
+Scalars follow YAML 1.2's core schema: `no` and `on` are text, `1:30` is text, `010` is ten and a date stays text,
+so that no value changes its meaning on the way. Every key is text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from calve.errors import ConfigError
+from calve.settings.problems import KeyPath, Place, Problem, config_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_TAG = "tag:yaml.org,2002:"
+
+
+@dataclass(slots=True)
+class Document:
+    """The values of one or more files laid over each other."""
+
+    file: str
+    values: dict[str, Any] = field(default_factory=dict)
+    places: dict[KeyPath, Place] = field(default_factory=dict)
+    problems: list[tuple[Place, Problem]] = field(default_factory=list)
+
+    def place(self, path: KeyPath) -> Place:
+        """Where a key stands, or its nearest parent where the key is absent."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.places:
+                return self.places[path[:length]]
+        return Place(self.file, 0)
+
+    def overlaid_by(self, top: Document) -> Document:
+        """These values with those of `top` over them: mappings are merged, anything else is replaced."""
+        return Document(
+            self.file,
+            _merged(self.values, top.values),
+            self.places | top.places,
+            self.problems + top.problems,
+        )
+
+
+def read(path: Path, *, fix_if_missing: str) -> Document:
+    """One file's values.
+
+    Raises:
+        ConfigError: the file cannot be read or is not YAML.
+    """
+    file = str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{file} does not exist", fix=fix_if_missing) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is not UTF-8 text: byte {error.start}", fix="save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+    try:
+        root = _Loader(text).get_single_node()
+    except yaml.YAMLError as error:
+        raise config_error(file, [_syntax_problem(file, error)]) from None
+    document = Document(file)
+    if isinstance(root, yaml.MappingNode):
+        document.values = _Walk(document).value(root, ())
+    elif root is not None and root.tag != _TAG + "null":
+        place = Place(file, root.start_mark.line + 1)
+        raise config_error(file, [(place, Problem((), "must be a mapping of keys to values"))])
+    return document
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers = {}  # noqa: RUF012  PyYAML's own attribute
+
+
+_Loader.add_implicit_resolver(_TAG + "null", re.compile(r"(~|null|Null|NULL|)\Z"), ["~", "n", "N", ""])
+_Loader.add_implicit_resolver(
+    _TAG + "bool", re.compile(r"(true|True|TRUE|false|False|FALSE)\Z"), list("tTfF")
+)
+_Loader.add_implicit_resolver(_TAG + "int", re.compile(r"[-+]?[0-9]+\Z"), list("-+0123456789"))
+_Loader.add_implicit_resolver(_TAG + "float", re.compile(r"[-+]?[0-9]+\.[0-9]+\Z"), list("-+0123456789"))
+
+
+class _Walk:
+    """Turns nodes into values and notes places, duplicate keys and what calve.yaml has no use for."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._open: list[yaml.Node] = []
+
+    def value(self, node: yaml.Node, path: KeyPath) -> Any:
+        if any(node is parent for parent in self._open):
+            self._problem(node, path, "an alias refers to the mapping or list that it stands in")
+            return None
+        self._open.append(node)
+        try:
+            match node:
+                case yaml.MappingNode():
+                    return dict(self._items(node, path))
+                case yaml.SequenceNode():
+                    return [self._item(each, (*path, str(index))) for index, each in enumerate(node.value)]
+                case _:
+                    return self._scalar(node, path)
+        finally:
+            self._open.pop()
+
+    def _items(self, mapping: yaml.MappingNode, path: KeyPath) -> Iterator[tuple[str, Any]]:
+        lines: dict[str, int] = {}
+        for key, value in mapping.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._problem(key, path, "a key must be plain text")
+                continue
+            name, line = key.value, key.start_mark.line + 1
+            if name in lines:
+                self._problem(key, (*path, name), f"is given twice; the first one is in line {lines[name]}")
+                continue
+            lines[name] = line
+            self._document.places[*path, name] = Place(self._document.file, line)
+            yield name, self.value(value, (*path, name))
+
+    def _item(self, node: yaml.Node, path: KeyPath) -> Any:
+        self._document.places[path] = Place(self._document.file, node.start_mark.line + 1)
+        return self.value(node, path)
+
+    def _scalar(self, node: yaml.Node, path: KeyPath) -> Any:
+        kind = str(node.tag).removeprefix(_TAG)
+        try:
+            match kind:
+                case "str":
+                    return node.value
+                case "null":
+                    return None
+                case "bool":
+                    return {"true": True, "false": False}[node.value.lower()]
+                case "int":
+                    return int(node.value)
+                case "float":
+                    return float(node.value)
+        except (ValueError, KeyError):
+            pass
+        self._problem(node, path, f'the YAML tag "{node.tag}" cannot be used here')
+        return None
+
+    def _problem(self, node: yaml.Node, path: KeyPath, reason: str) -> None:
+        place = Place(self._document.file, node.start_mark.line + 1)
+        self._document.problems.append((place, Problem(path, reason)))
+
+
+def _syntax_problem(file: str, error: yaml.YAMLError) -> tuple[Place, Problem]:
+    if not isinstance(error, yaml.MarkedYAMLError):  # a control character
+        return Place(file, 0), Problem((), f"is not YAML: {str(error).splitlines()[0]}")
+    mark = error.problem_mark or error.context_mark
+    place = Place(file, mark.line + 1 if mark else 0)
+    what = error.problem or "cannot be parsed"
+    if "'\\t'" in what:
+        return place, Problem((), "a tab stands where YAML needs spaces", "indent with spaces")
+    context = f" {error.context}" if error.context else ""
+    return place, Problem((), f"is not YAML: {what}{context}")
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged

@@ -1,0 +1,196 @@
+"""The shape of calve.yaml: every key, its type and its sentence in docs/configuration.md."""
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from calve.job import Auth
+from calve.settings import fields
+from calve.settings.problems import InvalidParts, KeyPath, Problem
+
+
+class Section(BaseModel):
+    """A mapping of calve.yaml; an empty one (`lake:`) counts as `{}`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty(cls, raw: Any) -> Any:
+        return {} if raw is None else raw
+
+    @classmethod
+    def known_keys(cls) -> list[str]:
+        """The known keys, with those of this section before shared ones."""
+        return sorted(cls.model_fields, key=lambda key: key not in cls.__annotations__)
+
+
+class AuthSection(Section):
+    """How the clients prove who they are to the brokers."""
+
+    type: Auth = "none"
+    """`none`, `tls`, `sasl_plain`, `sasl_scram`, `msk_iam` or `mtls`. Default: `none`"""
+    mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    """With `sasl_scram`: `SCRAM-SHA-256` or `SCRAM-SHA-512`. Default: `SCRAM-SHA-512`"""
+    tls: bool | None = None
+    """With `sasl_plain` and `sasl_scram`: encrypt the connection. Default: `true`"""
+    ca_file: fields.Text | None = None
+    """PEM file of the authorities that sign the brokers' certificates, relative to calve.yaml. Default: the
+    system's"""
+    secret: fields.Secret | None = None
+    """`username` and `password` of SASL, or `certificate` and `key` of `mtls`; see Secrets"""
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the connection uses TLS."""
+        return self.type != "none" and self.tls is not False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        sasl = self.type in {"sasl_plain", "sasl_scram"}
+        needs_secret = sasl or self.type == "mtls"
+        useless = f"has no use with {self.type}"
+        problems = []
+        if needs_secret and self.secret is None:
+            fix = "add `secret: env:NAME`, `file:PATH` or `aws:SECRET_ID`"
+            problems.append(Problem(("secret",), f"is missing: {self.type} needs it", fix))
+        if self.secret is not None and not needs_secret:
+            problems.append(Problem(("secret",), useless, "remove it, or change `type`"))
+        if self.mechanism and self.type != "sasl_scram":
+            problems.append(Problem(("mechanism",), useless, "remove it, or use `type: sasl_scram`"))
+        if self.tls is not None and not sasl:
+            problems.append(Problem(("tls",), useless, "remove it; `type: tls` encrypts without a password"))
+        elif self.ca_file and not self.encrypted:
+            problems.append(
+                Problem(("ca_file",), "has no use without TLS", "remove it, or encrypt the connection")
+            )
+        if problems:
+            raise InvalidParts(problems)
+        return self
+
+
+class KafkaSection(Section):
+    """The cluster to read from. Absent: the embedded broker."""
+
+    bootstrap_servers: fields.Servers
+    """`host:port`, several of them separated by commas"""
+    auth: AuthSection = AuthSection()
+    """See `kafka.auth`. Default: no encryption and no password"""
+
+
+class RegistrySection(Section):
+    """The schema registry. Absent: the embedded one."""
+
+    type: Literal["confluent"] = "confluent"
+    """`confluent`: Confluent's REST interface, whoever serves it. Default: `confluent`"""
+    url: fields.Url
+    """`https://host:port`, with the path that the server wants"""
+    secret: fields.Secret | None = None
+    """`username` and `password` of basic authentication; see Secrets"""
+    ca_file: fields.Text | None = None
+    """PEM file of the authorities that sign the server's certificate, relative to calve.yaml. Default: the
+    system's"""
+
+
+class LakeSection(Section):
+    """Where the tables live."""
+
+    database: fields.Database | None = None
+    """Glue database. Default: `name`, with `_` for `-`"""
+    namespace: Literal["database", "cluster_id"] = "database"
+    """`database`: all tables in `database`; `cluster_id`: in one named after the Kafka cluster. Default:
+    `database`"""
+    bucket: fields.Bucket | None = None
+    """Existing S3 bucket; it is never deleted. Default: the stack's"""
+    prefix: fields.Prefix | None = None
+    """Folder in the bucket, such as `lake/raw`"""
+    region: fields.Region | None = None
+    """AWS region. Default: the stack's, else `us-east-1`"""
+    kms_key: fields.Text | None = None
+    """ARN of an existing key that encrypts the tables' files"""
+
+
+class JobSection(Section):
+    """One ingest job; its key is its name. Absent: one job, `main`, writes all tables."""
+
+
+class TableOptions(Section):
+    """What a table may set for itself and `defaults` for all."""
+
+    freshness: fields.Duration | None = None
+    """Greatest age of a record from produce to visible (p95): `60s`, `5m`, `1h`. Default: `60s`"""
+    flush_size: fields.Size | None = None
+    """Bytes of the topic after which a round commits at the latest: `250MB`, `64MiB`. Default: `250MB`"""
+    partition_flush_size: fields.Size | None = None
+    """The same for a single partition of the table. Default: `300MB`"""
+    start: fields.StartingPoint | None = None
+    """Where a table that has read nothing begins: `earliest`, `latest`, `{timestamp: 2026-01-01T00:00:00Z}` or
+    `{offsets: {0: 12}}` (partition: next offset to read). Default: `earliest`"""
+    on_error: Literal["dead_letter"] | None = None
+    """What becomes of a record that cannot be read: `dead_letter` keeps it. Default: `dead_letter`"""
+    on_data_loss: Literal["suspend", "continue"] | None = None
+    """Offsets that expired before they were read: `suspend` the table, or `continue` and record the loss.
+    Default: `suspend`"""
+    gaps: Literal["detect", "allow"] | None = None
+    """Offsets without a record in a topic that is neither compacted nor transactional: `detect` suspends the
+    table. Default: `detect`"""
+    format_version: Literal[2, 3] | None = None
+    """Iceberg format version of a new table: `2` or `3`. Default: `2`"""
+
+
+class DefaultsSection(TableOptions):
+    """Options of every table that does not set them itself."""
+
+
+class TableSection(TableOptions):
+    """One topic kept as one table; its key is the table's name."""
+
+    topic: fields.Topic
+    """Topic to read"""
+    job: fields.Text | None = None
+    """Job that writes the table; needed where there are several"""
+    event_time: fields.FieldPath | None = None
+    """Field that says when the fact happened, such as `created_at` or `order.created_at`"""
+    partition_by: fields.Partitioning | None = None
+    """List of `column`, `year(column)`, `month(...)`, `day(...)`, `hour(...)`, `bucket(16, column)`,
+    `truncate(4, column)`. Default: `day(event_time)` where that is declared, else none"""
+    sort_by: fields.Sorting | None = None
+    """List of `column`, `column desc`, or a transform of one. Default: none"""
+
+
+class Configuration(Section):
+    """The file as a whole."""
+
+    name: fields.Deployment
+    """Name of the deployment; it is a part of every name that is made in AWS"""
+    kafka: KafkaSection | None = None
+    """See `kafka`"""
+    registry: RegistrySection | None = None
+    """See `registry`"""
+    lake: LakeSection = LakeSection()
+    """See `lake`"""
+    jobs: dict[fields.JobName, JobSection] | None = None
+    """See `jobs.<name>`"""
+    defaults: DefaultsSection = DefaultsSection()
+    """See `defaults`"""
+    tables: dict[fields.TableKey, TableSection] = Field(min_length=1)
+    """See `tables.<name>`"""
+
+
+SECTIONS: dict[KeyPath, type[Section]] = {
+    (): Configuration,
+    ("kafka",): KafkaSection,
+    ("kafka", "auth"): AuthSection,
+    ("registry",): RegistrySection,
+    ("lake",): LakeSection,
+    ("jobs", "<name>"): JobSection,
+    ("defaults",): DefaultsSection,
+    ("tables", "<name>"): TableSection,
+}
+
+
+def section_at(path: KeyPath) -> type[Section] | None:
+    """The section whose keys stand directly under `path`, or None where there is none."""
+    if len(path) == 2 and path[0] in {"jobs", "tables"}:
+        path = (path[0], "<name>")
+    return SECTIONS.get(path)

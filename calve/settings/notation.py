@@ -1,0 +1,191 @@
+"""How single values are written in calve.yaml: durations, sizes, transforms, starting points.
+
+Each function takes what stands in the file and returns the value, or raises `Invalid` with reason and cure.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from calve.columns import KAFKA
+from calve.job import Start, Transform
+from calve.names import SYSTEM_COLUMN, field_problem
+from calve.settings.problems import Invalid, InvalidParts, Problem, near_miss, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+BYTES = (
+    {"B": 1}
+    | {p + "B": 1000**n for n, p in enumerate("kMGT", 1)}
+    | {p + "iB": 1024**n for n, p in enumerate("KMGT", 1)}
+)
+TIME_TRANSFORMS = ("year", "month", "day", "hour")
+COUNTED_TRANSFORMS = ("bucket", "truncate")
+TRANSFORMS = (*TIME_TRANSFORMS, *COUNTED_TRANSFORMS, "identity")
+STARTS = ("earliest", "latest")
+
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_CALL = re.compile(r"([A-Za-z_]+)\s*\(\s*([^()]*?)\s*\)")
+_MAX_ARGUMENT = 2**31 - 1
+
+
+def seconds(raw: Any) -> float:
+    """`60s`, `5m`, `1h` in seconds."""
+    value = _quantity(raw, SECONDS, 'write a number and ms, s, m, h or d, such as "60s"', what="duration")
+    if value <= 0:
+        raise Invalid(f'"{raw}" is no duration: it must be more than zero')
+    return value
+
+
+def size_bytes(raw: Any) -> int:
+    """`250MB` (10^6) or `64MiB` (2^20) in bytes."""
+    value = round(_quantity(raw, BYTES, 'write a number and a unit, such as "250MB" or "64MiB"', what="size"))
+    if value < 1:
+        raise Invalid(f'"{raw}" is no size: it must be at least one byte')
+    return value
+
+
+def partition_field(raw: Any) -> Transform:
+    """`day(created_at)`, `bucket(16, userid)`, `symbol`."""
+    return _transform(
+        raw, 'write a column or a transform of one, such as "day(created_at)" or "bucket(16, userid)"'
+    )
+
+
+def sort_field(raw: Any) -> Transform:
+    """`price desc`, `symbol`, `bucket(16, userid) asc`."""
+    example = 'write a column and "asc" or "desc", such as "price desc"'
+    if not isinstance(raw, str) or not raw.strip():
+        raise Invalid("must be text", example)
+    expression, _, direction = raw.strip().rpartition(" ")
+    if not expression or raw.strip().endswith(")"):
+        return _transform(raw, example)
+    if direction.lower() not in {"asc", "desc"}:
+        raise Invalid(f'"{direction}" is no sort direction', near_miss(direction, ("asc", "desc")) or example)
+    plain = _transform(expression, example)
+    return Transform(plain.column, plain.name, plain.argument, descending=direction.lower() == "desc")
+
+
+def distinct_partition_fields(transforms: list[Transform]) -> list[Transform]:
+    """Refuse what Iceberg refuses: a transform twice, or two time transforms, of one column."""
+
+    def identity(transform: Transform) -> object:
+        return transform.column.lower(), "time" if transform.name in TIME_TRANSFORMS else transform.name
+
+    return _distinct(transforms, identity)
+
+
+def distinct_sort_fields(transforms: list[Transform]) -> list[Transform]:
+    """Refuse a column that is sorted by twice, in either direction."""
+
+    def identity(transform: Transform) -> object:
+        return transform.column.lower(), transform.name, transform.argument
+
+    return _distinct(transforms, identity)
+
+
+def start(raw: Any) -> Start:
+    """`earliest`, `latest`, `{timestamp: 2026-01-01T00:00:00Z}`, `{offsets: {0: 12}}`."""
+    example = "use earliest, latest, {timestamp: 2026-01-01T00:00:00Z} or {offsets: {0: 12}}"
+    match raw:
+        case "earliest" | "latest":
+            return Start(raw)
+        case str():
+            raise Invalid(f'"{raw}" is no starting point', near_miss(raw, STARTS) or example)
+        case {"timestamp": text} if len(raw) == 1:
+            return Start("timestamp", timestamp_ms=_timestamp_ms(text))
+        case {"offsets": dict() as offsets} if len(raw) == 1 and offsets:
+            return Start("offsets", offsets=_offsets(offsets))
+    raise Invalid("is no starting point", example)
+
+
+def _distinct(transforms: list[Transform], identity: Callable[[Transform], object]) -> list[Transform]:
+    first: dict[object, int] = {}
+    problems = []
+    for index, transform in enumerate(transforms):
+        earlier = first.setdefault(identity(transform), index)
+        if earlier != index:
+            reason = f'"{transform.column}" is used like this in [{earlier}] already'
+            problems.append(Problem((str(index),), reason, "remove one of the two"))
+    if problems:
+        raise InvalidParts(problems)
+    return transforms
+
+
+def _quantity(raw: Any, units: Mapping[str, float], example: str, *, what: str) -> float:
+    written = str(raw) if isinstance(raw, str | int | float) and not isinstance(raw, bool) else None
+    if written is None:
+        raise Invalid("must be text", example)
+    match = _QUANTITY.fullmatch(written.strip())
+    if not match:
+        raise Invalid(f'"{written}" is no {what}', example)
+    number, unit = match.groups()
+    if unit not in units:
+        fix = near_miss(unit, units) or f"use {one_of(units)}"
+        raise Invalid(f'"{written}" is no {what}: "{unit}" is no unit', fix)
+    return float(number) * units[unit]
+
+
+def _transform(raw: Any, example: str) -> Transform:
+    if not isinstance(raw, str) or not raw.strip():
+        raise Invalid("must be text", example)
+    text = raw.strip()
+    call = _CALL.fullmatch(text)
+    if not call:
+        return Transform(_column(text, example))
+    name, inner = call.groups()
+    if name not in TRANSFORMS:
+        raise Invalid(f'"{name}" is no transform', near_miss(name, TRANSFORMS) or f"use {one_of(TRANSFORMS)}")
+    arguments = [part.strip() for part in inner.split(",")]
+    if name in COUNTED_TRANSFORMS:
+        count = arguments[0]
+        if len(arguments) != 2 or not count.isascii() or not count.isdigit():
+            raise Invalid(f'"{text}" needs a number and a column', f'write "{name}(16, column)"')
+        if not 1 <= int(count) <= _MAX_ARGUMENT:
+            raise Invalid(f'"{text}": {count} is out of range', f"use 1 to {_MAX_ARGUMENT}")
+        return Transform(_column(arguments[1], example), name, int(count))  # type: ignore[arg-type]
+    if len(arguments) != 1:
+        raise Invalid(f'"{text}" takes one column', f'write "{name}(column)"')
+    return Transform(_column(arguments[0], example), name)  # type: ignore[arg-type]
+
+
+def _column(path: str, example: str) -> str:
+    system = [f"{SYSTEM_COLUMN}.{each['name']}" for each in KAFKA["type"]["fields"]]
+    if path in system:
+        return path
+    if path.split(".")[0].lower() == SYSTEM_COLUMN:
+        raise Invalid(f'"{path}" is no column', near_miss(path, system) or f"use {one_of(system)}")
+    if problem := field_problem(path):
+        raise Invalid(problem, example)
+    return path
+
+
+def _timestamp_ms(text: Any) -> int:
+    example = "write it with its time zone, such as 2026-01-01T00:00:00Z"
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise Invalid(f'"{text}" is no timestamp', example) from None
+    if moment.tzinfo is None:
+        raise Invalid(f'"{text}" has no time zone', example)
+    return round(moment.timestamp() * 1000)
+
+
+def _offsets(raw: Mapping[str, Any]) -> dict[int, int]:
+    problems = []
+    for partition, offset in raw.items():
+        if not (partition.isascii() and partition.isdigit()):
+            problems.append(
+                Problem(("offsets", partition), f'"{partition}" is no partition', "use 0, 1, 2, ...")
+            )
+        elif type(offset) is not int or not 0 <= offset < 2**63:
+            problems.append(
+                Problem(("offsets", partition), f'"{offset}" is no offset', "use the next offset to read")
+            )
+    if problems:
+        raise InvalidParts(problems)
+    return {int(partition): offset for partition, offset in raw.items()}

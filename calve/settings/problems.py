@@ -1,0 +1,95 @@
+"""Problems of a configuration, each with place, reason and cure, and the one error that lists them all."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from calve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+KeyPath = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to change. `path` is the key path, empty for the file as a whole."""
+
+    path: KeyPath
+    reason: str
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file; `line` is 1 for the first, 0 for the file as a whole."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+class Invalid(ValueError):
+    """A value that cannot be used."""
+
+    def __init__(self, reason: str, fix: str | None = None) -> None:
+        super().__init__(reason)
+        self.problems = [Problem((), reason, fix)]
+
+
+class InvalidParts(Invalid):
+    """A value of which some parts cannot be used; the problems' paths are relative to the value."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__(problems[0].reason)
+        self.problems = problems
+
+
+def near_miss(word: str, known: Iterable[str]) -> str | None:
+    """`Did you mean "x"?` for the nearest known word, or None where none is near."""
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
+    return f'Did you mean "{by_lower[near[0]]}"?' if near else None
+
+
+def one_of(words: Iterable[str]) -> str:
+    """`a, b or c`."""
+    *head, last = words
+    return f"{', '.join(head)} or {last}" if head else last
+
+
+def shown(path: KeyPath) -> str:
+    """A key path as people write it: `tables.trades.sort_by[0]`."""
+    text = ""
+    for part in path:
+        if part.isdigit():
+            text += f"[{part}]"
+        else:
+            plain = part if re.fullmatch(r"[\w-]+", part) else json.dumps(part, ensure_ascii=False)
+            text += f".{plain}" if text else plain
+    return text
+
+
+def config_error(file: str, problems: Iterable[tuple[Place, Problem]]) -> ConfigError:
+    """The error that lists every problem, one line each, in the order of the file."""
+    ordered = sorted(
+        set(problems), key=lambda each: (each[0].file != file, each[0].file, each[0].line, each[1].path)
+    )
+    rows = [(str(place), shown(problem.path), _sentence(problem)) for place, problem in ordered]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    lines = ["  ".join((place.ljust(widths[0]), path.ljust(widths[1]), text)) for place, path, text in rows]
+    count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
+    return ConfigError("\n  ".join([f"{file}: {count}", *lines]))
+
+
+def _sentence(problem: Problem) -> str:
+    if problem.fix is None:
+        return problem.reason
+    return f"{problem.reason}. {problem.fix[0].upper()}{problem.fix[1:]}"

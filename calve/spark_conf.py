@@ -1,0 +1,57 @@
+"""The Spark settings of an ingest job, the same on Glue (`--conf`) and on a laptop."""
+
+from __future__ import annotations
+
+from calve.job import Job
+
+CATALOG = "lake"
+STRING_LIMIT = 16_777_216
+ITEMS_LIMIT = 1_000_000
+AVRO_LIMITS = {
+    "org.apache.avro.limits.string.maxLength": STRING_LIMIT,
+    "org.apache.avro.limits.bytes.maxLength": STRING_LIMIT,
+    "org.apache.avro.limits.collectionItems.maxLength": ITEMS_LIMIT,
+}
+"""A 9-byte record may claim a string of 2 GB; without these limits Avro allocates it and the JVM dies."""
+
+
+def java_options() -> str:
+    """JVM options that driver and executors must have; the job refuses to start where they are not active."""
+    return " ".join(f"-D{name}={value}" for name, value in AVRO_LIMITS.items())
+
+
+def spark_conf(job: Job) -> dict[str, str]:
+    """Settings that must be in place before the session exists, by name."""
+    catalog = f"spark.sql.catalog.{CATALOG}"
+    conf = {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog",
+        f"{catalog}.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        f"{catalog}.warehouse": job.lake.warehouse,
+        f"{catalog}.client.region": job.lake.region,
+        f"{catalog}.glue.skip-archive": "true",
+        # Cluster ids hold "-", which Glue allows and Iceberg refuses; calve.names has checked every name by its own rules.
+        f"{catalog}.glue.skip-name-validation": "true",
+        f"{catalog}.cache-enabled": "false",
+        # The catalog through which Iceberg's compaction, and `glue_jobs.staging`, write files without a commit.
+        "spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkRewriteTableCatalog",
+        "spark.driver.extraJavaOptions": java_options(),
+        "spark.executor.extraJavaOptions": java_options(),
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.speculation": "false",
+    }
+    if job.lake.kms_key:
+        conf |= {f"{catalog}.s3.sse.type": "kms", f"{catalog}.s3.sse.key": job.lake.kms_key}
+    if job.lake.endpoint:
+        conf |= {
+            f"{catalog}.glue.endpoint": job.lake.endpoint,
+            f"{catalog}.s3.endpoint": job.lake.endpoint,
+            f"{catalog}.s3.path-style-access": "true",
+        }
+    return conf

@@ -1,0 +1,1 @@
+"""Functions: one folder each, a thin handler beside its domain. No Spark."""

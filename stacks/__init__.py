@@ -1,0 +1,1 @@
+"""AWS: what is deployed. No runtime code, no AWS clients."""

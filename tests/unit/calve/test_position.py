@@ -1,0 +1,149 @@
+"""The position and the ledger survive their way through a snapshot summary."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calve.errors import Suspended
+from calve.position import (
+    DeadLetterRound,
+    Ledger,
+    Position,
+    TopicKey,
+    decode,
+    decode_offsets,
+    encode,
+    encode_offsets,
+    has_position,
+)
+
+ids = st.text(alphabet="ABCXYZabcxyz019-_", min_size=1, max_size=22)
+topics = st.builds(TopicKey, ids, ids)
+offsets = st.dictionaries(st.integers(0, 5000), st.integers(0, 2**63 - 1), max_size=6)
+maps = st.dictionaries(topics, offsets, max_size=3)
+counts = st.integers(0, 2**40)
+letters = st.none() | st.builds(DeadLetterRound, ids, st.integers(1, 2**63 - 1), counts)
+positions = st.builds(
+    Position, offsets=maps, round=ids, writer=ids, topic=ids, snapshot=st.none(), dead_letters=letters
+)
+
+# A summary as the first release wrote it. Never changed: every later release must read it.
+FORMAT_1 = {
+    "calve.format": "1",
+    "calve.round": "0e8f7a1c-4b8d-4d57-9d1c-2a43f0c2a9b1",
+    "calve.writer": "5c1f9d60-61f5-4f5f-8a5e-9b0c1c1d7e11",
+    "calve.cluster_id": "MkU3OEVBNTcwNTJENDM2Qg",
+    "calve.topic": "stock_trades",
+    "calve.topic_id": "xN1jQ2lTTa-P_5bHn3VY0g",
+    "calve.from": '{"MkU3OEVBNTcwNTJENDM2Qg/xN1jQ2lTTa-P_5bHn3VY0g": {"0": 0, "1": 100}}',
+    "calve.to": '{"MkU3OEVBNTcwNTJENDM2Qg/AAAAAAAAAAAAAAAAAAAAAQ": {"0": 7},'
+    ' "MkU3OEVBNTcwNTJENDM2Qg/xN1jQ2lTTa-P_5bHn3VY0g": {"0": 512, "1": 9007199254740993}}',
+    "calve.ledger": '{"applied": 500, "consumed": 503, "dead_lettered": 3, "gaps": 9, "rejected": {"bad_magic": 2,'
+    ' "malformed": 1}, "rows_appended": 500, "span": 512}',
+    "calve.metrics": '{"lag_records": 0}',
+    "calve.dead_letters": '{"round": "0e8f7a1c-4b8d-4d57-9d1c-2a43f0c2a9b1", "snapshot": 8744736658442914487, "count": 3}',
+    "added-records": "500",
+}
+
+
+def summary(position: Position, *, ledger: Ledger | None = None) -> dict[str, str]:
+    topic = TopicKey("cluster", "topic")
+    return encode(
+        position=position, topic=topic, start={topic: {0: 0}}, ledger=ledger or Ledger(), metrics={}
+    )
+
+
+@given(positions)
+def test_a_position_is_read_as_it_was_written(position: Position) -> None:
+    written = summary(position)
+    assert has_position(written)
+    assert decode(written) == position
+    assert decode(written, 7) == replace(position, snapshot=7)
+
+
+@given(positions)
+def test_a_summary_is_made_of_texts(position: Position) -> None:
+    assert all(isinstance(value, str) for value in summary(position).values())
+
+
+@given(maps)
+def test_offsets_are_read_as_they_were_written(offsets: dict[TopicKey, dict[int, int]]) -> None:
+    assert decode_offsets(encode_offsets(offsets)) == offsets
+
+
+@given(maps)
+def test_equal_positions_are_written_equally(offsets: dict[TopicKey, dict[int, int]]) -> None:
+    turned = {topic: dict(reversed(parts.items())) for topic, parts in reversed(offsets.items())}
+    assert encode_offsets(turned) == encode_offsets(offsets)
+
+
+@given(st.builds(Ledger, *([counts] * 11), rejected=st.dictionaries(ids, st.integers(1, 9), max_size=3)))
+def test_a_ledger_is_read_as_it_was_written(ledger: Ledger) -> None:
+    assert Ledger.from_json(ledger.to_json()) == ledger
+
+
+def test_a_summary_of_format_1_is_read_by_every_release() -> None:
+    cluster = "MkU3OEVBNTcwNTJENDM2Qg"
+    position = decode(FORMAT_1, 42)
+    assert position.of(TopicKey(cluster, "xN1jQ2lTTa-P_5bHn3VY0g")) == {0: 512, 1: 9007199254740993}
+    assert position.of(TopicKey(cluster, "AAAAAAAAAAAAAAAAAAAAAQ")) == {0: 7}
+    assert position.of(TopicKey("other", "xN1jQ2lTTa-P_5bHn3VY0g")) is None
+    assert position.topic == "stock_trades"
+    assert position.writer == "5c1f9d60-61f5-4f5f-8a5e-9b0c1c1d7e11"
+    assert position.snapshot == 42
+    assert position.dead_letters == DeadLetterRound(position.round, 8744736658442914487, 3)
+    ledger = Ledger.from_json(FORMAT_1["calve.ledger"])
+    assert ledger.imbalance() is None
+    assert (ledger.span, ledger.consumed, ledger.gaps, ledger.applied) == (512, 503, 9, 500)
+    assert ledger.rejected == {"bad_magic": 2, "malformed": 1}
+
+
+@pytest.mark.parametrize("written", ["2", "10"])
+def test_a_position_of_a_newer_release_suspends_the_table(written: str) -> None:
+    with pytest.raises(Suspended, match=f"format {written}") as caught:
+        decode(FORMAT_1 | {"calve.format": written})
+    assert caught.value.code == "format_too_new"
+
+
+def test_a_foreign_snapshot_has_no_position() -> None:
+    assert not has_position({"operation": "replace", "added-records": "5"})
+
+
+def test_a_balanced_ledger_has_no_imbalance() -> None:
+    ledger = Ledger(
+        span=20,
+        consumed=12,
+        gaps=5,
+        lost=3,
+        applied=7,
+        deduplicated=2,
+        filtered=1,
+        dead_lettered=2,
+        rows_appended=70,
+        rejected={"malformed": 1, "bad_magic": 1},
+    )
+    assert ledger.imbalance() is None
+
+
+@pytest.mark.parametrize(
+    ("ledger", "law"),
+    [
+        (Ledger(span=1), "span"),
+        (Ledger(consumed=1), "span"),
+        (Ledger(span=1, consumed=1), "consumed"),
+        (Ledger(span=1, consumed=1, applied=1, filtered=1), "consumed"),
+        (Ledger(span=1, consumed=1, dead_lettered=1), "dead-lettered"),
+        (Ledger(span=1, consumed=1, applied=1, rejected={"malformed": 1}), "dead-lettered"),
+    ],
+)
+def test_a_broken_law_is_named(ledger: Ledger, law: str) -> None:
+    assert str(ledger.imbalance()).startswith(law)
+
+
+def test_a_ledger_is_written_without_its_zeros() -> None:
+    assert json.loads(Ledger(span=1, gaps=1).to_json()) == {"span": 1, "gaps": 1}

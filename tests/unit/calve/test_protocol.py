@@ -1,0 +1,325 @@
+"""Each decision of `calve.protocol` by itself; how they work together is `test_protocol_model.py`."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calve.errors import Suspended
+from calve.position import (
+    DeadLetterRound,
+    Ledger,
+    Offsets,
+    Position,
+    TopicKey,
+)
+from calve.protocol import (
+    Begin,
+    Commit,
+    TopicState,
+    ancestry_is_cut,
+    begin,
+    bounded,
+    check_gaps,
+    check_ledger,
+    contains_round,
+    locate,
+    may_publish,
+    nearest_position,
+    next_position,
+    recheck,
+)
+from tests.unit.calve.protocol_model.says import (
+    ELSEWHERE,
+    FOREIGN,
+    RECREATED,
+    TOPIC,
+    data,
+    history,
+    position,
+    suspension,
+    topic,
+)
+
+
+@pytest.mark.parametrize(
+    ("ancestors", "round_id"),
+    [
+        ([], None),
+        (history(FOREIGN), None),
+        (history(data("r2"), data("r1")), "r2"),
+        (history(FOREIGN, FOREIGN, data("r1")), "r1"),
+    ],
+)
+def test_the_position_is_the_nearest_ancestors(ancestors: list[Commit], round_id: str | None) -> None:
+    found = nearest_position(ancestors)
+    assert (found and found.round) == round_id
+
+
+def test_a_position_knows_its_snapshot() -> None:
+    found = nearest_position(history(FOREIGN, data("r1")))
+    assert found is not None
+    assert found.snapshot == 1
+
+
+@pytest.mark.parametrize(
+    ("ancestors", "cut"),
+    [
+        ([], False),
+        (history(data("r2"), data("r1")), False),
+        (history(data("r2"), data("r1"), cut=True), True),
+    ],
+)
+def test_ancestry_is_cut_where_the_oldest_ancestor_names_a_parent(ancestors: list[Commit], cut: bool) -> None:
+    assert ancestry_is_cut(ancestors) is cut
+
+
+TAG = Commit(7, 6, data("r1", to=5, total_records="5"))
+
+
+def test_a_position_in_the_history_is_used_before_a_tag() -> None:
+    found = locate(history(data("r2"), cut=True), tagged=TAG, greatest_offsets={})
+    assert found.round == "r2"
+
+
+@pytest.mark.parametrize("greatest", [{}, {TOPIC: {}}, {TOPIC: {0: 4}}])
+def test_the_tag_proves_the_position_where_history_was_cut(greatest: dict[TopicKey, Offsets]) -> None:
+    found = locate(history(FOREIGN, cut=True), tagged=TAG, greatest_offsets=greatest)
+    assert (found.round, found.snapshot) == ("r1", 7)
+
+
+@pytest.mark.parametrize(
+    ("ancestors", "tagged", "greatest"),
+    [
+        pytest.param([], TAG, {}, id="no snapshot at all"),
+        pytest.param(history(FOREIGN), TAG, {}, id="replaced: the head has no parent"),
+        pytest.param(history(FOREIGN, cut=True), None, {}, id="no tag"),
+        pytest.param(history(FOREIGN, cut=True), TAG, None, id="offsets not looked up"),
+        pytest.param(history(FOREIGN, cut=True), TAG, {TOPIC: {0: 5}}, id="a row at the tag's position"),
+        pytest.param(
+            history(FOREIGN, cut=True), TAG, {TOPIC: {1: 0}}, id="a partition the tag does not know"
+        ),
+        pytest.param(
+            history(FOREIGN, cut=True), TAG, {RECREATED: {0: 0}}, id="a topic the tag does not know"
+        ),
+        pytest.param(history({"total-records": "4"}, cut=True), TAG, {}, id="fewer rows: rolled back"),
+        pytest.param(history({}, cut=True), Commit(7, 6, data("r1")), {}, id="totals unknown"),
+    ],
+)
+def test_an_unproved_position_suspends(
+    ancestors: list[Commit], tagged: Commit | None, greatest: dict[TopicKey, Offsets] | None
+) -> None:
+    assert suspension(locate, ancestors, tagged=tagged, greatest_offsets=greatest) == "position_lost"
+
+
+def test_a_newer_format_suspends() -> None:
+    newer = data("r1") | {"calve.format": "2"}
+    assert suspension(nearest_position, history(newer)) == "format_too_new"
+
+
+@pytest.mark.parametrize(
+    ("known", "state", "first", "expected"),
+    [
+        pytest.param(None, topic({0: 3}, {0: 9}), {0: 3}, Begin({0: 3}), id="earliest"),
+        pytest.param(None, topic({0: 3}, {0: 9}), {0: 9}, Begin({0: 9}), id="latest"),
+        pytest.param(None, topic({0: 3}, {0: 9}), {0: 1}, Begin({0: 3}), id="explicit, below the log start"),
+        pytest.param({0: 5}, topic({0: 0}, {0: 9}), {}, Begin({0: 5}), id="where the table stands"),
+        pytest.param({0: 9}, topic({0: 9}, {0: 9}), {}, Begin({0: 9}), id="everything read has expired"),
+        pytest.param(
+            {0: 5}, topic({0: 0, 1: 0}, {0: 9, 1: 2}), {}, Begin({0: 5, 1: 0}), id="a new partition"
+        ),
+    ],
+)
+def test_a_round_begins_where_nothing_is_lost(
+    known: Offsets | None, state: TopicState, first: Offsets, expected: Begin
+) -> None:
+    assert begin(position(offsets=known), state, first=first, on_data_loss="suspend") == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        pytest.param(topic({0: 0}, {0: 9}, RECREATED), "topic_recreated", id="another topic id"),
+        pytest.param(topic({0: 0}, {0: 9}, ELSEWHERE), "cluster_changed", id="another cluster id"),
+        pytest.param(topic({1: 0}, {1: 9}), "partitions_missing", id="a partition is gone"),
+        pytest.param(topic({0: 0}, {0: 4}), "log_truncated", id="the log ends before the position"),
+        pytest.param(topic({0: 6}, {0: 9}), "offsets_expired", id="retention passed the position"),
+        pytest.param(
+            topic({0: 0, 1: 2}, {0: 9, 1: 9}), "offsets_expired", id="a new partition lost its head"
+        ),
+    ],
+)
+def test_a_round_suspends_where_records_are_lost_or_changed(state: TopicState, code: str) -> None:
+    at_five = position(offsets={0: 5})
+    assert suspension(begin, at_five, state, first={}, on_data_loss="suspend") == code
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        pytest.param(topic({0: 6}, {0: 9}), Begin({0: 6}, {0: (5, 6)}), id="retention passed the position"),
+        pytest.param(
+            topic({0: 0, 1: 2}, {0: 9, 1: 9}),
+            Begin({0: 5, 1: 2}, {1: (0, 2)}),
+            id="a new partition lost its head",
+        ),
+        pytest.param(
+            topic({0: 0}, {0: 3}, RECREATED), Begin({0: 0}, {}, "topic_recreated"), id="another topic id"
+        ),
+        pytest.param(
+            topic({0: 2}, {0: 3}, ELSEWHERE),
+            Begin({0: 2}, {0: (0, 2)}, "cluster_changed"),
+            id="another cluster, its first records gone",
+        ),
+    ],
+)
+def test_data_loss_that_is_allowed_is_recorded(state: TopicState, expected: Begin) -> None:
+    assert begin(position(offsets={0: 5}), state, first={0: 99}, on_data_loss="continue") == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [(topic({1: 0}, {1: 9}), "partitions_missing"), (topic({0: 0}, {0: 4}), "log_truncated")],
+)
+def test_no_setting_allows_a_log_that_went_backwards(state: TopicState, code: str) -> None:
+    at_five = position(offsets={0: 5})
+    assert suspension(begin, at_five, state, first={}, on_data_loss="continue") == code
+
+
+def test_the_ledger_begins_below_what_was_lost() -> None:
+    assert Begin({0: 6, 1: 4}, {0: (5, 6)}).since == {0: 5, 1: 4}
+
+
+@pytest.mark.parametrize(
+    ("after", "code"),
+    [
+        (topic({0: 0}, {0: 9}, RECREATED), "topic_recreated"),
+        (topic({0: 0}, {0: 9}, ELSEWHERE), "cluster_changed"),
+        (topic({0: 6}, {0: 9}), "offsets_expired"),
+    ],
+)
+def test_a_topic_that_changed_while_it_was_read_suspends(after: TopicState, code: str) -> None:
+    assert suspension(recheck, topic({0: 0}, {0: 9}), after, {0: 5}) == code
+
+
+def test_a_topic_that_grew_while_it_was_read_is_fine() -> None:
+    recheck(topic({0: 0}, {0: 9}), topic({0: 5, 1: 0}, {0: 20, 1: 1}), {0: 5})
+
+
+@pytest.mark.parametrize(
+    ("state", "records", "allowed", "gaps"),
+    [
+        (topic({}, {}), 7, False, 0),
+        (topic({}, {}, compacted=True), 1, False, 6),
+        (topic({}, {}, transactional=True), 6, False, 1),
+        (topic({}, {}), 4, True, 3),
+    ],
+)
+def test_gaps_are_counted_where_something_explains_them(
+    state: TopicState, records: int, allowed: bool, gaps: int
+) -> None:
+    counted = check_gaps(state, span=7, records=records, allowed=allowed, missing=lambda: pytest.fail("read"))
+    assert counted == gaps
+
+
+def test_an_unexplained_gap_suspends_and_names_its_partitions() -> None:
+    with pytest.raises(Suspended, match="1 in partition 1, 2 in partition 3") as caught:
+        check_gaps(topic({}, {}), span=9, records=6, allowed=False, missing=lambda: {1: 1, 2: 0, 3: 2})
+    assert caught.value.code == "offset_gap"
+
+
+@pytest.mark.parametrize("state", [topic({}, {}), topic({}, {}, compacted=True)])
+def test_more_records_than_offsets_suspend(state: TopicState) -> None:
+    code = suspension(check_gaps, state, span=4, records=5, allowed=True, missing=dict)
+    assert code == "offset_surplus"
+
+
+@pytest.mark.parametrize(
+    ("ancestors", "allowed"),
+    [
+        pytest.param(history(data("r1")), True, id="main stands at the base"),
+        pytest.param(history(FOREIGN, data("r1")), True, id="compacted meanwhile"),
+        pytest.param(history(data("r2"), data("r1")), False, id="another round was published"),
+        pytest.param(history(data("r0")), False, id="rolled back past the base"),
+        pytest.param(history(FOREIGN), False, id="replaced"),
+        pytest.param([], False, id="no snapshot at all"),
+    ],
+)
+def test_a_round_is_published_only_on_its_base(ancestors: list[Commit], allowed: bool) -> None:
+    assert may_publish(ancestors, position("r1")) is allowed
+
+
+def test_a_round_is_found_in_the_history_it_is_in() -> None:
+    ancestors = history(FOREIGN, data("r2"), data("r1"))
+    assert contains_round(ancestors, "r1")
+    assert not contains_round(ancestors, "r3")
+
+
+BALANCED = Ledger(
+    span=6, consumed=4, gaps=1, lost=1, applied=3, dead_lettered=1, rows_appended=3, rejected={"bad_magic": 1}
+)
+
+
+def test_a_balanced_ledger_passes() -> None:
+    check_ledger(BALANCED, staged_rows=3)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "staged"),
+    [
+        (BALANCED, 4),
+        (Ledger(span=2, consumed=1, applied=1, rows_appended=1), 1),
+        (Ledger(span=1, consumed=1), 0),
+        (Ledger(span=1, consumed=1, dead_lettered=1), 0),
+    ],
+)
+def test_a_ledger_that_does_not_balance_suspends(ledger: Ledger, staged: int) -> None:
+    assert suspension(check_ledger, ledger, staged_rows=staged) == "ledger_imbalance"
+
+
+def test_the_next_position_keeps_other_partitions_incarnations_and_dead_letters() -> None:
+    base = Position(
+        {TOPIC: {0: 5, 1: 7}, RECREATED: {0: 1}},
+        "r1",
+        "w",
+        "trades",
+        dead_letters=DeadLetterRound("r0", 3, 1),
+    )
+    state = topic({0: 0, 1: 0}, {0: 9, 1: 9})
+    after = next_position(base, state, {0: 9}, round_id="r2", writer="w2", dead_letters=None)
+    assert after.offsets == {TOPIC: {0: 9, 1: 7}, RECREATED: {0: 1}}
+    assert (after.round, after.writer, after.dead_letters) == ("r2", "w2", base.dead_letters)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "budget", "limit", "to"),
+    [
+        ({}, {}, 10, 10, {}),
+        ({0: 5}, {0: 5}, 10, 10, {0: 5}),
+        ({0: 0, 1: 0}, {0: 100, 1: 100}, 10, 100, {0: 5, 1: 5}),
+        ({0: 0, 1: 0}, {0: 2, 1: 100}, 10, 100, {0: 2, 1: 8}),
+        ({0: 0, 1: 0}, {0: 2, 1: 100}, 10, 3, {0: 2, 1: 3}),
+        pytest.param({0: 9}, {0: 5}, 10, 10, {0: 9}, id="never backwards"),
+    ],
+)
+def test_the_budget_is_shared_fairly(
+    start: Offsets, end: Offsets, budget: int, limit: int, to: Offsets
+) -> None:
+    assert bounded(start, end, budget_records=budget, partition_records=limit) == to
+
+
+PARTITIONS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=6)
+
+
+@given(PARTITIONS, st.integers(1, 100), st.integers(1, 100))
+def test_a_round_keeps_to_its_budget_and_wastes_none_of_it(
+    partitions: list[tuple[int, int]], budget: int, limit: int
+) -> None:
+    start = {p: begins for p, (begins, _) in enumerate(partitions)}
+    end = {p: begins + more for p, (begins, more) in enumerate(partitions)}
+    to = bounded(start, end, budget_records=budget, partition_records=limit)
+    taken = [to[p] - start[p] for p in start]
+    room = [min(end[p] - start[p], limit) for p in start]
+    assert all(0 <= t <= r for t, r in zip(taken, room, strict=True))
+    assert sum(taken) == min(budget, sum(room))

@@ -1,0 +1,116 @@
+"""The registry client against a real HTTP server that answers as registries do, and as what stands before them may."""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import pytest
+
+from calve.errors import Fatal, Retryable
+from calve.registry import Registry
+
+ABSENT = (404, {"error_code": 40403, "message": "Schema not found"})
+
+
+class Answers(BaseHTTPRequestHandler):
+    pages: ClassVar[dict[str, tuple[int, object]]] = {}
+    asked: ClassVar[list[str]] = []
+    credentials: ClassVar[str | None] = None
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        status, body = self.pages.get(self.path, ABSENT)
+        if self.credentials and self.headers["Authorization"] != self.credentials:
+            status, body = 401, {"error_code": 401}
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    Answers.pages, Answers.asked, Answers.credentials = {}, [], None
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as listening:
+        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.server_address[1]}"
+        listening.shutdown()
+
+
+def test_a_schema_is_asked_for_once(server: str) -> None:
+    Answers.pages["/schemas/ids/7"] = (200, {"schema": '"int"'})
+    registry = Registry(server)
+    assert [registry.by_id(7), registry.by_id(7)] == [registry.by_id(7)] * 2
+    assert Answers.asked == ["/schemas/ids/7"]
+
+
+def test_an_absent_id_is_asked_for_again(server: str) -> None:
+    registry = Registry(server)
+    assert registry.by_id(7) is None
+    Answers.pages["/schemas/ids/7"] = (200, {"schema": '"int"'})
+    assert registry.by_id(7) is not None
+
+
+def test_versions_come_oldest_first_with_their_ids(server: str) -> None:
+    Answers.pages |= {
+        "/subjects/a%2Fb-value/versions": (200, [2, 1]),
+        "/subjects/a%2Fb-value/versions/1": (200, {"id": 30, "schema": "x"}),
+        "/subjects/a%2Fb-value/versions/2": (200, {"id": 20, "schema": "y", "schemaType": "JSON"}),
+    }
+    found = Registry(server).versions("a/b-value")
+    assert [(schema.id, schema.type) for schema in found] == [(30, "AVRO"), (20, "JSON")]
+
+
+def test_a_subject_made_again_has_its_new_ids_after_forget(server: str) -> None:
+    Answers.pages |= {
+        "/subjects/s/versions": (200, [1]),
+        "/subjects/s/versions/1": (200, {"id": 1, "schema": "x"}),
+    }
+    registry = Registry(server)
+    registry.versions("s")
+    Answers.pages["/subjects/s/versions/1"] = (200, {"id": 9, "schema": "x"})
+    registry.forget("s")
+    assert [schema.id for schema in registry.versions("s")] == [9]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (503, {}),
+        (404, b"<html>no such page</html>"),
+        (404, {"message": "a proxy"}),
+        (200, b"<html>hello</html>"),
+    ],
+)
+def test_what_is_no_answer_of_a_registry_is_tried_again_and_never_an_absent_schema(
+    server: str, answer: tuple[int, object]
+) -> None:
+    Answers.pages["/schemas/ids/7"] = answer
+    with pytest.raises(Retryable):
+        Registry(server).by_id(7)
+
+
+def test_nothing_listening_is_tried_again(server: str) -> None:
+    with pytest.raises(Retryable, match="does not answer"):
+        Registry("http://127.0.0.1:1").by_id(7)
+
+
+def test_credentials_are_sent_and_a_refusal_names_no_password(server: str) -> None:
+    Answers.credentials = "Basic " + base64.b64encode(b"ada:right").decode()
+    Answers.pages["/schemas/ids/7"] = (200, {"schema": "x"})
+    assert Registry(server, credentials={"username": "ada", "password": "right"}).by_id(7)
+    with pytest.raises(Fatal) as caught:
+        Registry(server, credentials={"username": "ada", "password": "hunter2"}).by_id(7)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_another_scheme_is_refused_at_once() -> None:
+    with pytest.raises(Fatal, match="neither http nor https"):
+        Registry("file:///etc/passwd")
