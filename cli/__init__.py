@@ -1,0 +1,1 @@
+"""The operator's commands and the embedded stack; never deployed."""

@@ -1,0 +1,158 @@
+"""The one place that prints.
+
+People read stderr (events, progress, errors) and, for what they asked for, stdout; programs read stdout, one
+JSON document per command with `--output json`. On a terminal things are laid out; otherwise every event and every
+row is one line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.console import Console as Rich
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from calve.errors import CalveError
+from cli.progress import BarProgress, LineProgress, Progress
+
+
+class Output(StrEnum):
+    """What a reading command writes on stdout."""
+
+    text = "text"
+    json = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="What to write on stdout.")]
+
+STYLES = {"ok": "green", "running": "green", "warn": "yellow", "pending": "yellow", "suspended": "yellow"}
+STYLES |= {"fail": "bold red", "failed": "bold red", "absent": "dim"}
+STYLES |= {"proved": "green", "not verifiable": "yellow", "exact": "green", "differs": "bold red"}
+NOTHING = (None, "", "-")
+
+
+class Console:
+    """Prints for one command; in JSON mode only `document` reaches stdout."""
+
+    def __init__(self, output: Output = Output.text) -> None:
+        self.output = output
+        self._out = Rich(highlight=False)
+        self._err = Rich(stderr=True, highlight=False)
+
+    def progress(self) -> Progress:
+        """Return bars on a terminal, else a line every few seconds; always on stderr."""
+        if self._err.is_terminal:
+            return BarProgress(self._err)
+        return LineProgress(lambda line: print(line, file=sys.stderr, flush=True))
+
+    def event(self, message: str, **fields: object) -> None:
+        """Say that something happened: one line on stderr."""
+        pairs = "  ".join(f"{name}={value}" for name, value in fields.items())
+        if self._err.is_terminal:
+            self._err.print(Text.assemble((message, "bold"), "  ", (pairs, "dim")), soft_wrap=True)
+        else:
+            print(f"{message}  {pairs}".rstrip(), file=sys.stderr, flush=True)
+
+    def heading(self, text: str) -> None:
+        """Begin a part of a report."""
+        if self.output is Output.json:
+            return
+        if self._out.is_terminal:
+            self._out.print("\n", Text(text, "bold cyan"), sep="")
+        else:
+            print(f"== {text}", flush=True)
+
+    def say(self, text: str) -> None:
+        """Say a sentence of a report."""
+        if self.output is Output.text:
+            self._out.print(Text(text), soft_wrap=not self._out.is_terminal)
+
+    def table(self, name: str, rows: Sequence[Mapping[str, object]], *, title: str | None = None) -> None:
+        """Show rows that have the same columns; a column named `state` is coloured.
+
+        On a terminal `title` stands above them, `name` where there is none; columns without anything in them are left out.
+        """
+        if self.output is Output.json:
+            return
+        if not self._out.is_terminal:
+            for row in rows:
+                print(name, "  ".join(f"{key}={_cell(value)}" for key, value in row.items()), flush=True)
+            return
+        filled = [key for key in rows[0] if any(row[key] not in NOTHING for row in rows)] if rows else []
+        if not filled:
+            return
+        table = Table(
+            title=name if title is None else title,
+            title_justify="left",
+            title_style="bold",
+            box=None,
+            pad_edge=False,
+            header_style="dim",
+        )
+        for key in filled:
+            number = all(_is_number(row[key]) for row in rows)
+            words = key.split("_")
+            broad = len(key) > max(len(_cell(row[key])) for row in rows)
+            table.add_column(
+                ("\n" if number and broad else " ").join(words),
+                justify="right" if number else "left",
+                overflow="fold",
+                no_wrap=number or key == filled[0],
+                min_width=max(map(len, words)),
+            )
+        for row in rows:
+            style = STYLES.get(str(row.get("state", "")), "")
+            table.add_row(*(Text(_cell(row[key]), style if key == "state" else "") for key in filled))
+        self._out.print(table)
+
+    def panel(self, title: str, lines: Mapping[str, object]) -> None:
+        """Show a closing panel of names and values: what was made, what to try next."""
+        if self.output is Output.json:
+            return
+        if not self._out.is_terminal:
+            for name, value in lines.items():
+                print(f"{name}: {value}", flush=True)
+            return
+        grid = Table.grid(padding=(0, 2))
+        for name, value in lines.items():
+            grid.add_row(Text(name, "dim"), Text(str(value)))
+        self._out.print(Panel(grid, title=title, title_align="left", expand=False))
+
+    def document(self, value: object) -> None:
+        """Write the answer as one JSON document, in JSON mode."""
+        if self.output is Output.json:
+            print(json.dumps(value, indent=2, default=str), flush=True)
+
+    def error(self, error: CalveError) -> None:
+        """Say what went wrong and how to cure it, on stderr."""
+        if self._err.is_terminal:
+            self._err.print(Text.assemble(("error  ", "bold red"), error.message), soft_wrap=True)
+            if error.fix:
+                self._err.print(Text.assemble(("fix    ", "green"), error.fix), soft_wrap=True)
+        else:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool | str):
+        return str(value)
+    return (
+        f"{value:,}"
+        if isinstance(value, int)
+        else f"{value:,.2f}"
+        if isinstance(value, float)
+        else str(value)
+    )

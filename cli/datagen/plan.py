@@ -1,0 +1,155 @@
+"""What is to be produced: how many records of each kind, and where among the others they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Literal
+
+from calve.errors import ConfigError
+from calve.names import topic_problem
+
+MALFORMED = {
+    "bad_magic": "bad_magic",
+    "truncated": "truncated",
+    "truncated_payload": "malformed",
+    "trailing_bytes": "trailing_bytes",
+    "unknown_schema_id": "unknown_schema_id",
+    "absurd_length": "malformed",
+    "null_value": "null_value",
+    "incompatible_schema": "incompatible_schema",
+}
+"""Kinds of malformed records -> the reason (`calve.columns.REASONS`) for which an append table refuses them."""
+
+Kind = str
+GOOD: Kind = "good"
+DUPLICATE: Kind = "duplicate"
+TOMBSTONE: Kind = "tombstone"
+BLOCK = 10_000
+"""Records that are made at a time; every block has its own random numbers."""
+
+Dataset = Literal["stock_trades", "users"]
+DATASETS: tuple[Dataset, ...] = ("stock_trades", "users")
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """What becomes of the records in an append table; `duplicates` are among the `applied`."""
+
+    applied: int
+    dead_lettered: dict[str, int]
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Records for one topic. `count` is the total; everything else is a part of it.
+
+    Shares are 0 to 1: `duplicates` and `tombstones` of all records, `negative_prices` and `large_quantities` of the well-formed
+    trades. `malformed` counts records by kind. With `evolve` the second half is written with the second schema version.
+    `rate` is in records per second.
+
+    Raises:
+        ConfigError: figures that contradict each other, or names that are not known.
+    """
+
+    topic: str
+    count: int
+    dataset: Dataset = "stock_trades"
+    seed: int = 0
+    rate: float | None = None
+    duplicates: float = 0.0
+    tombstones: float = 0.0
+    malformed: Mapping[Kind, int] = field(default_factory=dict)
+    negative_prices: float = 0.0
+    large_quantities: float = 0.0
+    evolve: bool = False
+    partitions: int = 6
+
+    def __post_init__(self) -> None:
+        problems = [problem for problem in (topic_problem(self.topic), *self._problems()) if problem]
+        if problems:
+            raise ConfigError("; ".join(problems))
+
+    def _problems(self) -> list[str]:
+        problems = [
+            f"{name} is {value}, it must be at least 1"
+            for name, value in (("count", self.count), ("partitions", self.partitions))
+            if value < 1
+        ]
+        for name in ("duplicates", "tombstones", "negative_prices", "large_quantities"):
+            if not 0 <= getattr(self, name) <= 1:
+                problems.append(f"{name} is {getattr(self, name)}, a share is between 0 and 1")
+        if self.dataset == "users" and (self.negative_prices or self.large_quantities):
+            problems.append("users have neither prices nor quantities")
+        if self.rate is not None and self.rate <= 0:
+            problems.append(f"rate is {self.rate}, it must be above 0")
+        if unknown := sorted(set(self.malformed) - set(MALFORMED)):
+            problems.append(f"unknown kinds of malformed records {unknown}; known: {', '.join(MALFORMED)}")
+        return problems or self._overfull()
+
+    def _overfull(self) -> list[str]:
+        special = sum(self.special().values())
+        room = self.count
+        if self.duplicates:
+            room = self.count - 1 if self.count <= BLOCK else self.count * 9 // 10
+        if special <= room:
+            return []
+        return [
+            f"{special} duplicates, tombstones and malformed records do not fit into {self.count} records"
+        ]
+
+    def special(self) -> dict[Kind, int]:
+        """How many records are not a new well-formed one, by kind."""
+        counts = dict(self.malformed)
+        counts[TOMBSTONE] = round(self.count * self.tombstones)
+        counts[DUPLICATE] = round(self.count * self.duplicates)
+        return {kind: n for kind, n in counts.items() if n}
+
+    def fates(self) -> Fates:
+        """What an append table must make of exactly these records."""
+        special = self.special()
+        reasons: dict[str, int] = {}
+        for kind, n in special.items():
+            if kind != DUPLICATE:
+                reason = "null_value" if kind == TOMBSTONE else MALFORMED[kind]
+                reasons[reason] = reasons.get(reason, 0) + n
+        return Fates(self.count - sum(reasons.values()), reasons, special.get(DUPLICATE, 0))
+
+
+def in_turn(total: int) -> dict[Kind, int]:
+    """`total` malformed records, every kind in turn."""
+    return {kind: (total - n - 1) // len(MALFORMED) + 1 for n, kind in enumerate(MALFORMED) if n < total}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`size` records from `first` on; `special` says which of them (0 = the block's first) are of which kind."""
+
+    number: int
+    first: int
+    size: int
+    special: Mapping[int, Kind]
+
+
+def blocks(plan: Plan) -> Iterator[Block]:
+    """The plan's blocks; the special records are spread evenly over them, and their totals are exact.
+
+    The first record of a block is well-formed where there are duplicates, so that there is one to repeat.
+    """
+    sequence = [kind for kind, n in plan.special().items() for _ in range(n)]
+    random = Random(f"{plan.seed} {plan.topic} special")  # noqa: S311 reproducible on purpose
+    random.shuffle(sequence)
+    reserved = int(DUPLICATE in sequence)
+    for number, first in enumerate(range(0, plan.count, BLOCK)):
+        size = min(BLOCK, plan.count - first)
+        kinds = sequence[
+            _share(len(sequence), first, plan.count) : _share(len(sequence), first + size, plan.count)
+        ]
+        places = random.sample(range(reserved, size), len(kinds))
+        yield Block(number, first, size, dict(zip(places, kinds, strict=True)))
+
+
+def _share(total: int, first: int, count: int) -> int:
+    return -(-total * first // count)

@@ -1,0 +1,1 @@
+"""`calve demo`: everything once, on this machine."""

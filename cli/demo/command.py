@@ -1,0 +1,90 @@
+"""The command `calve demo`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from calve.errors import CalveError
+from cli.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.embedded.stack import Stack
+
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the stack up, to look around.")]
+
+
+def demo(*, keep: Keep = False) -> None:
+    """Run all of calve on this machine: records, the job, its tables, every count checked.
+
+    Uses the stack that runs, or one that it starts and stops again; Ctrl-C leaves nothing behind. Exits with 1 where a count
+    is not exact.
+    """
+    from cli.demo.steps import run
+    from cli.embedded.layout import project_root
+    from cli.embedded.stack import current
+
+    console, root, began = Console(), project_root(), time.monotonic()
+    console.say("calve keeps Kafka topics as Iceberg tables, exactly once. All of it, here:")
+    console.heading("1  The stack: a Kafka broker, a schema registry, an AWS emulator")
+    with _stack(root, console, keep=keep) as stack:
+        wrong = run(stack, console)
+    if wrong:
+        raise CalveError("not every count is exact:\n  " + "\n  ".join(wrong))
+    left_up = current(root) is not None
+    console.heading(f"Every count is exact. {time.monotonic() - began:.0f} s in all.")
+    console.say(
+        "The stack is still up." if left_up else "The stack is down again; nothing of this run is left."
+    )
+    console.panel("Try next", _what_next(left_up=left_up))
+
+
+@contextmanager
+def _stack(root: Path, console: Console, *, keep: bool) -> Iterator[Stack]:
+    """The stack that runs, or one for the block; with `keep` it stays, unless the block is interrupted."""
+    from cli.embedded.processes import termination_as_exit
+    from cli.embedded.stack import current, down, up
+
+    before = current(root)
+    stack = up(root, console.progress())
+    try:
+        with termination_as_exit():
+            yield stack
+    except (KeyboardInterrupt, SystemExit):
+        keep = False
+        console.event("interrupted: stopping what the demo started")
+        raise
+    finally:
+        if not keep and stack != before:
+            down(root)
+
+
+def _what_next(*, left_up: bool) -> dict[str, str]:
+    """What for -> a command that works from here."""
+    calve = _program()
+    if not left_up:
+        return {"again, and leave it up": f"{calve} demo --keep", "what else there is": f"{calve} --help"}
+    return {
+        "how the tables fare": f"{calve} status",
+        "one table from inside": f"{calve} tables stock_trades",
+        "records with a new field": f"{calve} datagen stock_trades --evolve",
+        "take them in": f"{calve} ingest --drain",
+        "prove it again": f"{calve} verify stock_trades",
+        "stop the stack": f"{calve} down",
+    }
+
+
+def _program() -> str:
+    """How this program is called: by its name where the shell finds it, else by its path."""
+    called = Path(sys.argv[0])
+    if called.name != "calve" or shutil.which("calve") == str(called):
+        return "calve"
+    return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)

@@ -1,0 +1,203 @@
+"""What the demo does and shows, one step after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from calve.columns import REASONS
+from calve.errors import CalveError, Fatal
+from calve.job import Job, Kafka, Lake, Registry, Table
+from calve.names import SYSTEM_COLUMN
+from cli import ingest, lake
+from cli.datagen.plan import Plan, in_turn
+from cli.datagen.produce import Target, produce
+from cli.demo.counts import Count, counts_of
+from cli.demo.readers import Spans, by_duckdb, by_pyiceberg
+from cli.description import facts
+from cli.kafka import Cluster
+from cli.tables import snapshot_line
+from cli.verify.command import show
+from cli.verify.verification import Sources, verify
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table as Iceberg
+
+    from cli.console import Console
+    from cli.embedded.stack import Stack
+    from cli.kafka import Topic
+    from cli.verify.findings import Verification
+
+TRADES = Plan("stock_trades", 300_000, duplicates=0.01, malformed=in_turn(60))
+USERS = Plan("users", 10_000, dataset="users")
+PLANS = (TRADES, USERS)
+SAMPLE = 5
+PYICEBERG, DUCKDB, VERIFY = "PyIceberg", "DuckDB", "verify"
+
+
+def job_on(stack: Stack) -> Job:
+    """The job of the calve.yaml that ships, so that the other commands find the same tables."""
+    return Job(
+        name="trading",
+        job="main",
+        kafka=Kafka(stack.bootstrap_servers),
+        registry=Registry(stack.registry_url),
+        lake=Lake("trading", f"s3://{stack.bucket}", region=stack.region, endpoint=stack.aws_endpoint),
+        tables=tuple(Table(plan.topic, plan.topic) for plan in PLANS),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A plan's table, its dead letters where it has any, and the offsets that this run produced."""
+
+    table: Iceberg
+    letters: Iceberg | None
+    spans: Spans
+
+
+def run(stack: Stack, console: Console) -> list[str]:
+    """Do and show everything; returns what differs from what was produced, a sentence each.
+
+    Raises:
+        CalveError: a step could not be done at all.
+    """
+    job = job_on(stack)
+    spans = _produce(job, console)
+    _ingest(job, console)
+    catalog = lake.open_catalog(job.lake)
+    kept = {table.topic: _open(catalog, job, table, spans[table.topic]) for table in job.tables}
+    _show_tables(catalog, job, console)
+    _show_rows(kept[TRADES.topic], console)
+    _show_snapshots(kept[TRADES.topic], console)
+    _show_dead_letters(kept[TRADES.topic], console)
+    verified = _verify(catalog, job, console)
+    counts = _count(job, kept, verified, console)
+    return [each.differs for each in counts if each.differs] + _unproved(verified)
+
+
+def _produce(job: Job, console: Console) -> dict[str, Spans]:
+    """Produce both plans; returns the offsets that they came to, by topic."""
+    fates = TRADES.fates()
+    console.heading(f"2  Records: {TRADES.count:,} trades and {USERS.count:,} users")
+    console.say(
+        f"{fates.duplicates:,} trades repeat an earlier one, {sum(fates.dead_lettered.values())} are malformed"
+        " in eight ways."
+    )
+    names = {plan.topic for plan in PLANS}
+    cluster = Cluster(job.kafka, job.lake.region)
+    before = cluster.topics(names)
+    if held := ", ".join(sorted(name for name, topic in before.items() if any(topic.end.values()))):
+        console.say(
+            f"{held}: there are records already. They stay; what is counted below are those of this run."
+        )
+    target = Target(job.kafka, job.registry, job.lake.region)
+    for plan in PLANS:
+        with console.progress().task(f"producing {plan.topic}", total=plan.count, unit="records") as task:
+            produce(plan, target, task.update)
+    return {name: _grown(before.get(name), topic) for name, topic in cluster.topics(names).items()}
+
+
+def _grown(before: Topic | None, after: Topic) -> Spans:
+    first = before.end if before else {}
+    return {p: (first.get(p, 0), end) for p, end in after.end.items()}
+
+
+def _ingest(job: Job, console: Console) -> None:
+    console.heading("3  The job: the script that AWS Glue runs, here on local Spark")
+    expected = sum(plan.count for plan in PLANS)
+    if ingest.run(job, console, drain=True, quick=True, expected=expected):
+        raise CalveError("the job left a table suspended or failed", fix="see the reason above")
+
+
+def _open(catalog: Catalog, job: Job, table: Table, spans: Spans) -> Kept:
+    name = job.table_name(table)
+    found = lake.load(catalog, name)
+    if found is None:
+        raise Fatal(f"the job ended well, but there is no table {name}")
+    return Kept(found, lake.load(catalog, name.dead_letters), spans)
+
+
+def _show_tables(catalog: Catalog, job: Job, console: Console) -> None:
+    console.heading("4  The tables, in the emulator's Glue Data Catalog and S3")
+    shown = ("table", "state", "rows", "files", "bytes", "dead_letters")
+    found = [facts(catalog, job.table_name(table)) for table in job.tables]
+    console.table("tables", [{name: getattr(each, name) for name in shown} for each in found], title="")
+
+
+def _show_rows(kept: Kept, console: Console) -> None:
+    console.heading("5  Some rows: the schema's fields, and from where in Kafka they come")
+    rows = []
+    for row in kept.table.scan(limit=SAMPLE).to_arrow().to_pylist():
+        origin = row.pop(SYSTEM_COLUMN)
+        rows.append(row | {name: origin[name] for name in ("partition", "offset")})
+    console.table("row", rows, title="")
+
+
+def _show_snapshots(kept: Kept, console: Console) -> None:
+    console.heading("6  Snapshots: each accounts for every offset that it took in")
+    lines = [snapshot_line(each) for each in lake.ancestors(kept.table)]
+    for line in lines:
+        del line["operation"]
+    console.table("snapshot", lines, title="")
+
+
+def _show_dead_letters(kept: Kept, console: Console) -> None:
+    console.heading("7  Dead letters: what could not be read, kept byte for byte")
+    found = lake.count_by(kept.letters, "reason") if kept.letters else {}
+    rows = [{"reason": reason, "records": n, "meaning": REASONS.get(reason)} for reason, n in found.items()]
+    console.table("dead letters", rows, title="")
+
+
+def _verify(catalog: Catalog, job: Job, console: Console) -> dict[str, Verification]:
+    console.heading("8  Verified: topics and tables read again, without Spark, and compared")
+    sources = Sources(catalog, job.kafka, job.registry, job.lake.region)
+    found = {}
+    for table in job.tables:
+        found[table.topic] = verify(job.table_name(table), sources, console.progress())
+        show(console, found[table.topic], digests=False)
+    return found
+
+
+def _unproved(verified: dict[str, Verification]) -> list[str]:
+    wrong = [f"{topic}: verify found what is listed above" for topic, each in verified.items() if not each.ok]
+    return wrong + [
+        f"{topic}: not all of it is proved" for topic, each in verified.items() if not each.complete
+    ]
+
+
+def _count(
+    job: Job, kept: dict[str, Kept], verified: dict[str, Verification], console: Console
+) -> list[Count]:
+    """What was produced against what every reader finds; rows in all also by Iceberg's own totals and by verify."""
+    console.heading(f"9  Counted again by PyIceberg {version('pyiceberg')} and DuckDB {version('duckdb')}")
+    counts: list[Count] = []
+    for plan in PLANS:
+        here = kept[plan.topic]
+        found = {
+            PYICEBERG: by_pyiceberg(here.table, here.letters, here.spans),
+            DUCKDB: by_duckdb(here.table, here.letters, here.spans, job.lake),
+        }
+        total = {"Iceberg": lake.rows(here.table), VERIFY: _rows_verified(verified[plan.topic])}
+        counts += counts_of(plan.topic, plan.fates(), found, total=total)
+    console.table("count", [_line(each) for each in counts], title="")
+    return counts
+
+
+def _rows_verified(found: Verification) -> int:
+    return next((int(each.figures["rows"]) for each in found.checks if each.name == "contents"), 0)
+
+
+def _line(count: Count) -> dict[str, object]:
+    """A count for people; a reader without a figure does not know it."""
+    figures = {name: count.found.get(name) for name in (PYICEBERG, DUCKDB, VERIFY)}
+    state = "differs" if count.differs else "exact"
+    return {
+        "table": count.table,
+        "figure": count.figure,
+        "expected": count.expected,
+        **figures,
+        "state": state,
+    }

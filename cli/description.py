@@ -1,0 +1,111 @@
+"""What a table is and holds: columns, partitioning, sort order, sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyiceberg.types import ListType, MapType, StructType
+
+from cli.lake import ancestors, load, rows, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.types import IcebergType
+
+    from calve.names import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table of main's head; `state` as in `calve status`."""
+
+    table: str
+    state: str
+    columns: int = 0
+    partitioned_by: str = "-"
+    sorted_by: str = "-"
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    dead_letters: int = 0
+
+
+def facts(catalog: Catalog, name: TableName) -> TableFacts:
+    """One table's row of the list; a table that does not exist yet is pending and empty."""
+    table, letters = load(catalog, name), load(catalog, name.dead_letters)
+    if table is None:
+        return TableFacts(str(name), state_of(None).state)
+    head = next(iter(ancestors(table)), None)
+    return TableFacts(
+        table=str(name),
+        state=state_of(table).state,
+        columns=len(table.schema().fields),
+        partitioned_by=partitioning(table),
+        sorted_by=sorting(table),
+        rows=rows(table),
+        files=head.total("data-files") if head else 0,
+        bytes=head.total("files-size") if head else 0,
+        dead_letters=rows(letters) if letters else 0,
+    )
+
+
+def columns(table: Table) -> Iterator[tuple[str, str, bool]]:
+    """Path, type and whether required, of every column; fields of structs follow their struct."""
+    for each in table.schema().fields:
+        yield from _column(each.name, each.field_type, required=each.required)
+
+
+def _column(path: str, kind: IcebergType, *, required: bool) -> Iterator[tuple[str, str, bool]]:
+    yield path, _short(kind), required
+    if isinstance(kind, StructType):
+        for each in kind.fields:
+            yield from _column(f"{path}.{each.name}", each.field_type, required=each.required)
+
+
+def _short(kind: IcebergType) -> str:
+    """A type without field ids, as SQL writes it."""
+    match kind:
+        case StructType():
+            return "struct"
+        case ListType():
+            return f"list<{_inner(kind.element_type)}>"
+        case MapType():
+            return f"map<{_inner(kind.key_type)}, {_inner(kind.value_type)}>"
+        case _:
+            return str(kind)
+
+
+def _inner(kind: IcebergType) -> str:
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(f'{each.name} {_inner(each.field_type)}' for each in kind.fields)}>"
+    return _short(kind)
+
+
+def partitioning(table: Table) -> str:
+    """The partition fields as calve.yaml writes them: `day(created_at), bucket(16, userid)`."""
+    return _listed(_term(table, each.source_id, str(each.transform)) for each in table.spec().fields)
+
+
+def sorting(table: Table) -> str:
+    """The sort fields as calve.yaml writes them: `price desc, symbol`."""
+    return _listed(
+        _term(table, each.source_id, str(each.transform))
+        + (" desc" if each.direction.value == "desc" else "")
+        for each in table.sort_order().fields
+    )
+
+
+def _term(table: Table, source_id: int, transform: str) -> str:
+    column = table.schema().find_column_name(source_id) or f"field {source_id}"
+    if transform == "identity":
+        return column
+    name, _, argument = transform.rstrip("]").partition("[")
+    return f"{name}({argument}, {column})" if argument else f"{name}({column})"
+
+
+def _listed(terms: Iterator[str]) -> str:
+    return ", ".join(terms) or "-"

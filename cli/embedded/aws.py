@@ -1,0 +1,89 @@
+"""AWS on this machine: ministack, in an environment of its own, its objects in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from calve.errors import Fatal
+from cli.embedded.http import call
+from cli.embedded.layout import Layout
+from cli.embedded.ports import HOST
+from cli.embedded.processes import tail
+from cli.progress import Progress
+
+LOCK = Path(__file__).with_name("ministack.txt")
+REGION = "us-east-1"
+BUCKET = "calve-lake"
+ACCESS_KEY = SECRET_KEY = "test"  # noqa: S105  what the emulator expects
+
+
+def installed(layout: Layout) -> bool:
+    """Tell whether the emulator of this lock and this Python is installed."""
+    stamp = layout.aws_venv / ".ready"
+    return stamp.is_file() and stamp.read_text() == _wanted()
+
+
+def install(layout: Layout, progress: Progress) -> None:
+    """Make the emulator's environment, unless it is there."""
+    if installed(layout):
+        return
+    shutil.rmtree(layout.aws_venv, ignore_errors=True)
+    log = layout.logs / "aws-install.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    python = layout.aws_venv / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install"]
+    with progress.task("installing the AWS emulator"), log.open("wb") as output:
+        for step in (
+            [sys.executable, "-m", "venv", "--without-pip", str(layout.aws_venv)],
+            [*pip, "--require-hashes", "-r", str(LOCK)],
+        ):
+            if subprocess.run(step, stdout=output, stderr=output, stdin=subprocess.DEVNULL).returncode:
+                raise Fatal(
+                    f"the AWS emulator could not be installed\n{tail(log)}",
+                    fix="check the network, then: calve up",
+                )
+    (layout.aws_venv / ".ready").write_text(_wanted())
+
+
+def command(layout: Layout) -> list[str]:
+    """Return the emulator's command line."""
+    return [str(layout.aws_venv / "bin" / "python"), "-m", "ministack"]
+
+
+def environment(port: int, *, folder: Path) -> dict[str, str]:
+    """Return the emulator's settings; by default it would listen on every interface and open an MQTT port."""
+    return {
+        "GATEWAY_PORT": str(port),
+        "BIND_HOST": HOST,
+        "MINISTACK_HOST": HOST,
+        "MINISTACK_REGION": REGION,
+        "IOT_MTLS_ENABLED": "0",
+        "SFTP_ENABLED": "0",
+        "LAMBDA_EXECUTOR": "local",
+        "LOG_LEVEL": "WARNING",
+        "TMPDIR": str(folder),
+    }
+
+
+def url(port: int) -> str:
+    """Return the endpoint of every emulated service."""
+    return f"http://{HOST}:{port}"
+
+
+def answers(port: int) -> bool:
+    """Tell whether the emulator serves requests."""
+    return call(f"{url(port)}/_ministack/health") == 200
+
+
+def make_bucket(port: int) -> None:
+    """Create the lake's bucket."""
+    if (status := call(f"{url(port)}/{BUCKET}", method="PUT")) != 200:
+        raise Fatal(f"the AWS emulator refused to make bucket {BUCKET} (HTTP {status})")
+
+
+def _wanted() -> str:
+    return f"{sys.version_info[:2]} {hashlib.sha256(LOCK.read_bytes()).hexdigest()}"

@@ -1,0 +1,125 @@
+"""The Kafka broker: one KRaft process with a plain, a TLS and a SASL_SSL listener."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+from pathlib import Path
+
+from calve.errors import Fatal
+from cli.embedded.java import Java
+from cli.embedded.ports import HOST
+from cli.embedded.state import State
+
+JVM = ["-Xms96m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+FORMAT_DEADLINE_S = 60
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{kafka_controller}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listeners={clients},CONTROLLER://{host}:{kafka_controller}
+advertised.listeners={clients}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
+ssl.keystore.type=PEM
+ssl.keystore.location={store}
+ssl.client.auth=none
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
+listener.name.sasl_ssl.plain.sasl.jaas.config={security}.plain.PlainLoginModule required user_{user}="{password}";
+listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule required;
+log.dirs={data}
+auto.create.topics.enable=false
+group.initial.rebalance.delay.ms=0
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+transaction.abort.timed.out.transaction.cleanup.interval.ms=500
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+# Retention and compaction within seconds of a topic's own limits.
+log.initial.task.delay.ms=500
+log.retention.check.interval.ms=1000
+log.segment.delete.delay.ms=1000
+log.cleaner.backoff.ms=500
+log.cleaner.dedupe.buffer.size=8388608
+"""
+
+
+def new_cluster_id() -> str:
+    """Return a fresh cluster id: base64url, and not beginning with `-` (the option parser would eat it)."""
+    while (name := base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")).startswith("-"):
+        pass
+    return name
+
+
+def configuration(state: State, *, data: Path, store: Path) -> str:
+    """Write the broker's properties."""
+    listeners = {"PLAINTEXT": "kafka", "SSL": "kafka_ssl", "SASL_SSL": "kafka_sasl"}
+    return PROPERTIES.format(
+        host=HOST,
+        clients=",".join(f"{name}://{HOST}:{state.ports[port]}" for name, port in listeners.items()),
+        kafka_controller=state.ports["kafka_controller"],
+        security="org.apache.kafka.common.security",
+        store=store,
+        user=state.sasl_user,
+        password=state.sasl_password,
+        data=data,
+    )
+
+
+def format_storage(java: Java, *, jars: Path, properties: Path, cluster_id: str) -> None:
+    """Prepare the empty log directory."""
+    command = [
+        *_java(java, jars),
+        "kafka.tools.StorageTool",
+        "format",
+        "-t",
+        cluster_id,
+        "-c",
+        str(properties),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=FORMAT_DEADLINE_S, stdin=subprocess.DEVNULL
+    )
+    if done.returncode:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+        raise Fatal(f"Kafka's storage could not be formatted: {' '.join(last)}", fix="calve doctor")
+
+
+def command(java: Java, *, jars: Path, properties: Path) -> list[str]:
+    """Return the broker's command line."""
+    return [*_java(java, jars), "kafka.Kafka", str(properties)]
+
+
+def answers(bootstrap_servers: str, cluster_id: str, *, timeout_s: float = 2.0) -> bool:
+    """Tell whether the broker of this very cluster serves requests."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0, "socket.timeout.ms": 2000})
+    try:
+        metadata = admin.list_topics(timeout=timeout_s)
+    except KafkaException:
+        return False
+    return bool(metadata.brokers) and metadata.cluster_id == cluster_id
+
+
+def add_scram_user(state: State) -> None:
+    """Give the user its SCRAM credentials through the broker: a password has no place on a command line."""
+    from confluent_kafka import admin
+
+    broker = admin.AdminClient({"bootstrap.servers": f"{HOST}:{state.ports['kafka']}", "log_level": 0})
+    info = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_512, 4096)
+    change = admin.UserScramCredentialUpsertion(state.sasl_user, info, state.sasl_password.encode())
+    for answer in broker.alter_user_scram_credentials([change]).values():
+        answer.result(timeout=20)
+
+
+def _java(java: Java, jars: Path) -> list[str]:
+    return [java.executable, *java.options, *JVM, "-cp", f"{jars}/*"]

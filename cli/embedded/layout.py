@@ -1,0 +1,62 @@
+"""Where the embedded stack keeps its files: everything below `.calve/` of the project."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths below one project directory."""
+
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        """Everything made or downloaded here; removing it is always safe while the stack is down."""
+        return self.root / ".calve"
+
+    @property
+    def jars(self) -> Path:
+        """One folder per class path."""
+        return self.state / "jars"
+
+    @property
+    def logs(self) -> Path:
+        """One log per server, of the newest start."""
+        return self.state / "logs"
+
+    @property
+    def run(self) -> Path:
+        """The servers' configuration and data; emptied whenever the stack starts or stops."""
+        return self.state / "run"
+
+    @property
+    def stack_file(self) -> Path:
+        """The record of what was started."""
+        return self.state / "stack.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held while the stack is being started or stopped."""
+        return self.state / "lock"
+
+    @property
+    def aws_venv(self) -> Path:
+        """The AWS emulator's own environment: its pins contradict those of calve."""
+        return self.state / "aws-venv"
+
+    @property
+    def java_home(self) -> Path:
+        """The shim around the JRE of the wheel."""
+        return self.state / "java"
+
+
+def project_root(start: Path | None = None) -> Path:
+    """Find the nearest folder, upwards, with a `calve.yaml` or a `.calve`; else the start itself."""
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "calve.yaml").is_file() or (folder / ".calve").is_dir():
+            return folder
+    return here

@@ -1,0 +1,171 @@
+"""Processes that outlive the command that started them, and are stopped by their own id only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from calve.errors import Fatal
+
+STOP_DEADLINE_S = 10.0
+POLL_S = 0.05
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A started process; `started` tells it from a later one with the same id."""
+
+    pid: int
+    started: str
+
+
+def start(
+    command: list[str], *, log: Path, environment: Mapping[str, str], folder: Path, append: bool = False
+) -> Process:
+    """Start a process in a session of its own, its output in `log`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with log.open("ab" if append else "wb") as output:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            cwd=folder,
+            start_new_session=True,
+        )
+    _children[child.pid] = child
+    return Process(child.pid, birth(child.pid) or "gone")
+
+
+def alive(process: Process) -> bool:
+    """Tell whether this very process still runs (paused counts as running)."""
+    now = birth(process.pid)
+    if now is None and (child := _children.pop(process.pid, None)):
+        child.wait()
+    return now == process.started
+
+
+def birth(pid: int) -> str | None:
+    """When the process with this id began, as the system writes it; None when there is none (or a zombie)."""
+    if Path("/proc/self/stat").exists():
+        try:
+            # The name, in parentheses, may hold anything: the fields are counted from its end (man 5 proc).
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if fields[0] in "ZX" else fields[19]
+    answer = subprocess.run(["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True)
+    state, _, started = answer.stdout.strip().partition(" ")
+    return None if not started or state.startswith("Z") else started.strip()
+
+
+def stop(process: Process) -> None:
+    """End the process and its group: asked first, killed after a while; an id that was reused is left alone."""
+    if birth(process.pid) not in (process.started, None):
+        return
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGCONT)
+        os.killpg(process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_DEADLINE_S
+    while alive(process) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    while alive(process):
+        time.sleep(POLL_S)
+
+
+def send(process: Process, number: signal.Signals) -> None:
+    """Send a signal to the process and its group."""
+    if alive(process):
+        os.killpg(process.pid, number)
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """A server on its way up: `ready` is asked again and again until it says yes."""
+
+    name: str
+    process: Process
+    ready: Callable[[], bool]
+    log: Path
+
+
+def wait_until_ready(servers: list[Starting], *, deadline_s: float, on_ready: Callable[[str], None]) -> None:
+    """Wait for all; raise Fatal with the end of the log when one ends early or the time is up."""
+    deadline = time.monotonic() + deadline_s
+    waiting = list(servers)
+    while waiting:
+        for server in list(waiting):
+            if server.ready():
+                waiting.remove(server)
+                on_ready(server.name)
+            elif not alive(server.process):
+                raise Fatal(
+                    f"{server.name} ended while it started\n{tail(server.log)}", fix=f"read {server.log}"
+                )
+        if waiting and time.monotonic() > deadline:
+            late = waiting[0]
+            raise Fatal(
+                f"{late.name} was not ready after {deadline_s:.0f} s\n{tail(late.log)}",
+                fix=f"read {late.log}",
+            )
+        time.sleep(POLL_S)
+
+
+def tail(log: Path, lines: int = 12) -> str:
+    """Return the last lines of a log, indented."""
+    try:
+        text = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return "  (no log)"
+    return "\n".join(f"  {line[:300]}" for line in text[-lines:]) or "  (empty log)"
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Postpone Ctrl-C and termination until the block has ended."""
+    held: list[int] = []
+    try:
+        before = {
+            number: signal.signal(number, lambda number, _frame: held.append(number)) for number in ENDING
+        }
+    except ValueError:  # not the main thread: signals do not arrive here
+        before = {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in held:
+            signal.raise_signal(late)
+
+
+@contextmanager
+def termination_as_exit() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that what was started is stopped."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    try:
+        before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    except ValueError:  # not the main thread: its owner decides
+        before = {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,244 @@
+"""Starts, finds, disturbs and stops the embedded stack.
+
+Kafka's log and the emulator's memory describe each other: they are always dropped together. So a stack of which one
+server has died is never patched up: all of it is stopped, wiped and started anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from calve.errors import Fatal
+from cli.embedded import aws, jars, kafka, processes, registry, servers, state
+from cli.embedded.http import no_proxy
+from cli.embedded.jars import spark_jars
+from cli.embedded.java import find_java
+from cli.embedded.layout import Layout
+from cli.embedded.ports import HOST, free_ports
+from cli.embedded.servers import SERVERS, Server
+from cli.progress import Progress
+
+__all__ = ["Stack", "current", "down", "environment", "running", "spark_jars", "up"]
+
+PORTS = ("kafka", "kafka_ssl", "kafka_sasl", "kafka_controller", "registry", "aws")
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The endpoints of a running stack, and ways to take its servers away for a while."""
+
+    root: Path
+    bootstrap_servers: str
+    ssl_bootstrap_servers: str
+    sasl_bootstrap_servers: str
+    ca_file: Path
+    sasl_user: str
+    sasl_password: str = field(repr=False)
+    registry_url: str
+    aws_endpoint: str
+    bucket: str
+    region: str
+    logs: Path
+
+    def stop(self, server: Server) -> None:
+        """Stop one server: its port refuses. The emulator alone loses its data by it."""
+        processes.stop(_recorded(self.root).processes[server])
+
+    def start(self, server: Server) -> None:
+        """Start a stopped server on its old port and wait until it answers."""
+        layout = Layout(self.root)
+        recorded = _recorded(self.root)
+        java = find_java(layout)
+        recorded = servers.launch(layout, recorded, java, server, append=True)
+        servers.wait_for(layout, recorded, [server])
+
+    def pause(self, server: Server) -> None:
+        """Freeze one server: its port accepts and never answers."""
+        processes.send(_recorded(self.root).processes[server], signal.SIGSTOP)
+
+    def resume(self, server: Server) -> None:
+        """Let a frozen server go on."""
+        processes.send(_recorded(self.root).processes[server], signal.SIGCONT)
+
+    def restart_kafka(self) -> None:
+        """Stop the broker and start it again on its log."""
+        self.stop("kafka")
+        self.start("kafka")
+
+    def stop_kafka(self) -> None:
+        """Stop the broker; its log stays."""
+        self.stop("kafka")
+
+    def start_kafka(self) -> None:
+        """Start the stopped broker on its log."""
+        self.start("kafka")
+
+    def stop_registry(self) -> None:
+        """Stop the registry; its schemas stay."""
+        self.stop("registry")
+
+    def start_registry(self) -> None:
+        """Start the stopped registry with its schemas."""
+        self.start("registry")
+
+
+def prepare(root: Path, progress: Progress) -> None:
+    """Download and install what the stack needs, as far as it is not there."""
+    layout = Layout(root)
+    jars.download(layout, find_java(layout), progress)
+    aws.install(layout, progress)
+
+
+def up(root: Path, progress: Progress) -> Stack:
+    """Return the running stack, or start one; whatever ends this early leaves nothing running."""
+    layout = Layout(root)
+    with processes.termination_as_exit(), _exclusive(layout, progress):
+        prepare(root, progress)
+        recorded = state.read(layout.stack_file)
+        if recorded and recorded.ready and all(health(recorded).values()):
+            return _stack(root, recorded)
+        servers.clear(layout)
+        try:
+            return _stack(root, _start(layout, progress))
+        except BaseException:
+            servers.clear(layout)
+            raise
+
+
+def current(root: Path) -> Stack | None:
+    """Return the stack that runs here, if one does; its servers are not asked."""
+    recorded = state.read(Layout(root).stack_file)
+    if recorded is None or not recorded.ready:
+        return None
+    return _stack(root, recorded) if all(map(processes.alive, recorded.processes.values())) else None
+
+
+def down(root: Path) -> bool:
+    """Stop exactly what was started and drop its data; return whether there was anything."""
+    layout = Layout(root)
+    with _exclusive(layout):
+        there = layout.stack_file.exists()
+        servers.clear(layout)
+    return there
+
+
+@contextmanager
+def running(root: Path, progress: Progress) -> Iterator[Stack]:
+    """Use the running stack, or one that lives as long as the block."""
+    before = current(root)
+    stack = up(root, progress)
+    try:
+        with processes.termination_as_exit():
+            yield stack
+    finally:
+        if stack != before:
+            down(root)
+
+
+def health(recorded: state.State) -> dict[Server, bool]:
+    """Tell of each server whether its process lives and it answers."""
+    return {
+        name: name in recorded.processes
+        and processes.alive(recorded.processes[name])
+        and servers.answers(recorded, name)
+        for name in SERVERS
+    }
+
+
+def environment(stack: Stack) -> dict[str, str]:
+    """Return the whole environment of a child process that runs Spark or an AWS client against this stack.
+
+    The user's own AWS profile, Spark and proxies for this machine are kept out.
+    """
+    java = find_java(Layout(stack.root))
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AWS_", "SPARK_")) and name not in ("PYTHONPATH", "PYTHONHOME")
+    }
+    return kept | {
+        "AWS_ACCESS_KEY_ID": aws.ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": aws.SECRET_KEY,
+        "AWS_REGION": stack.region,
+        "AWS_DEFAULT_REGION": stack.region,
+        "AWS_ENDPOINT_URL": stack.aws_endpoint,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "JAVA_HOME": str(java.home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": HOST,
+        **no_proxy(),
+    }
+
+
+def _start(layout: Layout, progress: Progress) -> state.State:
+    java = find_java(layout)
+    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+    recorded = state.State(kafka.new_cluster_id(), secrets.token_urlsafe(18), ports)
+    state.write(layout.stack_file, recorded)
+    with progress.task("starting Kafka, registry, AWS", total=len(SERVERS)) as task:
+        for server in SERVERS:
+            if server == "kafka":  # the others start while its storage is formatted
+                servers.configure_kafka(layout, recorded, java)
+            recorded = servers.launch(layout, recorded, java, server)
+        up_now: list[str] = []
+
+        def on_ready(name: str) -> None:
+            up_now.append(name)
+            task.update(len(up_now), note=f"{', '.join(up_now)} up")
+
+        servers.wait_for(layout, recorded, SERVERS, on_ready)
+        kafka.add_scram_user(recorded)
+        registry.require_compatibility(ports["registry"])
+        aws.make_bucket(ports["aws"])
+    recorded = replace(recorded, ready=True)
+    state.write(layout.stack_file, recorded)
+    return recorded
+
+
+def _recorded(root: Path) -> state.State:
+    if (recorded := state.read(Layout(root).stack_file)) is None:
+        raise Fatal("the embedded stack is not up", fix="calve up")
+    return recorded
+
+
+def _stack(root: Path, recorded: state.State) -> Stack:
+    layout = Layout(root)
+    ports = recorded.ports
+    return Stack(
+        root=root,
+        bootstrap_servers=f"{HOST}:{ports['kafka']}",
+        ssl_bootstrap_servers=f"{HOST}:{ports['kafka_ssl']}",
+        sasl_bootstrap_servers=f"{HOST}:{ports['kafka_sasl']}",
+        ca_file=layout.run / "kafka" / "ca.pem",
+        sasl_user=recorded.sasl_user,
+        sasl_password=recorded.sasl_password,
+        registry_url=registry.url(ports["registry"]),
+        aws_endpoint=aws.url(ports["aws"]),
+        bucket=aws.BUCKET,
+        region=aws.REGION,
+        logs=layout.logs,
+    )
+
+
+@contextmanager
+def _exclusive(layout: Layout, progress: Progress | None = None) -> Iterator[None]:
+    """Let one command at a time start or stop the stack of this project."""
+    layout.state.mkdir(parents=True, exist_ok=True)
+    with layout.lock_file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with progress.task("waiting for another calve up or down") if progress else nullcontext():
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

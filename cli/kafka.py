@@ -1,0 +1,225 @@
+"""Kafka as the operator's commands see it: what a topic looks like now, without Spark."""
+
+from __future__ import annotations
+
+import base64
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+    Uuid,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from calve.errors import Fatal, Retryable
+from calve.kafka_auth import librdkafka_properties
+from calve.names import database_for_cluster
+from calve.position import Offsets, TopicKey
+from calve.secrets import read_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
+
+    from calve.job import Job, Kafka
+
+TIMEOUT_S = 10
+_REFUSED = {
+    KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic at one moment. `end` is the last stable offset, `log_start` the first offset still held."""
+
+    key: TopicKey
+    name: str
+    log_start: Offsets = field(default_factory=dict)
+    end: Offsets = field(default_factory=dict)
+
+
+class Cluster:
+    """One cluster, asked with explicit time limits."""
+
+    def __init__(self, kafka: Kafka, region: str) -> None:
+        self._where = kafka.bootstrap_servers
+        self._refusal: KafkaError | None = None
+        self._properties = client_properties(kafka, region) | {"error_cb": self._noted}
+        self._admin = AdminClient(self._properties)
+
+    @property
+    def id(self) -> str:
+        """The cluster's id."""
+        with self._errors():
+            answer = self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S))
+        return str(answer.cluster_id)
+
+    def topics(self, names: set[str]) -> dict[str, Topic]:
+        """Topics by name; those that do not exist are left out.
+
+        Raises:
+            Retryable: the cluster does not answer.
+            Fatal: it refuses these credentials.
+        """
+        cluster = self.id
+        with self._errors():
+            asked = self._admin.describe_topics(TopicCollection(sorted(names)), request_timeout=TIMEOUT_S)
+            found: dict[str, Any] = {}
+            for name, future in asked.items():
+                try:
+                    found[name] = self._result(future)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise
+            partitions = [TopicPartition(name, each.id) for name in found for each in found[name].partitions]
+            starts = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+            ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return {
+            name: Topic(
+                TopicKey(cluster, _text(each.topic_id)), name, starts.get(name, {}), ends.get(name, {})
+            )
+            for name, each in found.items()
+        }
+
+    def oldest_record(self, topic: str, offsets: Offsets) -> float | None:
+        """The oldest timestamp, in seconds since the epoch, among the first records at or after some offsets.
+
+        None where no partition holds a record from there on: transaction markers alone are left.
+
+        Raises:
+            Retryable: a partition does not answer in time.
+        """
+        waiting = dict(offsets)
+        oldest = None
+        consumer = Consumer(
+            self._properties
+            | {
+                "group.id": "calve-status",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "fetch.message.max.bytes": 65_536,
+                "queued.max.messages.kbytes": 1_024,
+            }
+        )
+        deadline = time.monotonic() + TIMEOUT_S
+        try:
+            with self._errors():
+                consumer.assign([TopicPartition(topic, p, o) for p, o in offsets.items()])
+                while waiting and time.monotonic() < deadline:
+                    record = consumer.poll(0.2)
+                    partition = record.partition() if record else None
+                    if record is None or partition not in waiting:
+                        continue
+                    del waiting[partition]
+                    consumer.incremental_unassign([TopicPartition(topic, partition)])
+                    if record.error() is None:
+                        seconds = record.timestamp()[1] / 1000
+                        oldest = seconds if oldest is None else min(seconds, oldest)
+        finally:
+            consumer.close()
+        if waiting:
+            raise Retryable(f"topic {topic} at {self._where}: partitions {sorted(waiting)} do not answer")
+        return oldest
+
+    def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[str, Offsets]:
+        answer = self._admin.list_offsets(
+            dict.fromkeys(partitions, spec),
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=TIMEOUT_S,
+        )
+        found: dict[str, Offsets] = {}
+        for place, future in answer.items():
+            found.setdefault(place.topic, {})[place.partition] = self._result(future).offset
+        return found
+
+    def _result(self, future: Future[Any]) -> Any:
+        """A client's answer. It reports refusals only to `error_cb`, which `poll` calls, and goes on trying."""
+        while not future.done() and self._refusal is None:
+            self._admin.poll(0.05)
+        if self._refusal:
+            raise KafkaException(self._refusal)
+        return future.result()
+
+    def _noted(self, error: KafkaError) -> None:
+        if error.code() in _REFUSED:
+            self._refusal = error
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            if cause.code() in _REFUSED:
+                raise Fatal(
+                    f"Kafka at {self._where} refused: {cause.str()}", fix="check kafka.auth"
+                ) from None
+            fix = "check kafka.bootstrap_servers; the embedded broker starts with `calve up`"
+            raise Retryable(f"Kafka at {self._where} does not answer: {cause.str()}", fix=fix) from None
+
+
+def cluster_database(job: Job) -> str | None:
+    """The database named after the cluster under `namespace: cluster_id`, else None without asking."""
+    if job.lake.namespace != "cluster_id":
+        return None
+    return database_for_cluster(Cluster(job.kafka, job.lake.region).id)
+
+
+def client_properties(kafka: Kafka, region: str) -> dict[str, Any]:
+    """What every librdkafka client of the commands is made with; `region` is where an MSK cluster stands.
+
+    What goes wrong comes as errors; librdkafka's own lines on stderr would only break the display.
+    """
+    secret = read_secret(kafka.secret) if kafka.secret else None
+    properties: dict[str, Any] = {"log_level": 0, **librdkafka_properties(kafka, secret)}
+    if kafka.auth == "msk_iam":
+        properties["oauth_cb"] = _msk_token(region)
+    return properties
+
+
+def _msk_token(region: str) -> Callable[[str], tuple[str, float]]:
+    """Tokens for MSK: a presigned `kafka-cluster:Connect`, in base64url.
+
+    Source: https://github.com/aws/aws-msk-iam-sasl-signer-python
+    """
+    import boto3
+    from botocore.auth import SigV4QueryAuth
+    from botocore.awsrequest import AWSRequest
+
+    lifetime_s = 900
+
+    def token(_: str) -> tuple[str, float]:
+        credentials = boto3.Session().get_credentials()
+        if credentials is None:
+            raise Fatal(
+                "there are no AWS credentials for MSK", fix="log in: aws sso login, or set AWS_PROFILE"
+            )
+        url = f"https://kafka.{region}.amazonaws.com/?Action=kafka-cluster%3AConnect"
+        request = AWSRequest(method="GET", url=url)
+        SigV4QueryAuth(
+            credentials.get_frozen_credentials(), "kafka-cluster", region, expires=lifetime_s
+        ).add_auth(request)
+        signed = f"{request.url}&User-Agent=calve".encode()
+        return base64.urlsafe_b64encode(signed).rstrip(b"=").decode(), time.time() + lifetime_s
+
+    return token
+
+
+def _text(uuid: Uuid) -> str:
+    """A topic id as Java writes it, in base64url; librdkafka writes plain base64."""
+    return str(uuid).translate(str.maketrans("+/", "-_"))

@@ -1,0 +1,193 @@
+"""The lake as the operator's commands see it: the one place that opens tables with PyIceberg."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+from calve.errors import ConfigError, Fatal, Retryable
+from calve.position import POSITION_TAG, STATE, Ledger, Position
+from calve.protocol import Commit, nearest_position
+from cli.embedded import aws as emulator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.table import snapshots as iceberg
+
+    from calve.job import Lake
+    from calve.names import TableName
+
+_DENIED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClientTokenId")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How a table's loop last said it fares. `state` is `pending`, `running`, `suspended` or `failed`."""
+
+    state: str = "pending"
+    code: str | None = None
+    reason: str | None = None
+    since: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot with what calve wrote into its summary; `ledger` is None where another writer made it."""
+
+    id: int
+    parent: int | None
+    committed_at: datetime
+    operation: str | None
+    summary: dict[str, str]
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The fate of every offset of the round that made it."""
+        text = self.summary.get("calve.ledger")
+        return Ledger.from_json(text) if text else None
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The figures of the round that made it."""
+        found = json.loads(self.summary.get("calve.metrics", "{}"))
+        return found if isinstance(found, dict) else {}
+
+    def total(self, name: str) -> int:
+        """One of Iceberg's totals as of this snapshot, such as `records` or `files-size`."""
+        return int(self.summary.get(f"total-{name}", 0))
+
+
+def open_catalog(lake: Lake) -> Catalog:
+    """The Glue Data Catalog: the emulator's where the lake has an endpoint, else that of AWS.
+
+    Raises:
+        ConfigError: boto3 finds no credentials.
+    """
+    properties = {"warehouse": lake.warehouse, "client.region": lake.region, **_credentials(lake)}
+    if lake.endpoint:
+        properties |= {"glue.endpoint": lake.endpoint, "s3.endpoint": lake.endpoint}
+    return GlueCatalog("lake", **properties)
+
+
+def _credentials(lake: Lake) -> dict[str, str]:
+    """Given to Glue and S3 alike: PyArrow's own search for them differs from boto3's."""
+    if lake.endpoint:
+        return {"client.access-key-id": emulator.ACCESS_KEY, "client.secret-access-key": emulator.SECRET_KEY}
+    found = boto3.Session().get_credentials()
+    if found is None:
+        fix = "log in: aws sso login, or set AWS_PROFILE; the embedded stack starts with `calve up`"
+        raise ConfigError("there are no AWS credentials for the lake", fix=fix)
+    frozen = found.get_frozen_credentials()
+    keys = {"client.access-key-id": frozen.access_key, "client.secret-access-key": frozen.secret_key}
+    return keys | ({"client.session-token": frozen.token} if frozen.token else {})
+
+
+def load(catalog: Catalog, name: TableName) -> Table | None:
+    """The table, or None where the catalog has none.
+
+    Raises:
+        Retryable: the catalog or the object store does not answer.
+        Fatal: it refuses these credentials.
+    """
+    with _errors(f"table {name}"):
+        try:
+            return catalog.load_table((name.database, name.table))
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+
+
+def ancestors(table: Table) -> list[Snapshot]:
+    """Snapshots from main's head towards the root, as far as expiry has left them."""
+    found = []
+    current = table.current_snapshot()
+    while current is not None:
+        found.append(_snapshot(current))
+        parent = current.parent_snapshot_id
+        current = None if parent is None else table.snapshot_by_id(parent)
+    return found
+
+
+def latest_commit(table: Table) -> tuple[Snapshot, Position] | None:
+    """The snapshot that says where the table stands, and what it says.
+
+    It is the nearest ancestor of main with a position, or the tagged one where expiry has cut main's history.
+    """
+    history = ancestors(table)
+    tag = table.metadata.refs.get(POSITION_TAG)
+    if (
+        tag
+        and history
+        and history[-1].parent is not None
+        and (tagged := table.snapshot_by_id(tag.snapshot_id))
+    ):
+        history.append(_snapshot(tagged))
+    position = nearest_position(Commit(each.id, each.parent, each.summary) for each in history)
+    if position is None:
+        return None
+    return next(each for each in history if each.id == position.snapshot), position
+
+
+def state_of(table: Table | None) -> State:
+    """The state that the job wrote into the table; a table that does not exist yet is pending."""
+    written = table.properties.get(STATE) if table else None
+    if written is None:
+        return State()
+    raw = json.loads(written)
+    since = raw.get("since")
+    return State(raw["state"], raw.get("code"), raw.get("reason"), None if since is None else str(since))
+
+
+def rows(table: Table) -> int:
+    """Rows of main, from the totals of its head."""
+    head = table.current_snapshot()
+    if head is None:
+        return 0
+    totals = _snapshot(head)
+    return totals.total("records") - totals.total("position-deletes")
+
+
+def count_by(table: Table, column: str) -> dict[str, int]:
+    """How often each value of a text column occurs; reads this column only, batch by batch."""
+    counts: dict[str, int] = {}
+    with _errors(f"table {'.'.join(table.name())}"):
+        for batch in table.scan(selected_fields=(column,)).to_arrow_batch_reader():
+            for each in batch.column(column).value_counts().to_pylist():
+                counts[str(each["values"])] = counts.get(str(each["values"]), 0) + int(each["counts"])
+    return dict(sorted(counts.items()))
+
+
+def _snapshot(snapshot: iceberg.Snapshot) -> Snapshot:
+    summary = snapshot.summary
+    return Snapshot(
+        id=snapshot.snapshot_id,
+        parent=snapshot.parent_snapshot_id,
+        committed_at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
+        operation=summary.operation.value if summary else None,
+        summary=dict(summary.additional_properties) if summary else {},
+    )
+
+
+@contextmanager
+def _errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code.startswith(_DENIED):
+            raise Fatal(f"{what} may not be read: {code}", fix="log in to the account of the lake") from None
+        raise Retryable(f"{what} cannot be read: {code}") from None
+    except (BotoCoreError, OSError) as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        fix = "the embedded stack starts with `calve up`"
+        raise Retryable(f"{what} cannot be read: {text}", fix=fix) from None

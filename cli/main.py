@@ -1,0 +1,57 @@
+"""`calve`: the table of contents of the operator's commands.
+
+A command's module is imported with this one, so it imports what is heavy (Spark, boto3, Kafka's client) inside its
+function: `calve --help` stays fast, and a test holds it to that.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from calve.errors import CalveError, ConfigError
+from cli.console import Console
+from cli.datagen.command import datagen
+from cli.demo.command import demo
+from cli.doctor import doctor
+from cli.embedded.http import no_proxy
+from cli.ingest import ingest
+from cli.status import status
+from cli.tables import tables
+from cli.up import down, up
+from cli.verify.command import verify
+
+app = typer.Typer(
+    name="calve",
+    help="Keeps Kafka topics as Apache Iceberg tables, exactly once.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+on_this_machine = app.command(rich_help_panel="This machine")
+topics_and_tables = app.command(rich_help_panel="Topics and tables")
+
+on_this_machine(demo)
+on_this_machine(up)
+on_this_machine(down)
+on_this_machine(doctor)
+on_this_machine(datagen)
+topics_and_tables(ingest)
+topics_and_tables(status)
+topics_and_tables(tables)
+topics_and_tables(verify)
+
+
+def main() -> None:
+    """Run one command; exit with 0 when it did its work, 1 when it failed, 2 when it was misused."""
+    os.environ.update(no_proxy())
+    try:
+        app()
+    except CalveError as error:
+        Console().error(error)
+        sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,131 @@
+"""Progress of anything that takes more than two seconds, behind one interface."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.progress import Progress as Bars
+from rich.progress import Task as BarTask
+from rich.text import Text
+
+Unit = Literal["bytes", "records", "steps"]
+LINE_INTERVAL_S = 5.0
+
+
+class Task(Protocol):
+    """One piece of work under way."""
+
+    def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
+        """Say how much is done in all (not since the last call), and what is going on."""
+
+
+class Progress(Protocol):
+    """Where work says how far it is."""
+
+    @contextmanager
+    def task(self, name: str, *, total: int | None = None, unit: Unit = "steps") -> Iterator[Task]:
+        """Show one piece of work while the block runs; `total` None means the end is not known."""
+
+
+class BarProgress:
+    """Bars that redraw themselves on a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    @contextmanager
+    def task(self, name: str, *, total: int | None = None, unit: Unit = "steps") -> Iterator[Task]:
+        """Show a bar; it stays, complete, when the block ends well."""
+        count = DownloadColumn() if unit == "bytes" else _Count()
+        columns = (
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.description:<28}"),
+            BarColumn(20),
+            count,
+        )
+        with Bars(
+            *columns, TimeElapsedColumn(), TextColumn("[dim]{task.fields[note]}"), console=self._console
+        ) as bars:
+            bar = _Bar(bars, bars.add_task(name, total=total, note=""))
+            yield bar
+            bar.finish()
+
+
+class _Count(ProgressColumn):
+    """`238 of 300,000`; nothing where there is only one step."""
+
+    def render(self, task: BarTask) -> Text:
+        """Count what is done."""
+        if task.total is None or task.total <= 1:
+            return Text("")
+        return Text(f"{int(task.completed):,} of {int(task.total):,}", "progress.download")
+
+
+class _Bar:
+    def __init__(self, bars: Bars, task: TaskID) -> None:
+        self._bars, self._task = bars, task
+
+    def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
+        self._bars.update(self._task, completed=done, total=total)
+        if note is not None:
+            self._bars.update(self._task, note=note)
+
+    def finish(self) -> None:
+        task = self._bars.tasks[self._task]
+        self._bars.update(self._task, total=task.total or task.completed or 1, note="")
+        self._bars.update(self._task, completed=self._bars.tasks[self._task].total)
+
+
+class LineProgress:
+    """One line when work begins, every few seconds, and when it ends: for logs and pipes."""
+
+    def __init__(self, write: Callable[[str], None], *, interval_s: float = LINE_INTERVAL_S) -> None:
+        self._write, self._interval_s = write, interval_s
+
+    @contextmanager
+    def task(self, name: str, *, total: int | None = None, unit: Unit = "steps") -> Iterator[Task]:
+        """Write lines until the block ends."""
+        line = _Line(self._write, name, total=total, unit=unit, interval_s=self._interval_s)
+        self._write(f"{name} ...")
+        yield line
+        self._write(f"{name}: done in {time.monotonic() - line.began:.1f} s")
+
+
+class _Line:
+    def __init__(
+        self, write: Callable[[str], None], name: str, *, total: int | None, unit: Unit, interval_s: float
+    ) -> None:
+        self.began = self._written = time.monotonic()
+        self._write, self._name, self._unit, self._interval_s = write, name, unit, interval_s
+        self._total, self._done, self._note = total, 0, ""
+
+    def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
+        self._done = self._done if done is None else done
+        self._total = self._total if total is None else total
+        self._note = self._note if note is None else note
+        if time.monotonic() - self._written >= self._interval_s:
+            self._written = time.monotonic()
+            self._write(f"{self._name}: {' '.join(filter(None, (self._amount(), self._note)))}")
+
+    def _amount(self) -> str:
+        if not self._done and self._total is None:
+            return ""
+        of = f" of {_quantity(self._total, self._unit)}" if self._total else ""
+        return f"{_quantity(self._done, self._unit)}{of}"
+
+
+def _quantity(count: int, unit: Unit) -> str:
+    return f"{count / 1e6:,.1f} MB" if unit == "bytes" else f"{count:,}"

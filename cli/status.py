@@ -1,0 +1,77 @@
+"""`calve status`: how each table fares."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, load_jobs
+from cli.console import Console, Output, OutputOption
+
+if TYPE_CHECKING:
+    from cli.survey import TableStatus
+
+
+def status(
+    tables: TablesArgument = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Show how each table fares: state, rows, lag, freshness, dead letters."""
+    from cli.survey import Survey
+
+    console = Console(output)
+    found: list[TableStatus] = []
+    for job in load_jobs(config, env, tables=tables or ()):
+        found += Survey.begin(job, console).statuses(tables or ())
+    console.table("status", [_line(each) for each in found])
+    if dead := [each for each in found if each.dead_letters]:
+        console.table("dead letters", [_reasons(each) for each in dead])
+    if told := [each for each in found if each.reason]:
+        console.table("reasons", [_reason(each) for each in told])
+    console.document({"tables": [asdict(each) for each in found]})
+
+
+def _line(status: TableStatus) -> dict[str, object]:
+    """One row for people."""
+    lag = "-" if status.lag_records is None else f"{status.lag_records:,}"
+    if status.lag_records and status.lag_s is not None:
+        lag += f" ({duration(status.lag_s)})"
+    fresh = "-" if status.freshness_s is None else duration(status.freshness_s)
+    return {
+        "table": status.table,
+        "state": status.state,
+        "rows": status.rows,
+        "committed": "-" if status.commit_age_s is None else f"{duration(status.commit_age_s)} ago",
+        "lag": lag,
+        "freshness": f"{fresh} of {duration(status.freshness_target_s)}",
+        "dead_letters": sum(status.dead_letters.values()),
+    }
+
+
+def _reasons(status: TableStatus) -> dict[str, object]:
+    reasons = (f"{reason}:{count:,}" for reason, count in status.dead_letters.items())
+    return {"table": status.table, "by_reason": "  ".join(reasons)}
+
+
+def _reason(status: TableStatus) -> dict[str, object]:
+    return {
+        "table": status.table,
+        "state": status.state,
+        "code": status.code,
+        "since": status.since,
+        "reason": status.reason,
+    }
+
+
+def duration(seconds: float) -> str:
+    """`0.4s`, `59s`, `5m`, `3h12m`, `2d4h`."""
+    if seconds < 10:
+        return f"{seconds:.1f}".removesuffix(".0") + "s"
+    whole = round(seconds)
+    for unit, size, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size}{unit}" + (f"{rest}{smaller}" if rest else "")
+    return f"{whole}s"

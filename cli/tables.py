@@ -1,0 +1,109 @@
+"""`calve tables`: what the tables hold, and one table's columns and snapshots with their ledgers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from calve.errors import CalveError
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
+from cli.console import Console, Output, OutputOption
+from cli.status import duration
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from calve.names import TableName
+    from cli.lake import Snapshot
+
+NameArgument = Annotated[str | None, typer.Argument(help="One table, to see inside it.", show_default=False)]
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-n", min=1, help="How many snapshots to show, newest first.")
+]
+
+
+def tables(
+    name: NameArgument = None,
+    limit: LimitOption = 10,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """List the tables; with a name, show its columns and its newest snapshots with their ledgers."""
+    from cli.description import TableFacts, facts
+    from cli.kafka import cluster_database
+    from cli.lake import open_catalog
+
+    console = Console(output)
+    jobs = load_jobs(config, env, tables=[name] if name else ())
+    found: list[TableFacts] = []
+    for job in jobs:
+        catalog, database = open_catalog(job.lake), cluster_database(job)
+        for table in job.tables:
+            if name is None:
+                found.append(facts(catalog, job.table_name(table, database)))
+            elif table.name == name:
+                _show(console, catalog, job.table_name(table, database), limit)
+    if name is None:
+        console.table("tables", [asdict(each) for each in found])
+        console.document({"tables": [asdict(each) for each in found]})
+
+
+def _show(console: Console, catalog: Catalog, name: TableName, limit: int) -> None:
+    from cli.description import columns, facts, partitioning, sorting
+    from cli.lake import ancestors, load
+
+    table = load(catalog, name)
+    if table is None:
+        raise CalveError(f"the table {name} does not exist yet", fix="the job makes it: calve ingest")
+    newest = ancestors(table)[:limit]
+    console.table(
+        str(name),
+        [{"column": path, "type": kind, "required": required} for path, kind, required in columns(table)],
+    )
+    console.table("layout", [{"partitioned_by": partitioning(table), "sorted_by": sorting(table)}])
+    console.table("snapshots", [snapshot_line(each) for each in newest])
+    console.document(
+        asdict(facts(catalog, name))
+        | {
+            "location": table.location(),
+            "schema": json.loads(table.schema().model_dump_json()),
+            "snapshots": [_document(each) for each in newest],
+        }
+    )
+
+
+def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
+    """One snapshot for people; the ledger's figures are empty where a table was made or another writer committed."""
+    ledger = snapshot.ledger
+    return {
+        "snapshot": str(snapshot.id),
+        "committed": f"{duration((datetime.now(UTC) - snapshot.committed_at).total_seconds())} ago",
+        "operation": snapshot.operation,
+        "offsets": ledger.span if ledger else None,
+        "applied": ledger.applied if ledger else None,
+        "dead_letters": ledger.dead_lettered if ledger else None,
+        "gaps": ledger.gaps if ledger else None,
+        "lost": ledger.lost if ledger else None,
+        "rows": snapshot.total("records"),
+    }
+
+
+def _document(snapshot: Snapshot) -> dict[str, object]:
+    ledger = snapshot.ledger
+    return {
+        "snapshot_id": snapshot.id,
+        "parent_id": snapshot.parent,
+        "committed_at": snapshot.committed_at.isoformat(timespec="milliseconds"),
+        "operation": snapshot.operation,
+        "topic": snapshot.summary.get("calve.topic"),
+        "round": snapshot.summary.get("calve.round"),
+        "from": json.loads(snapshot.summary.get("calve.from", "null")),
+        "to": json.loads(snapshot.summary.get("calve.to", "null")),
+        "ledger": asdict(ledger) if ledger else None,
+        "metrics": snapshot.metrics,
+    }

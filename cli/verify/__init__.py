@@ -1,0 +1,1 @@
+"""`calve verify`: table and topic compared offset by offset, without the engine."""

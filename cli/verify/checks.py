@@ -1,0 +1,155 @@
+"""What the passes over topic and table prove, as checks with figures, and what they show besides differing rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from calve.names import SYSTEM_COLUMN
+from calve.position import Offsets
+from cli.verify.claim import Claim
+from cli.verify.compare import Letters, Span, TableSide, TopicSide
+from cli.verify.digest import ranges
+from cli.verify.findings import Check, Finding, PartitionDigest
+from cli.verify.rows import MainRows
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both sides after the passes.
+
+    `claimed` are the offsets that the table says it holds, `spans` those of them that Kafka has not let go. `pending` is the
+    round whose dead letters still wait on their branch.
+    """
+
+    claim: Claim
+    log_start: Offsets
+    end: Offsets
+    claimed: Mapping[int, Span]
+    spans: Mapping[int, Span]
+    main: MainRows
+    letters: Letters
+    pending: str | None
+    topic: TopicSide
+    table: TableSide
+
+
+def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
+    """The checks in the order in which they are shown."""
+    failed = {each.check for each in findings}
+
+    def check(name: str, figures: Mapping[str, int | str]) -> Check:
+        return Check(name, "failed" if name in failed else "proved", dict(figures))
+
+    offsets = sum(to - start for start, to in sides.spans.values())
+    records = sum(sides.topic.records.values())
+    rows, letters = sides.table.rows.count, sides.letters.digests.count
+    coverage = {
+        "offsets": offsets,
+        "records": records,
+        "rows": rows,
+        "dead_letters": letters,
+        "gaps": offsets - records,
+    }
+    dead: dict[str, int | str] = {"compared": letters, **dict(sorted(sides.letters.by_reason.items()))}
+    if sides.pending:
+        dead["waiting on a branch"] = f"round {sides.pending}"
+    checks = [
+        check("coverage", coverage),
+        check("dead letters", dead),
+        check("contents", {"rows": rows, "files": len(sides.main.tasks)}),
+    ]
+    if sides.claim.known_from_birth:
+        totals = {"rows": sides.table.total, "rows_appended": sides.claim.totals.rows_appended}
+        checks.append(check("totals", totals))
+    return checks + _unverifiable(sides)
+
+
+def digests_of(sides: Sides) -> tuple[PartitionDigest, ...]:
+    """The digest of every partition on both sides."""
+    found = []
+    for partition, (start, to) in sorted(sides.spans.items()):
+        rows, table = sides.table.rows.partition(partition)
+        _, topic = sides.topic.rows.partition(partition)
+        found.append(PartitionDigest(partition, start, to, rows, f"{table:016x}", f"{topic:016x}"))
+    return tuple(found)
+
+
+def findings_of(sides: Sides) -> list[Finding]:
+    """What is wrong beside rows that differ: places, reasons, the topic's end, totals."""
+    return [*_outside(sides), *_misjudged(sides), *_truncated(sides), *_totals(sides)]
+
+
+def _unverifiable(sides: Sides) -> list[Check]:
+    """What nobody can prove any more; a table is never called proved without saying so."""
+    expired = sum(sides.spans[p][0] - start for p, (start, _) in sides.claimed.items())
+    before = 0
+    if not sides.claim.known_from_birth:
+        before = sum(max(0, start - sides.log_start.get(p, 0)) for p, (start, _) in sides.claimed.items())
+    unproved = {
+        "expired": (expired, "offsets", "Kafka no longer holds them"),
+        "beginning": (before, "offsets", "the snapshots that said where the table begins have expired"),
+        "earlier topic": (sides.main.rows_left_out, "rows", "the topic was created again since"),
+        "compacted": (sides.table.compacted, "rows", "Kafka has compacted their records away"),
+    }
+    return [
+        Check(name, "not verifiable", {what: count, "why": why})
+        for name, (count, what, why) in unproved.items()
+        if count
+    ]
+
+
+def _outside(sides: Sides) -> list[Finding]:
+    findings = []
+    for (file, partition), offsets in sides.table.outside.items():
+        if partition is None:
+            text = f"{len(offsets)} rows without {SYSTEM_COLUMN}.partition"
+            findings.append(Finding("coverage", text, files=(file,)))
+        else:
+            places = tuple(ranges(sorted({each for each in offsets if each is not None})))
+            text = "rows of offsets that the table does not claim"
+            findings.append(Finding("coverage", text, partition, places, (file,)))
+    return findings
+
+
+def _misjudged(sides: Sides) -> list[Finding]:
+    grouped: dict[tuple[int, str, str | None], list[int]] = {}
+    for (partition, offset), (given, found) in sides.topic.misjudged.items():
+        grouped.setdefault((partition, given, found), []).append(offset)
+    return [
+        Finding(
+            "dead letters",
+            f"dead letters with the reason {given}, but the bytes are {found or 'a row of the table'}",
+            partition,
+            tuple(ranges(sorted(offsets))),
+        )
+        for (partition, given, found), offsets in grouped.items()
+    ]
+
+
+def _truncated(sides: Sides) -> list[Finding]:
+    return [
+        Finding(
+            "coverage",
+            f"the topic ends at {sides.end.get(partition, 0)}, the table claims offsets up to {to}",
+            partition,
+            ((sides.end.get(partition, 0), to),),
+        )
+        for partition, (_, to) in sides.claimed.items()
+        if to > sides.end.get(partition, 0)
+    ]
+
+
+def _totals(sides: Sides) -> list[Finding]:
+    """The ledgers' sums against what is there, also for what Kafka no longer holds."""
+    if not sides.claim.known_from_birth:
+        return []
+    totals = sides.claim.totals
+    findings = []
+    if sides.table.total != totals.rows_appended:
+        text = f"the table has {sides.table.total} rows, its ledgers say {totals.rows_appended}"
+        findings.append(Finding("totals", text))
+    if sides.letters.by_reason != totals.rejected:
+        text = f"the dead letters are {sides.letters.by_reason}, the ledgers say {totals.rejected}"
+        findings.append(Finding("totals", text))
+    return findings

@@ -1,0 +1,179 @@
+"""What a table says of itself: which offsets it holds, by the snapshots of main's history, and whether their ledgers add up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from calve.errors import Suspended
+from calve.position import Ledger, Offsets, Position, TopicKey, decode_offsets, has_position
+from calve.protocol import Commit
+from cli import lake
+from cli.verify.findings import Check, Finding
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+CHECK = "ledgers"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The offsets [start, to) of the topic's newest incarnation.
+
+    `known_from_birth`: the history begins with the empty snapshot that a table is made with; none of it has expired.
+    `totals` adds up the ledgers of those `rounds` (all that are left, newest first) that read this incarnation.
+    """
+
+    position: Position
+    topic: TopicKey
+    start: Offsets
+    to: Offsets
+    known_from_birth: bool
+    totals: Ledger
+    rounds: tuple[Round, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A data commit: what one snapshot's summary says."""
+
+    snapshot: int
+    round: str
+    topic: TopicKey
+    start: dict[TopicKey, Offsets]
+    to: dict[TopicKey, Offsets]
+    ledger: Ledger
+
+    def covers(self, partition: int, offset: int) -> bool:
+        first = self.start.get(self.topic, {}).get(partition)
+        return first is not None and first <= offset < self.to.get(self.topic, {}).get(partition, 0)
+
+
+def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
+    """The table's claim, and what is wrong with its ledgers.
+
+    Raises:
+        Suspended: neither main's history nor the position's tag says which offsets the table holds.
+    """
+    history = [Commit(each.id, each.parent, each.summary) for each in lake.ancestors(table)]
+    latest = lake.latest_commit(table)
+    if latest is None:
+        raise Suspended(
+            "position_lost",
+            f"no snapshot in the history of {'.'.join(table.name())} says which offsets the table holds",
+            fix="was it made by calve? A table that was replaced, or whose history was expired, cannot be verified",
+        )
+    _, position = latest
+    rounds = rounds_of(history)
+    findings = [finding for each in rounds for finding in ledger_problems(each)] + chain_problems(history)
+    topic = rounds[0].topic if rounds else next(reversed(position.offsets), TopicKey("", ""))
+    born = has_position(history[-1].summary) and not decode_offsets(history[-1].summary["calve.to"])
+    claim = Claim(
+        position=position,
+        topic=topic,
+        start=_start(rounds, topic),
+        to=position.offsets.get(topic, {}),
+        known_from_birth=born,
+        totals=_totals([each for each in rounds if each.topic == topic]),
+        rounds=tuple(rounds),
+    )
+    figures: dict[str, int | str] = {"rounds": len(rounds), "offsets": claim.totals.span}
+    figures |= {name: getattr(claim.totals, name) for name in ("applied", "dead_lettered", "gaps", "lost")}
+    if not born:
+        figures["history"] = "older snapshots have expired"
+    return claim, Check(CHECK, "failed" if findings else "proved", figures), findings
+
+
+def rounds_of(history: list[Commit]) -> list[Round]:
+    """Data commits, newest first; a position that another commit carries forward is no round of its own."""
+    found: list[Round] = []
+    seen: set[str] = set()
+    for commit in reversed(history):
+        summary = commit.summary
+        if "calve.from" not in summary or summary["calve.round"] in seen:
+            continue
+        seen.add(summary["calve.round"])
+        ledger = Ledger.from_json(summary.get("calve.ledger", "{}"))
+        start, to = decode_offsets(summary["calve.from"]), decode_offsets(summary["calve.to"])
+        topic = TopicKey(summary["calve.cluster_id"], summary["calve.topic_id"])
+        found.append(Round(commit.id, summary["calve.round"], topic, start, to, ledger))
+    return found[::-1]
+
+
+def ledger_problems(each: Round) -> list[Finding]:
+    problems = []
+    if imbalance := each.ledger.imbalance():
+        problems.append(f"the ledger of snapshot {each.snapshot} does not balance: {imbalance}")
+    span = sum(
+        each.to.get(topic, {}).get(partition, first) - first
+        for topic, offsets in each.start.items()
+        for partition, first in offsets.items()
+    )
+    if span != each.ledger.span:
+        problems.append(
+            f"the ledger of snapshot {each.snapshot} explains {each.ledger.span} offsets of {span}"
+        )
+    return [Finding(CHECK, problem) for problem in problems]
+
+
+def chain_problems(history: list[Commit]) -> list[Finding]:
+    """Every round begins where the one before it ended, and no commit moves a position in any other way."""
+    findings = []
+    before: Mapping[TopicKey, Offsets] | None = None
+    for commit in reversed(history):
+        if not has_position(commit.summary):
+            continue
+        to = decode_offsets(commit.summary["calve.to"])
+        start = decode_offsets(commit.summary.get("calve.from", "{}"))
+        if before is not None:
+            findings += _breaks(commit.id, before, start, to)
+        before = to
+    return findings
+
+
+def _breaks(
+    snapshot: int,
+    before: Mapping[TopicKey, Offsets],
+    start: Mapping[TopicKey, Offsets],
+    to: Mapping[TopicKey, Offsets],
+) -> list[Finding]:
+    findings = []
+    for topic, offsets in before.items():
+        for partition, ended in offsets.items():
+            began = start.get(topic, {}).get(partition)
+            now = to.get(topic, {}).get(partition)
+            if now != ended and (began != ended or now is None or now < ended):
+                text = f"snapshot {snapshot} reads [{began}, {now}), the round before it ended at {ended}"
+                findings.append(Finding(CHECK, text, partition))
+    return findings
+
+
+def _start(rounds: list[Round], topic: TopicKey) -> Offsets:
+    """Where the oldest round that is left began, by partition."""
+    start: Offsets = {}
+    for each in rounds:
+        start |= each.start.get(topic, {})
+    return start
+
+
+def _totals(rounds: list[Round]) -> Ledger:
+    names = (
+        "span",
+        "consumed",
+        "gaps",
+        "applied",
+        "deduplicated",
+        "filtered",
+        "dead_lettered",
+        "rows_appended",
+        "lost",
+    )
+    reasons: dict[str, int] = {}
+    for each in rounds:
+        for reason, count in each.ledger.rejected.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    return Ledger(
+        **{name: sum(getattr(each.ledger, name) for each in rounds) for name in names}, rejected=reasons
+    )

@@ -1,0 +1,86 @@
+"""The command `calve verify`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
+from cli.console import Console, Output, OutputOption
+
+if TYPE_CHECKING:
+    from cli.verify.findings import Verification
+
+TableArgument = Annotated[str, typer.Argument(help="The table's name in calve.yaml.")]
+AllowUnproved = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unproved", help="Succeed although Kafka no longer holds all that the table claims."
+    ),
+]
+
+
+def verify(
+    table: TableArgument,
+    *,
+    allow_unproved: AllowUnproved = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Prove that a table is what its topic says: no gap, no duplicate, ledgers balanced, contents equal.
+
+    Reads the topic and the table again, both without Spark. Exits with 1 where anything is wrong or could not be proved.
+    """
+    from cli.kafka import cluster_database
+    from cli.lake import open_catalog
+    from cli.verify.verification import Sources, verify
+
+    console = Console(output)
+    job = next(
+        job for job in load_jobs(config, env, tables=[table]) if table in {each.name for each in job.tables}
+    )
+    wanted = next(each for each in job.tables if each.name == table)
+    sources = Sources(open_catalog(job.lake), job.kafka, job.registry, job.lake.region)
+    found = verify(job.table_name(wanted, cluster_database(job)), sources, console.progress())
+    show(console, found)
+    if not found.ok or not (found.complete or allow_unproved):
+        raise typer.Exit(1)
+
+
+def show(console: Console, found: Verification, *, digests: bool = True) -> None:
+    """Print the checks with their figures, the digests unless they are not wanted, and what is wrong."""
+    console.table(
+        f"verify {found.table}",
+        [
+            {
+                "check": check.name,
+                "state": check.state,
+                "figures": "  ".join(f"{name}:{_figure(value)}" for name, value in check.figures.items()),
+            }
+            for check in found.checks
+        ],
+    )
+    if digests:
+        console.table("digests", [asdict(each) for each in found.digests])
+    if found.findings:
+        console.table(
+            "findings",
+            [
+                {
+                    "check": each.check,
+                    "what": each.message,
+                    "where": each.where or None,
+                    "columns": ", ".join(each.columns) or None,
+                    "files": ", ".join(each.files) or None,
+                }
+                for each in found.findings
+            ],
+        )
+    console.document(asdict(found) | {"ok": found.ok, "complete": found.complete})
+
+
+def _figure(value: int | str) -> str:
+    return f"{value:,}" if isinstance(value, int) else value

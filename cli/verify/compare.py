@@ -1,0 +1,229 @@
+"""The comparison: one pass over the dead letters, one over the topic, one over the table, then a closer look at what differs.
+
+Each side is reduced to order-free digests of ranges of offsets, so memory does not grow with the table. Only ranges whose
+digests differ are read again, row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calve.names import SYSTEM_COLUMN
+from calve.position import Offsets
+from cli.verify.decoding import Decoder
+from cli.verify.digest import Digests, Place
+from cli.verify.rows import (
+    LETTER_COLUMNS,
+    LetterRows,
+    MainRows,
+    Rows,
+    comparable,
+    comparable_records,
+    letter_columns,
+)
+from cli.verify.topic import Reader, Records
+
+LASTING = {"null_value", "truncated", "bad_magic", "malformed", "trailing_bytes"}
+"""Reasons that a record's bytes prove for ever. The others need not be true now: schemas are registered, tables evolve."""
+
+Span = tuple[int, int]
+Count = Callable[[int], object]
+
+
+@dataclass(slots=True)
+class Letters:
+    """The dead letters without their contents: partition -> offset -> reason of those that can be compared."""
+
+    rows: LetterRows | None
+    reasons: dict[int, dict[int, str]] = field(default_factory=dict)
+    digests: Digests = field(default_factory=Digests)
+    places: dict[str, set[Place]] = field(default_factory=dict)
+    by_reason: dict[str, int] = field(default_factory=dict)
+
+    def holds(self, partition: int, offset: int) -> bool:
+        return offset in self.reasons.get(partition, {})
+
+
+@dataclass(slots=True)
+class TopicSide:
+    """What the topic says must be in the table and among the dead letters.
+
+    `undecodable` are records that are no rows and no dead letters either: (partition, offset) -> reason.
+    `misjudged` are dead letters whose reason the bytes contradict: (partition, offset) -> (reason given, reason found).
+    """
+
+    records: Offsets = field(default_factory=dict)
+    rows: Digests = field(default_factory=Digests)
+    letters: Digests = field(default_factory=Digests)
+    undecodable: dict[tuple[int, int], str] = field(default_factory=dict)
+    misjudged: dict[tuple[int, int], tuple[str, str | None]] = field(default_factory=dict)
+    held: dict[int, list[Any]] | None = None
+
+
+@dataclass(slots=True)
+class TableSide:
+    """What the table holds. `outside` are rows of offsets that the table does not claim, by file and partition."""
+
+    rows: Digests = field(default_factory=Digests)
+    places: dict[str, set[Place]] = field(default_factory=dict)
+    outside: dict[tuple[str, int | None], list[int | None]] = field(default_factory=dict)
+    compacted: int = 0
+    total: int = 0
+
+
+def read_letters(rows: LetterRows | None, claimed: dict[int, Span], spans: dict[int, Span]) -> Letters:
+    """One pass over the dead letters. All that the table claims are counted, those that Kafka still has can be compared."""
+    letters = Letters(rows)
+    for task in rows.tasks if rows else ():
+        for found, reasons in rows.read(task) if rows else ():
+            counted = reasons.filter(_inside(found, claimed))
+            for pair in counted.value_counts().to_pylist():
+                letters.by_reason[pair["values"]] = letters.by_reason.get(pair["values"], 0) + pair["counts"]
+            inside = _inside(found, spans)
+            kept = found.where(inside)
+            added = letters.digests.add(kept.partitions, kept.offsets, kept.hashes)
+            letters.places.setdefault(found.file, set()).update(added)
+            chosen = reasons.filter(inside).to_pylist()
+            for partition, offset, reason in zip(
+                kept.partitions.to_pylist(), kept.offsets.to_pylist(), chosen, strict=True
+            ):
+                letters.reasons.setdefault(partition, {})[offset] = reason
+    return letters
+
+
+def read_topic(
+    reader: Reader,
+    spans: dict[int, Span],
+    decoder: Decoder,
+    letters: Letters,
+    *,
+    remember: bool,
+    count: Count,
+) -> TopicSide:
+    """One pass over the topic. `remember`: keep which offsets still have a record (compacted topics)."""
+    side = TopicSide(held={} if remember else None)
+    done = 0
+    for records in reader.read(spans):
+        for partition in set(records.partitions):
+            side.records[partition] = side.records.get(partition, 0) + records.partitions.count(partition)
+        if side.held is not None:
+            for partition, offset in zip(records.partitions, records.offsets, strict=True):
+                side.held.setdefault(partition, []).append(offset)
+        for rows in topic_rows(records, decoder, letters, side):
+            side.rows.add(rows.partitions, rows.offsets, rows.hashes)
+        dead = topic_letters(records, letters)
+        side.letters.add(dead.partitions, dead.offsets, dead.hashes)
+        done += len(records)
+        count(done)
+    return side
+
+
+def topic_rows(
+    records: Records, decoder: Decoder, letters: Letters, side: TopicSide | None = None
+) -> Iterator[Rows]:
+    """The rows that the records must be in the table; what is no row is noted in `side`."""
+    places = zip(records.partitions, records.offsets, strict=True)
+    alive = [
+        place for place, (partition, offset) in enumerate(places) if not letters.holds(partition, offset)
+    ]
+    if side is not None and len(alive) < len(records):
+        _judge(records, set(alive), decoder, letters, side)
+    living = records if len(alive) == len(records) else records.select(alive)
+    batches, refused = decoder.rows(living)
+    if side is not None:
+        for place, reason in refused:
+            side.undecodable[living.partitions[place], living.offsets[place]] = reason
+    for batch in batches:
+        kafka = batch.column(SYSTEM_COLUMN)
+        yield Rows("", kafka.field("partition"), kafka.field("offset"), comparable(batch))
+
+
+def topic_letters(records: Records, letters: Letters) -> Rows:
+    """The records that are dead letters, as those keep them."""
+    places = zip(records.partitions, records.offsets, strict=True)
+    dead = records.select(
+        [n for n, (partition, offset) in enumerate(places) if letters.holds(partition, offset)]
+    )
+    topic = letters.rows.topic if letters.rows else ""
+    made = {
+        "topic": [topic] * len(dead),
+        "partition": dead.partitions,
+        "offset": dead.offsets,
+        "timestamp": [ms * 1000 for ms in dead.timestamps_ms],
+        "timestamp_type": dead.timestamp_types,
+        "key": dead.keys,
+        "value": dead.values,
+        "headers": [
+            None if each is None else [{"key": key, "value": value} for key, value in each]
+            for each in dead.headers
+        ],
+    }
+    schema = letter_columns()
+    batch = pa.record_batch(
+        [pa.array(made[name], schema.field(name).type) for name in LETTER_COLUMNS], schema=schema
+    )
+    return Rows("", batch.column("partition"), batch.column("offset"), comparable_records(batch))
+
+
+def read_table(
+    main: MainRows,
+    claimed: dict[int, Span],
+    spans: dict[int, Span],
+    held: dict[int, list[Any]] | None,
+    count: Count,
+) -> TableSide:
+    """One pass over the table. `claimed` are the offsets it says it holds, `spans` those of them that Kafka still has."""
+    side = TableSide()
+    kept_offsets = (
+        {p: pa.array(offsets, pa.int64()) for p, offsets in held.items()} if held is not None else None
+    )
+    for task in main.tasks:
+        for rows in main.read(task):
+            side.total += len(rows.offsets)
+            _note_outside(rows, claimed, side)
+            inside = rows.where(_inside(rows, spans))
+            if kept_offsets is not None:
+                before = len(inside.offsets)
+                inside = inside.where(_held(inside, kept_offsets))
+                side.compacted += before - len(inside.offsets)
+            found = side.rows.add(inside.partitions, inside.offsets, inside.hashes)
+            side.places.setdefault(rows.file, set()).update(found)
+            count(side.total)
+    return side
+
+
+def _judge(records: Records, alive: set[int], decoder: Decoder, letters: Letters, side: TopicSide) -> None:
+    """Compare the reason of each dead letter with what its bytes say."""
+    for place in set(range(len(records))) - alive:
+        partition, offset = records.partitions[place], records.offsets[place]
+        given = letters.reasons[partition][offset]
+        if given in LASTING and (found := decoder.verdict(records.values[place])) != given:
+            side.misjudged[partition, offset] = (given, found)
+
+
+def _inside(rows: Rows, spans: dict[int, Span]) -> Any:
+    """True for rows whose offset lies in the span of their partition."""
+    mask = pa.repeat(pa.scalar(False), len(rows.offsets))  # noqa: FBT003 a value
+    for partition in pc.unique(rows.partitions.drop_null()).to_pylist():
+        start, to = spans.get(partition, (0, 0))
+        here = pc.and_(pc.greater_equal(rows.offsets, start), pc.less(rows.offsets, to))
+        mask = pc.or_(mask, pc.and_(here, pc.equal(rows.partitions, partition)))
+    return pc.fill_null(mask, False)  # noqa: FBT003 a value
+
+
+def _held(rows: Rows, held: dict[int, Any]) -> Any:
+    mask = pa.repeat(pa.scalar(False), len(rows.offsets))  # noqa: FBT003 a value
+    for partition, offsets in held.items():
+        mask = pc.or_(mask, pc.and_(pc.is_in(rows.offsets, offsets), pc.equal(rows.partitions, partition)))
+    return mask
+
+
+def _note_outside(rows: Rows, claimed: dict[int, Span], side: TableSide) -> None:
+    outside = rows.where(pc.invert(_inside(rows, claimed)))
+    for partition, offset in zip(outside.partitions.to_pylist(), outside.offsets.to_pylist(), strict=True):
+        side.outside.setdefault((rows.file, partition), []).append(offset)

@@ -1,0 +1,201 @@
+"""A closer look at ranges whose digests differ: which offsets, which data files, which columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from cli.verify.claim import Claim
+from cli.verify.compare import Letters, Span, TableSide, TopicSide, topic_letters, topic_rows
+from cli.verify.decoding import Decoder
+from cli.verify.digest import RANGE, Place, ranges
+from cli.verify.findings import Finding
+from cli.verify.rows import MainRows, Rows
+from cli.verify.topic import Reader
+
+MAX_PLACES = 64
+"""Ranges that are looked at row by row; what is beyond is named as ranges only."""
+
+Key = tuple[int, int]
+Hashes = tuple[int, ...]
+Found = dict[Key, list[tuple[str, Hashes]]]
+
+
+@dataclass(slots=True)
+class _Look:
+    """Both sides of some places, row by row. `records` are the places that have a record in Kafka."""
+
+    records: set[Key] = field(default_factory=set)
+    rows: dict[Key, Hashes] = field(default_factory=dict)
+    letters: dict[Key, Hashes] = field(default_factory=dict)
+    found_rows: Found = field(default_factory=dict)
+    found_letters: Found = field(default_factory=dict)
+
+
+class Explainer:
+    """Turns differing places into findings."""
+
+    def __init__(
+        self,
+        *,
+        claim: Claim,
+        spans: Mapping[int, Span],
+        reader: Reader,
+        decoder: Decoder,
+        main: MainRows,
+        letters: Letters,
+        topic: TopicSide,
+        table: TableSide,
+    ) -> None:
+        self._claim = claim
+        self._spans = spans
+        self._reader = reader
+        self._decoder = decoder
+        self._main = main
+        self._letters = letters
+        self._topic = topic
+        self._table = table
+
+    def findings(self) -> list[Finding]:
+        """What is wrong in every place where the sides differ."""
+        suspects = set(self._topic.rows.differing(self._table.rows))
+        suspects |= set(self._topic.letters.differing(self._letters.digests))
+        suspects |= {Place(partition, offset // RANGE) for partition, offset in self._topic.undecodable}
+        places = sorted(suspects)
+        near, far = places[:MAX_PLACES], places[MAX_PLACES:]
+        look = self._look(near) if near else _Look()
+        found = _Collected()
+        for key in sorted(look.records | look.found_rows.keys()):
+            self._judge_row(key, look, found)
+        for key in sorted(look.letters.keys() | look.found_letters.keys()):
+            self._judge_letter(key, look, found)
+        return [*found.findings(), *self._coarse(far)]
+
+    def _judge_row(self, key: Key, look: _Look, found: _Collected) -> None:
+        held = look.found_rows.get(key, [])
+        files = [file for file, _ in held]
+        dead = self._letters.holds(*key)
+        undecodable = self._topic.undecodable.get(key)
+        if key not in look.records:
+            found.add("coverage", "rows whose offset has no record in Kafka", key, files)
+        elif dead and held:
+            found.add("coverage", "records both in the table and among the dead letters", key, files)
+        elif undecodable and held:
+            found.add("contents", f"rows of records that cannot be decoded: {undecodable}", key, files)
+        elif undecodable:
+            found.add(
+                "coverage",
+                f"undecodable records ({undecodable}) that are no dead letters{self._round(key)}",
+                key,
+            )
+        elif not dead and not held:
+            found.add("coverage", f"records in neither the table nor the dead letters{self._round(key)}", key)
+        elif len(held) > 1:
+            found.add("coverage", "records more than once in the table", key, files)
+        for file, hashes in held if key in look.rows else ():
+            if columns := _differing(self._main.names, hashes, look.rows[key]):
+                found.add("contents", "rows that are not what was produced", key, [file], columns)
+
+    def _judge_letter(self, key: Key, look: _Look, found: _Collected) -> None:
+        held = look.found_letters.get(key, [])
+        files = [file for file, _ in held]
+        if key not in look.letters:
+            found.add("dead letters", "dead letters whose offset has no record in Kafka", key, files)
+            return
+        if len(held) > 1:
+            found.add("dead letters", "records more than once among the dead letters", key, files)
+        names = self._letters.rows.names if self._letters.rows else []
+        for file, hashes in held:
+            if columns := _differing(names, hashes, look.letters[key]):
+                found.add("dead letters", "dead letters that are not the record", key, [file], columns)
+
+    def _round(self, key: Key) -> str:
+        """Which commit claims the offset."""
+        snapshot = next((each.snapshot for each in self._claim.rounds if each.covers(*key)), None)
+        return "" if snapshot is None else f" (claimed by snapshot {snapshot})"
+
+    def _look(self, places: list[Place]) -> _Look:
+        look = _Look()
+        wanted = set(places)
+        for spans in self._runs(places):
+            for records in self._reader.read(spans):
+                look.records.update(zip(records.partitions, records.offsets, strict=True))
+                for rows in topic_rows(records, self._decoder, self._letters):
+                    look.rows.update(_expected(rows))
+                look.letters.update(_expected(topic_letters(records, self._letters)))
+        for task in self._main.tasks:
+            if wanted & self._table.places.get(task.file.file_path, set()):
+                for rows in self._main.read(task):
+                    _gather(look.found_rows, self._comparable(rows, wanted, look))
+        letters = self._letters.rows
+        for task in letters.tasks if letters else ():
+            if letters and wanted & self._letters.places.get(task.file.file_path, set()):
+                for rows, _ in letters.read(task):
+                    _gather(look.found_letters, self._comparable(rows, wanted, look))
+        return look
+
+    def _comparable(self, rows: Rows, wanted: set[Place], look: _Look) -> Iterator[tuple[Key, str, Hashes]]:
+        """Rows of the wanted places that Kafka can still prove or refute."""
+        for key, hashes in _expected(rows):
+            partition, offset = key
+            if None in key or Place(partition, offset // RANGE) not in wanted:
+                continue
+            start, to = self._spans.get(partition, (0, 0))
+            compacted_away = self._topic.held is not None and key not in look.records
+            if start <= offset < to and not compacted_away:
+                yield key, rows.file, hashes
+
+    def _runs(self, places: list[Place]) -> Iterator[dict[int, Span]]:
+        """Spans to read, neighbouring places of a partition in one."""
+        for partition in sorted({place.partition for place in places}):
+            numbers = [place.number for place in places if place.partition == partition]
+            start, to = self._spans.get(partition, (0, 0))
+            for first, last in ranges(numbers):
+                yield {partition: (max(start, first * RANGE), min(to, last * RANGE))}
+
+    def _coarse(self, places: list[Place]) -> Iterator[Finding]:
+        """Places beyond those that were looked at: ranges and files."""
+        for partition in sorted({place.partition for place in places}):
+            mine = {place for place in places if place.partition == partition}
+            files = sorted(file for file, held in self._table.places.items() if held & mine)
+            spans = ((a * RANGE, b * RANGE) for a, b in ranges(sorted(place.number for place in mine)))
+            message = "table and topic differ in further ranges"
+            yield Finding("contents", message, partition, tuple(spans), tuple(files))
+
+
+class _Collected:
+    """Findings of the same kind in one partition, put together."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str, int, tuple[str, ...]], tuple[list[int], set[str]]] = {}
+
+    def add(
+        self, check: str, message: str, key: Key, files: Iterable[str] = (), columns: tuple[str, ...] = ()
+    ) -> None:
+        partition, offset = key
+        offsets, named = self._places.setdefault((check, message, partition, columns), ([], set()))
+        offsets.append(offset)
+        named.update(files)
+
+    def findings(self) -> list[Finding]:
+        return [
+            Finding(
+                check, message, partition, tuple(ranges(sorted(set(offsets)))), tuple(sorted(files)), columns
+            )
+            for (check, message, partition, columns), (offsets, files) in self._places.items()
+        ]
+
+
+def _expected(rows: Rows) -> Iterator[tuple[Key, Hashes]]:
+    partitions, offsets = rows.partitions.to_pylist(), rows.offsets.to_pylist()
+    columns = [column.to_pylist() for column in rows.columns]
+    yield from zip(zip(partitions, offsets, strict=True), zip(*columns, strict=True), strict=True)
+
+
+def _gather(found: Found, rows: Iterable[tuple[Key, str, Hashes]]) -> None:
+    for key, file, hashes in rows:
+        found.setdefault(key, []).append((file, hashes))
+
+
+def _differing(names: list[str], found: Hashes, expected: Hashes) -> tuple[str, ...]:
+    return tuple(name for name, a, b in zip(names, found, expected, strict=True) if a != b)

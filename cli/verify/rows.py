@@ -1,0 +1,191 @@
+"""The table as an independent reader sees it: PyIceberg reads file by file, so that every row's data file is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+
+from calve.columns import DEAD_LETTERS
+from calve.names import SYSTEM_COLUMN
+from cli.verify.hashing import column_hashes, row_hashes
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask, Table
+
+LETTER_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
+"""What a record is made of: these columns of a dead letter must be the record's, byte for byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one data file: where each comes from, and the hash of each column."""
+
+    file: str
+    partitions: Any
+    offsets: Any
+    columns: list[Any]
+
+    @property
+    def hashes(self) -> Any:
+        return row_hashes(self.columns)
+
+    def where(self, mask: Any) -> Rows:
+        """The rows for which `mask` is true."""
+        return Rows(
+            self.file,
+            self.partitions.filter(mask),
+            self.offsets.filter(mask),
+            [column.filter(mask) for column in self.columns],
+        )
+
+
+class MainRows:
+    """The rows of a table, but for files that one of the `others` (snapshots) has added."""
+
+    def __init__(self, table: Table, *, others: set[int]) -> None:
+        scan = table.scan()
+        self._table = table
+        self._schema = scan.projection()
+        self.columns: pa.Schema = schema_to_pyarrow(self._schema, include_field_ids=False)
+        left_out = _added_by(table, others) if others else set()
+        tasks = list(scan.plan_files())
+        self.tasks = [task for task in tasks if task.file.file_path not in left_out]
+        self.rows_left_out = sum(task.file.record_count for task in tasks if task.file.file_path in left_out)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, in the order of their hashes."""
+        return list(self.columns.names)
+
+    def read(self, task: FileScanTask) -> Iterator[Rows]:
+        """The rows of a file that position deletes have left."""
+        for batch in _batches(self._table, self._schema, task):
+            batch = batch.cast(self.columns)
+            kafka = batch.column(SYSTEM_COLUMN)
+            yield Rows(
+                task.file.file_path, kafka.field("partition"), kafka.field("offset"), comparable(batch)
+            )
+
+    @property
+    def count(self) -> int:
+        """Rows in the data files, before position deletes."""
+        return sum(task.file.record_count for task in self.tasks)
+
+    def lowest(self) -> dict[int, int]:
+        """The lowest offset held, by partition; reads two columns."""
+        schema = self._table.scan(
+            selected_fields=(f"{SYSTEM_COLUMN}.partition", f"{SYSTEM_COLUMN}.offset")
+        ).projection()
+        columns = (
+            batch.column(SYSTEM_COLUMN)
+            for task in self.tasks
+            for batch in _batches(self._table, schema, task)
+        )
+        return _lowest((each.field("partition"), each.field("offset")) for each in columns)
+
+
+class LetterRows:
+    """The dead letters of one incarnation of a topic, as main of the dead-letter table or another snapshot has them."""
+
+    def __init__(self, table: Table, *, topic: str, topic_id: str, snapshot_id: int | None) -> None:
+        self.topic = topic
+        scan = table.scan(snapshot_id=snapshot_id, selected_fields=("topic_id", "reason", *LETTER_COLUMNS))
+        self._table = table
+        self._topic_id = topic_id
+        self._schema = scan.projection()
+        self.tasks = list(scan.plan_files())
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, in the order of their hashes."""
+        return list(LETTER_COLUMNS)
+
+    def lowest(self) -> dict[int, int]:
+        """The lowest offset held, by partition."""
+        return _lowest((rows.partitions, rows.offsets) for task in self.tasks for rows, _ in self.read(task))
+
+    def read(self, task: FileScanTask) -> Iterator[tuple[Rows, Any]]:
+        """Dead letters of a file, and the reason of each."""
+        for batch in _batches(self._table, self._schema, task):
+            batch = batch.filter(pc.equal(batch.column("topic_id"), self._topic_id))
+            records = comparable_records(batch.select(list(LETTER_COLUMNS)).cast(letter_columns()))
+            rows = Rows(task.file.file_path, batch.column("partition"), batch.column("offset"), records)
+            yield rows, batch.column("reason").cast(pa.string())
+
+
+def letter_columns() -> pa.Schema:
+    """The Arrow schema of a record as a dead letter keeps it."""
+    kinds = {each["name"]: _arrow(each["type"]) for each in DEAD_LETTERS["fields"]}
+    return pa.schema([(name, kinds[name]) for name in LETTER_COLUMNS])
+
+
+def comparable(batch: pa.RecordBatch) -> list[Any]:
+    """Column hashes of the table's rows; no headers and an empty list of headers are the same."""
+    columns = [
+        _with_plain_headers(column) if name == SYSTEM_COLUMN else column
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    return column_hashes(columns)
+
+
+def comparable_records(batch: pa.RecordBatch) -> list[Any]:
+    """Column hashes of records as dead letters keep them (`LETTER_COLUMNS`)."""
+    return column_hashes(
+        [_plain(c) if name == "headers" else c for name, c in zip(LETTER_COLUMNS, batch.columns, strict=True)]
+    )
+
+
+def _with_plain_headers(kafka: Any) -> Any:
+    children = [
+        _plain(c) if f.name == "headers" else c for f, c in zip(kafka.type, kafka.flatten(), strict=True)
+    ]
+    return pa.StructArray.from_arrays(children, [each.name for each in kafka.type], mask=kafka.is_null())
+
+
+def _plain(headers: Any) -> Any:
+    return pc.if_else(pc.equal(pc.list_value_length(headers), 0), pa.scalar(None, headers.type), headers)
+
+
+def _added_by(table: Table, snapshots: set[int]) -> set[str]:
+    """The data files that these snapshots added."""
+    head = table.current_snapshot()
+    entries = (
+        entry
+        for manifest in (head.manifests(table.io) if head else ())
+        for entry in manifest.fetch_manifest_entry(table.io)
+    )
+    return {entry.data_file.file_path for entry in entries if entry.snapshot_id in snapshots}
+
+
+def _batches(table: Table, schema: Schema, task: FileScanTask) -> Iterable[pa.RecordBatch]:
+    return ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_record_batches([task])
+
+
+def _lowest(places: Iterable[tuple[Any, Any]]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for partitions, offsets in places:
+        by_partition = pa.table({"partition": partitions, "offset": offsets}).group_by("partition")
+        for row in by_partition.aggregate([("offset", "min")]).to_pylist():
+            found[row["partition"]] = min(row["offset_min"], found.get(row["partition"], row["offset_min"]))
+    return found
+
+
+def _arrow(kind: Any) -> Any:
+    if isinstance(kind, str):
+        return {
+            "string": pa.string(),
+            "int": pa.int32(),
+            "long": pa.int64(),
+            "binary": pa.large_binary(),
+            "timestamptz": pa.timestamp("us", tz="UTC"),
+        }[kind]
+    if kind["type"] == "list":
+        return pa.list_(_arrow(kind["element"]))
+    return pa.struct([(each["name"], _arrow(each["type"])) for each in kind["fields"]])

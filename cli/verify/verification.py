@@ -1,0 +1,162 @@
+"""`verify`: the claim, the three passes, and the checks that come out of them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from calve.errors import CalveError
+from calve.names import SYSTEM_COLUMN, TableName
+from calve.registry import Registry
+from calve.secrets import read_secret
+from cli import lake
+from cli.kafka import Cluster, client_properties
+from cli.verify.checks import Sides, checks_of, digests_of, findings_of
+from cli.verify.claim import Claim, read_claim
+from cli.verify.compare import Span, read_letters, read_table, read_topic
+from cli.verify.decoding import Decoder
+from cli.verify.explain import Explainer
+from cli.verify.findings import Check, Finding, Verification
+from cli.verify.rows import LetterRows, MainRows
+from cli.verify.topic import Reader, is_compacted
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from calve import job
+    from cli.kafka import Topic
+    from cli.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the table, the topic and its schemas are read from."""
+
+    catalog: Catalog
+    kafka: job.Kafka
+    registry: job.Registry
+    region: str
+
+
+def verify(name: TableName, sources: Sources, progress: Progress) -> Verification:
+    """Prove that the table and its dead letters are what the topic says, offset by offset, or say what is not.
+
+    Reads the topic and the table whole, neither through Spark nor with the engine's code.
+
+    Raises:
+        CalveError: there is no such table or topic, or the table has no position.
+        Retryable: the cluster, the registry, the catalog or the object store does not answer.
+    """
+    began = time.monotonic()
+    table = lake.load(sources.catalog, name)
+    if table is None:
+        raise CalveError(f"there is no table {name}", fix="calve tables lists them")
+    if SYSTEM_COLUMN not in table.schema().column_names:
+        raise CalveError(
+            f"table {name} has no column {SYSTEM_COLUMN}: its rows cannot be told apart by offset"
+        )
+    letters = lake.load(sources.catalog, name.dead_letters)
+    claim, ledgers, findings = read_claim(table)
+    topic = _topic(claim, sources)
+    if topic.key != claim.topic and claim.to:
+        return _other_topic(name, claim, topic, ledgers, findings)
+    sides, found = _compare(table, letters, claim, topic, sources, progress)
+    return Verification(
+        table=str(name),
+        topic=topic.name,
+        checks=(ledgers, *checks_of(sides, found)),
+        findings=(*findings, *found),
+        digests=digests_of(sides),
+        seconds=round(time.monotonic() - began, 1),
+    )
+
+
+def _topic(claim: Claim, sources: Sources) -> Topic:
+    name = claim.position.topic
+    found = Cluster(sources.kafka, sources.region).topics({name}).get(name)
+    if found is None:
+        raise CalveError(f"the cluster has no topic {name}: nothing is left to verify the table against")
+    return found
+
+
+def _other_topic(
+    name: TableName, claim: Claim, topic: Topic, ledgers: Check, findings: list[Finding]
+) -> Verification:
+    text = f"topic {topic.name} is {topic.key} now; the table was read from {claim.topic}, which is gone"
+    check = Check("topic", "failed", {"table": str(claim.topic), "cluster": str(topic.key)})
+    return Verification(str(name), topic.name, (ledgers, check), (*findings, Finding("topic", text)))
+
+
+def _compare(
+    table: Table, letters: Table | None, claim: Claim, topic: Topic, sources: Sources, progress: Progress
+) -> tuple[Sides, list[Finding]]:
+    """The passes over both sides, in order, and what is wrong."""
+    properties = client_properties(sources.kafka, sources.region)
+    main = MainRows(table, others={each.snapshot for each in claim.rounds if each.topic != claim.topic})
+    letter_rows, pending = _letter_rows(letters, claim)
+    claimed = _claimed(claim, main, letter_rows)
+    spans = {p: (min(max(a, topic.log_start.get(p, 0)), b), b) for p, (a, b) in claimed.items()}
+    decoder = Decoder(main.columns, topic.name, _registry(sources.registry).by_id)
+    reader = Reader(topic.name, properties)
+    dead = read_letters(letter_rows, claimed, spans)
+    readable = {p: (a, min(b, topic.end.get(p, 0))) for p, (a, b) in spans.items()}
+    total = sum(max(0, to - start) for start, to in readable.values())
+    with progress.task("reading the topic", total=total, unit="records") as task:
+        remember = is_compacted(topic.name, properties)
+        produced = read_topic(reader, readable, decoder, dead, remember=remember, count=task.update)
+    with progress.task("reading the table", total=main.count, unit="records") as task:
+        kept = read_table(main, claimed, spans, produced.held, task.update)
+    sides = Sides(
+        claim=claim,
+        log_start=topic.log_start,
+        end=topic.end,
+        claimed=claimed,
+        spans=spans,
+        main=main,
+        letters=dead,
+        pending=pending,
+        topic=produced,
+        table=kept,
+    )
+    explained = Explainer(
+        claim=claim,
+        spans=readable,
+        reader=reader,
+        decoder=decoder,
+        main=main,
+        letters=dead,
+        topic=produced,
+        table=kept,
+    ).findings()
+    return sides, [*explained, *findings_of(sides)]
+
+
+def _claimed(claim: Claim, main: MainRows, letters: LetterRows | None) -> dict[int, Span]:
+    """The offsets that the table claims; where its history is cut, from the lowest one that it holds."""
+    start = dict(claim.start)
+    if not claim.known_from_birth:
+        for lowest in (main.lowest(), letters.lowest() if letters else {}):
+            for partition, offset in lowest.items():
+                start[partition] = min(offset, start.get(partition, offset))
+    return {p: (min(start.get(p, to), to), to) for p, to in claim.to.items()}
+
+
+def _registry(settings: job.Registry) -> Registry:
+    credentials = read_secret(settings.secret) if settings.secret else None
+    return Registry(settings.url, credentials=credentials, ca_file=settings.ca_file)
+
+
+def _letter_rows(letters: Table | None, claim: Claim) -> tuple[LetterRows | None, str | None]:
+    """The dead letters, and the round of those that main names but that still wait on their branch."""
+    if letters is None:
+        return None, None
+    named = claim.position.dead_letters
+    published = {commit.summary.get("calve.round") for commit in lake.ancestors(letters)}
+    waiting = named if named and named.round not in published else None
+    snapshot = waiting.snapshot if waiting and letters.snapshot_by_id(waiting.snapshot) else None
+    rows = LetterRows(
+        letters, topic=claim.position.topic, topic_id=claim.topic.topic_id, snapshot_id=snapshot
+    )
+    return rows, waiting.round if waiting and snapshot else None
