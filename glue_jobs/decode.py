@@ -1,0 +1,137 @@
+"""Records to rows: one pass, no Python per record, and a verdict for each record.
+
+The value is decoded together with its five-byte frame and eight bytes appended to it: the schemas are wrapped in a record
+(frame, value, end) by `calve.avro.framed`. `end` comes out as the appended bytes only where the payload was exactly as long as
+its schema says. Cut short, the decoder runs into the end and `from_avro` gives null; longer, `end` holds left-over bytes.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from calve.columns import REASONS
+from calve.decoding import Decoding, Writer
+from calve.names import SYSTEM_COLUMN
+from calve.position import TopicKey
+
+DECODED = "decoded"
+REJECT = "calve:reject"
+SIZE = "calve:size"
+"""They stand beside the data columns: no field can have a name with a colon (`calve.names`)."""
+SCHEMA_ID = "schema_id"
+NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
+
+
+def decode(records: DataFrame, decoding: Decoding, end: bytes) -> DataFrame:
+    """Add `decoded` (struct of `value` and `end`), `schema_id`, `REJECT` (a word of `REASONS`, null: a good record) and `SIZE`.
+
+    Keeps every column and every record of Spark's Kafka source. `end`: eight random bytes of this round, so that no
+    record can be made to end in them. The size is that of key and value in bytes.
+    """
+    framed = F.concat("value", F.lit(bytearray(end)))
+    branches = [(_has_id(writer.id), _from_avro(framed, writer)) for writer in decoding.writers]
+    decoded = _case(branches, F.lit(None)) if branches else F.lit(None).cast(NOTHING)
+    size = F.coalesce(F.length("value"), F.lit(0)) + F.coalesce(F.length("key"), F.lit(0))
+    return records.withColumn(DECODED, decoded).withColumns(
+        {SCHEMA_ID: _schema_id(decoding), REJECT: _verdict(decoding, end), SIZE: size.cast("long")}
+    )
+
+
+def flattened(decoded: DataFrame, columns: list[str]) -> DataFrame:
+    """The columns of a table row, `_kafka` last, with reject and size: what counting needs and nothing more.
+
+    Raw values end here: whatever passes an observation is copied, and a value is the widest column there is.
+    """
+    fields = decoded.schema[DECODED].dataType["value"].dataType.names  # type: ignore[index]
+    data = (F.col(DECODED)["value"][name] if name in fields else F.lit(None) for name in columns)
+    named = (column.alias(name) for column, name in zip(data, columns, strict=True))
+    return decoded.select(*named, _kafka().alias(SYSTEM_COLUMN), REJECT, SIZE)
+
+
+def rows(flat: DataFrame) -> DataFrame:
+    """The good records as table rows."""
+    return flat.where(F.col(REJECT).isNull()).drop(REJECT, SIZE)
+
+
+def rejected(decoded: DataFrame, *, topic: TopicKey, round_id: str) -> DataFrame:
+    """The rejected records as rows of the dead-letter table, in its column order."""
+    reasons = F.create_map(*(F.lit(text) for pair in REASONS.items() for text in pair))
+    return decoded.where(F.col(REJECT).isNotNull()).select(
+        F.lit(topic.cluster_id).alias("cluster_id"),
+        F.lit(topic.topic_id).alias("topic_id"),
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        F.col("timestampType").alias("timestamp_type"),
+        "key",
+        "value",
+        "headers",
+        F.col(SCHEMA_ID).alias("schema_id"),
+        F.lit("decode").alias("stage"),
+        F.col(REJECT).alias("reason"),
+        reasons[F.col(REJECT)].alias("message"),
+        F.lit(1).alias("attempt"),
+        F.lit(round_id).alias("round"),
+        F.current_timestamp().alias("rejected_at"),
+    )
+
+
+def _kafka() -> Column:
+    return F.struct(
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        F.col("timestampType").alias("timestamp_type"),
+        "key",
+        "headers",
+        SCHEMA_ID,
+    )
+
+
+def _has_id(schema_id: int) -> Column:
+    """True for values framed with this id; compares bytes, since a number would cost a string per record."""
+    return F.substring("value", 1, 5) == F.lit(bytearray(b"\x00" + schema_id.to_bytes(4, "big")))
+
+
+def _from_avro(framed: Column, writer: Writer) -> Column:
+    return from_avro(framed, writer.schema, {"mode": "PERMISSIVE", "avroSchema": writer.reader})
+
+
+def _schema_id(decoding: Decoding) -> Column:
+    """The registry id in the frame, null where there is no frame."""
+    has_frame = (F.length("value") >= 5) & (F.substring("value", 1, 1) == F.lit(bytearray(b"\x00")))
+    parsed = F.conv(F.hex(F.substring("value", 2, 4)), 16, 10).cast("long").cast("int")
+    known = [(_has_id(each), F.lit(each)) for each in sorted(decoding.ids)]
+    return _case([*known, (has_frame, parsed)], F.lit(None).cast("int"))
+
+
+def _verdict(decoding: Decoding, end: bytes) -> Column:
+    """Why the record is no row; the good case is tested first, since nearly every record is good."""
+    found = F.col(DECODED)["end"]
+    return _case(
+        [
+            (found == F.lit(bytearray(end)), F.lit(None).cast("string")),
+            (F.col("value").isNull(), F.lit("null_value")),
+            (F.length("value") < 5, F.lit("truncated")),
+            (F.substring("value", 1, 1) != F.lit(bytearray(b"\x00")), F.lit("bad_magic")),
+            (_any_id(decoding.incompatible), F.lit("incompatible_schema")),
+            (~_any_id(tuple(writer.id for writer in decoding.writers)), F.lit("unknown_schema_id")),
+            (found.isNull(), F.lit("malformed")),
+        ],
+        F.lit("trailing_bytes"),
+    )
+
+
+def _any_id(ids: tuple[int, ...]) -> Column:
+    return reduce(lambda a, b: a | b, (_has_id(each) for each in ids), F.lit(False))  # noqa: FBT003 a literal column
+
+
+def _case(branches: list[tuple[Column, Column]], otherwise: Column) -> Column:
+    first, *rest = branches
+    return reduce(lambda case, branch: case.when(*branch), rest, F.when(*first)).otherwise(otherwise)

@@ -1,0 +1,92 @@
+"""Named points of a job at which a test may kill the process or interfere; in production they do nothing.
+
+`CALVE_FAULT=publish.end:2` kills the process (SIGKILL) when the point is passed for the second time, by any table.
+`CALVE_FAULT=publish.end:2@trades,stage.end:1@users` stops each of these tables at its own point, for good, and kills the
+process once all of them stand there: one process then dies at many points.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from calve.errors import ConfigError
+
+STEPS = ("prepare", "recover", "plan", "stage", "reject", "audit", "publish", "release")
+"""The steps of a round, in order. `Round.run` is the only caller of a step and passes a point before and after each."""
+
+INNER = (
+    "table.created",
+    "table.evolved",
+    "position.anchored",
+    "letters.deleted",
+    "letters.withdrawn",
+    "reject.discarded",
+    "reject.restaged",
+    "letters.created",
+    "reject.staged",
+    "publish.committed",
+    "release.appended",
+    "branch.dropped",
+    "state.written",
+    "idle.tagged",
+)
+"""Points inside a step, or between rounds: no two effects that are not one transaction are without a point between them."""
+
+POINTS = tuple(f"{step}.{edge}" for step in STEPS for edge in ("begin", "end")) + INNER
+
+handlers: dict[str, Callable[[str], None]] = {}
+"""Point -> what to do there, given the table's name. Filled by tests, and by `CALVE_FAULT`."""
+
+
+def point(name: str, table: str) -> None:
+    """Pass a point; `name` must stand in `POINTS`."""
+    handler = handlers.get(name)
+    if handler is not None:
+        handler(table)
+
+
+@dataclass(slots=True)
+class _Fault:
+    """Reached when `table` (None: any) has passed `point` so many times as `left` says."""
+
+    point: str
+    left: int
+    table: str | None
+
+
+def arm(setting: str) -> None:
+    """Install the faults that `CALVE_FAULT` names: `point[:N][@table]`, separated by commas.
+
+    Raises:
+        ConfigError: there is no such point.
+    """
+    waiting = [_fault(each) for each in setting.split(",")]
+    lock = threading.Lock()
+
+    def pass_by(name: str, table: str) -> None:
+        with lock:
+            met = next((f for f in waiting if f.point == name and f.table in (None, table)), None)
+            if met is None:
+                return
+            met.left -= 1
+            if met.left:
+                return
+            waiting.remove(met)
+            if not waiting:
+                os.kill(os.getpid(), signal.SIGKILL)
+        threading.Event().wait()
+
+    for fault in waiting:
+        handlers[fault.point] = lambda table, name=fault.point: pass_by(name, table)  # type: ignore[misc]
+
+
+def _fault(text: str) -> _Fault:
+    place, _, table = text.partition("@")
+    name, _, count = place.partition(":")
+    if name not in POINTS:
+        raise ConfigError(f"CALVE_FAULT: {name} is no fault point", fix=f"name one of {', '.join(POINTS)}")
+    return _Fault(name, int(count or 1), table or None)

@@ -1,0 +1,112 @@
+"""The ingest job: keep every topic of a job as a table. Runs as a Glue job script and on a laptop, unchanged.
+
+Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.job.Job`), `--drain`
+to stop at the topics' ends as they are at start. Glue's own arguments are ignored. SIGTERM and Ctrl-C end the job after the
+running rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+from calve.errors import CalveError, ConfigError
+from calve.job import Job
+from calve.kafka_auth import java_properties
+from calve.log import event
+from calve.names import database_for_cluster
+from calve.registry import Registry
+from calve.secrets import read_secret
+from glue_jobs import faults
+from glue_jobs.kafka import Cluster
+from glue_jobs.lake import Lake
+from glue_jobs.loop import State, TableLoop, run_all
+from glue_jobs.session import require_avro_guard, spark_session
+from glue_jobs.target import Target
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job; exit code 0, 1 where a table was left suspended or failed, 2 where the settings are of no use."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        job, options = _read(arguments)
+        if fault := os.environ.get("CALVE_FAULT"):
+            faults.arm(fault)
+        spark_session(job)
+        signal.signal(signal.SIGINT, lambda *_: stop.set())  # PySpark takes it when the session is made
+        states = run(job, drain=options.drain, stop=stop)
+    except CalveError as error:
+        event("job.failed", reason=error.message, fix=error.fix)
+        return 2 if isinstance(error, ConfigError) else 1
+    event("job.ended", job=job.job, states=states)
+    return 1 if {"suspended", "failed"} & set(states.values()) else 0
+
+
+def run(job: Job, *, drain: bool, stop: threading.Event) -> dict[str, State]:
+    """Keep the job's tables until all loops are over; returns the state of each table.
+
+    Raises:
+        Fatal: the Avro guard is not active, or Kafka or the registry refused the credentials.
+    """
+    spark = spark_session(job)
+    require_avro_guard(spark)
+    properties = java_properties(job.kafka, read_secret(job.kafka.secret) if job.kafka.secret else None)
+    cluster = Cluster(spark, properties)
+    try:
+        targets = open_targets(job, Lake(spark), cluster, properties)
+        event(
+            "job.started", job=job.job, writer=targets[0].writer, tables=[str(each.name) for each in targets]
+        )
+        loops = [TableLoop(target, stop, drain) for target in targets]
+        states = run_all(loops, stop)
+        return {str(target.name): state for target, state in zip(targets, states, strict=True)}
+    finally:
+        cluster.close()
+
+
+def open_targets(job: Job, lake: Lake, cluster: Cluster, properties: dict[str, str]) -> list[Target]:
+    """One target per table; all share the cluster, the catalog and the registry's cache."""
+    credentials = read_secret(job.registry.secret) if job.registry.secret else None
+    registry = Registry(job.registry.url, credentials=credentials, ca_file=job.registry.ca_file)
+    database = database_for_cluster(cluster.id) if job.lake.namespace == "cluster_id" else None
+    writer = uuid.uuid4().hex
+    cores = lake.spark.sparkContext.defaultParallelism
+    return [
+        Target(
+            table=table,
+            name=job.table_name(table, database),
+            writer=writer,
+            cores=cores,
+            lake=lake,
+            cluster=cluster,
+            registry=registry,
+            kafka_properties=properties,
+        )
+        for table in job.tables
+    ]
+
+
+def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
+    parser = argparse.ArgumentParser(prog="ingest", description=__doc__)
+    settings = parser.add_mutually_exclusive_group(required=True)
+    settings.add_argument("--settings", help="resolved settings, as JSON")
+    settings.add_argument("--settings-file", type=Path, help="resolved settings, as a JSON file")
+    parser.add_argument("--drain", action="store_true", help="stop at the topics' ends as they are at start")
+    options, _ = parser.parse_known_args(arguments)
+    try:
+        return Job.from_json(options.settings or options.settings_file.read_text()), options
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"the settings cannot be used: {type(error).__name__}: {error}",
+            fix="give the job the resolved settings that this release of calve makes",
+        ) from None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

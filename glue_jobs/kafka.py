@@ -1,0 +1,193 @@
+"""Kafka as the job sees it: what a topic looks like now, and a bounded read of it.
+
+Facts about topics come from Kafka's Java AdminClient, which Spark's source brings along: no second client in the job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+from calve.errors import Fatal, Retryable, Suspended
+from calve.job import Start
+from calve.position import Offsets, TopicKey
+from calve.protocol import TopicState
+
+TIMEOUT_MS = 30_000
+REFUSED = ("AuthenticationException", "AuthorizationException", "ConfigException")
+"""How the names of Kafka's exceptions end that no repetition cures."""
+
+
+class Cluster:
+    """One AdminClient for one cluster; safe to share between threads. `close` it at the end of the job."""
+
+    def __init__(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
+        self._jvm = cast("Any", spark._jvm)
+        settings = self._jvm.java.util.Properties()
+        timeouts = {"request.timeout.ms": str(TIMEOUT_MS // 2), "default.api.timeout.ms": str(TIMEOUT_MS)}
+        for name, value in (timeouts | dict(properties)).items():
+            settings.setProperty(name, value)
+        self._where = properties["bootstrap.servers"]
+        admin = self._jvm.org.apache.kafka.clients.admin
+        self._admin = self._ask(lambda: admin.AdminClient.create(settings))
+
+    @property
+    def id(self) -> str:
+        """The cluster id, asked anew each time: a re-created cluster may answer at the same address."""
+        return str(self._ask(lambda: self._admin.describeCluster().clusterId().get()))
+
+    def state(self, topic: str) -> TopicState:
+        """The topic as it is now; `end` is the last stable offset.
+
+        Raises:
+            Retryable: the topic does not exist yet, or the cluster does not answer.
+            Fatal: the cluster refused the credentials.
+        """
+        description = self._describe(topic)
+        partitions = [info.partition() for info in description.partitions()]
+        policy = self._config(topic, "cleanup.policy")
+        return TopicState(
+            key=TopicKey(self.id, str(description.topicId().toString())),
+            name=topic,
+            log_start=self._offsets(topic, partitions, self._spec("earliest")),
+            end=self._offsets(topic, partitions, self._spec("latest")),
+            compacted="compact" in policy,
+        )
+
+    def first_offsets(self, state: TopicState, start: Start) -> Offsets:
+        """Where a topic that was never read begins.
+
+        Raises:
+            Suspended: explicit offsets name a partition that does not exist, or that does not hold them (`start_invalid`).
+        """
+        match start.at:
+            case "earliest":
+                return dict(state.log_start)
+            case "latest":
+                return dict(state.end)
+            case "timestamp":
+                spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.forTimestamp(
+                    start.timestamp_ms or 0
+                )
+                found = self._offsets(state.name, list(state.end), lambda: spec)
+                return {p: min(o, state.end[p]) if o >= 0 else state.end[p] for p, o in found.items()}
+            case "offsets":
+                held = {p: range(first, state.end[p] + 1) for p, first in state.log_start.items()}
+                wrong = {p: o for p, o in start.offsets.items() if o not in held.get(p, ())}
+                if wrong:
+                    raise Suspended(
+                        "start_invalid",
+                        f"topic {state.name} does not hold the start offsets {wrong}: it begins at {state.log_start}"
+                        f" and ends at {state.end}",
+                        fix="correct start.offsets of this table",
+                    )
+                return state.log_start | start.offsets
+
+    def largest_record(self, topic: str) -> int:
+        """Bytes that a batch of records, compressed, has at most in this topic."""
+        return int(self._config(topic, "max.message.bytes"))
+
+    def has_transactions(self, state: TopicState) -> bool:
+        """True where a partition remembers a transactional producer: its markers take offsets that hold no record.
+
+        Brokers forget producers that were idle for `producer.id.expiration.ms` (a day by default).
+        """
+        partitions = self._partitions(state.name, state.end)
+        answer = self._ask(lambda: self._admin.describeProducers(partitions).all().get())
+        return any(
+            producer.coordinatorEpoch().isPresent() or producer.currentTransactionStartOffset().isPresent()
+            for each in answer.values()
+            for producer in each.activeProducers()
+        )
+
+    def close(self) -> None:
+        with suppress(Py4JError, ConnectionError):  # the JVM may have ended first
+            self._admin.close(self._jvm.java.time.Duration.ofSeconds(5))
+
+    def _describe(self, topic: str) -> Any:
+        names = self._jvm.java.util.List.of(topic)
+        return self._ask(lambda: self._admin.describeTopics(names).allTopicNames().get(), topic).get(topic)
+
+    def _config(self, topic: str, name: str) -> str:
+        config = self._jvm.org.apache.kafka.common.config
+        resource = config.ConfigResource(getattr(config, "ConfigResource$Type").TOPIC, topic)
+        resources = self._jvm.java.util.List.of(resource)
+        answer = self._ask(lambda: self._admin.describeConfigs(resources).all().get(), topic)
+        return str(answer.get(resource).get(name).value())
+
+    def _spec(self, which: str) -> Callable[[], Any]:
+        return lambda: getattr(self._jvm.org.apache.kafka.clients.admin.OffsetSpec, which)()
+
+    def _offsets(self, topic: str, partitions: Iterable[int], spec: Callable[[], Any]) -> Offsets:
+        kafka = self._jvm.org.apache.kafka
+        wanted = self._jvm.java.util.HashMap()
+        for partition in self._partitions(topic, partitions):
+            wanted.put(partition, spec())
+        options = kafka.clients.admin.ListOffsetsOptions(kafka.common.IsolationLevel.READ_COMMITTED)
+        answer = self._ask(lambda: self._admin.listOffsets(wanted, options).all().get(), topic)
+        return {entry.getKey().partition(): entry.getValue().offset() for entry in answer.entrySet()}
+
+    def _partitions(self, topic: str, partitions: Iterable[int]) -> Any:
+        wanted = self._jvm.java.util.ArrayList()
+        for partition in partitions:
+            wanted.add(self._jvm.org.apache.kafka.common.TopicPartition(topic, partition))
+        return wanted
+
+    def _ask(self, question: Callable[[], Any], topic: str | None = None) -> Any:
+        try:
+            return question()
+        except Py4JJavaError as error:
+            kind, text = _cause(error.java_exception)
+            if kind == "UnknownTopicOrPartitionException":
+                raise Retryable(
+                    f"topic {topic} does not exist on {self._where}",
+                    fix=f"create it, or correct the topic of its table: {topic}",
+                ) from None
+            if kind == "TopicAuthorizationException":
+                raise Suspended(
+                    "topic_forbidden",
+                    f"Kafka at {self._where} does not let this job read topic {topic}",
+                    fix=f"grant it Describe, DescribeConfigs and Read on topic {topic}",
+                ) from None
+            if kind.endswith(REFUSED):
+                raise Fatal(
+                    f"Kafka at {self._where} refused: {kind}: {text}", fix="check kafka.auth in calve.yaml"
+                ) from None
+            raise Retryable(f"Kafka at {self._where} does not answer: {kind}: {text}") from None
+
+
+def _cause(error: Any) -> tuple[str, str]:
+    """Class of the refusal in a Java exception's chain, else of the innermost one, and the innermost message."""
+    chain = [error]
+    while (cause := chain[-1].getCause()) is not None:
+        chain.append(cause)
+    kinds = [str(each.getClass().getSimpleName()) for each in chain]
+    return next((kind for kind in kinds if kind.endswith(REFUSED)), kinds[-1]), str(chain[-1].getMessage())
+
+
+def read(
+    spark: SparkSession, topic: str, start: Offsets, to: Offsets, *, properties: Mapping[str, str], group: str
+) -> DataFrame:
+    """Exactly the committed records with offsets in [start, to), as Spark's Kafka columns, headers included.
+
+    Partitions without offsets are not touched. `to` must not lie beyond the last stable offset: the read would hang.
+    """
+    wanted = sorted(p for p, o in start.items() if to[p] > o)
+    return (
+        spark.read.format("kafka")
+        .options(**{f"kafka.{name}": value for name, value in properties.items()})
+        .option("kafka.isolation.level", "read_committed")
+        .option("kafka.group.id", group)
+        .option("assign", json.dumps({topic: wanted}))
+        .option("startingOffsets", json.dumps({topic: {str(p): start[p] for p in wanted}}))
+        .option("endingOffsets", json.dumps({topic: {str(p): to[p] for p in wanted}}))
+        .option("failOnDataLoss", "true")
+        .option("kafkaConsumer.pollTimeoutMs", str(TIMEOUT_MS))
+        .option("includeHeaders", "true")
+        .load()
+    )

@@ -1,0 +1,289 @@
+"""Iceberg as the job sees it: tables are made, evolved and looked at through Iceberg's Java API, over py4j.
+
+Everything that knows a Java class of the catalog stands here and in `glue_jobs.staging`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from calve.avro import Change
+from calve.columns import Json, with_ids
+from calve.errors import Retryable
+from calve.job import Transform
+from calve.names import TableName
+from calve.protocol import Commit
+from calve.spark_conf import CATALOG
+
+PROPERTIES = {
+    "write.parquet.compression-codec": "zstd",
+    "write.parquet.compression-level": "3",
+    "write.metadata.compression-codec": "gzip",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+    "commit.manifest.min-count-to-merge": "20",
+    "commit.retry.num-retries": "10",
+}
+"""Properties every table is born with: metadata that stays small at a commit a minute."""
+
+
+class Table:
+    """An Iceberg table; every method sees the state of the last `refresh`."""
+
+    def __init__(self, jvm: Any, java: Any, name: TableName) -> None:
+        self.jvm = jvm
+        self.java = java
+        self.name = name
+
+    def refresh(self) -> None:
+        """Load the table's newest metadata.
+
+        Raises:
+            Retryable: the catalog or the object store does not answer.
+        """
+        with catalog_errors(f"table {self.name}"):
+            self.java.refresh()
+
+    @property
+    def schema(self) -> Json:
+        return json.loads(self.jvm.org.apache.iceberg.SchemaParser.toJson(self.java.schema()))
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return dict(self.java.properties())
+
+    @property
+    def head(self) -> int | None:
+        """Id of main's snapshot."""
+        current = self.java.currentSnapshot()
+        return None if current is None else int(current.snapshotId())
+
+    def ancestors(self, head: int | None = None) -> Iterator[Commit]:
+        """Snapshots from `head` (default: main's) towards the root, as far as expiry has left them."""
+        current = self.java.currentSnapshot() if head is None else self.java.snapshot(head)
+        while current is not None:
+            yield commit_of(current)
+            parent = current.parentId()
+            current = None if parent is None else self.java.snapshot(parent)
+
+    def refs(self) -> dict[str, int]:
+        """Branches and tags -> snapshot id."""
+        return {str(name): int(ref.snapshotId()) for name, ref in dict(self.java.refs()).items()}
+
+    def snapshot(self, snapshot_id: int) -> Commit | None:
+        found = self.java.snapshot(snapshot_id)
+        return None if found is None else commit_of(found)
+
+    def set_properties(self, values: Mapping[str, str]) -> None:
+        with catalog_errors(f"table {self.name}"):
+            update = self.java.updateProperties()
+            for name, value in values.items():
+                update.set(name, value)
+            update.commit()
+
+    def set_tag(self, name: str, snapshot_id: int) -> None:
+        """Make the tag point to a snapshot, new or moved."""
+        with catalog_errors(f"table {self.name}"):
+            manage = self.java.manageSnapshots()
+            known = name in self.refs()
+            (manage.replaceTag if known else manage.createTag)(name, snapshot_id)
+            manage.commit()
+
+    def drop_branch(self, name: str) -> None:
+        with catalog_errors(f"table {self.name}"):
+            if name in self.refs():
+                self.java.manageSnapshots().removeBranch(name).commit()
+
+    def evolve(self, changes: list[Change]) -> None:
+        """Add and widen columns in one commit; columns that another writer added meanwhile are left as they are."""
+        with catalog_errors(f"table {self.name}"):
+            update = self.java.updateSchema()
+            for change in changes:
+                kind = self._type(change.type)
+                if change.kind == "widen":
+                    update.updateColumn(change.path, kind)
+                elif change.parent:
+                    update.addColumn(".".join(change.parent), change.name, kind, change.doc)
+                else:
+                    update.addColumn(change.name, kind, change.doc)
+            update.commit()
+
+    def _type(self, kind: Json) -> Any:
+        schema = {
+            "type": "struct",
+            "schema-id": 0,
+            "fields": [{"id": 1, "name": "x", "required": False, "type": kind}],
+        }
+        wrapped = self.jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(with_ids(schema)))
+        return wrapped.findType("x")
+
+
+class Lake:
+    """The catalog of one job; one Java catalog, shared by all tables and threads."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.jvm: Any = spark._jvm
+        manager = spark._jsparkSession.sessionState().catalogManager()
+        self._catalog = manager.catalog(CATALOG).icebergCatalog()
+
+    def enter_thread(self, pool: str) -> None:
+        """Make the session active in this thread, without which catalogs are looked up in empty settings, and name its pool."""
+        self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self.spark._jsparkSession)
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+
+    def load(self, name: TableName) -> Table | None:
+        """The table, or None where the catalog has none.
+
+        Raises:
+            Retryable: the catalog does not answer.
+        """
+        with catalog_errors(f"table {name}"):
+            try:
+                return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name)
+            except Py4JJavaError as error:
+                if java_class(error).endswith(("NoSuchTableException", "NoSuchNamespaceException")):
+                    return None
+                raise
+
+    def create(
+        self,
+        name: TableName,
+        columns: Json,
+        *,
+        partition_by: tuple[Transform, ...] = (),
+        sort_by: tuple[Transform, ...] = (),
+        properties: Mapping[str, str],
+        summary: Mapping[str, str],
+    ) -> Table:
+        """Make the table together with its first, empty snapshot, in one catalog commit; load it where it exists already.
+
+        `summary` stands in the first snapshot, so that a table of calve's has a position from its first moment.
+        """
+        with catalog_errors(f"table {name}"):
+            self._create_database(name.database)
+            iceberg = self.jvm.org.apache.iceberg
+            schema = iceberg.SchemaParser.fromJson(json.dumps(with_ids(columns) | {"schema-id": 0}))
+            builder = (
+                self._catalog.buildTable(self._identifier(name), schema)
+                .withPartitionSpec(_partition_spec(iceberg, schema, partition_by))
+                .withSortOrder(_sort_order(iceberg, schema, sort_by))
+            )
+            for key, value in (PROPERTIES | dict(properties)).items():
+                builder.withProperty(key, value)
+            try:
+                transaction = builder.createTransaction()
+                first = transaction.newFastAppend()
+                for key, value in summary.items():
+                    first.set(key, value)
+                first.commit()
+                transaction.commitTransaction()
+            except Py4JJavaError as error:
+                if not java_class(error).endswith("AlreadyExistsException"):
+                    raise
+            return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name)
+
+    def _create_database(self, database: str) -> None:
+        """Make the database where it does not exist; its tables lie in a folder of the warehouse with its name."""
+        namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self._strings(database))
+        if self._catalog.namespaceExists(namespace):
+            return
+        warehouse = self.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
+        try:
+            self._catalog.createNamespace(namespace, {"location": f"{warehouse}/{database}"})
+        except Py4JJavaError as error:
+            if not java_class(error).endswith("AlreadyExistsException"):
+                raise
+
+    def _identifier(self, name: TableName) -> Any:
+        return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(
+            self._strings(name.database, name.table)
+        )
+
+    def _strings(self, *values: str) -> Any:
+        gateway: Any = self.spark.sparkContext._gateway
+        array = gateway.new_array(gateway.jvm.java.lang.String, len(values))
+        for index, value in enumerate(values):
+            array[index] = value
+        return array
+
+
+class catalog_errors:
+    """Java exceptions of the catalog or the object store become `Retryable`; what they hold of secrets does not get out."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Py4JJavaError):
+            raise Retryable(f"{self._what}: {java_cause(error)}") from None
+
+
+def java_class(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getName())
+
+
+def java_message(error: Py4JJavaError) -> str:
+    """The first line of the Java message, at most 300 characters."""
+    text = str(error.java_exception.getMessage() or "").splitlines()
+    return text[0][:300] if text else ""
+
+
+def java_cause(error: Py4JJavaError) -> str:
+    """Class and message of the Java exception, and of the innermost one that caused it."""
+    found = f"{java_class(error)}: {java_message(error)}"
+    innermost = error.java_exception
+    while innermost.getCause() is not None:
+        innermost = innermost.getCause()
+    cause = str(innermost.toString()).splitlines()[0][:300]
+    return found if cause in found else f"{found}; caused by {cause}"
+
+
+def elements(iterable: Any) -> Iterator[Any]:
+    """The elements of a Java Iterable, which py4j does not iterate unless it is a collection."""
+    iterator = iterable.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def commit_of(snapshot: Any) -> Commit:
+    """A Java snapshot as the protocol sees it."""
+    parent = snapshot.parentId()
+    return Commit(
+        int(snapshot.snapshotId()), None if parent is None else int(parent), dict(snapshot.summary())
+    )
+
+
+def _partition_spec(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> Any:
+    builder = iceberg.PartitionSpec.builderFor(schema)
+    for each in transforms:
+        method = getattr(builder, each.name)
+        builder = method(each.column) if each.argument is None else method(each.column, each.argument)
+    return builder.build()
+
+
+def _sort_order(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> Any:
+    builder = iceberg.SortOrder.builderFor(schema)
+    for each in transforms:
+        term = _term(iceberg.expressions.Expressions, each)
+        builder = builder.desc(term) if each.descending else builder.asc(term)
+    return builder.build()
+
+
+def _term(expressions: Any, each: Transform) -> Any:
+    match each.name:
+        case "identity":
+            return expressions.ref(each.column)
+        case "bucket":
+            return expressions.bucket(each.column, each.argument)
+        case "truncate":
+            return expressions.truncate(each.column, each.argument)
+        case name:
+            return getattr(expressions, name)(each.column)

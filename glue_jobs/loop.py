@@ -1,0 +1,238 @@
+"""One loop per table: when to run a round, and what its failure means for this table and for no other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark import InheritableThread
+
+from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
+from calve.log import event
+from calve.position import INITIALISED, STATE, Offsets
+from calve.protocol import nearest_position
+from glue_jobs import faults
+from glue_jobs.lake import java_class, java_message
+from glue_jobs.round import Memory, Outcome, Round
+from glue_jobs.target import Target
+
+State = Literal["pending", "running", "suspended", "failed"]
+SHORTEST_WAIT_S = 0.5
+LONGEST_BACKOFF_S = 60.0
+POLL_S = 5.0
+FAILED_AFTER = 8
+TAG_EVERY_S = 3600.0
+
+
+@dataclass(slots=True)
+class TableLoop:
+    """Keeps one table fresh until `stop` is set, or until the topic's end at start is reached under `drain`."""
+
+    target: Target
+    stop: threading.Event
+    drain: bool
+    state: State = "pending"
+    code: str | None = None
+    memory: Memory = field(default_factory=Memory)
+    drain_to: Offsets | None = None
+    failures: int = 0
+    tagged_at: float | None = None
+    round_s: float = 1.0
+    read_to: Offsets = field(default_factory=dict)
+    first_wait: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Tables that start together must not stay in step: each begins its second round at a moment of its own.
+        self.first_wait = zlib.crc32(str(self.target.name).encode()) / 2**32
+
+    def run(self) -> State:
+        """Run rounds; returns the state that the table was left in."""
+        self.target.lake.enter_thread(self.target.name.table)
+        while not self.stop.is_set():
+            wait_s = self._round()
+            if wait_s is None:
+                break
+            self._wait(wait_s)
+        return self.state
+
+    def _round(self) -> float | None:
+        """One round; returns the seconds to wait before the next, or None where the loop is over."""
+        try:
+            return self._work()
+        except Suspended as error:
+            self._enter("suspended", error.code, error)
+            return None if self.drain else LONGEST_BACKOFF_S
+        except LostRace as error:
+            return self._lost_race(error)
+        except Retryable as error:
+            return self._retry(error)
+        except Fatal:
+            raise
+        except (Py4JNetworkError, ConnectionError):
+            raise Fatal("Spark's JVM has ended", fix="read its log: was its memory too small?") from None
+        except Exception as error:  # noqa: BLE001 one table's fault must not end the others
+            self._enter("failed", type(error).__name__, CalveError(_first_line(error)))
+            return None if self.drain else LONGEST_BACKOFF_S
+
+    def _work(self) -> float | None:
+        began = time.monotonic()
+        if self.drain and self.drain_to is None:
+            self.drain_to = dict(self.target.cluster.state(self.target.table.topic).end)
+        outcome = Round(self.target, self.memory).run()
+        self.failures = 0
+        self._report(outcome)
+        self.round_s = max(0.8 * self.round_s, time.monotonic() - began)
+        return self._after(outcome)
+
+    def _after(self, outcome: Outcome) -> float | None:
+        self._enter("running")
+        if self.drain and self.drain_to is not None:
+            if all(outcome.to.get(p, 0) >= end for p, end in self.drain_to.items()):
+                self._tag()
+                return None
+            return 0.0
+        if outcome.more:
+            return 0.0
+        if outcome.snapshot is None:
+            self._tag_when_idle()
+        wait_s = max(SHORTEST_WAIT_S, 0.9 * self.target.table.freshness_s - self.round_s)
+        part, self.first_wait = self.first_wait, 1.0
+        return part * wait_s
+
+    def _wait(self, wait_s: float) -> None:
+        """Wait, but not while a flush worth of records is there: volume beats the clock."""
+        until = time.monotonic() + wait_s
+        while (left := until - time.monotonic()) > 0 and not self.stop.wait(min(left, POLL_S)):
+            per_record = self.memory.bytes_per_record
+            if per_record is None or left <= POLL_S or self.state != "running":
+                continue
+            with contextlib.suppress(CalveError):
+                end = self.target.cluster.state(self.target.table.topic).end
+                backlog = sum(offset - self.read_to.get(p, 0) for p, offset in end.items())
+                if backlog * per_record >= self.target.table.flush_bytes:
+                    return
+
+    def _retry(self, error: Retryable) -> float | None:
+        self.failures += 1
+        wait_s = min(LONGEST_BACKOFF_S, 0.5 * 2.0 ** min(self.failures, 10))
+        event("round.retried", **self._who(), why=error.message, failures=self.failures, wait_s=wait_s)
+        if self.failures == FAILED_AFTER:
+            self._enter("failed", "retries_exhausted", error)
+            return None if self.drain else wait_s
+        return wait_s
+
+    def _lost_race(self, error: LostRace) -> float | None:
+        """Another writer stops this loop; a rollback, or an answer of our own that came late, only begins a new round."""
+        current = nearest_position(self.target.main.ancestors())
+        if current is not None and current.writer == self.target.writer:
+            return 0.0
+        self._enter("failed", "lost_race", error)
+        return None if self.drain else LONGEST_BACKOFF_S
+
+    def _enter(self, state: State, code: str | None = None, error: CalveError | None = None) -> None:
+        """Note a change of state in the log and, where the table can be reached, in its properties."""
+        if state == self.state and state == "running":
+            return
+        changed = (state, code) != (self.state, self.code)
+        self.state, self.code = state, code
+        reason = error.message if error else None
+        event(
+            "table.state",
+            **self._who(),
+            state=state,
+            code=code,
+            reason=reason,
+            fix=error.fix if error else None,
+        )
+        if changed:
+            since = datetime.now(UTC).isoformat(timespec="seconds")
+            value = json.dumps({"state": state, "code": code, "reason": reason, "since": since})
+            self._write_state(value)
+
+    def _write_state(self, value: str) -> None:
+        """Best effort: a state that cannot be written is in the log, and must not hide its own cause."""
+        try:
+            main = self.target.lake.load(self.target.name)
+            if main is not None and INITIALISED in main.properties:
+                main.set_properties({STATE: value})
+                faults.point("state.written", self.target.table.name)
+        except CalveError as error:
+            event("state.not_written", **self._who(), why=error.message)
+
+    def _tag_when_idle(self) -> None:
+        now = time.monotonic()
+        if self.tagged_at is None or now - self.tagged_at >= TAG_EVERY_S:
+            self._tag()
+            self.tagged_at = now
+
+    def _tag(self) -> None:
+        """Best effort: the tag only helps where others expire main's history."""
+        try:
+            self.target.mark_idle()
+        except CalveError as error:
+            event("tag.not_written", **self._who(), why=error.message)
+
+    def _report(self, outcome: Outcome) -> None:
+        self.read_to = outcome.to
+        if outcome.snapshot is None:
+            return
+        ledger = outcome.ledger
+        event(
+            "round.committed",
+            **self._who(),
+            round=outcome.position.round,
+            snapshot_id=outcome.snapshot,
+            records=ledger.consumed,
+            rows=ledger.rows_appended,
+            rejects=ledger.rejected,
+            gaps=ledger.gaps,
+            lost=ledger.lost,
+            commit_ms=outcome.commit_ms,
+            **outcome.metrics,
+        )
+
+    def _who(self) -> dict[str, str]:
+        return {"table": str(self.target.name), "topic": self.target.table.topic}
+
+
+def run_all(loops: Sequence[TableLoop], stop: threading.Event) -> list[State]:
+    """Run every loop in a thread of its own until all are over.
+
+    Raises:
+        Fatal: the job as a whole cannot go on, for instance because credentials were refused; all loops are stopped.
+    """
+    fatal: list[Fatal] = []
+
+    def run(loop: TableLoop) -> None:
+        try:
+            loop.run()
+        except Fatal as error:
+            fatal.append(error)
+            stop.set()
+        except Exception as error:  # noqa: BLE001 a loop must not end in silence
+            fatal.append(Fatal(f"the loop of table {loop.target.name} ended: {_first_line(error)}"))
+            stop.set()
+
+    threads = [InheritableThread(target=run, args=(loop,), name=loop.target.name.table) for loop in loops]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if fatal:
+        raise fatal[0]
+    return [loop.state for loop in loops]
+
+
+def _first_line(error: Exception) -> str:
+    """Class and first line: a Java stack trace, or a value inside it, does not belong in a log."""
+    if isinstance(error, Py4JJavaError):
+        return f"{java_class(error)}: {java_message(error)}"
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -1,0 +1,86 @@
+"""The records of one round, read as often as the round needs: always the same offsets, with the same pinned schemas."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+from calve.position import Offsets, TopicKey
+from glue_jobs.decode import decode, flattened, rejected, rows
+from glue_jobs.kafka import read
+from glue_jobs.layout import clustered, tasks_for
+from glue_jobs.seen import (
+    Seen,
+    count_by_partition,
+    observe_records,
+    observe_rejects,
+    seen_reasons,
+    seen_records,
+    unknown_ids,
+)
+from glue_jobs.staging import Staged, stage
+from glue_jobs.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Offsets [start, to) of the target's topic; `mark` is what `glue_jobs.decode` appends to every value."""
+
+    target: Target
+    start: Offsets
+    to: Offsets
+    mark: bytes = field(default_factory=lambda: os.urandom(8))
+
+    @property
+    def span(self) -> Offsets:
+        """Number of offsets by partition."""
+        return {p: self.to[p] - o for p, o in self.start.items()}
+
+    def stage_rows(self, stage_id: str, bytes_per_record: float) -> tuple[Staged, Seen]:
+        """Write the good records as data files that no snapshot holds, and count everything in passing."""
+        observed, observation = observe_records(
+            flattened(self._decoded(self.start, self.to), self.target.columns)
+        )
+        tasks = tasks_for(bytes_per_record * sum(self.span.values()), self.target.cores, len(self.to))
+        arranged = clustered(rows(observed), self.target.main, tasks)
+        staged = stage(self.target.lake, self.target.main, arranged, stage_id)
+        return staged, seen_records(observation)
+
+    def stage_rejects(self, seen: Seen, *, topic: TopicKey, round_id: str) -> tuple[Staged, dict[str, int]]:
+        """Write the rejects as data files of the dead-letter table, in a second read of their range, and count the reasons."""
+        observed, observation = observe_rejects(self._decoded(*self._reject_range(seen)))
+        refused = rejected(observed, topic=topic, round_id=round_id).coalesce(1)
+        staged = stage(self.target.lake, self.target.letters.ensure(), refused, f"{round_id}-letters")
+        return staged, seen_reasons(observation)
+
+    def unknown_ids(self, seen: Seen) -> list[int]:
+        """Schema ids in the range of the rejects that the round does not know."""
+        return unknown_ids(self._records(*self._reject_range(seen)), self.target.decoding)
+
+    def missing(self) -> Offsets:
+        """Offsets without a record by partition, as Kafka holds the range now; reads it once more."""
+        held = count_by_partition(self._records(self.start, self.to))
+        return {p: size - held.get(p, 0) for p, size in self.span.items()}
+
+    def _reject_range(self, seen: Seen) -> tuple[Offsets, Offsets]:
+        if seen.reject_range is None:
+            return self.start, self.start
+        first, last = seen.reject_range
+        start = {p: min(max(first, o), self.to[p]) for p, o in self.start.items()}
+        return start, {p: min(max(last + 1, o), self.to[p]) for p, o in start.items()}
+
+    def _decoded(self, start: Offsets, to: Offsets) -> DataFrame:
+        return decode(self._records(start, to), self.target.decoding, self.mark)
+
+    def _records(self, start: Offsets, to: Offsets) -> DataFrame:
+        target = self.target
+        return read(
+            target.lake.spark,
+            target.table.topic,
+            start,
+            to,
+            properties=target.kafka_properties,
+            group=f"calve-{target.name.table}",
+        )

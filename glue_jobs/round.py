@@ -1,0 +1,331 @@
+"""One ingest round of one table: prepare -> recover -> plan -> stage -> reject -> audit -> publish -> release.
+
+The table is the checkpoint (ADR 1): a round begins at the position that main's history proves and ends with one commit that
+moves it. Nothing a step leaves behind matters until `publish`; whatever dies before it is done again, whatever dies after it is
+rolled forward by the next `recover`.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from calve.errors import LostRace, Retryable, Suspended
+from calve.position import DeadLetterRound, Ledger, Offsets, Position, TopicKey, encode
+from calve.protocol import (
+    Begin,
+    Commit,
+    TopicState,
+    begin,
+    bounded,
+    check_gaps,
+    check_ledger,
+    contains_round,
+    may_publish,
+    next_position,
+    recheck,
+)
+from glue_jobs import faults
+from glue_jobs.lake import catalog_errors
+from glue_jobs.reading import Reading
+from glue_jobs.seen import Seen
+from glue_jobs.staging import NOTHING, Ambiguous, Staged, discard, publish
+from glue_jobs.target import Target
+
+PERSIST_AFTER_S = 3600
+COMMIT_ATTEMPTS = 3
+LOOKS = 5
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a table's loop remembers between rounds; all of it may be lost at any time.
+
+    `bytes_per_record`: until a round has shown it, every record is taken to be as large as the topic allows.
+    `read_to`: how far offsets were read that held no record, beyond the table's position (transaction markers); it counts
+    only while the table stands at the round, and reads the incarnation of the topic, that `read_from` names.
+    """
+
+    bytes_per_record: float | None = None
+    read_to: Offsets = field(default_factory=dict)
+    read_from: tuple[str, TopicKey] | None = None
+    committed_at: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a round did. `more`: records were there that did not fit into it; None snapshot: there was nothing to commit."""
+
+    position: Position
+    to: Offsets
+    more: bool = False
+    snapshot: int | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    commit_ms: int = 0
+
+
+class Round:
+    """A round in progress; the steps fill in what later steps use, in the order of `faults.STEPS`."""
+
+    topic: TopicState
+    base: Position
+    start: Begin
+    offsets: Offsets
+    to: Offsets
+    reading: Reading
+    after: TopicState
+    held: DeadLetterRound
+    position: Position
+    metrics: dict[str, Any]
+    snapshot: int
+    commit_ms: int
+
+    def __init__(self, target: Target, memory: Memory) -> None:
+        self.target = target
+        self.memory = memory
+        self.id = uuid.uuid4().hex
+        self.began = time.time()
+        self.stage_ms = 0
+        self.main: Staged = NOTHING
+        self.rejects: Staged = NOTHING
+        self.seen = Seen()
+        self.reasons: dict[str, int] = {}
+        self.ledger = Ledger()
+        self.result: Outcome | None = None
+
+    def run(self) -> Outcome:
+        """Do the steps in order until one has the outcome.
+
+        Raises:
+            Suspended: this table must not be written until somebody has looked.
+            LostRace: another writer has published, or main was rolled back, since this round began.
+            Retryable: a system did not answer.
+        """
+        for step in faults.STEPS:
+            faults.point(f"{step}.begin", self.target.table.name)
+            with catalog_errors(f"table {self.target.name}, {step}"):
+                getattr(self, step)()
+            faults.point(f"{step}.end", self.target.table.name)
+            if self.result:
+                break
+        if self.result is None:
+            raise AssertionError("the last step of a round gives its outcome")
+        return self.result
+
+    def prepare(self) -> None:
+        """Open the table, made or evolved to fit the registered schemas, and pin how records are decoded."""
+        self.target.open()
+
+    def recover(self) -> None:
+        """Read the position and bring the dead letters level with it; they are looked at before main and after it."""
+        for _ in range(LOOKS):
+            before = self.target.letters.look()
+            self.base = self.target.position()
+            if self.target.letters.recover(self.base, before):
+                return
+        raise Retryable(f"table {self.target.name}: another writer keeps moving the dead letters")
+
+    def plan(self) -> None:
+        """Choose the offsets to read; a topic without new ones ends the round."""
+        table = self.target.table
+        self.topic = self.target.cluster.state(table.topic)
+        first = self.target.cluster.first_offsets(self.topic, table.start) if not self.base.offsets else {}
+        self.start = begin(self._reached(), self.topic, first=first, on_data_loss=table.on_data_loss)
+        self.offsets = self.start.offsets
+        per_record = self.memory.bytes_per_record or self.target.cluster.largest_record(table.topic)
+        self.to = bounded(
+            self.offsets,
+            self.topic.end,
+            budget_records=_records(table.flush_bytes, per_record),
+            partition_records=_records(table.partition_flush_bytes, per_record),
+        )
+        if self.to == self.offsets and not self.start.lost and not self._must_persist():
+            self.result = Outcome(self.base, self.to)
+
+    def stage(self) -> None:
+        """Read, decode and write the good records as data files that no snapshot holds."""
+        self.reading = Reading(self.target, self.offsets, self.to)
+        if self.to != self.offsets:
+            self._stage_rows()
+
+    def reject(self) -> None:
+        """Read the range of the rejects again, with the same schemas, and hold them on a branch.
+
+        Ids that were registered since the round began are learnt, and the rows are staged anew.
+        """
+        if self.seen.rejects and self.target.learn(self.reading.unknown_ids(self.seen)):
+            discard(self.target.main, self.main)
+            faults.point("reject.discarded", self.target.table.name)
+            self._stage_rows()
+            faults.point("reject.restaged", self.target.table.name)
+        if not self.seen.rejects:
+            return
+        self.rejects, self.reasons = self.reading.stage_rejects(
+            self.seen, topic=self.topic.key, round_id=self.id
+        )
+        if self.topic.compacted and self.rejects.rows < self.seen.rejects:
+            raise Retryable(f"topic {self.topic.name} was compacted while its rejects were read again")
+        if self.rejects.rows != self.seen.rejects:
+            raise Suspended(
+                "rejects_differ",
+                f"{self.seen.rejects} records were rejected, {self.rejects.rows} when they were read again",
+            )
+        faults.point("reject.staged", self.target.table.name)
+        self.held = self.target.letters.hold(self.rejects, round_id=self.id, base=self.base)
+
+    def audit(self) -> None:
+        """Look at the topic again, explain every offset, balance the ledger; a round without records ends here."""
+        self.after = self.target.cluster.state(self.topic.name)
+        try:
+            recheck(self.topic, self.after, self.offsets)
+        except Suspended as error:
+            if self.target.table.on_data_loss == "continue":
+                raise Retryable(error.message) from None
+            raise
+        span = sum(self.reading.span.values())
+        if span != self.seen.records and not self.topic.compacted:
+            self.topic = replace(self.topic, transactional=self.target.cluster.has_transactions(self.topic))
+        gaps = check_gaps(
+            self.topic,
+            span=span,
+            records=self.seen.records,
+            allowed=self.target.table.gaps == "allow",
+            missing=self.reading.missing,
+        )
+        before = self._since()
+        skipped = sum(o - before[p] for p, o in self.start.since.items())
+        applied = self.seen.records - self.seen.rejects
+        self.ledger = Ledger(
+            span=sum(self.to[p] - o for p, o in before.items()),
+            consumed=self.seen.records,
+            gaps=gaps + skipped,
+            applied=applied,
+            dead_lettered=self.seen.rejects,
+            rows_appended=applied,
+            lost=sum(b - a for a, b in self.start.lost.values()),
+            rejected=self.reasons,
+        )
+        check_ledger(self.ledger, staged_rows=self.main.rows)
+        if not self.seen.records and not self.start.lost and not self._must_persist():
+            self.memory.read_from, self.memory.read_to = (self.base.round, self.topic.key), self.to
+            self.result = Outcome(self.base, self.to, more=self.to != self.topic.end)
+
+    def publish(self) -> None:
+        """Move the table: rows, position and ledger in one commit, refused if the position is not `base` any more."""
+        held = self.held if self.rejects.rows else None
+        self.position = next_position(
+            self.base, self.topic, self.to, round_id=self.id, writer=self.target.writer, dead_letters=held
+        )
+        self.metrics = self._metrics()
+        summary = encode(
+            position=self.position,
+            topic=self.topic.key,
+            start={self.topic.key: self._since()},
+            ledger=self.ledger,
+            metrics=self.metrics,
+        )
+        began = time.monotonic()
+        self.snapshot = self._commit(summary)
+        self.commit_ms = _ms(began)
+        self.memory.committed_at = time.monotonic()
+        if self.seen.records:
+            self.memory.bytes_per_record = self.seen.size_bytes / self.seen.records
+        faults.point("publish.committed", self.target.table.name)
+
+    def release(self) -> None:
+        """Publish the dead letters that main now names."""
+        if self.rejects.rows:
+            self.target.letters.release(self.position, self.rejects)
+        self.result = Outcome(
+            self.position,
+            self.to,
+            more=self.to != self.topic.end,
+            snapshot=self.snapshot,
+            ledger=self.ledger,
+            metrics=self.metrics,
+            commit_ms=self.commit_ms,
+        )
+
+    def _stage_rows(self) -> None:
+        began = time.monotonic()
+        self.main, self.seen = self.reading.stage_rows(self.id, self.memory.bytes_per_record or 0.0)
+        self.stage_ms = _ms(began)
+
+    def _reached(self) -> Position:
+        """The table's position, moved on over offsets that were read and held no record."""
+        if self.memory.read_from != (self.base.round, self.topic.key):
+            return self.base
+        return replace(self.base, offsets=self.base.offsets | {self.topic.key: self.memory.read_to})
+
+    def _since(self) -> Offsets:
+        """Where this round's ledger begins: the table's position, below what was lost and what held no record."""
+        known = self.base.of(self.topic.key) or {}
+        return {p: known.get(p, o) for p, o in self.start.since.items()}
+
+    def _must_persist(self) -> bool:
+        """Offsets without records move the position in memory only, but not for ever: retention must not pass it.
+
+        A first position is noted at once: a later round would find the end, or a time, at other offsets.
+        """
+        since = self._since()
+        if not self.base.offsets:
+            return self.to != since or self.target.table.start.at in ("latest", "timestamp")
+        if self.offsets == since:
+            return False
+        overtaken = any(self.topic.log_start[p] > o for p, o in since.items())
+        return overtaken or time.monotonic() - self.memory.committed_at > PERSIST_AFTER_S
+
+    def _behind(self) -> int:
+        return sum(max(0, end - self.to.get(p, 0)) for p, end in self.after.end.items())
+
+    def _metrics(self) -> dict[str, Any]:
+        now = time.time()
+        behind = self._behind()
+        newest, oldest = self.seen.newest, self.seen.oldest
+        return {
+            "bytes_in": self.seen.size_bytes,
+            "files": len(self.main.files),
+            "file_bytes": self.main.size_bytes,
+            "lag_records": behind,
+            "lag_s": round(now - newest, 3) if behind and newest else 0.0,
+            "freshness_s": round(now - oldest, 3) if oldest else 0.0,
+            "stage_ms": self.stage_ms,
+            "round_ms": int((now - self.began) * 1000),
+        }
+
+    def _commit(self, summary: dict[str, str]) -> int:
+        """Commit the same files until it is known whether they are in; a lost answer is resolved by looking for the round."""
+        for _ in range(COMMIT_ATTEMPTS):
+            try:
+                return publish(
+                    self.target.main, self.main, summary, lambda ancestors: may_publish(ancestors, self.base)
+                )
+            except (Ambiguous, LostRace) as error:
+                self.target.main.refresh()
+                mine = next((c.id for c in self._new_commits() if contains_round([c], self.id)), None)
+                if mine is not None:
+                    return mine
+                if isinstance(error, LostRace):
+                    raise
+                failure = error
+        raise Retryable(failure.message)
+
+    def _new_commits(self) -> Iterator[Commit]:
+        """Main's snapshots down to the one that this round started from."""
+        for commit in self.target.main.ancestors():
+            if commit.id == self.base.snapshot:
+                return
+            yield commit
+
+
+def _records(size_bytes: int, bytes_per_record: float) -> int:
+    """How many records make about `size_bytes`."""
+    return max(1, int(size_bytes / max(bytes_per_record, 1.0)))
+
+
+def _ms(began: float) -> int:
+    return int((time.monotonic() - began) * 1000)

@@ -1,0 +1,66 @@
+"""The Spark session of a job, and the proof that hostile bytes cannot hurt its JVMs."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from calve.errors import Fatal
+from calve.job import Job
+from calve.spark_conf import AVRO_LIMITS, ITEMS_LIMIT, java_options, spark_conf
+
+VALUE_LOGGERS = ("org.apache.spark.sql.catalyst.trees.SQLQueryContextLogger",)
+"""Loggers that print values of records when an expression fails."""
+
+
+def spark_session(job: Job) -> SparkSession:
+    """The session, made with the settings of `calve.spark_conf` where the host has not made one already."""
+    builder = SparkSession.builder.appName(f"calve-{job.name}-{job.job}")
+    for key, value in spark_conf(job).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    for logger in VALUE_LOGGERS:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
+    return spark
+
+
+def require_avro_guard(spark: SparkSession) -> None:
+    """Prove, in a task on each core, that Avro's limits on claimed lengths are active.
+
+    A host may ignore JVM options it is given. Without them a record of nine bytes that claims two gigabytes is allocated.
+    The bomb is an array of one item too many; its items take no bytes, so that nothing is allocated where it is refused.
+
+    Raises:
+        Fatal: the limits are not active.
+    """
+    bomb = F.lit(bytearray(_zigzag(ITEMS_LIMIT + 1) + b"\x00"))
+    schema = (
+        '{"type":"record","name":"bomb","fields":[{"name":"items","type":{"type":"array","items":"null"}}]}'
+    )
+    tasks = spark.sparkContext.defaultParallelism
+    rows = spark.range(0, tasks, 1, tasks)
+    decoded = from_avro(F.when(F.col("id") >= 0, bomb), schema, {"mode": "PERMISSIVE"})["items"].isNotNull()
+    unset = [
+        F.expr(f"coalesce(java_method('java.lang.System', 'getProperty', '{name}'), '') != '{limit}'")
+        for name, limit in AVRO_LIMITS.items()
+    ]
+    if rows.where(reduce(Column.__or__, unset, decoded)).limit(1).collect():
+        raise Fatal(
+            "the limits on Avro lengths are not active in Spark's JVMs: a record of nine bytes could exhaust their memory",
+            fix=f"start driver and executors with: {java_options()}",
+        )
+
+
+def _zigzag(number: int) -> bytes:
+    """An Avro long."""
+    rest, encoded = number << 1, bytearray()
+    while rest >= 0x80:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)

@@ -1,0 +1,156 @@
+"""Write data files without a commit, then publish them by one Iceberg append that compares before it swaps (ADR 2).
+
+Spark writes the files the way Iceberg's own compaction does: through a table registered under an id of its own, whose "commit"
+only hands the data files over. `SparkTableCache` and `FileRewriteCoordinator` are internal classes of Iceberg; this module is
+the only one that knows them, and `tests/integration/test_staging.py` is their contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame
+
+from calve.errors import CalveError, LostRace
+from calve.protocol import Commit
+from glue_jobs.lake import Lake, Table, commit_of, elements, java_class, java_message
+
+Validator = Callable[[Iterator[Commit]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Data files that no snapshot holds yet; they may be committed again until a commit is known to have succeeded."""
+
+    files: tuple[Any, ...]
+    rows: int
+    size_bytes: int
+
+
+NOTHING = Staged((), 0, 0)
+
+
+class Ambiguous(CalveError):
+    """The commit may or may not have been applied: look for the round in the table before anything else."""
+
+
+def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str) -> Staged:
+    """Write `rows` as data files of `table`, already clustered by the caller; main is not touched.
+
+    Raises:
+        Retryable: the object store failed; nothing is committed, files already written are orphans.
+    """
+    iceberg = lake.jvm.org.apache.iceberg.spark
+    cache, coordinator = _singleton(lake, iceberg, "SparkTableCache"), iceberg.FileRewriteCoordinator.get()
+    cache.add(stage_id, table.java)
+    try:
+        (
+            rows.write.format("iceberg")
+            .option("rewritten-file-scan-task-set-id", stage_id)
+            .option("use-table-distribution-and-ordering", "false")
+            .mode("append")
+            .save(stage_id)
+        )
+        files = tuple(coordinator.fetchNewFiles(table.java, stage_id))
+    finally:
+        coordinator.clearRewrite(table.java, stage_id)
+        cache.remove(stage_id)
+    return Staged(files, sum(f.recordCount() for f in files), sum(f.fileSizeInBytes() for f in files))
+
+
+def discard(table: Table, staged: Staged) -> None:
+    """Delete staged files that no commit was ever tried with."""
+    for each in staged.files:
+        table.java.io().deleteFile(each.location())
+
+
+def publish(
+    table: Table,
+    staged: Staged,
+    summary: Mapping[str, str],
+    validator: Validator,
+    *,
+    branch: str | None = None,
+) -> int:
+    """Append the staged files in one snapshot, if `validator` accepts the ancestry of every head that it is tried on.
+
+    Returns the id of the snapshot.
+
+    Raises:
+        LostRace: the validator refused; nothing was committed.
+        Ambiguous: the answer was lost; the commit may have been applied, or may still be.
+    """
+    append = table.java.newAppend()
+    for each in staged.files:
+        append = append.appendFile(each)
+    return commit(table, append.toBranch(branch) if branch else append, summary, validator, branch=branch)
+
+
+def commit(
+    table: Table, update: Any, summary: Mapping[str, str], validator: Validator, *, branch: str | None = None
+) -> int:
+    """Commit any of Iceberg's snapshot updates the way `publish` does.
+
+    Raises:
+        LostRace, Ambiguous: as `publish`.
+        Py4JJavaError: Iceberg refused the update itself (`ValidationException`); nothing was committed.
+    """
+    for key, value in summary.items():
+        update = update.set(key, value)
+    guard = _Guard(validator)
+    try:
+        update.validateWith(guard).commit()
+    except Py4JJavaError as error:
+        if guard.error is not None:
+            raise guard.error from None
+        if guard.refused:
+            raise LostRace(
+                f"table {table.name}: another writer published first, or main was rolled back"
+            ) from None
+        if java_class(error).endswith(".ValidationException"):
+            raise
+        raise Ambiguous(f"table {table.name}: {java_class(error)}: {java_message(error)}") from None
+    table.refresh()
+    return table.refs()[branch or "main"]
+
+
+class _Guard:
+    """Iceberg's `SnapshotAncestryValidator` in Python, called back from the JVM at every commit attempt.
+
+    It must define `errorMessage` (py4j does not see Java's default) and must not raise: an exception in a callback would
+    reach Java as a Py4JException and hide the refusal.
+    """
+
+    def __init__(self, accept: Validator) -> None:
+        self._accept = accept
+        self.refused = False
+        self.error: Exception | None = None
+
+    def validate(self, ancestors: Any) -> bool:
+        try:
+            self.refused = not self._accept(commit_of(each) for each in elements(ancestors))
+        except Exception as error:  # noqa: BLE001 kept, and raised again on the Python side
+            self.error, self.refused = error, True
+        return not self.refused
+
+    def errorMessage(self) -> str:
+        return "calve: the table no longer stands where this round began"
+
+    class Java:
+        implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+
+def _singleton(lake: Lake, package: Any, name: str) -> Any:
+    """`SparkTableCache.get()`: hidden from py4j by an overload `get(String)`, so called by reflection."""
+    gateway: Any = lake.spark.sparkContext._gateway
+    kind = gateway.jvm.java.lang.Class.forName(f"org.apache.iceberg.spark.{name}", True, _loader(lake))  # noqa: FBT003
+    none = gateway.new_array(gateway.jvm.java.lang.Class, 0)
+    arguments = gateway.new_array(gateway.jvm.java.lang.Object, 0)
+    return kind.getMethod("get", none).invoke(None, arguments)
+
+
+def _loader(lake: Lake) -> Any:
+    return lake.jvm.java.lang.Thread.currentThread().getContextClassLoader()

@@ -1,0 +1,200 @@
+"""One topic and the table it becomes: opening the table, keeping its columns level with the registry, reading its position."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import functions as F
+
+from calve import job
+from calve.columns import KAFKA
+from calve.decoding import Decoding, data_columns, decoding, evolution, first_columns
+from calve.errors import Retryable, Suspended
+from calve.log import event
+from calve.names import SYSTEM_COLUMN, TableName
+from calve.position import INITIALISED, POSITION_TAG, Ledger, Offsets, Position, TopicKey, encode, root
+from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
+from calve.registry import Registry, Schema
+from calve.spark_conf import CATALOG
+from glue_jobs import faults
+from glue_jobs.kafka import Cluster
+from glue_jobs.lake import Lake, Table
+from glue_jobs.letters import Letters
+from glue_jobs.staging import NOTHING, publish
+
+
+@dataclass(slots=True)
+class Target:
+    """Everything a round needs of one table; `main`, `decoding` and `columns` are as of the last `open`."""
+
+    table: job.Table
+    name: TableName
+    writer: str
+    cores: int
+    lake: Lake
+    cluster: Cluster
+    registry: Registry
+    kafka_properties: Mapping[str, str]
+    letters: Letters = field(init=False)
+    main: Table = field(init=False)
+    decoding: Decoding = field(init=False)
+    columns: list[str] = field(init=False)
+    _foreign: dict[int, Schema] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.letters = Letters(self.lake, self.name)
+
+    @property
+    def subject(self) -> str:
+        return f"{self.table.topic}-value"
+
+    def open(self) -> None:
+        """Load the table, or make it from the registered schemas; add the columns that newer versions have.
+
+        Raises:
+            Retryable: the subject is not registered yet, or a system does not answer.
+            Suspended: the table was not made by calve (`not_ours`), or no column can hold the schema (`schema_unsupported`).
+        """
+        versions = self._versions()
+        found = self.lake.load(self.name)
+        if found is None:
+            found = self._create(versions)
+            faults.point("table.created", self.table.name)
+        if INITIALISED not in found.properties:
+            raise Suspended(
+                "not_ours",
+                f"table {self.name} exists, but calve did not make it",
+                fix="drop it, or name another table",
+            )
+        self.main = found
+        self._evolve(versions)
+        self._pin(versions)
+
+    def learn(self, ids: Sequence[int]) -> bool:
+        """Look up ids that the round did not know; True where the round must decode again because of what was found."""
+        known = {schema_id: schema for schema_id in ids if (schema := self.registry.by_id(schema_id))}
+        if not known:
+            return False
+        self.registry.forget(self.subject)
+        versions = self._versions()
+        ours = {version.id for version in versions}
+        self._foreign |= {schema_id: schema for schema_id, schema in known.items() if schema_id not in ours}
+        self._evolve(versions)
+        self._pin(versions)
+        return True
+
+    def position(self) -> Position:
+        """Where the table stands.
+
+        Raises:
+            Suspended: its history does not prove a position (`position_lost`).
+        """
+        self.main.refresh()
+        ancestors: list[Commit] = []
+        for commit in self.main.ancestors():
+            ancestors.append(commit)
+            if found := nearest_position([commit]):
+                return found
+        tagged = self.main.refs().get(POSITION_TAG)
+        if tagged is None or not ancestry_is_cut(ancestors):
+            return locate(ancestors, tagged=None, greatest_offsets=None)
+        found = locate(
+            ancestors, tagged=self.main.snapshot(tagged), greatest_offsets=self._greatest_offsets()
+        )
+        return self._anchor(found)
+
+    def mark_idle(self) -> None:
+        """Keep the position through expiry by others: a tag holds its snapshot, whatever happens to main's history."""
+        refs = self.main.refs()
+        newest = next((c.id for c in self.main.ancestors() if nearest_position([c])), None)
+        if newest is not None and refs.get(POSITION_TAG) != newest:
+            self.main.set_tag(POSITION_TAG, newest)
+            faults.point("idle.tagged", self.table.name)
+
+    def _create(self, versions: Sequence[Schema]) -> Table:
+        data = first_columns(versions, self.subject)
+        created = self.lake.create(
+            self.name,
+            data | {"fields": [*data["fields"], KAFKA]},
+            partition_by=self.table.partition_by,
+            sort_by=self.table.sort_by,
+            properties={
+                INITIALISED: "true",
+                "format-version": str(self.table.format_version),
+                "calve.topic": self.table.topic,
+            },
+            summary=root(writer=self.writer, topic=self.table.topic, round_id=uuid.uuid4().hex),
+        )
+        event("table.created", table=str(self.name), topic=self.table.topic)
+        return created
+
+    def _versions(self) -> list[Schema]:
+        versions = self.registry.versions(self.subject)
+        if not versions:
+            raise Retryable(
+                f"the registry has no subject {self.subject}", fix="register the schema of the topic's values"
+            )
+        return versions
+
+    def _evolve(self, versions: Sequence[Schema]) -> None:
+        """One commit per version that adds something, oldest first; a version that does not fit changes nothing.
+
+        A table whose position cannot be proved was replaced by somebody: it is left as it is.
+        """
+        while evolution(data_columns(self.main.schema), versions):
+            self.position()
+            wanted = evolution(data_columns(self.main.schema), versions)
+            if not wanted:  # another writer was faster, as the table shows now that it was read again
+                return
+            version, changes = wanted[0]
+            self.main.evolve(changes)
+            faults.point("table.evolved", self.table.name)
+            event(
+                "table.evolved",
+                table=str(self.name),
+                topic=self.table.topic,
+                schema_id=version.id,
+                changes=[f"{each.kind} {each.path}" for each in changes],
+            )
+            self.main.refresh()
+
+    def _pin(self, versions: Sequence[Schema]) -> None:
+        columns = data_columns(self.main.schema)
+        self.decoding = decoding(columns, versions, tuple(self._foreign.values()))
+        self.columns = [each["name"] for each in columns["fields"]]
+
+    def _greatest_offsets(self) -> dict[TopicKey, Offsets]:
+        """The greatest offset held, by topic and partition: rows of main count for the only topic that it has read."""
+        held: dict[TopicKey, Offsets] = {}
+        spark = self.lake.spark
+        tagged = self.main.snapshot(self.main.refs()[POSITION_TAG])
+        position = nearest_position([tagged]) if tagged else None
+        offset, partition = f"{SYSTEM_COLUMN}.offset", f"{SYSTEM_COLUMN}.partition"
+        rows = spark.table(self.name.quoted(CATALOG)).groupBy(partition).agg(F.max(offset)).collect()
+        for key in position.offsets if position else ():
+            held[key] = {row[0]: row[1] for row in rows}
+        table = self.letters.table
+        if table is not None:
+            letters = spark.table(table.name.quoted(CATALOG)).groupBy("cluster_id", "topic_id", "partition")
+            for row in letters.agg(F.max("offset")).collect():
+                key = TopicKey(row[0], row[1])
+                held.setdefault(key, {})[row[2]] = max(row[3], held.get(key, {}).get(row[2], -1))
+        return held
+
+    def _anchor(self, found: Position) -> Position:
+        """Commit the position once more on main, so that its history proves it again."""
+        head = self.main.head
+        again = replace(found, round=uuid.uuid4().hex, writer=self.writer)
+        summary = root(writer=self.writer, topic=found.topic, round_id=again.round)
+        if found.offsets:
+            again = replace(found, round=uuid.uuid4().hex, writer=self.writer)
+        if found.offsets:
+            newest = next(reversed(found.offsets))
+            summary = encode(position=again, topic=newest, start=found.offsets, ledger=Ledger(), metrics={})
+        else:
+            summary = root(writer=self.writer, topic=found.topic, round_id=again.round)
+        snapshot = publish(self.main, NOTHING, summary, lambda ancestors: next(iter(ancestors)).id == head)
+        faults.point("position.anchored", self.table.name)
+        return replace(again, snapshot=snapshot)

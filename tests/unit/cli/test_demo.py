@@ -1,0 +1,64 @@
+"""What the demo counts, and that the commands it recommends find its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from calve.settings import StackDefaults, load
+from cli.datagen.plan import Fates
+from cli.demo.counts import counts_of
+from cli.demo.readers import Found
+from cli.demo.steps import job_on
+from cli.embedded.stack import Stack
+
+ROOT = Path(__file__).parents[3]
+FATES = Fates(applied=7, dead_lettered={"truncated": 2}, duplicates=1)
+RIGHT = Found(total=9, rows=7, repeated=1, dead_letters={"truncated": 2})
+
+
+def differing(found: Found, *, verified: int = 9) -> list[str]:
+    counts = counts_of("trades", FATES, {"Other": found}, total={"Iceberg": 9, "verify": verified})
+    return [each.differs for each in counts if each.differs]
+
+
+def test_right_counts_do_not_differ():
+    assert differing(RIGHT) == []
+
+
+def test_every_figure_that_differs_is_named():
+    wrong = Found(total=8, rows=6, repeated=0, dead_letters={"truncated": 1})
+    assert differing(wrong) == [
+        "trades, applied: expected 7, Other finds 6",
+        "trades, duplicates: expected 1, Other finds 0",
+        "trades, truncated: expected 2, Other finds 1",
+        "trades, rows in all: expected 9, Other finds 8",
+    ]
+    assert differing(RIGHT, verified=10) == ["trades, rows in all: expected 9, verify finds 10"]
+
+
+def test_dead_letters_that_are_missing_and_those_that_nobody_expected_differ():
+    strange = Found(total=9, rows=7, repeated=1, dead_letters={"bad_magic": 2})
+    assert differing(strange) == [
+        "trades, bad_magic: expected 0, Other finds 2",
+        "trades, truncated: expected 2, Other finds 0",
+    ]
+
+
+def test_the_demo_runs_the_job_of_the_calve_yaml_that_ships():
+    stack = Stack(
+        root=ROOT,
+        bootstrap_servers="127.0.0.1:1",
+        ssl_bootstrap_servers="",
+        sasl_bootstrap_servers="",
+        ca_file=ROOT,
+        sasl_user="",
+        sasl_password="",
+        registry_url="http://127.0.0.1:2",
+        aws_endpoint="http://127.0.0.1:3",
+        bucket="lake",
+        region="us-east-1",
+        logs=ROOT,
+    )
+    demo = job_on(stack)
+    defaults = StackDefaults(demo.kafka, demo.registry, "s3://lake", "us-east-1", "http://127.0.0.1:3")
+    assert load(ROOT / "calve.yaml", stack=defaults) == (demo,)

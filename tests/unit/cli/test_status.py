@@ -1,0 +1,311 @@
+"""What `calve status` and `calve tables` say about real Iceberg tables."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortDirection, SortField, SortOrder
+from pyiceberg.table.update import update_table_metadata
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.types import (
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from calve.job import Job, Kafka, Lake, Registry
+from calve.job import Table as TableSettings
+from calve.names import TableName
+from calve.position import POSITION_TAG, STATE, DeadLetterRound, Ledger, Position, TopicKey, encode
+from cli.description import columns, facts, partitioning, sorting
+from cli.kafka import Topic
+from cli.lake import State, ancestors, count_by, latest_commit, load, rows, state_of
+from cli.status import duration
+from cli.survey import Survey, unread_offsets
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = ("trading", "trades")
+TOPIC = TopicKey("cluster", "topic")
+SCHEMA = Schema(NestedField(1, "price", LongType()))
+JOB = Job(
+    name="trading",
+    job="main",
+    kafka=Kafka("127.0.0.1:1"),
+    registry=Registry("http://127.0.0.1:1"),
+    lake=Lake("trading", "s3://lake"),
+    tables=(TableSettings("trades", "stock_trades"), TableSettings("users", "users")),
+)
+
+
+class FolderCatalog(NoopCatalog):
+    """Real Iceberg tables in a local folder, without a server."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("folder")
+        self._folder = folder
+        self._tables: dict[Any, Table] = {}
+
+    def make(
+        self,
+        name: tuple[str, str],
+        schema: Schema,
+        *,
+        partitioning: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: dict[str, str] | None = None,
+    ) -> Table:
+        location = str(self._folder / name[1])
+        metadata = new_table_metadata(schema, partitioning, order, location, properties or {})
+        self._tables[name] = Table(name, metadata, f"{location}/metadata", PyArrowFileIO(), self)
+        return self._tables[name]
+
+    def load_table(self, identifier: Any) -> Table:
+        if identifier not in self._tables:
+            raise NoSuchTableError(str(identifier))
+        return self._tables[identifier]
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        for requirement in requirements:
+            requirement.validate(table.metadata)
+        metadata = update_table_metadata(table.metadata, updates)
+        return CommitTableResponse.model_construct(
+            metadata=metadata, metadata_location=table.metadata_location
+        )
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> FolderCatalog:
+    return FolderCatalog(tmp_path)
+
+
+def summary(
+    to: int, *, metrics: dict[str, float] | None = None, ledger: Ledger | None = None
+) -> dict[str, str]:
+    position = Position({TOPIC: {0: to}}, round=f"round-{to}", writer="w", topic="stock_trades")
+    return encode(position=position, topic=TOPIC, start={}, ledger=ledger or Ledger(), metrics=metrics or {})
+
+
+def append(table: Table, count: int, properties: dict[str, str] | None = None) -> int:
+    table.append(
+        pa.table({"price": pa.array(range(count), pa.int64())}), snapshot_properties=properties or {}
+    )
+    head = table.current_snapshot()
+    assert head is not None
+    return head.snapshot_id
+
+
+def test_a_foreign_commit_on_top_does_not_hide_the_position(catalog: FolderCatalog) -> None:
+    table = catalog.make(NAME, SCHEMA)
+    ours = append(table, 3, summary(3))
+    foreign = append(table, 2)
+    found = latest_commit(table)
+    assert found is not None
+    commit, position = found
+    assert (commit.id, position.snapshot, position.of(TOPIC)) == (ours, ours, {0: 3})
+    assert [each.id for each in ancestors(table)] == [foreign, ours]
+    assert rows(table) == 5
+
+
+def test_a_snapshot_that_is_newer_but_staged_on_a_branch_is_not_the_position(catalog: FolderCatalog) -> None:
+    table = catalog.make(NAME, SCHEMA)
+    ours = append(table, 3, summary(3))
+    table.manage_snapshots().create_branch(ours, "calve_round").commit()
+    table.append(pa.table({"price": [1]}), snapshot_properties=summary(4), branch="calve_round")
+    found = latest_commit(table)
+    assert found is not None
+    assert found[1].of(TOPIC) == {0: 3}
+    assert rows(table) == 3
+
+
+def test_after_a_rollback_the_older_position_counts(catalog: FolderCatalog) -> None:
+    table = catalog.make(NAME, SCHEMA)
+    first = append(table, 3, summary(3))
+    append(table, 3, summary(6))
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    found = latest_commit(table)
+    assert found is not None
+    assert found[1].of(TOPIC) == {0: 3}
+    assert rows(table) == 3
+
+
+def test_the_tag_says_where_a_table_stands_whose_history_was_cut(catalog: FolderCatalog) -> None:
+    table = catalog.make(NAME, SCHEMA)
+    ours = append(table, 3, summary(3))
+    table.manage_snapshots().create_tag(ours, POSITION_TAG).commit()
+    middle = append(table, 1)
+    append(table, 1)
+    left = [each for each in table.metadata.snapshots if each.snapshot_id != middle]
+    table.metadata = table.metadata.model_copy(update={"snapshots": left})  # expiry as Java does it
+    assert len(ancestors(table)) == 1
+    found = latest_commit(table)
+    assert found is not None
+    assert found[0].id == ours
+
+
+def test_a_table_of_another_writer_has_no_position(catalog: FolderCatalog) -> None:
+    table = catalog.make(NAME, SCHEMA)
+    assert latest_commit(table) is None
+    append(table, 1)
+    assert latest_commit(table) is None
+    assert ancestors(table)[0].ledger is None
+
+
+def test_a_snapshot_shows_its_ledger_and_metrics(catalog: FolderCatalog) -> None:
+    ledger = Ledger(
+        span=4, consumed=3, gaps=1, applied=2, dead_lettered=1, rows_appended=2, rejected={"malformed": 1}
+    )
+    table = catalog.make(NAME, SCHEMA)
+    append(table, 2, summary(4, ledger=ledger, metrics={"lag_records": 7}))
+    (snapshot,) = ancestors(table)
+    assert snapshot.ledger == ledger
+    assert snapshot.metrics == {"lag_records": 7}
+    assert snapshot.total("records") == 2
+    assert snapshot.operation == "append"
+
+
+def test_the_state_is_what_the_job_wrote(catalog: FolderCatalog) -> None:
+    written = {
+        "state": "suspended",
+        "code": "offsets_expired",
+        "reason": "gone",
+        "since": "2026-01-01T00:00:00+00:00",
+    }
+    table = catalog.make(NAME, SCHEMA, properties={STATE: json.dumps(written)})
+    assert state_of(table) == State(**written)
+    assert state_of(None) == State("pending")
+
+
+def test_dead_letters_are_counted_by_reason(catalog: FolderCatalog) -> None:
+    table = catalog.make(("trading", "trades__dead_letters"), Schema(NestedField(1, "reason", StringType())))
+    assert count_by(table, "reason") == {}
+    table.append(pa.table({"reason": ["malformed", "bad_magic", "malformed"]}))
+    table.append(pa.table({"reason": ["malformed"]}))
+    assert count_by(table, "reason") == {"bad_magic": 1, "malformed": 3}
+
+
+def test_a_survey_shows_every_table_even_without_the_cluster(catalog: FolderCatalog) -> None:
+    table = catalog.make(
+        NAME, SCHEMA, properties={STATE: '{"state": "running", "since": "2026-01-01T00:00:00Z"}'}
+    )
+    snapshot = append(table, 3, summary(3, metrics={"freshness_s": 1.5}))
+    letters = catalog.make(
+        ("trading", "trades__dead_letters"), Schema(NestedField(1, "reason", StringType()))
+    )
+    letters.append(pa.table({"reason": ["malformed"]}))
+
+    trades, users = Survey(JOB, catalog).statuses()
+    assert (trades.table, trades.state, trades.rows, trades.snapshot_id) == (
+        "trading.trades",
+        "running",
+        3,
+        snapshot,
+    )
+    assert (trades.freshness_s, trades.freshness_target_s) == (1.5, 60.0)
+    assert trades.commit_age_s is not None
+    assert (trades.lag_records, trades.lag_s) == (None, None)
+    assert trades.dead_letters == {"malformed": 1}
+    assert (users.state, users.rows, users.snapshot_id, users.dead_letters) == ("pending", 0, None, {})
+    assert [each.table for each in Survey(JOB, catalog).statuses(["users"])] == ["trading.users"]
+
+
+def test_a_table_that_was_made_and_never_written_has_no_commit_to_show(catalog: FolderCatalog) -> None:
+    table = catalog.make(NAME, SCHEMA)
+    born = encode(
+        position=Position({}, round="r", writer="w", topic="t"),
+        topic=TOPIC,
+        start={},
+        ledger=Ledger(),
+        metrics={},
+    )
+    append(table, 0, born)
+    (status,) = Survey(JOB, catalog).statuses(["trades"])
+    assert (status.snapshot_id, status.commit_age_s, status.rows) == (None, None, 0)
+
+
+def test_what_is_unread_runs_from_the_position_to_the_end_of_each_partition() -> None:
+    topic = Topic(TOPIC, "stock_trades", log_start={0: 0, 1: 0, 2: 5, 3: 0}, end={0: 10, 1: 10, 2: 10, 3: 0})
+    assert unread_offsets({0: 10, 1: 4, 2: 3}, topic) == {1: 4, 2: 5}
+    assert unread_offsets({}, topic) == {0: 0, 1: 0, 2: 5}
+
+
+def test_a_list_of_tables_shows_their_layout_and_size(catalog: FolderCatalog) -> None:
+    table = catalog.make(NAME, SCHEMA)
+    append(table, 3, summary(3))
+    append(table, 4, summary(7))
+    shown = facts(catalog, TableName(*NAME))
+    assert (shown.rows, shown.files, shown.columns, shown.dead_letters) == (7, 2, 1, 0)
+    assert shown.bytes > 0
+    assert facts(catalog, TableName("trading", "users")).state == "pending"
+    assert load(catalog, TableName("trading", "users")) is None
+
+
+def test_layout_and_columns_are_written_as_in_calve_yaml(catalog: FolderCatalog) -> None:
+    item = StructType(NestedField(6, "sku", StringType()), NestedField(7, "count", IntegerType()))
+    schema = Schema(
+        NestedField(1, "userid", StringType(), required=True),
+        NestedField(2, "order", StructType(NestedField(3, "created_at", TimestamptzType()))),
+        NestedField(4, "items", ListType(5, item)),
+    )
+    table = catalog.make(
+        NAME,
+        schema,
+        partitioning=PartitionSpec(
+            PartitionField(3, 1000, DayTransform(), "day"),
+            PartitionField(1, 1001, BucketTransform(16), "bucket"),
+        ),
+        order=SortOrder(
+            SortField(3, IdentityTransform(), SortDirection.DESC),
+            SortField(1, BucketTransform(4), SortDirection.ASC),
+        ),
+    )
+    assert partitioning(table) == "day(order.created_at), bucket(16, userid)"
+    assert sorting(table) == "order.created_at desc, bucket(4, userid)"
+    assert list(columns(table)) == [
+        ("userid", "string", True),
+        ("order", "struct", False),
+        ("order.created_at", "timestamptz", False),
+        ("items", "list<struct<sku string, count int>>", False),
+    ]
+
+
+def test_a_dead_letter_round_travels_with_the_position(catalog: FolderCatalog) -> None:
+    letters = DeadLetterRound("round-3", 12, 2)
+    position = Position({TOPIC: {0: 3}}, round="round-3", writer="w", topic="t", dead_letters=letters)
+    table = catalog.make(NAME, SCHEMA)
+    append(table, 1, encode(position=position, topic=TOPIC, start={}, ledger=Ledger(), metrics={}))
+    found = latest_commit(table)
+    assert found is not None
+    assert found[1].dead_letters == letters
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0s"),
+        (0.42, "0.4s"),
+        (59.4, "59s"),
+        (60, "1m"),
+        (61, "1m1s"),
+        (3599.6, "1h"),
+        (11520, "3h12m"),
+        (187200, "2d4h"),
+    ],
+)
+def test_durations_are_short(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
