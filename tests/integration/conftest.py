@@ -1,0 +1,62 @@
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from pyspark.sql import SparkSession
+
+from calve.job import Job, Kafka, Lake, Registry
+from cli.embedded import stack as embedded
+from cli.progress import LineProgress
+from cli.spark import spark_environment
+from glue_jobs.kafka import Cluster
+from glue_jobs.lake import Lake as JobLake
+from glue_jobs.session import require_avro_guard, spark_session
+from tests.integration.engine import DATABASE, Engine
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[embedded.Stack]:
+    """The embedded stack: the one that runs, left as it is, or one for this session alone."""
+    progress = LineProgress(lambda line: print(line, file=sys.__stderr__, flush=True))
+    with embedded.running(ROOT, progress) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark(stack: embedded.Stack) -> Iterator[SparkSession]:
+    """The one Spark session of the run, set up as a job's."""
+    os.environ.update(spark_environment(ROOT, stack, memory="4g", quick=True))
+    lake = Lake(DATABASE, f"s3://{stack.bucket}/tests", endpoint=stack.aws_endpoint, region=stack.region)
+    session = spark_session(
+        Job("tests", "main", Kafka(stack.bootstrap_servers), Registry(stack.registry_url), lake, ())
+    )
+    require_avro_guard(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def engine(stack: embedded.Stack, spark: SparkSession) -> Iterator[Engine]:
+    """The ingest engine in this process."""
+    servers: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": stack.bootstrap_servers,
+        "log_level": 0,  # these clients outlive the broker that tests stop, and say so many times a second
+    }
+    cluster = Cluster(spark, {"bootstrap.servers": stack.bootstrap_servers})
+    yield Engine(
+        stack,
+        spark,
+        cluster,
+        JobLake(spark),
+        AdminClient(servers),
+        SchemaRegistryClient({"url": stack.registry_url}),
+        Producer(servers | {"linger.ms": 5, "enable.idempotence": True}),
+    )
+    cluster.close()

@@ -1,0 +1,291 @@
+"""Topics whose every record has a known fate, jobs that die at fault points, and what must hold afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from calve.job import Lake, Table
+from calve.names import TableName
+from calve.position import POSITION_TAG
+from cli import lake
+from cli.progress import LineProgress
+from cli.spark import spark_environment
+from cli.verify.verification import Sources, verify
+from glue_jobs import faults
+from glue_jobs.loop import State, TableLoop
+from tests.integration.engine import DATABASE, TRADE, Engine, trades
+from tests.integration.producing import Raw, produce
+
+ROOT = Path(__file__).parents[2]
+FIRST_ROUND = 8
+FLUSH_BYTES = FIRST_ROUND * 1_048_588
+"""The first round of a process takes every record to be as large as Kafka's default allows; the next takes all the rest."""
+CHILD_TIMEOUT_S = 400
+
+FOREIGN = "incompatible_schema"
+KINDS = (
+    *(None, "bad_magic", None, "unknown_schema_id", None, FOREIGN, None, "null_value"),
+    *(None, "malformed", None, "trailing_bytes", None, "truncated", None, None),
+)
+"""The reasons for which the records of a batch are rejected; None for a good one."""
+
+Place = tuple[int, int]
+
+
+class Died(BaseException):
+    """The job in this process ends here; no handler of the engine's may take notice."""
+
+
+@dataclass
+class Scene:
+    """A topic of two partitions and its table.
+
+    `fates`: the reason of every reject, None for every row, by place. `foreign`: a record of each batch is framed with an id of
+    another subject, which the job must look up.
+    """
+
+    engine: Engine
+    foreign: bool = False
+    topic: str = ""
+    fates: dict[Place, str | None] = field(default_factory=dict)
+    notes: int = 0
+
+    def __post_init__(self) -> None:
+        self.topic = self.topic or self.engine.topic(partitions=2, schema=self._schema())
+
+    @property
+    def name(self) -> TableName:
+        return TableName(DATABASE, self.topic)
+
+    def produce(self, *, early: bool = False) -> Place:
+        """A batch of good and bad records; the place of the first.
+
+        `early` puts one before it whose schema is the subject's next version, which `evolve` will register.
+        """
+        good = [self.engine.encode(self.topic, row) for row in trades(len(KINDS), first=len(self.fates))]
+        foreign_id = self._register("other") if self.foreign else 0
+        kinds = (kind if self.foreign or kind != FOREIGN else "bad_magic" for kind in KINDS)
+        records = [(broken(kind, value, foreign_id), kind) for kind, value in zip(kinds, good, strict=True)]
+        if early:
+            next_id = 1 + self._register("another")
+            records = [(b"\0" + next_id.to_bytes(4, "big") + good[0][5:] + b"\0", None), *records]
+        raw = [Raw(value, partition=number % 2) for number, (value, _) in enumerate(records)]
+        offsets = produce(self.engine.stack.bootstrap_servers, self.topic, raw)
+        places = [(each.partition, offset) for each, offset in zip(raw, offsets, strict=True)]
+        self.fates |= {place: kind for place, (_, kind) in zip(places, records, strict=True)}
+        return places[0]
+
+    def evolve(self) -> None:
+        """Register the next version of the schema, with a field more."""
+        self.notes += 1
+        self.engine.register(self.topic, self._schema())
+
+    def loop(self) -> State:
+        """A new job drains the topic in this process; the state that it leaves the table in."""
+        target = self.engine.target(self.topic, flush_bytes=FLUSH_BYTES)
+        return TableLoop(target, threading.Event(), drain=True).run()
+
+    def code(self) -> str | None:
+        """Why the table was left as it is."""
+        return lake.state_of(lake.load(open_catalog(self.engine), self.name)).code
+
+    def work(self) -> None:
+        state = self.loop()
+        assert state == "running", f"the table was left {state}"
+
+    def finish(self) -> None:
+        """A new job drains the topic, and nothing is missing, doubled or left over."""
+        self.work()
+        self.assert_exact()
+
+    def die(self, point: str, nth: int = 1) -> None:
+        """A new job works until it passes the point for the nth time."""
+        with dying(point, nth), pytest.raises(Died):
+            self.work()
+
+    def assert_exact(self) -> None:
+        """Every record is in one place, with its reason; nothing is left over; `verify` proves the values."""
+        catalog = open_catalog(self.engine)
+        main, letters = lake.load(catalog, self.name), lake.load(catalog, self.name.dead_letters)
+        assert main is not None
+        assert letters is not None
+        rows = [each["_kafka"] for each in main.scan(selected_fields=("_kafka",)).to_arrow().to_pylist()]
+        held: list[tuple[int, int, str | None]] = [(each["partition"], each["offset"], None) for each in rows]
+        dead = letters.scan(selected_fields=("partition", "offset", "reason")).to_arrow().to_pylist()
+        held += [(each["partition"], each["offset"], each["reason"]) for each in dead]
+        found, wanted = Counter(held), Counter((*place, fate) for place, fate in self.fates.items())
+        assert found == wanted, f"missing {dict(wanted - found)}, too many {dict(found - wanted)}"
+        left = {*main.refs(), *letters.refs()} - {"main", POSITION_TAG}
+        assert not left, f"left over: {left}"
+        job = self.engine.job()
+        sources = Sources(catalog, job.kafka, job.registry, self.engine.stack.region)
+        proof = verify(self.name, sources, LineProgress(lambda _: None))
+        assert proof.ok, proof.findings
+        assert proof.complete, proof.checks
+
+    def assert_nothing_early(self) -> None:
+        """No dead letter is to be seen that the table does not stand for yet."""
+        catalog = open_catalog(self.engine)
+        main, letters = lake.load(catalog, self.name), lake.load(catalog, self.name.dead_letters)
+        latest = lake.latest_commit(main) if main else None
+        to = {p: o for offsets in latest[1].offsets.values() for p, o in offsets.items()} if latest else {}
+        dead = letters.scan(selected_fields=("partition", "offset")).to_arrow().to_pylist() if letters else []
+        early = [each for each in dead if each["offset"] >= to.get(each["partition"], 0)]
+        assert early == [], f"{early}: dead letters were published before the table named them"
+
+    def _register(self, subject: str) -> int:
+        """A schema of another subject, which has nothing in common with the topic's."""
+        field = {"name": "id", "type": "string"}
+        schema = {"type": "record", "name": "Other", "doc": uuid.uuid4().hex, "fields": [field]}
+        return self.engine.register(f"{self.topic}-{subject}", json.dumps(schema))
+
+    def _schema(self) -> str:
+        trade = json.loads(TRADE)
+        notes = [{"name": f"note{n}", "type": ["null", "string"], "default": None} for n in range(self.notes)]
+        return json.dumps(trade | {"fields": [*trade["fields"], *notes], "doc": uuid.uuid4().hex})
+
+
+def broken(kind: str | None, value: bytes, foreign_id: int) -> bytes | None:
+    """A value that is rejected for this reason."""
+    match kind:
+        case None:
+            return value
+        case "null_value":
+            return None
+        case "bad_magic":
+            return b"\x01" + value[1:]
+        case "truncated":
+            return value[:3]
+        case "malformed":
+            return value[:-1]
+        case "trailing_bytes":
+            return value + b"\0"
+        case "unknown_schema_id":
+            return b"\0\x7f\xff\xff\xff" + value[5:]
+        case "incompatible_schema":
+            return b"\0" + foreign_id.to_bytes(4, "big") + value[5:]
+    raise ValueError(kind)
+
+
+def open_catalog(engine: Engine) -> Catalog:
+    stack = engine.stack
+    warehouse = engine.job().lake.warehouse
+    return lake.open_catalog(Lake(DATABASE, warehouse, endpoint=stack.aws_endpoint, region=stack.region))
+
+
+@contextmanager
+def dying(point: str, nth: int = 1) -> Iterator[None]:
+    """Whoever passes the point for the nth time dies there."""
+    left = nth
+
+    def pass_by(_: str) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Died(point)
+
+    faults.handlers[point] = pass_by
+    try:
+        yield
+    finally:
+        faults.handlers.pop(point, None)
+
+
+def run_job(scenes: list[Scene], log: Path, *, fault: str | None = None) -> int:
+    """The job's own script in a process of its own, over all the tables; its exit code, negative for a signal."""
+    engine = scenes[0].engine
+    tables = (Table(name=each.topic, topic=each.topic, flush_bytes=FLUSH_BYTES) for each in scenes)
+    settings = log.with_suffix(".json")
+    settings.write_text(engine.job(*tables).to_json())
+    environment = spark_environment(ROOT, engine.stack, quick=True) | (
+        {"CALVE_FAULT": fault} if fault else {}
+    )
+    command = [sys.executable, "-m", "glue_jobs.ingest", "--settings-file", str(settings), "--drain"]
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            return process.wait(CHILD_TIMEOUT_S)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its JVM, which would notice by itself but later
+            process.wait()
+
+
+def drop_main(scene: Scene) -> None:
+    scene.finish()
+    scene.engine.sql("DROP TABLE {t} PURGE", scene.topic)
+
+
+def drop_both(scene: Scene) -> None:
+    drop_main(scene)
+    scene.engine.spark.sql(f"DROP TABLE lake.{scene.name.dead_letters} PURGE")
+
+
+def forget(scene: Scene) -> None:
+    """Compactions and expiry by others: only the tag knows what the table holds."""
+    scene.finish()
+    for _ in range(2):
+        _call(scene.engine, "rewrite_data_files", scene.name, "options => map('rewrite-all', 'true')")
+    when = "older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1"
+    _call(scene.engine, "expire_snapshots", scene.name, when)
+
+
+def roll_back(scene: Scene) -> None:
+    """Main stands where it stood before its last two rounds, whose dead letters are left behind."""
+    scene.produce()
+    scene.finish()
+    _roll_back(scene)
+
+
+def mix_and_roll_back(scene: Scene) -> None:
+    """As `roll_back`, where another's compaction has put the dead letters of all rounds into the same files."""
+    scene.produce()
+    scene.finish()
+    _call(
+        scene.engine, "rewrite_data_files", scene.name.dead_letters, "options => map('rewrite-all', 'true')"
+    )
+    _roll_back(scene)
+
+
+def _roll_back(scene: Scene) -> None:
+    main = scene.engine.lake.load(scene.name)
+    assert main is not None
+    rounds = [each.id for each in main.ancestors() if "calve.round" in each.summary]
+    _call(scene.engine, "rollback_to_snapshot", scene.name, f"snapshot_id => {rounds[2]}")
+
+
+def _call(engine: Engine, procedure: str, table: TableName, arguments: str) -> None:
+    engine.spark.sql(f"CALL lake.system.{procedure}(table => '{table}', {arguments})")
+
+
+PROVOKED = {
+    "table.evolved": Scene.evolve,
+    "table.created": drop_main,
+    "letters.created": drop_both,
+    "letters.withdrawn": roll_back,
+    "letters.deleted": mix_and_roll_back,
+    "position.anchored": forget,
+}
+"""Points that an ordinary later round does not pass -> what makes it pass them."""
+NOT_AT_FIRST = ("table.evolved", "position.anchored", "letters.withdrawn", "letters.deleted")
+"""Points that the first job of a table does not pass."""
+OF_FOREIGN = ("reject.discarded", "reject.restaged")
+"""Points that a job passes where a record is framed with an id of another subject."""
+ONCE = (*OF_FOREIGN, "state.written", "idle.tagged", *PROVOKED)
+"""Points that one job passes once at most for a batch."""

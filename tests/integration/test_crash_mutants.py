@@ -1,0 +1,69 @@
+"""The crash tests can fail: with one rule of the protocol taken out of the engine, each of these does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from calve.dead_letters import Recovery, recover_letters
+from calve.protocol import next_position
+from glue_jobs import letters, round
+from glue_jobs.letters import Letters
+from glue_jobs.round import Round
+from tests.integration.engine import Engine
+from tests.integration.test_crash import abandoned, overtaken
+
+pytestmark = pytest.mark.full
+
+publish = Round.publish
+
+
+def without_position_check(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(round, "may_publish", lambda *_: True)
+
+
+def with_dead_letters_first(patch: pytest.MonkeyPatch) -> None:
+    def letters_first(self: Round) -> None:
+        held = self.held if self.rejects.rows else None
+        if held:
+            position = next_position(
+                self.base, self.topic, self.to, round_id=self.id, writer=self.target.writer, dead_letters=held
+            )
+            self.target.letters.release(position, self.rejects)
+        publish(self)
+
+    patch.setattr(Round, "publish", letters_first)
+
+
+def without_roll_forward(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Letters, "recover", lambda *_: True)
+
+
+def without_dropping_branches(patch: pytest.MonkeyPatch) -> None:
+    def keep(*arguments: object, **named: object) -> Recovery:
+        return Recovery(recover_letters(*arguments, **named).publish)  # type: ignore[arg-type]
+
+    patch.setattr(letters, "recover_letters", keep)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "check", "point", "says"),
+    [
+        (without_position_check, overtaken, "publish.begin", "too many"),
+        (with_dead_letters_first, abandoned, "release.appended", "published before the table named them"),
+        (without_roll_forward, abandoned, "publish.committed", "missing|the table was left"),
+        (without_dropping_branches, abandoned, "reject.end", "left over: .*calve_round_"),
+    ],
+)
+def test_a_rule_taken_out_is_noticed(
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    mutate: Callable[[pytest.MonkeyPatch], None],
+    check: Callable[[Engine, str], None],
+    point: str,
+    says: str,
+) -> None:
+    mutate(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception), match=says):
+        check(engine, point)

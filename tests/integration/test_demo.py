@@ -1,0 +1,52 @@
+"""`calve demo` from outside, as a new user runs it, and what it says when a count is not exact."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli import ingest, lake
+from cli.console import Console
+from cli.demo import steps
+from cli.embedded.layout import Layout
+from cli.embedded.stack import Stack
+
+pytestmark = pytest.mark.full
+
+
+def test_a_new_user_sees_every_count_exact_and_nothing_stays(stack: Stack, tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    layout.state.mkdir()
+    for downloads in ("jars", "aws-venv"):
+        (layout.state / downloads).symlink_to(Layout(stack.root).state / downloads)
+    command = [str(Path(sys.executable).with_name("calve")), "demo"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "Every count is exact" in shown.stdout
+    for noise in ("WARN", "rdkafka", "incubator", "Traceback"):
+        assert noise not in shown.stdout + shown.stderr
+    assert not layout.stack_file.exists()
+    assert not layout.run.exists()
+
+
+def test_rows_that_vanish_behind_the_engine_are_counted_as_missing(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drain = ingest.run
+
+    def drain_and_lose_a_region(*arguments, **options):
+        code = drain(*arguments, **options)
+        job = steps.job_on(stack)
+        users = lake.load(lake.open_catalog(job.lake), job.table_name(job.tables[1]))
+        assert users
+        users.delete("regionid == 'Region_1'")
+        return code
+
+    monkeypatch.setattr(ingest, "run", drain_and_lose_a_region)
+    wrong = steps.run(stack, Console())
+    assert any(each.startswith("users, applied: expected 10,000, PyIceberg finds") for each in wrong)
+    assert any(each.startswith("users: verify found") for each in wrong)
+    assert not any(each.startswith("stock_trades") for each in wrong)

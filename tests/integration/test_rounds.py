@@ -1,0 +1,69 @@
+"""What a round does when nothing goes wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from calve.job import Table
+from calve.spark_conf import CATALOG
+from glue_jobs.ingest import open_targets
+from tests.integration.engine import TRADE, Engine, everything
+
+_TRADE = json.loads(TRADE)
+NOTE = {"name": "note", "type": ["null", "string"], "default": None}
+TRADE_WITH_NOTE = json.dumps(_TRADE | {"fields": [*_TRADE["fields"], NOTE]})
+
+
+def test_every_record_becomes_one_row(engine: Engine) -> None:
+    topic = engine.topic(partitions=2)
+    for partition in (0, 1):
+        engine.produce(topic, 300, partition=partition)
+    outcomes = engine.drain(engine.target(topic))
+    assert sum(outcome.ledger.applied for outcome in outcomes) == 600
+    assert engine.offsets(topic) == everything(300, 300)
+
+
+def test_an_idle_topic_commits_nothing(engine: Engine) -> None:
+    topic = engine.topic()
+    engine.produce(topic, 10)
+    target = engine.target(topic)
+    engine.drain(target)
+    before = target.main.head
+    assert engine.round(target).snapshot is None
+    target.main.refresh()
+    assert target.main.head == before
+
+
+def test_the_next_job_continues_from_the_table_alone(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 100)
+    engine.drain(engine.target(topic))
+    engine.produce(topic, 50)
+    engine.drain(engine.target(topic))
+    assert engine.offsets(topic) == everything(150)
+
+
+def test_a_new_optional_field_is_added_in_place(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 5)
+    engine.drain(engine.target(topic))
+    engine.produce(topic, 5)
+    engine.register(topic, TRADE_WITH_NOTE)
+    engine.produce(topic, [{"id": 9, "side": "BUY", "price": 1, "note": "late"}])
+    engine.drain(engine.target(topic))
+    notes = [row["note"] for row in engine.rows(topic).orderBy("_kafka.offset").select("note").collect()]
+    assert notes == [None] * 10 + ["late"]
+
+
+def test_tables_may_lie_in_a_database_named_after_the_cluster(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 3)
+    job = engine.job(Table(name=topic, topic=topic))
+    lake = replace(job.lake, namespace="cluster_id")
+    servers = {"bootstrap.servers": job.kafka.bootstrap_servers}
+    [target] = open_targets(replace(job, lake=lake), engine.lake, engine.cluster, servers)
+    engine.drain(target)
+    database = engine.cluster.id.lower()
+    assert target.main.java.location() == f"{lake.warehouse}/{database}/{topic}"
+    assert engine.spark.table(f"{CATALOG}.`{database}`.`{topic}`").count() == 3
