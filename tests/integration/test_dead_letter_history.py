@@ -8,7 +8,7 @@ from calve.names import DEAD_LETTERS_SUFFIX
 from tests.integration.engine import DATABASE, Engine, everything, suspended
 
 
-@pytest.mark.parametrize("job", ["the next job", "the running job"])
+@pytest.mark.parametrize("job", ["the next job", pytest.param("the running job", marks=pytest.mark.full)])
 def test_dropped_dead_letters_that_the_table_names_suspend_it(engine: Engine, job: str) -> None:
     topic = engine.topic(partitions=1)
     target = engine.target(topic)
@@ -32,6 +32,7 @@ def test_dead_letters_that_a_user_rolled_back_by_a_round_come_back(engine: Engin
     assert engine.letter_offsets(topic) == [(0, 5), (0, 6), (0, 12), (0, 13)]
 
 
+@pytest.mark.full
 def test_dead_letters_that_a_user_rolled_back_further_suspend_the_table(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.ingest(topic, 5, 2)

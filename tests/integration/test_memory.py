@@ -50,7 +50,7 @@ def drain_in_child(engine: Engine, topic: str, *, memory: str, **settings: Any) 
 @pytest.mark.parametrize(
     ("partitions", "each", "memory", "flush"),
     [
-        pytest.param(2, 36, "512m", 20_000_000, id="65 MB"),
+        pytest.param(2, 36, "512m", 20_000_000, id="65 MB", marks=pytest.mark.full),
         pytest.param(6, 250, "1g", 50_000_000, id="more than the heap", marks=pytest.mark.full),
     ],
 )

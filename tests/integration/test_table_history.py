@@ -36,6 +36,7 @@ def test_a_rolled_back_table_replays_rows_and_rejects_exactly_once(engine: Engin
     assert engine.letter_offsets(topic) == bad
 
 
+@pytest.mark.full
 def test_a_table_rolled_back_to_its_birth_replays_everything_exactly_once(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.round(engine.target(topic))
@@ -50,6 +51,7 @@ def test_a_table_rolled_back_to_its_birth_replays_everything_exactly_once(engine
     assert engine.letter_offsets(topic) == bad
 
 
+@pytest.mark.full
 def test_a_table_rolled_back_twice_keeps_every_reject_once(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     first = engine.ingest(topic, 3, 1)
@@ -62,7 +64,7 @@ def test_a_table_rolled_back_twice_keeps_every_reject_once(engine: Engine) -> No
     assert len(engine.offsets(topic)) == 9
 
 
-@pytest.mark.parametrize("point", ["stage.begin", "publish.begin"])
+@pytest.mark.parametrize("point", [pytest.param("stage.begin", marks=pytest.mark.full), "publish.begin"])
 def test_a_table_rolled_back_during_a_round_refuses_the_round(engine: Engine, point: str) -> None:
     topic = engine.topic(partitions=1)
     first = engine.ingest(topic, 10)
@@ -78,7 +80,7 @@ def test_a_table_rolled_back_during_a_round_refuses_the_round(engine: Engine, po
     assert set(letters.refs()) == {"main"}
 
 
-@pytest.mark.parametrize("point", ["stage.end", "publish.begin"])
+@pytest.mark.parametrize("point", [pytest.param("stage.end", marks=pytest.mark.full), "publish.begin"])
 def test_a_round_is_published_over_a_compaction_by_others(engine: Engine, point: str) -> None:
     topic = engine.topic(partitions=1)
     engine.ingest(topic, 5)
@@ -127,6 +129,7 @@ def test_the_tag_keeps_the_position_of_an_idle_table(engine: Engine) -> None:
     assert engine.letter_offsets(topic) == [(0, 10), (0, 21)]
 
 
+@pytest.mark.full
 def test_the_tag_keeps_the_position_of_a_table_that_has_read_nothing(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     target = engine.target(topic)
@@ -171,7 +174,13 @@ def _tag(engine: Engine, topic: str) -> None:
     target.mark_idle()
 
 
-@pytest.mark.parametrize("history", [untagged, older, older_than_rejects, fewer_rows])
+@pytest.mark.parametrize(
+    "history",
+    [
+        untagged,
+        *(pytest.param(each, marks=pytest.mark.full) for each in (older, older_than_rejects, fewer_rows)),
+    ],
+)
 def test_a_table_whose_position_was_expired_is_suspended(
     engine: Engine, history: Callable[[Engine, str], None]
 ) -> None:
