@@ -12,6 +12,8 @@ from dataclasses import dataclass
 SYSTEM_COLUMN = "_kafka"
 DEAD_LETTERS_SUFFIX = "__dead_letters"
 BRANCH_PREFIX = "calve_round_"
+OWNER_TAG = "calve:deployment"
+"""Tag of the bucket and the key, and parameter of databases, that name the deployment that made them."""
 
 TABLE_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,199}")
 DATABASE_NAME = re.compile(r"[a-z0-9_][a-z0-9_-]{0,199}")

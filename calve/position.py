@@ -26,6 +26,8 @@ from calve.errors import Suspended
 FORMAT = 1
 INITIALISED = "calve.initialised"
 STATE = "calve.state"
+COMPLETE_UNTIL = "calve.complete-until"
+COMPLETE_ROUND = "calve.complete-round"
 POSITION_TAG = "calve_position"
 NO_LETTERS = ""
 """Stands for the round of the newest dead letters where there are none."""

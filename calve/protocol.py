@@ -6,12 +6,15 @@ that the model in `tests/unit/calve/test_protocol_model.py` runs the very code t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from calve.errors import Suspended
 from calve.position import (
+    COMPLETE_ROUND,
+    COMPLETE_UNTIL,
     NO_LETTERS,
     DeadLetterRound,
     Ledger,
@@ -34,7 +37,11 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic at one moment. `end` is the last stable offset (read_committed), `log_start` the first offset still held."""
+    """A topic at one moment. `end` is the last stable offset (read_committed), `log_start` the first offset still held.
+
+    `complete_until`, in epoch seconds: what had arrived until then lies below `end`. None where it does not: a transaction
+    is open, and its records will become readable at offsets that they have already.
+    """
 
     key: TopicKey
     name: str
@@ -42,6 +49,7 @@ class TopicState:
     end: Offsets
     compacted: bool = False
     transactional: bool = False
+    complete_until: float | None = None
 
 
 def nearest_position(ancestors: Iterable[Commit]) -> Position | None:
@@ -53,6 +61,26 @@ def nearest_position(ancestors: Iterable[Commit]) -> Position | None:
         if has_position(commit.summary):
             return decode(commit.summary, commit.id)
     return None
+
+
+def complete_until(ancestors: Iterable[Commit], properties: Mapping[str, str]) -> float | None:
+    """Until when all that had arrived in the topic is in the table, in epoch seconds; None where nothing says it.
+
+    The newest claim among main's ancestors holds, as later rounds only add. The note of an idle table, in its properties,
+    survives a rollback of main: it holds only for the round that it names.
+    """
+    noted = None
+    newest = True
+    for commit in ancestors:
+        if not has_position(commit.summary):
+            continue
+        if newest and commit.summary["calve.round"] == properties.get(COMPLETE_ROUND):
+            noted = float(properties[COMPLETE_UNTIL])
+        newest = False
+        claimed = json.loads(commit.summary.get("calve.metrics", "{}")).get("complete_until")
+        if claimed is not None:
+            return float(claimed) if noted is None else max(float(claimed), noted)
+    return noted
 
 
 def ancestry_is_cut(ancestors: Sequence[Commit]) -> bool:

@@ -76,6 +76,14 @@ class Registry:
         numbers = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions") or []
         return [schema for number in sorted(numbers) if (schema := self._version(subject, number))]
 
+    def subjects(self) -> list[str]:
+        """The names of all subjects, in order.
+
+        Raises:
+            Retryable, Fatal: as `by_id`.
+        """
+        return sorted(self._get("/subjects") or [])
+
     def forget(self, subject: str) -> None:
         """Drop what is cached of a subject: one that was deleted and made again has other ids for the same versions."""
         with self._lock:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from calve.job import Job
 
 CATALOG = "lake"
+OWN_SETTINGS = re.compile(
+    r"spark\.sql\.(extensions|catalog\..*|ansi\.enabled|session\.timeZone)"
+    r"|spark\.dynamicAllocation\.minExecutors|spark\.(driver|executor)\.extraJavaOptions|spark\.(redaction\.regex|scheduler\.mode|speculation|ui\..*)"
+)
+"""Names that calve sets; a configuration may not."""
+LEAST_EXECUTORS = "spark.dynamicAllocation.minExecutors"
 STRING_LIMIT = 16_777_216
 ITEMS_LIMIT = 1_000_000
 AVRO_LIMITS = {

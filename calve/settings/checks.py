@@ -49,6 +49,10 @@ def _problems(error: ErrorDetails) -> Iterator[Problem]:
                 yield Problem((*path, *each.path), each.reason, each.fix)
         case "too_short" | "string_too_short":
             yield Problem(path, "is empty")
+        case "greater_than_equal" | "less_than_equal":
+            bound, what = next(iter(context.items()))
+            reason = f"{raw} is too {'small' if bound == 'ge' else 'large'}"
+            yield Problem(path, reason, f"use {what:,} or {'more' if bound == 'ge' else 'less'}")
         case kind if kind in _KINDS:
             quote = isinstance(raw, int | float) and kind == "string_type"
             yield Problem(path, f"must be {_KINDS[kind]}", "put it in quotes" if quote else None)

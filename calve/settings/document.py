@@ -162,7 +162,8 @@ def _syntax_problem(file: str, error: yaml.YAMLError) -> tuple[Place, Problem]:
     if "'\\t'" in what:
         return place, Problem((), "a tab stands where YAML needs spaces", "indent with spaces")
     context = f" {error.context}" if error.context else ""
-    return place, Problem((), f"is not YAML: {what}{context}")
+    fix = 'put text with a "?", such as a cron expression, in quotes' if "got '?'" in what else None
+    return place, Problem((), f"is not YAML: {what}{context}", fix)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

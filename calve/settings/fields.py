@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from calve.export import Measure
 from calve.job import Start, Transform
 from calve.names import DATABASE_NAME, field_problem, table_problem, topic_problem
-from calve.settings import notation
-from calve.settings.problems import Invalid
+from calve.settings import notation, schedules
+from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, one_of
+from calve.spark_conf import OWN_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _SECRET = re.compile(r"(env|file|aws):\S.*")
 _URL = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
+_EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
+_SPARK_KEY = re.compile(r"spark(\.[A-Za-z0-9_-]+)+")
+_DELIMITERS = {",": "a comma", ";": "a semicolon", "|": "a bar", "\t": 'a tab ("\\t")'}
 _FOLDER = r"[A-Za-z0-9!_.*'()=-]+"
 
 
@@ -66,6 +71,52 @@ def _servers(text: str) -> str:
     return ",".join(servers)
 
 
+def _emails(addresses: list[str]) -> list[str]:
+    problems = [
+        Problem((str(index),), f'"{address}" is named twice', "remove one of the two")
+        for index, address in enumerate(addresses)
+        if address.lower() in (earlier.lower() for earlier in addresses[:index])
+    ]
+    if problems:
+        raise InvalidParts(problems)
+    return addresses
+
+
+def _delimiter(text: str) -> str:
+    if text not in _DELIMITERS:
+        raise Invalid(f'"{text}" is no delimiter', f"use {one_of(_DELIMITERS.values())}")
+    return text
+
+
+def _days(raw: Any) -> int:
+    days = notation.seconds(raw) / notation.SECONDS["d"]
+    if not days.is_integer():
+        raise Invalid(f'"{raw}" is no number of whole days', 'write it as "90d"')
+    return int(days)
+
+
+def _spark_conf(raw: Any) -> dict[str, str]:
+    if not isinstance(raw, dict):
+        raise Invalid("must be a mapping of Spark settings")
+    problems: list[tuple[KeyPath, str, str]] = []
+    settings = {}
+    for key, value in raw.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if not _SPARK_KEY.fullmatch(key):
+            problems.append(((key,), f'"{key}" is no Spark setting', "write it as spark.name"))
+        elif OWN_SETTINGS.fullmatch(key):
+            problems.append(((key,), "is a setting that calve makes itself", "remove it"))
+        elif not isinstance(value, bool | int | float | str) or not text:
+            problems.append(((key,), "must be text", "put it in quotes"))
+        elif re.search(r"\s", text):
+            reason = "holds a blank, and blanks part one setting from the next"
+            problems.append(((key,), reason, "write it without"))
+        settings[key] = text
+    if problems:
+        raise InvalidParts([Problem(*each) for each in problems])
+    return settings
+
+
 Text = Annotated[str, Field(min_length=1)]
 Deployment = Annotated[
     str, _matching(r"[a-z][a-z0-9-]{0,39}", "name", "use a-z, 0-9 and -, starting with a letter (at most 40)")
@@ -100,3 +151,37 @@ Sorting = Annotated[
     list[Annotated[Transform, BeforeValidator(notation.sort_field)]],
     AfterValidator(notation.distinct_sort_fields),
 ]
+Column = Annotated[str, BeforeValidator(notation.column)]
+Columns = Annotated[list[Column], AfterValidator(notation.distinct_columns)]
+Measures = Annotated[dict[str, Measure], BeforeValidator(notation.measures)]
+
+Schedule = Annotated[str, AfterValidator(schedules.expression)]
+Run = Annotated[str, AfterValidator(schedules.run)]
+TimeZone = Annotated[str, AfterValidator(schedules.time_zone)]
+MaintenanceWindow = Annotated[str, AfterValidator(schedules.maintenance_window)]
+Days = Annotated[int, BeforeValidator(_days)]
+
+Worker = Literal["G.025X", "G.1X", "G.2X", "G.4X", "G.8X", "G.12X", "G.16X", "R.1X", "R.2X", "R.4X", "R.8X"]
+SparkConf = Annotated[dict[str, str], BeforeValidator(_spark_conf)]
+ClusterArn = Annotated[
+    str,
+    _matching(
+        r"arn:aws[a-z-]*:kafka:[a-z0-9-]+:[0-9]{12}:cluster/[^/\s]+/[^/\s]+",
+        "ARN of an MSK cluster",
+        "write it as arn:aws:kafka:REGION:ACCOUNT:cluster/NAME/UUID",
+    ),
+]
+Vpc = Annotated[str, _matching(r"vpc-[0-9a-f]+", "VPC", 'write its id, such as "vpc-0123456789abcdef0"')]
+Subnet = Annotated[
+    str, _matching(r"subnet-[0-9a-f]+", "subnet", 'write its id, such as "subnet-0123456789abcdef0"')
+]
+SecurityGroup = Annotated[
+    str, _matching(r"sg-[0-9a-f]+", "security group", 'write its id, such as "sg-0123456789abcdef0"')
+]
+
+Email = Annotated[str, _matching(_EMAIL, "e-mail address", 'write it as "name@example.com"')]
+Emails = Annotated[list[Email], AfterValidator(_emails)]
+ExportName = Annotated[
+    str, _matching(r"[a-z][a-z0-9_-]{0,39}", "export name", "use a-z, 0-9, _ and -, starting with a letter")
+]
+Delimiter = Annotated[str, AfterValidator(_delimiter)]

@@ -1,28 +1,21 @@
 """The shape of calve.yaml: every key, its type and its sentence in docs/configuration.md."""
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from calve.job import Auth
 from calve.settings import fields
+from calve.settings.deploying import (
+    AlertsSection,
+    JobSection,
+    MskSection,
+    NetworkSection,
+    WorkersSection,
+)
+from calve.settings.exporting import CsvSection, ExportSection, LinkSection
 from calve.settings.problems import InvalidParts, KeyPath, Problem
-
-
-class Section(BaseModel):
-    """A mapping of calve.yaml; an empty one (`lake:`) counts as `{}`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _empty(cls, raw: Any) -> Any:
-        return {} if raw is None else raw
-
-    @classmethod
-    def known_keys(cls) -> list[str]:
-        """The known keys, with those of this section before shared ones."""
-        return sorted(cls.model_fields, key=lambda key: key not in cls.__annotations__)
+from calve.settings.section import Section
 
 
 class AuthSection(Section):
@@ -72,10 +65,17 @@ class AuthSection(Section):
 class KafkaSection(Section):
     """The cluster to read from. Absent: the embedded broker."""
 
-    bootstrap_servers: fields.Servers
-    """`host:port`, several of them separated by commas"""
-    auth: AuthSection = AuthSection()
-    """See `kafka.auth`. Default: no encryption and no password"""
+    bootstrap_servers: fields.Servers | None = None
+    """`host:port`, several of them separated by commas; needed, unless the stack makes the cluster"""
+    msk: MskSection | None = None
+    """See `kafka.msk`. Default: some other cluster"""
+    auth: AuthSection | None = None
+    """See `kafka.auth`. Default: no encryption and no password; with `msk`, `type: msk_iam`"""
+
+    @property
+    def authentication(self) -> AuthSection:
+        """`auth`, or what stands in for it."""
+        return self.auth or AuthSection(type="msk_iam" if self.msk else "none")
 
 
 class RegistrySection(Section):
@@ -107,11 +107,9 @@ class LakeSection(Section):
     region: fields.Region | None = None
     """AWS region. Default: the stack's, else `us-east-1`"""
     kms_key: fields.Text | None = None
-    """ARN of an existing key that encrypts the tables' files"""
-
-
-class JobSection(Section):
-    """One ingest job; its key is its name. Absent: one job, `main`, writes all tables."""
+    """ARN of an existing key that encrypts the tables' files. Default: the stack makes one with its bucket"""
+    import_database: bool = False
+    """`true`: the Glue database exists already; it is never deleted. Default: `false`"""
 
 
 class TableOptions(Section):
@@ -169,28 +167,42 @@ class Configuration(Section):
     """See `registry`"""
     lake: LakeSection = LakeSection()
     """See `lake`"""
+    network: NetworkSection | None = None
+    """See `network`"""
     jobs: dict[fields.JobName, JobSection] | None = None
     """See `jobs.<name>`"""
+    alerts: AlertsSection = AlertsSection()
+    """See `alerts`"""
     defaults: DefaultsSection = DefaultsSection()
     """See `defaults`"""
     tables: dict[fields.TableKey, TableSection] = Field(min_length=1)
     """See `tables.<name>`"""
+    exports: dict[fields.ExportName, ExportSection] = Field(default_factory=dict)
+    """See `exports.<name>`"""
 
 
+NAMED = ("jobs", "tables", "exports")
 SECTIONS: dict[KeyPath, type[Section]] = {
     (): Configuration,
     ("kafka",): KafkaSection,
     ("kafka", "auth"): AuthSection,
+    ("kafka", "msk"): MskSection,
+    ("network",): NetworkSection,
     ("registry",): RegistrySection,
     ("lake",): LakeSection,
     ("jobs", "<name>"): JobSection,
+    ("jobs", "<name>", "workers"): WorkersSection,
+    ("alerts",): AlertsSection,
     ("defaults",): DefaultsSection,
     ("tables", "<name>"): TableSection,
+    ("exports", "<name>"): ExportSection,
+    ("exports", "<name>", "csv"): CsvSection,
+    ("exports", "<name>", "link"): LinkSection,
 }
 
 
 def section_at(path: KeyPath) -> type[Section] | None:
     """The section whose keys stand directly under `path`, or None where there is none."""
-    if len(path) == 2 and path[0] in {"jobs", "tables"}:
-        path = (path[0], "<name>")
+    if len(path) >= 2 and path[0] in NAMED:
+        path = (path[0], "<name>", *path[2:])
     return SECTIONS.get(path)

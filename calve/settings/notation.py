@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from calve.columns import KAFKA
+from calve.export import Function, Measure
 from calve.job import Start, Transform
 from calve.names import SYSTEM_COLUMN, field_problem
 from calve.settings.problems import Invalid, InvalidParts, Problem, near_miss, one_of
@@ -27,6 +28,7 @@ TIME_TRANSFORMS = ("year", "month", "day", "hour")
 COUNTED_TRANSFORMS = ("bucket", "truncate")
 TRANSFORMS = (*TIME_TRANSFORMS, *COUNTED_TRANSFORMS, "identity")
 STARTS = ("earliest", "latest")
+FUNCTIONS: tuple[Function, ...] = get_args(Function)
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 _CALL = re.compile(r"([A-Za-z_]+)\s*\(\s*([^()]*?)\s*\)")
@@ -88,6 +90,44 @@ def distinct_sort_fields(transforms: list[Transform]) -> list[Transform]:
     return _distinct(transforms, identity)
 
 
+def column(raw: Any) -> str:
+    """`price`, `order.created_at`, `_kafka.timestamp`."""
+    example = 'write the name of a column, such as "price" or "order.created_at"'
+    if not isinstance(raw, str) or not raw.strip():
+        raise Invalid("must be text", example)
+    return _column(raw.strip(), example)
+
+
+def distinct_columns(columns: list[str]) -> list[str]:
+    """Refuse a column that is named twice."""
+    problems = [
+        Problem((str(index),), f'"{each}" is named twice', "remove one of the two")
+        for index, each in enumerate(columns)
+        if each.lower() in (earlier.lower() for earlier in columns[:index])
+    ]
+    if problems:
+        raise InvalidParts(problems)
+    return columns
+
+
+def measures(raw: Any) -> dict[str, Measure]:
+    """`{trades: count, volume: sum(quantity)}`."""
+    if not isinstance(raw, dict):
+        raise Invalid("must be a mapping", "write it as {trades: count, volume: sum(quantity)}")
+    found: dict[str, Measure] = {}
+    problems = []
+    for name, text in raw.items():
+        try:
+            if name.lower() in (earlier.lower() for earlier in found):
+                raise Invalid(f'"{name}" differs only by case from another one', "rename one of the two")
+            found[name] = _measure(name, text)
+        except Invalid as invalid:
+            problems += [Problem((name,), each.reason, each.fix) for each in invalid.problems]
+    if problems:
+        raise InvalidParts(problems)
+    return found
+
+
 def start(raw: Any) -> Start:
     """`earliest`, `latest`, `{timestamp: 2026-01-01T00:00:00Z}`, `{offsets: {0: 12}}`."""
     example = "use earliest, latest, {timestamp: 2026-01-01T00:00:00Z} or {offsets: {0: 12}}"
@@ -101,6 +141,23 @@ def start(raw: Any) -> Start:
         case {"offsets": dict() as offsets} if len(raw) == 1 and offsets:
             return Start("offsets", offsets=_offsets(offsets))
     raise Invalid("is no starting point", example)
+
+
+def _measure(name: str, raw: Any) -> Measure:
+    example = "write count, count(column), sum(column), min(column) or max(column)"
+    if "." in name or field_problem(name):
+        raise Invalid(
+            f'"{name}" is no name of a column', "use letters, digits and _, starting with a letter or _"
+        )
+    if not isinstance(raw, str) or not raw.strip():
+        raise Invalid("must be text", example)
+    call = _CALL.fullmatch(raw.strip())
+    word, inner = call.groups() if call else (raw.strip(), "")
+    if word not in FUNCTIONS:
+        raise Invalid(f'"{raw}" is no measure', near_miss(word, FUNCTIONS) or example)
+    if not inner and word != "count":
+        raise Invalid(f'"{raw}" names no column', f'write "{word}(column)"')
+    return Measure(name, word, _column(inner, example) if inner else None)
 
 
 def _distinct(transforms: list[Transform], identity: Callable[[Transform], object]) -> list[Transform]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from calve.settings.model import SECTIONS, Section
+from calve.settings.model import SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from calve.settings.section import Section
 
 HEAD = """\
 # Configuration
@@ -25,8 +27,11 @@ kafka:
   auth: {type: sasl_scram, secret: aws:trading/kafka}
 registry:
   url: https://registry.example:8081
-  secret: env:REGISTRY
-lake: {database: trading, bucket: trading-lake}
+  secret: aws:trading/registry
+lake: {database: trading, region: eu-west-1}
+jobs:
+  main: {worker: G.1X, workers: {min: 2, max: 6}}
+alerts: {emails: [ops@example.com]}
 defaults: {freshness: 60s}
 tables:
   stock_trades:
@@ -37,9 +42,18 @@ tables:
   users:
     topic: users
     freshness: 5m
+exports:
+  weekly_trades:
+    table: stock_trades
+    group_by: [symbol, side]
+    measures: {trades: count, volume: sum(quantity)}
+    schedule: cron(0 6 ? * MON *)
+    time_zone: Europe/Vilnius
+    recipients: [analyst@example.com]
 ```
 
-Without `kafka`, `registry` or `lake.bucket`, the commands use the embedded stack (`calve up`).
+Without `kafka`, `registry` or `lake.bucket`, the commands use the embedded stack (`calve up`). A deploy needs `kafka` and
+`registry`; without `lake.bucket` it makes a bucket, and with `kafka: {msk: {create: serverless}}` a cluster.
 
 ## Overlays
 
@@ -49,7 +63,7 @@ replaced; `null` takes a value back.
 ## Secrets
 
 A secret is named, never written down: `env:NAME` (an environment variable), `file:PATH` (relative to calve.yaml) or
-`aws:SECRET_ID` (AWS Secrets Manager). What stands there is a JSON object of texts:
+`aws:SECRET_ID` (AWS Secrets Manager); a deployed job reads the last kind only. What stands there is a JSON object of texts:
 
 | for | object |
 | --- | --- |
@@ -61,6 +75,12 @@ A secret is named, never written down: `env:NAME` (an environment variable), `fi
 Topics keep Kafka's rules. Tables are `a-z`, `0-9` and `_`, at most 200, and do not end in `__dead_letters`: a table's dead
 letters are kept under that name. `_kafka` is the struct column with topic, partition, offset and the other facts of the
 record; no field may have its name, but `partition_by` and `sort_by` may use its fields, such as `hour(_kafka.timestamp)`.
+
+## Times
+
+Schedules are EventBridge's: `rate(6 hours)`, or `cron(minutes hours day-of-month month day-of-week year)`, of which one of the
+two days is `?`: `cron(0 6 ? * MON *)` is every Monday at six. Time zones are names of the tz database, and their summer time is
+respected: in `Europe/Vilnius` six stays six.
 
 ## Units
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 DEFAULT_JOB = "main"
+SCHEDULE_NAME = 64
+PUBLIC_PORTS = ("9194", "9196", "9198")
+"""Where brokers of MSK listen for clients outside of their VPC."""
 
 
 def job_names(values: Mapping[str, Any]) -> list[str]:
@@ -23,6 +26,10 @@ def job_names(values: Mapping[str, Any]) -> list[str]:
 
 def relations(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Every problem that lies between keys."""
+    kafka = values.get("kafka")
+    if isinstance(kafka, dict):
+        yield from _cluster(kafka, values.get("network"))
+    yield from _exports(values)
     tables = values.get("tables")
     if not isinstance(tables, dict):
         return
@@ -59,3 +66,63 @@ def _jobs(tables: Mapping[str, Any], jobs: list[str]) -> Iterator[Problem]:
                 yield Problem(
                     ("jobs", job), "has no table", f"add `job: {job}` to a table, or remove the job"
                 )
+
+
+def _cluster(kafka: Mapping[str, Any], network: Any) -> Iterator[Problem]:
+    msk, servers = kafka.get("msk"), kafka.get("bootstrap_servers")
+    here = ("kafka", "bootstrap_servers")
+    if not isinstance(msk, dict):
+        if servers is None:
+            yield Problem(here, "is missing", "add `bootstrap_servers:`")
+        return
+    create, arn = msk.get("create") is not None, msk.get("cluster") is not None
+    if create == arn:
+        reason = "names two clusters" if create else "names no cluster"
+        yield Problem(("kafka", "msk"), reason, "use either `create: serverless` or `cluster: ARN`")
+    elif create:
+        yield from _made_cluster(kafka)
+    else:
+        if servers is None:
+            fix = "add what `aws kafka get-bootstrap-brokers --cluster-arn ARN` says"
+            yield Problem(here, "is missing: the ARN does not tell it", fix)
+        yield from _existing_cluster(servers, network)
+
+
+def _made_cluster(kafka: Mapping[str, Any]) -> Iterator[Problem]:
+    if kafka.get("bootstrap_servers") is not None:
+        reason = "has no use with `msk.create`: the cluster does not exist yet"
+        yield Problem(("kafka", "bootstrap_servers"), reason, "remove it")
+    auth = kafka.get("auth")
+    kind = auth.get("type", "none") if isinstance(auth, dict) else None
+    if isinstance(kind, str) and kind != "msk_iam":
+        reason = f'"{kind}" cannot be used: MSK Serverless takes msk_iam only'
+        yield Problem(("kafka", "auth", "type"), reason, "remove `auth`, which is then msk_iam")
+
+
+def _existing_cluster(servers: Any, network: Any) -> Iterator[Problem]:
+    public = isinstance(servers, str) and all(
+        each.strip().endswith(tuple(f":{port}" for port in PUBLIC_PORTS)) for each in servers.split(",")
+    )
+    described = isinstance(network, dict) and network.get("vpc") is not None
+    if not public and not described:
+        reason = "is missing: these brokers answer only inside of their VPC"
+        fix = "add `network:` with `vpc`, `availability_zones` and `subnets`"
+        yield Problem(("network",), reason, fix)
+
+
+def _exports(values: Mapping[str, Any]) -> Iterator[Problem]:
+    exports, tables, lake = values.get("exports"), values.get("tables"), values.get("lake")
+    if not isinstance(exports, dict) or not exports:
+        return
+    if isinstance(lake, dict) and lake.get("namespace") == "cluster_id":
+        reason = "cannot be used with `exports`: the name of the database is known only to the job"
+        yield Problem(("lake", "namespace"), reason, "use `namespace: database`, or remove `exports`")
+    for name, export in exports.items():
+        length = len(f"{values.get('name')}-{name}")
+        if length > SCHEDULE_NAME:
+            reason = f"is too long: its schedule, NAME-EXPORT, would have {length} characters"
+            yield Problem(("exports", name), reason, f"shorten it by {length - SCHEDULE_NAME}")
+        table = export.get("table") if isinstance(export, dict) else None
+        if isinstance(table, str) and isinstance(tables, dict) and table not in tables:
+            fix = near_miss(table, tables) or f"use {one_of(tables)}"
+            yield Problem(("exports", name, "table"), f'"{table}" is no table', fix)

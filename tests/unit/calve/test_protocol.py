@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.errors import Suspended
 from calve.position import (
+    COMPLETE_ROUND,
+    COMPLETE_UNTIL,
     DeadLetterRound,
     Ledger,
     Offsets,
@@ -23,6 +27,7 @@ from calve.protocol import (
     bounded,
     check_gaps,
     check_ledger,
+    complete_until,
     contains_round,
     locate,
     may_publish,
@@ -55,6 +60,39 @@ from tests.unit.calve.protocol_model.says import (
 def test_the_position_is_the_nearest_ancestors(ancestors: list[Commit], round_id: str | None) -> None:
     found = nearest_position(ancestors)
     assert (found and found.round) == round_id
+
+
+def claiming(round_id: str, until: float | None) -> dict[str, str]:
+    metrics = {"lag_records": 0} if until is None else {"complete_until": until}
+    return data(round_id) | {"calve.metrics": json.dumps(metrics)}
+
+
+def note(round_id: str, until: str) -> dict[str, str]:
+    return {COMPLETE_ROUND: round_id, COMPLETE_UNTIL: until}
+
+
+@pytest.mark.parametrize(
+    ("ancestors", "properties", "until"),
+    [
+        ([], {}, None),
+        ([], note("r1", "9.000"), None),
+        (history(FOREIGN), note("r1", "9.000"), None),
+        (history(claiming("r1", None)), {}, None),
+        (history(claiming("r1", 5.25)), {}, 5.25),
+        (history(FOREIGN, claiming("r2", None), claiming("r1", 5.25)), {}, 5.25),
+        (history(claiming("r2", 7.5), claiming("r1", 5.25)), {}, 7.5),
+        (history(FOREIGN, claiming("r1", None)), note("r1", "9.125"), 9.125),
+        (history(claiming("r1", 5.25)), note("r1", "9.125"), 9.125),
+        (history(claiming("r1", 5.25)), note("r1", "4.000"), 5.25),
+        (history(claiming("r1", 5.25)), note("r2", "9.125"), 5.25),
+        (history(claiming("r1", None)), note("r2", "9.125"), None),
+        (history(claiming("r2", None), claiming("r1", 5.25)), note("r1", "9.125"), 5.25),
+    ],
+)
+def test_a_table_is_complete_as_far_as_main_or_a_note_of_this_very_round_says(
+    ancestors: list[Commit], properties: dict[str, str], until: float | None
+) -> None:
+    assert complete_until(ancestors, properties) == until
 
 
 def test_a_position_knows_its_snapshot() -> None:

@@ -68,6 +68,11 @@ def test_versions_come_oldest_first_with_their_ids(server: str) -> None:
     assert [(schema.id, schema.type) for schema in found] == [(30, "AVRO"), (20, "JSON")]
 
 
+def test_subjects_are_listed_in_order(server: str) -> None:
+    Answers.pages["/subjects"] = (200, ["b-value", "a-value"])
+    assert Registry(server).subjects() == ["a-value", "b-value"]
+
+
 def test_a_subject_made_again_has_its_new_ids_after_forget(server: str) -> None:
     Answers.pages |= {
         "/subjects/s/versions": (200, [1]),

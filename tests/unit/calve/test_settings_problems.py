@@ -70,7 +70,7 @@ def test_problems_of_an_overlay_name_its_own_file() -> None:
     assert 'calve.prod.yaml:3  tables.a.gaps  "alow" cannot be used. Did you mean "allow"?' in message
 
 
-@pytest.mark.parametrize("key", ["publish", "exports", "alerts", "msk"])
+@pytest.mark.parametrize("key", ["publish", "msk"])
 def test_keys_of_no_meaning_are_refused(key: str) -> None:
     assert f"{key}  is not a known key. Known here: name, kafka" in refused(
         f"name: t\n{key}: {{}}\n" + TABLES
@@ -80,12 +80,6 @@ def test_keys_of_no_meaning_are_refused(key: str) -> None:
 @pytest.mark.parametrize("option", ["mode: upsert", "steps: []", "emit: null", "deduplicate: {}", "key: [a]"])
 def test_options_of_no_meaning_are_refused_even_when_they_are_empty(option: str) -> None:
     assert "is not a known key. Known here: topic, job" in refused_table(option)
-
-
-def test_options_of_a_job_are_refused() -> None:
-    assert "jobs.main.worker  is not a known key" in refused(
-        "name: t\njobs: {main: {worker: G.1X}}\n" + TABLES
-    )
 
 
 def test_a_file_that_is_absent_or_unreadable_is_named() -> None:

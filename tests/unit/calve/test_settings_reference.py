@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from calve.deployment import Alerts, JobDeployment
+from calve.export import Export
 from calve.job import Table
-from calve.settings import load, notation
-from calve.settings.model import SECTIONS, Section, TableOptions
+from calve.settings import load_deployment, notation
+from calve.settings.deploying import AlertsSection, JobSection
+from calve.settings.exporting import CsvSection, ExportSection, LinkSection
+from calve.settings.model import SECTIONS, TableOptions
 from calve.settings.reference import reference
+from calve.settings.section import Section
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
@@ -25,13 +31,14 @@ def test_every_key_has_its_sentence(section: type[Section]) -> None:
     assert [key for key, field in section.model_fields.items() if not field.description] == []
 
 
-def test_the_example_of_the_page_can_be_loaded(tmp_path: Path) -> None:
+def test_the_example_of_the_page_can_be_deployed(tmp_path: Path) -> None:
     example = re.search(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert example
     path = tmp_path / "calve.yaml"
     path.write_text(example[1], encoding="utf-8")
-    (job,) = load(path)
-    assert [table.name for table in job.tables] == ["stock_trades", "users"]
+    deployed = load_deployment(path)
+    assert [table.name for table in deployed.jobs[0].settings.tables] == ["stock_trades", "users"]
+    assert [export.name for export in deployed.exports] == ["weekly_trades"]
 
 
 def test_the_defaults_on_the_page_are_those_of_a_table() -> None:
@@ -51,3 +58,44 @@ def test_the_defaults_on_the_page_are_those_of_a_table() -> None:
     assert notation.seconds(written["freshness"]) == table.freshness_s
     assert notation.size_bytes(written["flush_size"]) == table.flush_bytes
     assert notation.size_bytes(written["partition_flush_size"]) == table.partition_flush_bytes
+
+
+def test_the_defaults_on_the_page_are_those_of_a_deployment(tmp_path: Path) -> None:
+    path = tmp_path / "calve.yaml"
+    path.write_text(
+        "name: t\nkafka: {bootstrap_servers: b:1}\nregistry: {url: http://r}\ntables: {a: {topic: t}}\n"
+        "exports: {e: {table: a, schedule: rate(1 day), recipients: [a@b.c]}}\n"
+    )
+    deployed = load_deployment(path)
+    (job,), (export,), alerts = deployed.jobs, deployed.exports, deployed.alerts
+    assert job == JobDeployment(job.settings)
+    assert alerts == Alerts()
+    assert export == Export("e", "t", "a", "_kafka.timestamp", "rate(1 day)", ("a@b.c",))
+    assert written(JobSection) | {"time_zone": "UTC"} == {
+        "worker": job.worker,
+        "run": "continuous",
+        "time_zone": job.time_zone,
+        "maintenance_window": job.maintenance_window,
+    }
+    assert written(AlertsSection) == {"lag": str(alerts.lag_records), "restarts": str(alerts.restarts)} | {
+        "freshness": "15m"
+    }
+    assert notation.seconds("15m") == alerts.freshness_s
+    found = written(ExportSection)
+    assert notation.seconds(found.pop("wait")) == export.wait_s
+    assert found.pop("keep") == f"{export.keep_days}d"
+    assert found.pop("recheck_windows") == str(export.recheck_windows)
+    assert found == {"time_zone": "UTC", "window": export.window, "channel": export.channel}
+    assert written(LinkSection) == {
+        "days": str(export.link_days),
+        "max_downloads": str(export.max_downloads),
+    }
+    assert written(CsvSection) == {key: str(value).lower() for key, value in asdict(export.csv).items()}
+
+
+def written(section: type[Section]) -> dict[str, str]:
+    """Defaults that the page gives as one literal."""
+    texts = {key: " ".join(str(field.description).split()) for key, field in section.model_fields.items()}
+    return {
+        key: found[1] for key, text in texts.items() if (found := re.search(r"Default: `([^`]*)`$", text))
+    }

@@ -1,0 +1,96 @@
+"""The resolved configuration of a whole deployment: what the stacks are built from, and `plan` and `cost` work on.
+
+`calve.settings.load_deployment` makes these values; nothing here checks or guesses. What only a deploy knows (the name
+of a bucket that the stack makes, the brokers of a cluster that it makes) stands as a placeholder in
+`JobDeployment.settings`, and the deployed job is told by `--warehouse` and `--bootstrap-servers`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from calve.export import Export
+from calve.job import Job
+
+UNKNOWN_WAREHOUSE = "s3://made-by-the-stack"
+UNKNOWN_SERVERS = "made-by-the-stack:9098"
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """How many Glue workers a job has; it scales between the two."""
+
+    min: int = 2
+    max: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class JobDeployment:
+    """One Glue job. `schedule` None: it runs always; else an EventBridge expression at which it starts, drains and ends.
+
+    `maintenance_window` is `Ddd:H`, in GMT: when Glue may restart a job that runs always.
+    """
+
+    settings: Job
+    worker: str = "G.1X"
+    workers: Workers = Workers()
+    schedule: str | None = None
+    time_zone: str = "UTC"
+    maintenance_window: str = "Sun:3"
+    conf: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Msk:
+    """An MSK cluster. `arn` None: the stack makes a serverless one."""
+
+    arn: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Where jobs reach the brokers. `vpc_id` None: the stack makes a VPC, if anything needs one.
+
+    An existing VPC is described in full, so that synth need not ask AWS.
+    """
+
+    vpc_id: str | None = None
+    availability_zones: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LakeDeployment:
+    """Bucket, key and database. Those that are named exist already: they are imported and never deleted."""
+
+    database: str
+    import_database: bool = False
+    bucket: str | None = None
+    prefix: str | None = None
+    kms_key: str | None = None
+    namespace: str = "database"
+
+
+@dataclass(frozen=True, slots=True)
+class Alerts:
+    """Who hears of trouble, and from when on it is one."""
+
+    emails: tuple[str, ...] = ()
+    freshness_s: float = 900.0
+    lag_records: int = 1_000_000
+    restarts: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Everything that `cdk deploy` deploys. `network` None: nothing runs inside a VPC."""
+
+    name: str
+    jobs: tuple[JobDeployment, ...]
+    lake: LakeDeployment
+    msk: Msk | None = None
+    network: Network | None = None
+    exports: tuple[Export, ...] = ()
+    alerts: Alerts = Alerts()
+    region: str | None = None

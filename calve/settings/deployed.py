@@ -1,0 +1,118 @@
+"""A checked calve.yaml becomes a deployment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from calve.deployment import Alerts, Deployment, JobDeployment, LakeDeployment, Msk, Network, Workers
+from calve.export import Csv, Export
+from calve.names import SYSTEM_COLUMN
+from calve.settings.deploying import UNSCALED, JobSection
+from calve.settings.schedules import CONTINUOUS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from calve.job import Job
+    from calve.settings.deploying import AlertsSection, WorkersSection
+    from calve.settings.exporting import ExportSection
+    from calve.settings.model import Configuration
+
+ARRIVAL_TIME = f"{SYSTEM_COLUMN}.timestamp"
+
+
+def deployment(checked: Configuration, jobs: Sequence[Job]) -> Deployment:
+    """Everything that a deploy needs; `jobs` are the resolved ones."""
+    lake = jobs[0].lake
+    sections = checked.jobs or {}
+    return Deployment(
+        name=checked.name,
+        jobs=tuple(_job(job, sections.get(job.job) or JobSection()) for job in jobs),
+        lake=LakeDeployment(
+            database=lake.database,
+            import_database=checked.lake.import_database,
+            bucket=checked.lake.bucket,
+            prefix=checked.lake.prefix,
+            kms_key=checked.lake.kms_key,
+            namespace=lake.namespace,
+        ),
+        msk=_msk(checked),
+        network=_network(checked),
+        exports=tuple(_export(checked, name, lake.database) for name in checked.exports),
+        alerts=_alerts(checked.alerts),
+        region=checked.lake.region,
+    )
+
+
+def _job(job: Job, section: JobSection) -> JobDeployment:
+    return JobDeployment(
+        settings=job,
+        worker=section.worker,
+        workers=_workers(section.workers, scaled=section.worker != UNSCALED),
+        schedule=None if section.run == CONTINUOUS else section.run,
+        conf=dict(section.conf),
+        **_given(time_zone=section.time_zone, maintenance_window=section.maintenance_window),
+    )
+
+
+def _workers(section: WorkersSection, *, scaled: bool) -> Workers:
+    most = section.max
+    if most is None:
+        most = max(section.min, Workers().max) if scaled else section.min
+    return Workers(section.min, most)
+
+
+def _msk(checked: Configuration) -> Msk | None:
+    msk = checked.kafka and checked.kafka.msk
+    return Msk(msk.cluster) if msk else None
+
+
+def _network(checked: Configuration) -> Network | None:
+    network = checked.network
+    if network is None:
+        made = checked.kafka and checked.kafka.msk and checked.kafka.msk.create
+        return Network() if made else None
+    return Network(
+        vpc_id=network.vpc,
+        availability_zones=tuple(network.availability_zones),
+        subnets=tuple(network.subnets),
+        security_groups=tuple(network.security_groups),
+    )
+
+
+def _alerts(section: AlertsSection) -> Alerts:
+    return Alerts(
+        emails=tuple(section.emails),
+        **_given(freshness_s=section.freshness, lag_records=section.lag, restarts=section.restarts),
+    )
+
+
+def _export(checked: Configuration, name: str, database: str) -> Export:
+    section: ExportSection = checked.exports[name]
+    return Export(
+        name=name,
+        database=database,
+        table=section.table,
+        time_column=section.time_column or checked.tables[section.table].event_time or ARRIVAL_TIME,
+        schedule=section.schedule,
+        recipients=tuple(section.recipients),
+        window=section.window,
+        time_zone=section.time_zone,
+        columns=tuple(section.columns),
+        filter=section.filter,
+        group_by=tuple(section.group_by),
+        measures=tuple(section.measures.values()),
+        csv=Csv(**section.csv.model_dump()),
+        channel=section.channel,
+        sender=section.sender,
+        reply_to=section.reply_to,
+        recheck_windows=section.recheck_windows,
+        link_days=section.link.days,
+        max_downloads=section.link.max_downloads,
+        **_given(wait_s=section.wait, keep_days=section.keep),
+    )
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that are set; the others keep the default of their value."""
+    return {key: value for key, value in options.items() if value is not None}

@@ -1,0 +1,130 @@
+"""A checked calve.yaml becomes jobs: defaults are filled in, files and references made absolute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from calve.deployment import UNKNOWN_SERVERS
+from calve.job import Job, Kafka, Lake, Registry, Table, Transform
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from calve.settings.model import Configuration, DefaultsSection, TableSection
+
+_T = TypeVar("_T")
+
+_TABLE_OPTIONS = {  # key in calve.yaml -> field of calve.job.Table
+    "freshness": "freshness_s",
+    "flush_size": "flush_bytes",
+    "partition_flush_size": "partition_flush_bytes",
+    "start": "start",
+    "on_error": "on_error",
+    "on_data_loss": "on_data_loss",
+    "gaps": "gaps",
+    "format_version": "format_version",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StackDefaults:
+    """What the stack that a job runs on supplies where calve.yaml names nothing.
+
+    `kafka` and `registry` stand in for whole absent sections. `warehouse` (an S3 URI without a trailing slash)
+    stands in for `lake.bucket`; `endpoint` belongs to it and is not used with a bucket that calve.yaml names.
+    """
+
+    kafka: Kafka | None = None
+    registry: Registry | None = None
+    warehouse: str | None = None
+    region: str | None = None
+    endpoint: str | None = None
+
+
+def resolved_job(checked: Configuration, name: str, stack: StackDefaults, folder: Path) -> Job:
+    """One job with its tables."""
+    only = len(checked.jobs or {}) <= 1
+    return Job(
+        name=checked.name,
+        job=name,
+        kafka=_kafka(checked, stack, folder),
+        registry=_registry(checked, stack, folder),
+        lake=_lake(checked, stack),
+        tables=tuple(
+            _table(key, table, checked.defaults)
+            for key, table in checked.tables.items()
+            if only or table.job == name
+        ),
+    )
+
+
+def _kafka(checked: Configuration, stack: StackDefaults, folder: Path) -> Kafka:
+    if checked.kafka is None:
+        return _given(stack.kafka)
+    auth = checked.kafka.authentication
+    return Kafka(
+        bootstrap_servers=checked.kafka.bootstrap_servers or UNKNOWN_SERVERS,
+        auth=auth.type,
+        mechanism=(auth.mechanism or "SCRAM-SHA-512") if auth.type == "sasl_scram" else None,
+        tls=auth.encrypted,
+        ca_file=_file(auth.ca_file, folder),
+        secret=_reference(auth.secret, folder),
+    )
+
+
+def _registry(checked: Configuration, stack: StackDefaults, folder: Path) -> Registry:
+    registry = checked.registry
+    if registry is None:
+        return _given(stack.registry)
+    return Registry(registry.url, _reference(registry.secret, folder), _file(registry.ca_file, folder))
+
+
+def _lake(checked: Configuration, stack: StackDefaults) -> Lake:
+    lake = checked.lake
+    warehouse = f"s3://{lake.bucket}" if lake.bucket else _given(stack.warehouse)
+    return Lake(
+        database=lake.database or checked.name.replace("-", "_"),
+        warehouse=f"{warehouse}/{lake.prefix}" if lake.prefix else warehouse,
+        namespace=lake.namespace,
+        region=lake.region or stack.region or "us-east-1",
+        endpoint=None if lake.bucket else stack.endpoint,
+        kms_key=lake.kms_key,
+    )
+
+
+def _table(name: str, table: TableSection, defaults: DefaultsSection) -> Table:
+    options: dict[str, Any] = {}
+    for key, option in _TABLE_OPTIONS.items():
+        own, shared = getattr(table, key), getattr(defaults, key)
+        if own is not None or shared is not None:
+            options[option] = own if own is not None else shared
+    partition_by = table.partition_by
+    if partition_by is None:
+        partition_by = [Transform(table.event_time, "day")] if table.event_time else []
+    return Table(
+        name=name,
+        topic=table.topic,
+        event_time=table.event_time,
+        partition_by=tuple(partition_by),
+        sort_by=tuple(table.sort_by or ()),
+        **options,
+    )
+
+
+def _file(file: str | None, folder: Path) -> str | None:
+    return str((folder / file).resolve()) if file else None
+
+
+def _reference(secret: str | None, folder: Path) -> str | None:
+    """A reference that means the same in any working directory."""
+    if secret and secret.startswith("file:"):
+        return "file:" + str((folder / secret.removeprefix("file:")).resolve())
+    return secret
+
+
+def _given(value: _T | None) -> _T:
+    """A value whose absence has been reported."""
+    if value is None:
+        raise AssertionError
+    return value
