@@ -33,6 +33,7 @@ INNER = (
     "branch.dropped",
     "state.written",
     "idle.tagged",
+    "idle.noted",
 )
 """Points inside a step, or between rounds: no two effects that are not one transaction are without a point between them."""
 

@@ -1,8 +1,9 @@
 """The ingest job: keep every topic of a job as a table. Runs as a Glue job script and on a laptop, unchanged.
 
-Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.job.Job`), `--drain`
-to stop at the topics' ends as they are at start. Glue's own arguments are ignored. SIGTERM and Ctrl-C end the job after the
-running rounds.
+Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.job.Job`), `--drain [true|false]`
+to stop at the topics' ends as they are at start. What only a deploy knows stands beside the settings and wins over them:
+`--warehouse URI`, `--region NAME`, `--kms-key ARN`, `--bootstrap-servers LIST`; `--control URI` and `--generation NAME` are for
+`glue_jobs.handover`. Glue's own arguments are ignored. SIGTERM, Ctrl-C and a hand-over end the job after the running rounds.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import signal
 import sys
 import threading
 import uuid
+from dataclasses import replace
 from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from calve.errors import CalveError, ConfigError
 from calve.job import Job
@@ -23,6 +27,7 @@ from calve.names import database_for_cluster
 from calve.registry import Registry
 from calve.secrets import read_secret
 from glue_jobs import faults
+from glue_jobs.handover import HandOver
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake
 from glue_jobs.loop import State, TableLoop, run_all
@@ -38,13 +43,16 @@ def main(arguments: list[str]) -> int:
         job, options = _read(arguments)
         if fault := os.environ.get("CALVE_FAULT"):
             faults.arm(fault)
-        spark_session(job)
+        spark = spark_session(job)
+        handover = _watched(job, options, spark, stop)
         signal.signal(signal.SIGINT, lambda *_: stop.set())  # PySpark takes it when the session is made
         states = run(job, drain=options.drain, stop=stop)
     except CalveError as error:
         event("job.failed", reason=error.message, fix=error.fix)
         return 2 if isinstance(error, ConfigError) else 1
     event("job.ended", job=job.job, states=states)
+    if handover and handover.asked.is_set():
+        return 0  # the next generation takes care of the tables; this one must not be started again
     return 1 if {"suspended", "failed"} & set(states.values()) else 0
 
 
@@ -59,7 +67,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event) -> dict[str, State]:
     properties = java_properties(job.kafka, read_secret(job.kafka.secret) if job.kafka.secret else None)
     cluster = Cluster(spark, properties)
     try:
-        targets = open_targets(job, Lake(spark), cluster, properties)
+        targets = open_targets(job, Lake(spark, job.name), cluster, properties)
         event(
             "job.started", job=job.job, writer=targets[0].writer, tables=[str(each.name) for each in targets]
         )
@@ -92,21 +100,53 @@ def open_targets(job: Job, lake: Lake, cluster: Cluster, properties: dict[str, s
     ]
 
 
+def _watched(
+    job: Job, options: argparse.Namespace, spark: SparkSession, stop: threading.Event
+) -> HandOver | None:
+    if not options.control or not options.generation:
+        return None
+    handover = HandOver(job.job, options.generation, options.control, stop)
+    handover.watch(spark)
+    return handover
+
+
 def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
-    parser = argparse.ArgumentParser(prog="ingest", description=__doc__)
+    parser = argparse.ArgumentParser(prog="ingest", description=__doc__, allow_abbrev=False)
     settings = parser.add_mutually_exclusive_group(required=True)
     settings.add_argument("--settings", help="resolved settings, as JSON")
     settings.add_argument("--settings-file", type=Path, help="resolved settings, as a JSON file")
-    parser.add_argument("--drain", action="store_true", help="stop at the topics' ends as they are at start")
+    parser.add_argument(
+        "--drain",
+        nargs="?",  # Glue has no argument without a value
+        const=True,
+        default=False,
+        type=lambda text: text.lower() == "true",
+        help="stop at the topics' ends as they are at start",
+    )
+    parser.add_argument("--warehouse", help="where new tables go: an S3 URI")
+    parser.add_argument("--region", help="the region of lake and catalog")
+    parser.add_argument("--kms-key", help="ARN of the key of new files")
+    parser.add_argument("--bootstrap-servers", help="the brokers")
+    parser.add_argument("--control", help="S3 URI of the object that names the generation to run")
+    parser.add_argument("--generation", help="which generation this run is of")
     options, _ = parser.parse_known_args(arguments)
     try:
-        return Job.from_json(options.settings or options.settings_file.read_text()), options
+        job = Job.from_json(options.settings or options.settings_file.read_text())
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"the settings cannot be used: {type(error).__name__}: {error}",
             fix="give the job the resolved settings that this release of calve makes",
         ) from None
+    lake = replace(
+        job.lake,
+        warehouse=options.warehouse or job.lake.warehouse,
+        region=options.region or job.lake.region,
+        kms_key=options.kms_key or job.lake.kms_key,
+    )
+    servers = options.bootstrap_servers or job.kafka.bootstrap_servers
+    return replace(job, lake=lake, kafka=replace(job.kafka, bootstrap_servers=servers)), options
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if code := main(sys.argv[1:]):  # a host may take any SystemExit, that of 0 too, for a failure
+        sys.exit(code)

@@ -6,6 +6,8 @@ Facts about topics come from Kafka's Java AdminClient, which Spark's source brin
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, cast
@@ -48,15 +50,21 @@ class Cluster:
             Retryable: the topic does not exist yet, or the cluster does not answer.
             Fatal: the cluster refused the credentials.
         """
+        asked = math.floor(time.time() * 1000) / 1000
         description = self._describe(topic)
         partitions = [info.partition() for info in description.partitions()]
         policy = self._config(topic, "cleanup.policy")
+        log_start = self._offsets(topic, partitions, self._spec("earliest"))
+        arrived = self._offsets(topic, partitions, self._spec("latest"), isolation="READ_UNCOMMITTED")
+        # Asked last: a record that comes between two questions must not look like an open transaction.
+        end = self._offsets(topic, partitions, self._spec("latest"))
         return TopicState(
             key=TopicKey(self.id, str(description.topicId().toString())),
             name=topic,
-            log_start=self._offsets(topic, partitions, self._spec("earliest")),
-            end=self._offsets(topic, partitions, self._spec("latest")),
+            log_start=log_start,
+            end=end,
             compacted="compact" in policy,
+            complete_until=asked if all(end[p] >= offset for p, offset in arrived.items()) else None,
         )
 
     def first_offsets(self, state: TopicState, start: Start) -> Offsets:
@@ -123,12 +131,19 @@ class Cluster:
     def _spec(self, which: str) -> Callable[[], Any]:
         return lambda: getattr(self._jvm.org.apache.kafka.clients.admin.OffsetSpec, which)()
 
-    def _offsets(self, topic: str, partitions: Iterable[int], spec: Callable[[], Any]) -> Offsets:
+    def _offsets(
+        self,
+        topic: str,
+        partitions: Iterable[int],
+        spec: Callable[[], Any],
+        *,
+        isolation: str = "READ_COMMITTED",
+    ) -> Offsets:
         kafka = self._jvm.org.apache.kafka
         wanted = self._jvm.java.util.HashMap()
         for partition in self._partitions(topic, partitions):
             wanted.put(partition, spec())
-        options = kafka.clients.admin.ListOffsetsOptions(kafka.common.IsolationLevel.READ_COMMITTED)
+        options = kafka.clients.admin.ListOffsetsOptions(getattr(kafka.common.IsolationLevel, isolation))
         answer = self._ask(lambda: self._admin.listOffsets(wanted, options).all().get(), topic)
         return {entry.getKey().partition(): entry.getValue().offset() for entry in answer.entrySet()}
 

@@ -16,7 +16,7 @@ from calve.avro import Change
 from calve.columns import Json, with_ids
 from calve.errors import Retryable
 from calve.job import Transform
-from calve.names import TableName
+from calve.names import OWNER_TAG, TableName
 from calve.protocol import Commit
 from calve.spark_conf import CATALOG
 
@@ -124,10 +124,14 @@ class Table:
 
 
 class Lake:
-    """The catalog of one job; one Java catalog, shared by all tables and threads."""
+    """The catalog of one job; one Java catalog, shared by all tables and threads.
 
-    def __init__(self, spark: SparkSession) -> None:
+    A database that it makes names `owner`, the deployment.
+    """
+
+    def __init__(self, spark: SparkSession, owner: str) -> None:
         self.spark = spark
+        self.owner = owner
         self.jvm: Any = spark._jvm
         manager = spark._jsparkSession.sessionState().catalogManager()
         self._catalog = manager.catalog(CATALOG).icebergCatalog()
@@ -195,7 +199,8 @@ class Lake:
             return
         warehouse = self.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
         try:
-            self._catalog.createNamespace(namespace, {"location": f"{warehouse}/{database}"})
+            made = {"location": f"{warehouse}/{database}", OWNER_TAG: self.owner}
+            self._catalog.createNamespace(namespace, made)
         except Py4JJavaError as error:
             if not java_class(error).endswith("AlreadyExistsException"):
                 raise

@@ -21,7 +21,8 @@ from calve.position import INITIALISED, STATE, Offsets
 from calve.protocol import nearest_position
 from glue_jobs import faults
 from glue_jobs.lake import java_class, java_message
-from glue_jobs.round import Memory, Outcome, Round
+from glue_jobs.outcome import Memory, Outcome
+from glue_jobs.round import Round
 from glue_jobs.target import Target
 
 State = Literal["pending", "running", "suspended", "failed"]
@@ -30,6 +31,7 @@ LONGEST_BACKOFF_S = 60.0
 POLL_S = 5.0
 FAILED_AFTER = 8
 TAG_EVERY_S = 3600.0
+NOTE_EVERY_S = 300.0
 
 
 @dataclass(slots=True)
@@ -43,8 +45,10 @@ class TableLoop:
     code: str | None = None
     memory: Memory = field(default_factory=Memory)
     drain_to: Offsets | None = None
+    drain_until: float | None = None
     failures: int = 0
     tagged_at: float | None = None
+    complete_until: float = 0.0
     round_s: float = 1.0
     read_to: Offsets = field(default_factory=dict)
     first_wait: float = field(init=False)
@@ -85,7 +89,8 @@ class TableLoop:
     def _work(self) -> float | None:
         began = time.monotonic()
         if self.drain and self.drain_to is None:
-            self.drain_to = dict(self.target.cluster.state(self.target.table.topic).end)
+            topic = self.target.cluster.state(self.target.table.topic)
+            self.drain_to, self.drain_until = dict(topic.end), topic.complete_until
         outcome = Round(self.target, self.memory).run()
         self.failures = 0
         self._report(outcome)
@@ -96,13 +101,13 @@ class TableLoop:
         self._enter("running")
         if self.drain and self.drain_to is not None:
             if all(outcome.to.get(p, 0) >= end for p, end in self.drain_to.items()):
-                self._tag()
+                self._mark(outcome, tag_every_s=0, note_every_s=0)
                 return None
             return 0.0
         if outcome.more:
             return 0.0
         if outcome.snapshot is None:
-            self._tag_when_idle()
+            self._mark(outcome, tag_every_s=TAG_EVERY_S, note_every_s=NOTE_EVERY_S)
         wait_s = max(SHORTEST_WAIT_S, 0.9 * self.target.table.freshness_s - self.round_s)
         part, self.first_wait = self.first_wait, 1.0
         return part * wait_s
@@ -167,16 +172,18 @@ class TableLoop:
         except CalveError as error:
             event("state.not_written", **self._who(), why=error.message)
 
-    def _tag_when_idle(self) -> None:
+    def _mark(self, outcome: Outcome, *, tag_every_s: float, note_every_s: float) -> None:
+        """Best effort: the tag only helps where others expire main's history; a note that is old makes an export wait."""
         now = time.monotonic()
-        if self.tagged_at is None or now - self.tagged_at >= TAG_EVERY_S:
-            self._tag()
-            self.tagged_at = now
-
-    def _tag(self) -> None:
-        """Best effort: the tag only helps where others expire main's history."""
+        until = outcome.complete_until or self.drain_until
         try:
-            self.target.mark_idle()
+            if self.tagged_at is None or now - self.tagged_at >= tag_every_s:
+                self.tagged_at = now
+                self.target.mark_idle()
+            if until is not None and until - self.complete_until >= note_every_s:
+                self.target.note_complete(until, outcome.position)
+                self.complete_until = until
+                event("table.complete", **self._who(), complete_until=until)
         except CalveError as error:
             event("tag.not_written", **self._who(), why=error.message)
 
@@ -184,6 +191,7 @@ class TableLoop:
         self.read_to = outcome.to
         if outcome.snapshot is None:
             return
+        self.complete_until = outcome.complete_until or self.complete_until
         ledger = outcome.ledger
         event(
             "round.committed",
@@ -196,6 +204,7 @@ class TableLoop:
             gaps=ledger.gaps,
             lost=ledger.lost,
             commit_ms=outcome.commit_ms,
+            complete_until=outcome.complete_until,
             **outcome.metrics,
         )
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from calve.errors import LostRace, Retryable, Suspended
-from calve.position import DeadLetterRound, Ledger, Offsets, Position, TopicKey, encode
+from calve.position import DeadLetterRound, Ledger, Offsets, Position, encode
 from calve.protocol import (
     Begin,
     Commit,
@@ -30,6 +30,7 @@ from calve.protocol import (
 )
 from glue_jobs import faults
 from glue_jobs.lake import catalog_errors
+from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.reading import Reading
 from glue_jobs.seen import Seen
 from glue_jobs.staging import NOTHING, Ambiguous, Staged, discard, publish
@@ -38,34 +39,6 @@ from glue_jobs.target import Target
 PERSIST_AFTER_S = 3600
 COMMIT_ATTEMPTS = 3
 LOOKS = 5
-
-
-@dataclass(slots=True)
-class Memory:
-    """What a table's loop remembers between rounds; all of it may be lost at any time.
-
-    `bytes_per_record`: until a round has shown it, every record is taken to be as large as the topic allows.
-    `read_to`: how far offsets were read that held no record, beyond the table's position (transaction markers); it counts
-    only while the table stands at the round, and reads the incarnation of the topic, that `read_from` names.
-    """
-
-    bytes_per_record: float | None = None
-    read_to: Offsets = field(default_factory=dict)
-    read_from: tuple[str, TopicKey] | None = None
-    committed_at: float = field(default_factory=time.monotonic)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a round did. `more`: records were there that did not fit into it; None snapshot: there was nothing to commit."""
-
-    position: Position
-    to: Offsets
-    more: bool = False
-    snapshot: int | None = None
-    ledger: Ledger = field(default_factory=Ledger)
-    metrics: dict[str, Any] = field(default_factory=dict)
-    commit_ms: int = 0
 
 
 class Round:
@@ -144,7 +117,7 @@ class Round:
             partition_records=_records(table.partition_flush_bytes, per_record),
         )
         if self.to == self.offsets and not self.start.lost and not self._must_persist():
-            self.result = Outcome(self.base, self.to)
+            self.result = Outcome(self.base, self.to, complete_until=self._complete_until())
 
     def stage(self) -> None:
         """Read, decode and write the good records as data files that no snapshot holds."""
@@ -212,7 +185,12 @@ class Round:
         check_ledger(self.ledger, staged_rows=self.main.rows)
         if not self.seen.records and not self.start.lost and not self._must_persist():
             self.memory.read_from, self.memory.read_to = (self.base.round, self.topic.key), self.to
-            self.result = Outcome(self.base, self.to, more=self.to != self.topic.end)
+            self.result = Outcome(
+                self.base,
+                self.to,
+                more=self.to != self.topic.end,
+                complete_until=self._complete_until(),
+            )
 
     def publish(self) -> None:
         """Move the table: rows, position and ledger in one commit, refused if the position is not `base` any more."""
@@ -221,12 +199,13 @@ class Round:
             self.base, self.topic, self.to, round_id=self.id, writer=self.target.writer, dead_letters=held
         )
         self.metrics = self._metrics()
+        until = self._complete_until()
         summary = encode(
             position=self.position,
             topic=self.topic.key,
             start={self.topic.key: self._since()},
             ledger=self.ledger,
-            metrics=self.metrics,
+            metrics=self.metrics if until is None else self.metrics | {"complete_until": until},
         )
         began = time.monotonic()
         self.snapshot = self._commit(summary)
@@ -248,6 +227,7 @@ class Round:
             ledger=self.ledger,
             metrics=self.metrics,
             commit_ms=self.commit_ms,
+            complete_until=self._complete_until(),
         )
 
     def _stage_rows(self) -> None:
@@ -278,6 +258,9 @@ class Round:
             return False
         overtaken = any(self.topic.log_start[p] > o for p, o in since.items())
         return overtaken or time.monotonic() - self.memory.committed_at > PERSIST_AFTER_S
+
+    def _complete_until(self) -> float | None:
+        return self.topic.complete_until if self.to == self.topic.end else None
 
     def _behind(self) -> int:
         return sum(max(0, end - self.to.get(p, 0)) for p, end in self.after.end.items())

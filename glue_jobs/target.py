@@ -14,7 +14,18 @@ from calve.decoding import Decoding, data_columns, decoding, evolution, first_co
 from calve.errors import Retryable, Suspended
 from calve.log import event
 from calve.names import SYSTEM_COLUMN, TableName
-from calve.position import INITIALISED, POSITION_TAG, Ledger, Offsets, Position, TopicKey, encode, root
+from calve.position import (
+    COMPLETE_ROUND,
+    COMPLETE_UNTIL,
+    INITIALISED,
+    POSITION_TAG,
+    Ledger,
+    Offsets,
+    Position,
+    TopicKey,
+    encode,
+    root,
+)
 from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
 from calve.registry import Registry, Schema
 from calve.spark_conf import CATALOG
@@ -112,6 +123,11 @@ class Target:
         if newest is not None and refs.get(POSITION_TAG) != newest:
             self.main.set_tag(POSITION_TAG, newest)
             faults.point("idle.tagged", self.table.name)
+
+    def note_complete(self, until: float, position: Position) -> None:
+        """Say until when a table without new records is complete, and of which round: a rollback leaves properties alone."""
+        self.main.set_properties({COMPLETE_UNTIL: f"{until:.3f}", COMPLETE_ROUND: position.round})
+        faults.point("idle.noted", self.table.name)
 
     def _create(self, versions: Sequence[Schema]) -> Table:
         data = first_columns(versions, self.subject)

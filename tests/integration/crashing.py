@@ -287,5 +287,5 @@ NOT_AT_FIRST = ("table.evolved", "position.anchored", "letters.withdrawn", "lett
 """Points that the first job of a table does not pass."""
 OF_FOREIGN = ("reject.discarded", "reject.restaged")
 """Points that a job passes where a record is framed with an id of another subject."""
-ONCE = (*OF_FOREIGN, "state.written", "idle.tagged", *PROVOKED)
+ONCE = (*OF_FOREIGN, "state.written", "idle.tagged", "idle.noted", *PROVOKED)
 """Points that one job passes once at most for a batch."""

@@ -41,6 +41,7 @@ COMMITTED = (
     "release.end",
     "state.written",
     "idle.tagged",
+    "idle.noted",
 )
 """Whoever stands here has published its round."""
 AROUND = {
@@ -243,7 +244,7 @@ def test_points_stand_between_all_effects_of_a_job(engine: Engine) -> None:
         scene.work()
     passed = [each for each in seen if not each.isupper()]
     assert tuple(passed[: len(FIRST_ROUND)]) == FIRST_ROUND
-    assert passed[-1] == "idle.tagged"
+    assert passed[-2:] == ["idle.tagged", "idle.noted"]
     scene.foreign = False
     for arrange in (mix_and_roll_back, lambda scene: scene.die("reject.end"), forget):
         scene.produce()

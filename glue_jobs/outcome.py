@@ -1,0 +1,41 @@
+"""What a round leaves behind in its process: its outcome, and what the next one of the table may remember."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from calve.position import Ledger, Offsets, Position, TopicKey
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a table's loop remembers between rounds; all of it may be lost at any time.
+
+    `bytes_per_record`: until a round has shown it, every record is taken to be as large as the topic allows.
+    `read_to`: how far offsets were read that held no record, beyond the table's position (transaction markers); it counts
+    only while the table stands at the round, and reads the incarnation of the topic, that `read_from` names.
+    """
+
+    bytes_per_record: float | None = None
+    read_to: Offsets = field(default_factory=dict)
+    read_from: tuple[str, TopicKey] | None = None
+    committed_at: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a round did. `more`: records were there that did not fit into it; None snapshot: there was nothing to commit.
+
+    `complete_until`, in epoch seconds: all that had arrived until then has been read; None where that cannot be said.
+    """
+
+    position: Position
+    to: Offsets
+    more: bool = False
+    snapshot: int | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    commit_ms: int = 0
+    complete_until: float | None = None
