@@ -1,0 +1,127 @@
+"""A column of values as a column of text, by Arrow's kernels wherever there is one. Nulls stay null.
+
+| value | text |
+| --- | --- |
+| decimal | all its digits, never with an exponent |
+| float | the shortest text that reads back as the same number |
+| timestamp, date, time | ISO 8601; an instant in the export's zone, with its offset |
+| bytes | base64 |
+| struct, list, map | JSON: a struct in the schema's order, a map in the order of its keys, decimals as strings |
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from lambdas.csv_export.zones import iso, without_zeros
+
+
+def text(array: Any, zone: ZoneInfo) -> Any:
+    """The text of each value, before any quoting."""
+    kind = array.type
+    if kinds.is_decimal(kind):
+        return decimal_text(array)
+    if kinds.is_timestamp(kind):
+        return iso(array, zone)
+    if kinds.is_time(kind):
+        return without_zeros(pc.cast(array, pa.string()))
+    if convert := _by_value(kind, zone):
+        return pa.array(
+            [None if value is None else convert(value) for value in array.to_pylist()], pa.string()
+        )
+    return pc.cast(array, pa.string())
+
+
+def is_free_text(kind: pa.DataType) -> bool:
+    """True where the text may begin with anything, so that a spreadsheet could take it for a formula."""
+    numbers = (kinds.is_integer, kinds.is_floating, kinds.is_decimal)
+    others = (kinds.is_boolean, kinds.is_temporal)
+    return not any(is_kind(kind) for is_kind in numbers + others)
+
+
+def decimal_text(array: Any) -> Any:
+    """Arrow's own cast turns to exponents below 0.000001; so the digits are printed as an integer, and the point is set."""
+    kind = array.type
+    width = kind.byte_width * 8
+    integer = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}[width]
+    bare = pa.Array.from_buffers(
+        integer(kind.precision, 0), len(array), array.buffers(), array.null_count, array.offset
+    )
+    digits = pc.cast(bare, pa.string())
+    if kind.scale <= 0:
+        zeros = "0" * -kind.scale
+        return pc.if_else(pc.equal(digits, "0"), digits, pc.binary_join_element_wise(digits, zeros, ""))
+    sign = pc.if_else(pc.starts_with(digits, "-"), "-", "")
+    padded = pc.ascii_lpad(pc.utf8_ltrim(digits, "-"), kind.scale + 1, padding="0")
+    whole = pc.utf8_slice_codeunits(padded, 0, -kind.scale)
+    fraction = pc.utf8_slice_codeunits(padded, -kind.scale)
+    return pc.binary_join_element_wise(pc.binary_join_element_wise(sign, whole, ""), fraction, ".")
+
+
+def _by_value(kind: pa.DataType, zone: ZoneInfo) -> Callable[[Any], str] | None:
+    """How a value becomes text where Arrow has no kernel for its type."""
+    if isinstance(kind, pa.UuidType):
+        return str
+    if kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind):
+        return _base64
+    if kinds.is_nested(kind):
+        plain = _plain(kind, zone)
+        return lambda value: json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
+    return None
+
+
+def _plain(kind: pa.DataType, zone: ZoneInfo) -> Callable[[Any], Any]:
+    """How a value of a nested column becomes what JSON can hold."""
+    if kinds.is_struct(kind):
+        fields = [(field.name, _plain(field.type, zone)) for field in kind]
+        return _or_none(lambda value: {name: plain(value[name]) for name, plain in fields})
+    if kinds.is_map(kind):
+        return _or_none(_map(kind, zone))
+    if kinds.is_nested(kind):
+        element = _plain(kind.value_type, zone)
+        return _or_none(lambda value: [element(each) for each in value])
+    return lambda value: _scalar(value, zone)
+
+
+def _map(kind: pa.DataType, zone: ZoneInfo) -> Callable[[Any], Any]:
+    key, item = _plain(kind.key_type, zone), _plain(kind.item_type, zone)
+    if kinds.is_string(kind.key_type) or kinds.is_large_string(kind.key_type):
+        return lambda value: {name: item(each) for name, each in sorted(value, key=lambda pair: str(pair[0]))}
+    return lambda value: sorted(([key(k), item(v)] for k, v in value), key=lambda pair: json.dumps(pair[0]))
+
+
+def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+def _scalar(value: Any, zone: ZoneInfo) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case Decimal():
+            return f"{value:f}"
+        case datetime():
+            return (value.astimezone(zone) if value.tzinfo else value).isoformat()
+        case date() | time():
+            return value.isoformat()
+        case bytes():
+            return _base64(value)
+        case UUID():
+            return str(value)
+    return value
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode()

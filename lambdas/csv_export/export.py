@@ -1,0 +1,79 @@
+"""One run of an export: the window that is due, then the windows before it once more, for rows that came late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Self
+from zoneinfo import ZoneInfo
+
+from pyiceberg.table import Table
+
+from calve.export import Export
+from lambdas.csv_export.completeness import Complete, Wait, decide, ingested_until
+from lambdas.csv_export.delivery import Delivery, Lake, Outcome
+from lambdas.csv_export.failure import ExportFailed
+from lambdas.csv_export.window import Period, explicit, previous
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a run is asked for: an export, and its window by the scheduled time or as an operator names it."""
+
+    export: Export
+    scheduled_at: datetime
+    period: Period
+    explicit: bool
+
+    @classmethod
+    def of(cls, export: Export, scheduled_at: datetime, bounds: dict[str, str] | None) -> Self:
+        zone = ZoneInfo(export.time_zone)
+        period = explicit(bounds, zone) if bounds else previous(export.window, scheduled_at, zone)
+        return cls(export, scheduled_at, period, explicit=bounds is not None)
+
+    def earlier(self) -> list[Period]:
+        """The windows to look at once more; none where the window was named."""
+        if self.explicit:
+            return []
+        zone, again = self.period.zone, self.export.recheck_windows
+        return [previous(self.export.window, self.scheduled_at, zone, back) for back in range(1, again + 1)]
+
+
+def run(order: Order, lake: Lake, wait: Callable[[datetime], None]) -> Iterator[Outcome]:
+    """The outcome of each window, as soon as it is known; `wait` is told when to run the same order again."""
+    try:
+        table = lake.table(order.export)
+        until = ingested_until(table) if table else None
+        deadline = order.scheduled_at + timedelta(seconds=order.export.wait_s)
+        decision = decide(until, order.period.end, lake.now(), deadline)
+        if isinstance(decision, Wait):
+            wait(decision.at)
+            yield Outcome("waiting", order.period, complete=False, again_at=decision.at)
+            return
+        delivery = Delivery(order.export, lake, _there(table, order.export), until)
+        yield delivery.due(order.period, complete=isinstance(decision, Complete))
+    except ExportFailed as failure:
+        yield Outcome("failed", order.period, complete=False, failure=failure)
+        return
+    yield from _late_rows(delivery, order)
+
+
+def _late_rows(delivery: Delivery, order: Order) -> Iterator[Outcome]:
+    for period in order.earlier():
+        try:
+            outcome = delivery.again(period)
+        except ExportFailed as failure:
+            outcome = Outcome("failed", period, complete=False, failure=failure)
+        if outcome is not None:
+            yield outcome
+
+
+def _there(table: Table | None, export: Export) -> Table:
+    if table is None:
+        raise ExportFailed(
+            "missing_table",
+            f"there is no table {export.database}.{export.table}",
+            fix=f"correct exports.{export.name}, or start the job that keeps the table",
+        )
+    return table

@@ -1,0 +1,210 @@
+"""EventBridge Scheduler, or `calve export run` -> `run`. Logs and metrics count; they hold no table's values and no address."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+import boto3
+from aws_lambda_powertools import Logger, Metrics, Tracer
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.idempotency import (
+    DynamoDBPersistenceLayer,
+    IdempotencyConfig,
+    idempotent_function,
+)
+from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyAlreadyInProgressError
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from pyiceberg.catalog import Catalog, load_catalog
+
+from calve.errors import Fatal
+from calve.export import Export
+from lambdas.csv_export.delivery import Lake, Outcome
+from lambdas.csv_export.environment import Environment
+from lambdas.csv_export.export import Order, run
+from lambdas.csv_export.failure import ExportFailed
+from lambdas.csv_export.waiting import Waiting
+
+SERVICE = "csv_export"
+ONCE_S = 24 * 3600
+LONGEST = timedelta(minutes=15)
+GIVEN_UP = timedelta(hours=1)
+logger = Logger(service=SERVICE)
+tracer = Tracer(service=SERVICE)
+metrics = Metrics(namespace="calve", service=SERVICE)
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the handler works with."""
+
+    environment: Environment
+    catalog: Catalog
+    s3: Any
+    events: Any
+    scheduler: Any
+    store: DynamoDBPersistenceLayer
+    config: IdempotencyConfig
+
+
+@cache
+def parts() -> Parts:
+    """Made once per process."""
+    environment = Environment.of(os.environ)
+    return Parts(
+        environment=environment,
+        catalog=load_catalog("glue", **environment.catalog_properties()),
+        s3=boto3.client("s3"),
+        events=boto3.client("events"),
+        scheduler=boto3.client("scheduler"),
+        store=DynamoDBPersistenceLayer(table_name=environment.idempotency_table),
+        config=IdempotencyConfig(expires_after_seconds=ONCE_S, hash_function="sha256"),
+    )
+
+
+@logger.inject_lambda_context(log_event=False, clear_state=True)
+@tracer.capture_lambda_handler(capture_response=False)
+@metrics.log_metrics
+def handle(event: Event, context: LambdaContext) -> list[dict[str, Any]]:
+    """Write the files that are due, and say what became of each window."""
+    export = Export.from_json(json.dumps(event["export"]))
+    logger.append_keys(export=export.name)
+    metrics.add_dimension("export", export.name)
+    metrics.add_dimension("function", context.function_name)  # deployments may have exports of the same name
+    metrics.add_metric("Runs", MetricUnit.Count, 1)
+    parts().config.register_lambda_context(context)
+    try:
+        order = _order(export, event)
+    except ExportFailed as failure:
+        return [_refuse(failure, export, event)]
+    try:
+        return _once(_run, key=_key(event), order=order, event=event, context=context)  # type: ignore[no-any-return]
+    except IdempotencyAlreadyInProgressError as error:
+        # Twice the same event, or a retry of a run that died without a word: known when its time is over.
+        now = datetime.now(UTC)
+        if now < order.scheduled_at + timedelta(seconds=export.wait_s) + GIVEN_UP:
+            _again(event).until(now + LONGEST)
+            return [{"status": "running", "window": order.period.to_json()}]
+        broken: Exception = error
+    except Exception as error:  # noqa: BLE001 - raised anew, without its text
+        broken = error
+    reason = _broken(broken)
+    _tell(reason, export, order.period.to_json(), event, final=False)
+    raise Fatal(f"the export {export.name} ended by {reason}")  # a library's text may quote a value
+
+
+def _broken(error: Exception) -> str:
+    kind = type(error).__name__
+    where = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
+    logger.error("export.broken", extra={"kind": kind, "where": where[-6:]})
+    metrics.add_metric("Failed", MetricUnit.Count, 1)
+    return f"an unexpected {kind}; the function's log says where"
+
+
+def _again(event: Event) -> Waiting:
+    environment = parts().environment
+    return Waiting(
+        parts().scheduler,
+        environment.schedule_group,
+        environment.scheduler_role_arn,
+        environment.function_arn,
+        event,
+    )
+
+
+def _run(*, key: dict[str, Any], order: Order, event: Event, context: LambdaContext) -> list[dict[str, Any]]:
+    del key
+    environment = parts().environment
+    waiting = _again(event | {"attempt": event.get("attempt", 0) + 1})
+    lake = Lake(
+        catalog=parts().catalog,
+        s3=parts().s3,
+        bucket=environment.lake_bucket,
+        prefix=environment.exports_prefix,
+        now=lambda: datetime.now(UTC),
+        remaining_s=lambda: context.get_remaining_time_in_millis() / 1000,
+    )
+    outcomes = []
+    for outcome in run(order, lake, waiting.until):
+        _report(outcome)
+        if outcome.failure:
+            _tell(outcome.failure.message, order.export, outcome.period.to_json(), event)
+        outcomes.append(outcome.to_json())
+    return outcomes
+
+
+def _order(export: Export, event: Event) -> Order:
+    try:
+        scheduled_at = datetime.fromisoformat(event["scheduled_at"])
+    except ValueError:
+        scheduled_at = None
+    if scheduled_at is None or scheduled_at.tzinfo is None:
+        raise ExportFailed(
+            "bad_event",
+            "the schedule did not say for which time it started the export",
+            fix="deploy the exports anew; the schedule's input names <aws.scheduler.scheduled-time>",
+        )
+    return Order.of(export, scheduled_at, event.get("window"))
+
+
+def _key(event: Event) -> dict[str, Any]:
+    """What makes two invocations the same run: EventBridge and Lambda both may deliver an event twice."""
+    named = {name: event.get(name) for name in ("scheduled_at", "window", "attempt")}
+    return named | {"export": event["export"]["name"]}
+
+
+def _once(function: Any, **arguments: Any) -> Any:
+    decorated = idempotent_function(
+        function,
+        data_keyword_argument="key",
+        persistence_store=parts().store,
+        config=parts().config,
+        key_prefix=f"{SERVICE}.{function.__name__}",
+    )
+    return decorated(**arguments)
+
+
+def _report(outcome: Outcome) -> None:
+    logger.info(f"export.{outcome.status}", extra=outcome.to_json())
+    metrics.add_metric(outcome.status.capitalize(), MetricUnit.Count, 1)
+    if outcome.status == "written":
+        metrics.add_metric("Rows", MetricUnit.Count, outcome.rows)
+        metrics.add_metric("Size", MetricUnit.Bytes, outcome.size_bytes)
+        metrics.add_metric("Incomplete", MetricUnit.Count, int(not outcome.complete))
+        metrics.add_metric("Corrections", MetricUnit.Count, int(outcome.correction))
+
+
+def _refuse(failure: ExportFailed, export: Export, event: Event) -> dict[str, Any]:
+    logger.error("export.failed", extra={"failure": failure.kind})
+    metrics.add_metric("Failed", MetricUnit.Count, 1)
+    _tell(failure.message, export, None, event)
+    return {"status": "failed", "failure": failure.kind}
+
+
+def _tell(
+    reason: str, export: Export, window: dict[str, str] | None, event: Event, *, final: bool = True
+) -> None:
+    """Tell recipients and operators that there is no file: once for a window, however often the run is repeated.
+
+    Not `final` is an error that is raised as well: Lambda then invokes the function again.
+    """
+    key = _key(event) | {"about": window, "attempt": None, "final": final}
+    _once(_put_event, key=key, reason=reason, export=export)
+
+
+def _put_event(*, key: dict[str, Any], reason: str, export: Export) -> None:
+    detail = {
+        "export": json.loads(export.to_json()),
+        "window": key["about"],
+        "reason": reason,
+        "final": key["final"],
+    }
+    entry = {"Source": "calve", "DetailType": "Export Failed", "Detail": json.dumps(detail)}
+    parts().events.put_events(Entries=[entry])

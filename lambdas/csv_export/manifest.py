@@ -1,0 +1,91 @@
+"""Where the files of an export are, and the manifest beside them: written last, and the only one that makes a mail go out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from calve.export import Export
+from lambdas.csv_export.window import Period
+
+FORMAT = 1
+NAME = "manifest.json"
+CONTENT = (
+    "database",
+    "table",
+    "time_column",
+    "time_zone",
+    "columns",
+    "filter",
+    "group_by",
+    "measures",
+    "csv",
+)
+"""The settings of an export that decide what a file says."""
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The files of one window of one export, in the lake's bucket."""
+
+    s3: Any
+    bucket: str
+    prefix: str
+    export: Export
+    period: Period
+
+    @property
+    def path(self) -> str:
+        return f"{self.prefix}{self.export.name}/{self.period.name}/"
+
+    def file_key(self, n: int, *, numbered: bool) -> Callable[[int], str]:
+        """The name of the i-th file of delivery `n`; `numbered` where there is more than one."""
+        ending = ".csv.gz" if self.export.csv.gzip else ".csv"
+        stem = f"{self.path}{n}/{self.export.name}_{self.period.name}"
+        return lambda i: f"{stem}_part{i:02}{ending}" if numbered else f"{stem}{ending}"
+
+    def manifest_key(self, n: int) -> str:
+        return f"{self.path}{n}/{NAME}"
+
+    def newest(self) -> tuple[int, Manifest] | None:
+        """The last delivery that has a manifest: its number, and what it says."""
+        numbers = []
+        pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.path)
+        for page in pages:
+            for each in page.get("Contents", []):
+                number, _, name = each["Key"].removeprefix(self.path).partition("/")
+                if name == NAME and number.isdecimal():
+                    numbers.append(int(number))
+        if not numbers:
+            return None
+        body = self.s3.get_object(Bucket=self.bucket, Key=self.manifest_key(max(numbers)))["Body"]
+        return max(numbers), json.loads(body.read())
+
+    def put(self, n: int, manifest: Manifest) -> bool:
+        """Write the manifest of delivery `n`; False where another run has written one."""
+        body = json.dumps(manifest, sort_keys=True, indent=2).encode()
+        try:
+            self.s3.put_object(
+                Bucket=self.bucket,
+                Key=self.manifest_key(n),
+                Body=body,
+                ContentType="application/json",
+                IfNoneMatch="*",
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ("PreconditionFailed", "ConditionalRequestConflict"):
+                return False
+            raise
+        return True
+
+
+def same_definition(manifest: Manifest, export: Export) -> bool:
+    """Whether the manifest's file was made by the same settings, as far as they decide what it says."""
+    now = json.loads(export.to_json())
+    return all(manifest["export"].get(key) == now[key] for key in CONTENT)

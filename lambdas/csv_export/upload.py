@@ -1,0 +1,156 @@
+"""The files of one export on their way to S3: multipart uploads that become visible together, at the very end.
+
+An upload that is not completed can be seen by nobody. So a function that is killed leaves no half file; what it had sent is
+dropped by the bucket's lifecycle (AbortIncompleteMultipartUpload).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from lambdas.csv_export.csv_writer import Lines
+
+PART_BYTES = 8 * 1024 * 1024
+GZIP = 31
+"""zlib's window bits for a gzip header, which then has neither a time nor a name: the same rows make the same bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A finished file as the manifest lists it."""
+
+    key: str
+    rows: int
+    size_bytes: int
+    sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class _Upload:
+    """One multipart upload; holds at most `PART_BYTES` and what was written last."""
+
+    s3: Any
+    bucket: str
+    key: str
+    content_type: str
+    id: str = ""
+    etags: list[str] = field(default_factory=list)
+    buffer: bytearray = field(default_factory=bytearray)
+    size_bytes: int = 0
+    sha256: Any = field(default_factory=hashlib.sha256)
+
+    def begin(self) -> None:
+        answer = self.s3.create_multipart_upload(
+            Bucket=self.bucket, Key=self.key, ContentType=self.content_type
+        )
+        self.id = answer["UploadId"]
+
+    def write(self, data: bytes | memoryview) -> None:
+        self.buffer += data
+        while len(self.buffer) >= PART_BYTES:
+            self._send(PART_BYTES)
+
+    def flush(self) -> None:
+        if self.buffer or not self.etags:
+            self._send(len(self.buffer))
+
+    def complete(self) -> None:
+        parts = [{"PartNumber": i, "ETag": etag} for i, etag in enumerate(self.etags, 1)]
+        self.s3.complete_multipart_upload(
+            Bucket=self.bucket, Key=self.key, UploadId=self.id, MultipartUpload={"Parts": parts}
+        )
+
+    def abort(self) -> None:
+        self.s3.abort_multipart_upload(Bucket=self.bucket, Key=self.key, UploadId=self.id)
+
+    def _send(self, size: int) -> None:
+        body = bytes(memoryview(self.buffer)[:size])
+        del self.buffer[:size]
+        self.sha256.update(body)
+        self.size_bytes += size
+        number = len(self.etags) + 1
+        answer = self.s3.upload_part(
+            Bucket=self.bucket, Key=self.key, UploadId=self.id, PartNumber=number, Body=body
+        )
+        self.etags.append(answer["ETag"])
+
+
+class Files:
+    """Writes lines to one file, or to as many as `row_limit` asks for; a context that aborts what it does not complete.
+
+    `key` gives the name of the n-th file, from 1 on.
+    """
+
+    def __init__(
+        self, s3: Any, bucket: str, key: Callable[[int], str], header: bytes, row_limit: int, *, gzip: bool
+    ) -> None:
+        self._s3, self._bucket, self._key = s3, bucket, key
+        self._header, self._row_limit, self._gzip = header, row_limit, gzip
+        self._uploads: list[_Upload] = []
+        self._rows: list[int] = []
+        self._compressor: Any = None
+
+    def write(self, lines: Lines) -> None:
+        while len(lines):
+            if not self._uploads or self._rows[-1] == self._row_limit:
+                self._begin()
+            taken = lines.slice(0, self._row_limit - self._rows[-1])
+            self._put(taken.bytes())
+            self._rows[-1] += len(taken)
+            lines = lines.slice(len(taken), len(lines) - len(taken))
+
+    def complete(self) -> list[Part]:
+        """Make every file visible. A file without rows still has its header."""
+        if not self._uploads:
+            self._begin()
+        self._end()
+        done = []
+        for upload, rows in zip(self._uploads, self._rows, strict=True):
+            upload.complete()
+            upload.id = ""
+            done.append(Part(upload.key, rows, upload.size_bytes, upload.sha256.hexdigest()))
+        return done
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for upload in self._uploads:
+            if upload.id:
+                with suppress(
+                    ClientError, BotoCoreError
+                ):  # the lifecycle drops it; the first error is what matters
+                    upload.abort()
+
+    def _begin(self) -> None:
+        self._end()
+        kind = "application/gzip" if self._gzip else "text/csv; charset=utf-8"
+        upload = _Upload(self._s3, self._bucket, self._key(len(self._uploads) + 1), kind)
+        upload.begin()
+        self._uploads.append(upload)
+        self._rows.append(0)
+        self._compressor = zlib.compressobj(wbits=GZIP) if self._gzip else None
+        self._put(self._header)
+
+    def _put(self, data: bytes | memoryview) -> None:
+        self._uploads[-1].write(self._compressor.compress(data) if self._compressor else data)
+
+    def _end(self) -> None:
+        if not self._uploads:
+            return
+        if self._compressor:
+            self._uploads[-1].write(self._compressor.flush())
+        self._uploads[-1].flush()

@@ -1,0 +1,102 @@
+"""Which stretch of time a file is about: whole local days, weeks (from Monday) or months, in the export's time zone.
+
+A window is half-open. It follows from the time at which the run was scheduled, never from the time at which it happens to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from calve.export import Window
+from lambdas.csv_export.failure import ExportFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """[start, end), both in UTC: two times of one zone would be compared by their clocks, and an hour comes twice in autumn."""
+
+    start: datetime
+    end: datetime
+    zone: ZoneInfo
+
+    @property
+    def local_start(self) -> datetime:
+        return self.start.astimezone(self.zone)
+
+    @property
+    def local_end(self) -> datetime:
+        return self.end.astimezone(self.zone)
+
+    @property
+    def whole_days(self) -> bool:
+        return all(_midnight(at.date(), self.zone) == at for at in (self.local_start, self.local_end))
+
+    @property
+    def name(self) -> str:
+        """`2026-11-09_2026-11-16`: local dates, the last one excluded. Other bounds than midnights are named in UTC."""
+        if self.whole_days:
+            return f"{self.local_start:%Y-%m-%d}_{self.local_end:%Y-%m-%d}"
+        return f"{self.start:%Y%m%dT%H%M%SZ}_{self.end:%Y%m%dT%H%M%SZ}"
+
+    def to_json(self) -> dict[str, str]:
+        return {"from": self.local_start.isoformat(), "to": self.local_end.isoformat()}
+
+
+def previous(kind: Window, at: datetime, zone: ZoneInfo, back: int = 0) -> Period:
+    """The last whole day, week or month before `at`; with `back`, the one so many windows earlier."""
+    today = at.astimezone(zone).date()
+    first, last = _dates(kind, today, back)
+    return Period(_midnight(first, zone), _midnight(last, zone), zone)
+
+
+def explicit(bounds: Mapping[str, str], zone: ZoneInfo) -> Period:
+    """The window that an operator asked for: `from` and `to` in ISO 8601, with an offset.
+
+    Raises:
+        ExportFailed: `bad_window`.
+    """
+    try:
+        start, end = (datetime.fromisoformat(bounds[key]) for key in ("from", "to"))
+    except (KeyError, TypeError, ValueError):
+        raise _bad_window("has no readable from and to") from None
+    if start.tzinfo is None or end.tzinfo is None:
+        raise _bad_window("lacks the offset from UTC")
+    period = Period(start.astimezone(UTC), end.astimezone(UTC), zone)
+    if period.start >= period.end:
+        raise _bad_window("does not end after its start")
+    if period.start.microsecond or period.end.microsecond:
+        raise _bad_window("is not in whole seconds")
+    return period
+
+
+def _dates(kind: Window, today: date, back: int) -> tuple[date, date]:
+    match kind:
+        case "previous_day":
+            end = today - timedelta(days=back)
+            return end - timedelta(days=1), end
+        case "previous_week":
+            end = today - timedelta(days=today.weekday(), weeks=back)
+            return end - timedelta(weeks=1), end
+        case "previous_month":
+            return _month(today, -back - 1), _month(today, -back)
+
+
+def _month(day: date, offset: int) -> date:
+    months = day.year * 12 + day.month - 1 + offset
+    return date(months // 12, months % 12 + 1, 1)
+
+
+def _midnight(day: date, zone: ZoneInfo) -> datetime:
+    """When a local day begins: where the clock skips midnight, the moment of the skip; where it comes twice, the first."""
+    return datetime.combine(day, time(), zone).astimezone(UTC)
+
+
+def _bad_window(why: str) -> ExportFailed:
+    return ExportFailed(
+        "bad_window",
+        f"the window {why}",
+        fix="write it as 2026-11-09T00:00:00+02:00, both for from and to",
+    )

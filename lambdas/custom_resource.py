@@ -1,0 +1,103 @@
+"""Answers to CloudFormation: a request to a custom resource gets one answer, whatever happens, or the stack hangs for an hour.
+
+CloudFormation invokes asynchronously, so a request whose answer could not be delivered comes again: what a resource does must
+bear repetition. The request holds a presigned URL, which is a credential: it is never logged.
+https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/crpg-ref.html
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from calve.errors import CalveError, Retryable
+
+NEVER_MADE = "never-made"
+"""Physical id of a resource whose properties were of no use; deleting it does nothing."""
+
+ANSWER_MARGIN_S = 30.0
+"""What must be left of the function's time when the work ends, so that the answer still goes out."""
+
+REASON_LENGTH = 1000  # CloudFormation refuses an answer above 4096 bytes
+ATTEMPTS = 4
+TIMEOUT_S = 5.0
+
+
+class Act(Protocol):
+    """Does what a request asks; returns the resource's attributes. What it raises becomes the reason of a failure."""
+
+    def __call__(
+        self, request: CloudFormationCustomResourceEvent, *, time_left_s: float
+    ) -> Mapping[str, str] | None: ...
+
+
+def serve(
+    event: Mapping[str, Any],
+    context: LambdaContext,
+    act: Act,
+    *,
+    identify: Callable[[Mapping[str, Any]], str],
+) -> str | None:
+    """Do what CloudFormation asks, and tell it how that ended; returns the reason where it failed.
+
+    `identify` makes the physical id from the properties: one thing, one id, or CloudFormation deletes it as replaced.
+
+    Raises:
+        Retryable: CloudFormation did not take the answer.
+    """
+    request = CloudFormationCustomResourceEvent(dict(event))
+    physical_id = request.physical_resource_id or NEVER_MADE
+    attributes: Mapping[str, str] = {}
+    reason = None
+    try:
+        if request.request_type != "Delete":
+            physical_id = identify(request.resource_properties)
+        if physical_id != NEVER_MADE:
+            time_left_s = context.get_remaining_time_in_millis() / 1000 - ANSWER_MARGIN_S
+            attributes = act(request, time_left_s=time_left_s) or {}
+    except Exception as error:  # noqa: BLE001 an unanswered request holds the stack up for an hour
+        reason = f"{_reason(error)} (log stream {context.log_stream_name})"
+    _deliver(
+        request.response_url,
+        {
+            "Status": "FAILED" if reason else "SUCCESS",
+            "Reason": reason or "",
+            "PhysicalResourceId": physical_id,
+            "StackId": request.stack_id,
+            "RequestId": request.request_id,
+            "LogicalResourceId": request.logical_resource_id,
+            "Data": dict(attributes),
+        },
+    )
+    return reason
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, CalveError):
+        return " ".join(str(error).split())[:REASON_LENGTH]
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:REASON_LENGTH]
+
+
+def _deliver(url: str, answer: Mapping[str, Any]) -> None:
+    body = json.dumps(answer).encode()
+    # The URL is signed for an empty content type.
+    request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310 CloudFormation's own URL
+    why = ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(2.0**attempt / 4)
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S):  # noqa: S310
+                return
+        except urllib.error.HTTPError as error:
+            why = f"HTTP {error.code}"
+        except OSError as error:
+            why = type(error).__name__
+    raise Retryable(f"CloudFormation did not take the answer: {why}")

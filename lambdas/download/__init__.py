@@ -1,0 +1,1 @@
+"""The page behind a mailed link, and the download."""

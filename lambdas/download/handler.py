@@ -1,0 +1,78 @@
+"""Function URL -> `Downloads`. No path, no header and no answer is ever logged or traced: they hold tokens."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from aws_lambda_powertools import Logger, Tracer, single_metric
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.data_classes import LambdaFunctionUrlEvent, event_source
+from aws_lambda_powertools.utilities.parameters import SecretsProvider
+from aws_lambda_powertools.utilities.parameters.exceptions import GetParameterError
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from lambdas.download.download import NOT_FOUND, Answer, Downloads, Settings
+from lambdas.keyring import Keyring
+from lambdas.links import Links
+from lambdas.tokens import BadKeys
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+logger = Logger(service="download", log_uncaught_exceptions=False)
+tracer = Tracer(service="download")
+
+
+@cache
+def downloads() -> Downloads:
+    """Made once per process."""
+    settings = Settings.read(os.environ)
+    keyring = Keyring(settings.keys_secret, SecretsProvider(boto3_client=boto3.client("secretsmanager")))
+    # The bucket's own host: the global one redirects for buckets of other regions, and S3 redirects no signed request.
+    config = Config(signature_version="s3v4", s3={"addressing_style": "virtual"})
+    return Downloads(
+        bucket=settings.bucket,
+        keyring=keyring,
+        links=Links(settings.links_table, boto3.client("dynamodb")),
+        s3=boto3.client("s3", config=config),
+        clock=time.time,
+    )
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False, capture_error=False)
+@event_source(data_class=LambdaFunctionUrlEvent)
+def handle(event: LambdaFunctionUrlEvent, context: LambdaContext) -> dict[str, Any]:
+    """Answer one request; a system that is down looks like a link that is not there, and counts as a fault."""
+    method = event.request_context.http.method
+    try:
+        answer = downloads().answer(method, event.raw_path)
+    except (ClientError, BotoCoreError, GetParameterError, BadKeys) as error:
+        answer = NOT_FOUND
+        logger.error("link.fault", extra={"kind": type(error).__name__})  # noqa: TRY400  a traceback could show the token
+        _count("LinkFaults")
+    _record(answer)
+    return answer.as_event(method)
+
+
+def _record(answer: Answer) -> None:
+    if answer.event is None:
+        return
+    logger.info(answer.event, extra=answer.facts)
+    _count({"link.page": "LinkPages", "link.download": "LinkDownloads"}[answer.event])
+
+
+def _count(name: str) -> None:
+    with single_metric(
+        name=name,
+        unit=MetricUnit.Count,
+        value=1,
+        namespace="calve",
+        default_dimensions={"service": "download"},
+    ):
+        pass

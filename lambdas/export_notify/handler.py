@@ -1,0 +1,142 @@
+"""EventBridge -> `Notifier`: a manifest that was written, or an export that was given up. No mail, link or address is logged."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from aws_lambda_powertools import Logger, Metrics, Tracer
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.data_classes import EventBridgeEvent, event_source
+from aws_lambda_powertools.utilities.data_classes.s3_event import S3EventBridgeNotificationEvent
+from aws_lambda_powertools.utilities.idempotency import (
+    DynamoDBPersistenceLayer,
+    IdempotencyConfig,
+    idempotent_function,
+)
+from aws_lambda_powertools.utilities.parameters import SecretsProvider
+
+from calve.errors import Fatal
+from lambdas.export_notify.notice import Failure, Manifest
+from lambdas.export_notify.notify import DAY_S, Notifier, Settings
+from lambdas.keyring import Keyring
+from lambdas.links import Links, recipient_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from calve.export import Export
+
+logger = Logger(service="export_notify")
+tracer = Tracer(service="export_notify")
+metrics = Metrics(namespace="calve", service="export_notify")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the handler works with."""
+
+    notifier: Notifier
+    s3: Any
+    store: DynamoDBPersistenceLayer
+    config: IdempotencyConfig
+
+
+@cache
+def parts() -> Parts:
+    """Made once per process."""
+    settings = Settings.read(os.environ)
+    dynamodb = boto3.client("dynamodb")
+    notifier = Notifier(
+        settings=settings,
+        keyring=Keyring(settings.keys_secret, SecretsProvider(boto3_client=boto3.client("secretsmanager"))),
+        links=Links(settings.links_table, dynamodb),
+        sns=boto3.client("sns"),
+        ses=boto3.client("sesv2"),
+        clock=time.time,
+    )
+    return Parts(
+        notifier,
+        boto3.client("s3"),
+        DynamoDBPersistenceLayer(table_name=settings.idempotency_table, boto3_client=dynamodb),
+        IdempotencyConfig(expires_after_seconds=30 * DAY_S, hash_function="sha256"),
+    )
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+@metrics.log_metrics
+@event_source(data_class=EventBridgeEvent)
+def handle(event: EventBridgeEvent, context: LambdaContext) -> None:
+    """Mail what the event is about."""
+    metrics.add_metric("Notices", MetricUnit.Count, 1)
+    parts().config.register_lambda_context(context)
+    match event.source, event.detail_type:
+        case "aws.s3", "Object Created":
+            _new_file(S3EventBridgeNotificationEvent(event.raw_event))
+        case "calve", "Export Failed":
+            _no_file(event)
+        case source, kind:
+            raise Fatal(f'an event "{kind}" of {source} is not for this function')
+
+
+def _new_file(event: S3EventBridgeNotificationEvent) -> None:
+    bucket, etag = event.detail.bucket.name, event.detail.object.etag
+    key = str(
+        event.detail.object["key"]
+    )  # as it is: EventBridge, other than S3's own messages, quotes no key
+    notifier = parts().notifier
+    if not key.startswith(notifier.settings.exports_prefix) or not key.endswith("/manifest.json"):
+        raise Fatal(f"{key} is no manifest of an export")
+    text = parts().s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode()
+    manifest = Manifest.parse(key, text)
+    _deliver(
+        manifest.export,
+        {"bucket": bucket, "key": key, "etag": etag},
+        lambda recipient: {"link": notifier.new_file(manifest, recipient)},
+    )
+
+
+def _no_file(event: EventBridgeEvent) -> None:
+    failure, notifier = Failure.parse(event.detail), parts().notifier
+
+    def send(recipient: str | None) -> dict[str, str]:
+        notifier.no_file(failure, recipient)
+        return {}
+
+    _deliver(failure.export, {"event": event.get_id}, send)
+
+
+def _deliver(export: Export, cause: dict[str, str], send: Callable[[str | None], dict[str, str]]) -> None:
+    """Send to each recipient, once per cause. One that cannot be reached does not keep the others from their mail."""
+    once = idempotent_function(
+        _send,
+        data_keyword_argument="delivery",
+        persistence_store=parts().store,
+        config=parts().config,
+        key_prefix="export_notify",
+    )
+    failed: list[Exception] = []
+    for recipient in parts().notifier.destinations(export):
+        delivery = cause | {"to": recipient_hash(recipient or "topic")}
+        try:
+            once(delivery=delivery, export=export, send=lambda to=recipient: send(to))
+        except Exception as error:  # noqa: BLE001  the first is raised below, when all have been tried
+            logger.error("mail.failed", extra={"export": export.name, "kind": type(error).__name__})  # noqa: TRY400
+            metrics.add_metric("MailsFailed", MetricUnit.Count, 1)
+            failed.append(error)
+    if failed:
+        raise failed[0]
+
+
+def _send(*, delivery: dict[str, str], export: Export, send: Callable[[], dict[str, str]]) -> dict[str, str]:
+    facts = send()
+    logger.info("mail.sent", extra={"export": export.name, "channel": export.channel, **facts})
+    metrics.add_metric("MailsSent", MetricUnit.Count, 1)
+    return facts

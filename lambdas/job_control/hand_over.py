@@ -1,0 +1,126 @@
+"""From one generation of a job to the next: CloudFormation changes a job's definition, but starts and stops no run.
+
+The control object asks the running one to finish its rounds and to end; one that does not is stopped, which loses nothing (a
+round that was not published is done again). Every step may be repeated, and looks at what is there before it acts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from calve.errors import CalveError, ConfigError
+from lambdas.job_control.control import Control
+from lambdas.job_control.jobs import Definition, Jobs, Run
+
+POLL_S = 5.0
+GRACE_S = 600.0
+"""How long a run may take to finish its rounds before it is stopped, if the function has that long."""
+
+GRACE_SHARE = 0.6
+"""At most this share of the function's time; the rest is for Glue to stop the run."""
+
+
+class Clock(Protocol):
+    """`time`, or what a test has in its place."""
+
+    def monotonic(self) -> float: ...
+    def sleep(self, seconds: float, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What shall run: the properties of the custom resource."""
+
+    job: str
+    continuous: bool
+    control: Control
+    generation: str
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, Any]) -> Wanted:
+        """Properties of a request, which CloudFormation sends as texts.
+
+        Raises:
+            ConfigError: one is missing, or is none of its values.
+        """
+        names = ("JobName", "Continuous", "ControlBucket", "ControlKey", "Generation")
+        missing = [name for name in names if not properties.get(name)]
+        if missing:
+            raise ConfigError(f"the hand-over has no {', '.join(missing)}")
+        if properties["Continuous"] not in ("true", "false"):
+            raise ConfigError(f"Continuous is {properties['Continuous']}", fix="use true or false")
+        return cls(
+            job=properties["JobName"],
+            continuous=properties["Continuous"] == "true",
+            control=Control(properties["ControlBucket"], properties["ControlKey"]),
+            generation=properties["Generation"],
+        )
+
+    def is_met_by(self, run: Run, definition: Definition) -> bool:
+        """True where a run need not be replaced: it runs this generation, in this manner, and will go on."""
+        return (
+            run.state != "STOPPING"
+            and definition.generation_of(run) == self.generation
+            and run.drains is not self.continuous
+        )
+
+
+class HandOver:
+    """One request's work, which ends in time to answer CloudFormation."""
+
+    def __init__(self, jobs: Jobs, s3: Any, *, time_left_s: float, clock: Clock = time) -> None:
+        self._jobs = jobs
+        self._s3 = s3
+        self._clock = clock
+        now = clock.monotonic()
+        self._stop_at = now + min(GRACE_S, GRACE_SHARE * time_left_s)
+        self._end_at = now + time_left_s
+
+    def begin(self, wanted: Wanted) -> None:
+        """End every run of another generation, then have a continuous job run; a scheduled one is left to its schedule.
+
+        Raises:
+            CalveError: the job is not deployed at this generation, or an old run would not end in time.
+        """
+        definition = self._jobs.definition(wanted.job)
+        deployed = definition.generation if definition else None
+        if definition is None or deployed != wanted.generation:
+            raise CalveError(
+                f"job {wanted.job} is deployed at generation {deployed}, not {wanted.generation}",
+                fix="let the hand-over depend on the job, and give both the same generation",
+            )
+        wanted.control.write(self._s3, wanted.generation)
+        while True:
+            active = [run for run in self._jobs.runs(wanted.job) if run.active]
+            if active and all(wanted.is_met_by(run, definition) for run in active):
+                return
+            if not active and (not wanted.continuous or self._jobs.start(wanted.job, wanted.generation)):
+                return
+            self._wait(wanted.job, [run for run in active if not wanted.is_met_by(run, definition)])
+
+    def end(self, wanted: Wanted) -> None:
+        """End every run, for good.
+
+        Raises:
+            CalveError: a run would not end in time.
+        """
+        wanted.control.clear(self._s3)
+        while active := [run for run in self._jobs.runs(wanted.job) if run.active]:
+            self._wait(wanted.job, active)
+
+    def _wait(self, job: str, old: list[Run]) -> None:
+        """Wait for a while, having stopped what should have ended by itself."""
+        now = self._clock.monotonic()
+        if now + POLL_S > self._end_at:
+            states = ", ".join(f"{run.id} is {run.state}" for run in old) or "Glue refuses to start another"
+            raise CalveError(
+                f"job {job} was not handed over in time: {states}",
+                fix="stop its runs in the Glue console, then try again",
+            )
+        stubborn = [run for run in old if run.state != "STOPPING"]
+        if now >= self._stop_at and stubborn:
+            self._jobs.stop(job, stubborn)
+        self._clock.sleep(POLL_S)

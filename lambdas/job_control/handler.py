@@ -1,0 +1,107 @@
+"""Two functions: `handle` hands a job over at a deploy, `watchdog` keeps it running between deploys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import boto3
+from aws_lambda_powertools import Logger, Tracer, single_metric
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.data_classes import (
+    CloudFormationCustomResourceEvent,
+    EventBridgeEvent,
+    event_source,
+)
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from botocore.config import Config
+
+from lambdas.custom_resource import serve
+from lambdas.job_control.environment import WatchdogEnvironment
+from lambdas.job_control.hand_over import HandOver, Wanted
+from lambdas.job_control.jobs import Jobs
+from lambdas.job_control.later import Later
+from lambdas.job_control.watchdog import Act, Ended, Watchdog
+
+SERVICE = "job_control"
+logger = Logger(service=SERVICE)
+tracer = Tracer(service=SERVICE)
+# No call may take so long that CloudFormation is not answered in time.
+CONFIG = Config(
+    connect_timeout=3,
+    read_timeout=6,
+    retries={"mode": "standard", "total_max_attempts": 4},
+    tcp_keepalive=True,
+)
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+def handle(event: dict[str, Any], context: LambdaContext) -> None:
+    """Answer CloudFormation's request to hand a job over."""
+    asked = {"request": event["RequestType"], "job": event["ResourceProperties"].get("JobName")}
+    reason = serve(event, context, _act, identify=lambda properties: Wanted.parse(properties).job)
+    if reason:
+        logger.error("job.not_handed_over", extra=asked | {"reason": reason})
+    else:
+        logger.info("job.handed_over", extra=asked)
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+@event_source(data_class=EventBridgeEvent)
+def watchdog(event: EventBridgeEvent, context: LambdaContext) -> None:
+    """Restart a continuous job whose run has ended."""
+    environment = _environment()
+    ended = Ended.parse(event.detail)
+    verdict = Watchdog(
+        jobs=Jobs(_client("glue")),
+        s3=_client("s3"),
+        later=Later(
+            _client("scheduler"),
+            function_arn=context.invoked_function_arn,
+            role_arn=environment.scheduler_role_arn,
+            group=environment.schedule_group,
+        ),
+        continuous_jobs=environment.continuous_jobs,
+        restarts=environment.restarts,
+    ).handle(ended, datetime.now(UTC))
+    if verdict.act == Act.EXHAUSTED:
+        with single_metric("WatchdogExhausted", MetricUnit.Count, 1, namespace="calve") as metric:
+            metric.add_dimension(name="service", value=SERVICE)
+            metric.add_dimension(name="job", value=ended.job)
+    logger.info(
+        "watchdog.judged",
+        extra={
+            "job": ended.job,
+            "run": ended.run,
+            "state": ended.state,
+            "act": verdict.act.value,
+            "why": verdict.why,
+            "failures": verdict.failures,
+            "delay_s": verdict.delay_s,
+        },
+    )
+
+
+def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> Mapping[str, str] | None:
+    wanted = Wanted.parse(request.resource_properties)
+    work = HandOver(Jobs(_client("glue")), _client("s3"), time_left_s=time_left_s)
+    if request.request_type == "Delete":
+        work.end(wanted)
+    else:
+        work.begin(wanted)
+    return None
+
+
+@cache
+def _environment() -> WatchdogEnvironment:
+    return WatchdogEnvironment.parse(os.environ)
+
+
+@cache
+def _client(service: str) -> Any:
+    return boto3.client(service, config=CONFIG)

@@ -1,0 +1,119 @@
+"""Glue's jobs and their runs, as far as keeping one run of a job going needs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+GENERATION = "--generation"
+CONTROL = "--control"
+DRAIN = "--drain"
+ACTIVE = frozenset({"WAITING", "STARTING", "RUNNING", "STOPPING"})
+BUSY = frozenset({"ConcurrentRunsExceededException", "ResourceNumberLimitExceededException"})
+RUNS = 50
+"""So many of the newest runs are looked at; Glue lists the newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run; `generation` None: it was started without one, by hand or by a schedule."""
+
+    id: str
+    state: str
+    started: datetime
+    completed: datetime | None = None
+    arguments: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        return self.state in ACTIVE
+
+    @property
+    def generation(self) -> str | None:
+        return self.arguments.get(GENERATION)
+
+    @property
+    def drains(self) -> bool:
+        return self.arguments.get(DRAIN) == "true"
+
+    def lasted_s(self, now: datetime) -> float:
+        return ((self.completed or now) - self.started).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A job as it is deployed; `modified` is when it last changed."""
+
+    arguments: dict[str, str]
+    modified: datetime
+
+    @property
+    def generation(self) -> str | None:
+        return self.arguments.get(GENERATION)
+
+    def generation_of(self, run: Run) -> str | None:
+        """What a run runs: what it was started with, else this definition if it began after the last change."""
+        if run.generation is not None:
+            return run.generation
+        return self.generation if run.started > self.modified else None
+
+
+class Jobs:
+    """Glue, with a job that is gone as an answer rather than as an error."""
+
+    def __init__(self, glue: Any) -> None:
+        self._glue = glue
+
+    def definition(self, name: str) -> Definition | None:
+        try:
+            job = self._glue.get_job(JobName=name)["Job"]
+        except ClientError as error:
+            if _code(error) == "EntityNotFoundException":
+                return None
+            raise
+        return Definition(dict(job.get("DefaultArguments") or {}), _utc(job["LastModifiedOn"]))
+
+    def runs(self, name: str) -> list[Run]:
+        """The newest runs, newest first; none where the job is gone."""
+        try:
+            found = self._glue.get_job_runs(JobName=name, MaxResults=RUNS)["JobRuns"]
+        except ClientError as error:
+            if _code(error) == "EntityNotFoundException":
+                return []
+            raise
+        return sorted(map(_run, found), key=lambda run: run.started, reverse=True)
+
+    def start(self, name: str, generation: str) -> str | None:
+        """Start a run that says what it runs; None where Glue has no room for it now."""
+        try:
+            return str(self._glue.start_job_run(JobName=name, Arguments={GENERATION: generation})["JobRunId"])
+        except ClientError as error:
+            if _code(error) in BUSY:
+                return None
+            raise
+
+    def stop(self, name: str, runs: list[Run]) -> None:
+        """Ask Glue to stop runs; one that has ended meanwhile, or a job that is gone, is as good."""
+        self._glue.batch_stop_job_run(JobName=name, JobRunIds=[run.id for run in runs])
+
+
+def _run(found: dict[str, Any]) -> Run:
+    completed = found.get("CompletedOn")
+    return Run(
+        id=found["Id"],
+        state=found["JobRunState"],
+        started=_utc(found["StartedOn"]),
+        completed=_utc(completed) if completed else None,
+        arguments=dict(found.get("Arguments") or {}),
+    )
+
+
+def _utc(time: datetime) -> datetime:
+    return time.astimezone(UTC)
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response["Error"]["Code"])

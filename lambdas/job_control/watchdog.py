@@ -1,0 +1,130 @@
+"""Keeps continuous jobs running: a run that ended by no one's will is followed by another, ever later, and not for ever.
+
+Nothing is remembered between events: Glue's own list of runs says how often a job has failed. EventBridge delivers at least
+once and in any order, so an event only says where to look; what counts is the newest run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from lambdas.job_control.control import Control
+from lambdas.job_control.jobs import CONTROL, Definition, Jobs, Run
+from lambdas.job_control.later import Later
+
+LONG_S = 3600.0
+"""A run that lasted longer did its work: what went wrong before it does not count."""
+
+FIRST_DELAY_S = 60
+LONGEST_DELAY_S = 900
+EXPIRED_DELAY_S = 900
+"""Glue itself follows a run that a maintenance window ended by another; only if it has not done so is it our turn."""
+
+BUSY_DELAY_S = 60
+DEPLOY_DELAY_S = 300
+ENDED = frozenset({"SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that ended, as an event says it; `checks` counts how often its restart was put off."""
+
+    job: str
+    run: str
+    state: str
+    checks: int = 0
+
+    @classmethod
+    def parse(cls, detail: dict[str, Any]) -> Ended:
+        return cls(detail["jobName"], detail["jobRunId"], detail["state"], int(detail.get("checks", 0)))
+
+
+class Act(StrEnum):
+    """What the watchdog does about an event."""
+
+    NOTHING = "nothing"
+    RESTART = "restart"
+    LATER = "later"
+    EXHAUSTED = "exhausted"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is done, and why; `failures` in a row, `delay_s` until the next look."""
+
+    act: Act
+    why: str
+    failures: int = 0
+    delay_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Watchdog:
+    """Glue, S3 and the scheduler, and how many restarts in a row may fail."""
+
+    jobs: Jobs
+    s3: Any
+    later: Later
+    continuous_jobs: frozenset[str]
+    restarts: int
+
+    def handle(self, ended: Ended, now: datetime) -> Verdict:
+        """Judge one event and do what follows from it."""
+        if ended.job not in self.continuous_jobs:
+            return Verdict(Act.NOTHING, "the job is not a continuous one")
+        definition = self.jobs.definition(ended.job)
+        if definition is None or definition.generation is None:
+            return Verdict(Act.NOTHING, "the job is gone")
+        allowed = self._allowed(definition)
+        if allowed is None:
+            return Verdict(Act.NOTHING, "the job is being deleted")
+        verdict = judge(ended, self.jobs.runs(ended.job), restarts=self.restarts, now=now)
+        if verdict.act == Act.RESTART:
+            if allowed != definition.generation:
+                why = "a deploy is under way, and starts the job itself if it comes so far"
+                verdict = Verdict(Act.LATER, why, verdict.failures, DEPLOY_DELAY_S)
+            elif not self.jobs.start(ended.job, definition.generation):
+                verdict = Verdict(
+                    Act.LATER, "Glue has no room for the run now", verdict.failures, BUSY_DELAY_S
+                )
+        if verdict.act == Act.LATER:
+            self.later.again(ended, at=now + timedelta(seconds=verdict.delay_s))
+        return verdict
+
+    def _allowed(self, definition: Definition) -> str | None:
+        place = definition.arguments.get(CONTROL)
+        if place is None:
+            return definition.generation
+        return Control.parse(place).read(self.s3, default=definition.generation)
+
+
+def judge(ended: Ended, runs: Sequence[Run], *, restarts: int, now: datetime) -> Verdict:
+    """What an ended run calls for, given the job's runs, newest first."""
+    if ended.state not in ENDED:
+        return Verdict(Act.NOTHING, f"a run that is {ended.state} calls for nothing")
+    if not runs or runs[0].id != ended.run:
+        return Verdict(Act.NOTHING, "a newer run exists")
+    if any(run.active for run in runs[1:]):
+        return Verdict(Act.NOTHING, "another run is in progress")
+    if ended.state == "EXPIRED" and not ended.checks:
+        return Verdict(Act.LATER, "Glue restarts the run after maintenance", delay_s=EXPIRED_DELAY_S)
+    failures = max(1, _short_runs(runs, now))
+    if failures > restarts:
+        return Verdict(Act.EXHAUSTED, f"{failures} runs in a row ended too soon", failures)
+    delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** (failures - 2)) if failures > 1 else 0
+    act = Act.LATER if delay_s and not ended.checks else Act.RESTART
+    return Verdict(act, f"the run ended as {ended.state}", failures, delay_s)
+
+
+def _short_runs(runs: Sequence[Run], now: datetime) -> int:
+    """How many of the newest runs ended soon, all of one generation: a deploy, an operator's stop or a long run ends the row."""
+    count = 0
+    for run in runs:
+        if run.generation != runs[0].generation or run.state == "STOPPED" or run.lasted_s(now) > LONG_S:
+            break
+        count += 1
+    return count

@@ -1,0 +1,1 @@
+"""Tells a deploy the bootstrap servers of an MSK cluster, which CloudFormation does not."""

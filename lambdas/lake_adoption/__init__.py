@@ -1,0 +1,1 @@
+"""Makes the lake's bucket, key and database, or takes over those that an earlier deployment kept."""

@@ -1,0 +1,220 @@
+"""The lake's bucket, key and database as they must be, whether they exist or not.
+
+CloudFormation cannot make what exists: a lake that an ordinary destroy kept would make the next deploy fail. Every step finds or
+makes, then states the settings, so that it may be repeated. What carries another deployment's name, or nobody's, is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from calve.errors import ConfigError
+from calve.names import OWNER_TAG
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The services that a lake is made of."""
+
+    s3: Any
+    kms: Any
+    glue: Any
+    region: str
+    account: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """What the stack asks for. An empty name: that part is not ours, and is left alone.
+
+    `expiring` has the days after which what lies below a prefix is deleted.
+    """
+
+    deployment: str
+    bucket: str
+    bucket_policy: str
+    expiring: dict[str, int]
+    key_alias: str
+    key_policy: str
+    key_arn: str
+    database: str
+    location: str
+    notify_bucket: str
+
+    @classmethod
+    def read(cls, properties: Mapping[str, Any]) -> Lake:
+        """The properties of the custom resource."""
+        return cls(
+            deployment=properties["Deployment"],
+            bucket=properties["Bucket"],
+            bucket_policy=properties["BucketPolicy"],
+            expiring={prefix: int(days) for prefix, days in json.loads(properties["Expiring"]).items()},
+            key_alias=properties["KeyAlias"],
+            key_policy=properties["KeyPolicy"],
+            key_arn=properties["KeyArn"],
+            database=properties["Database"],
+            location=properties["Location"],
+            notify_bucket=properties["NotifyBucket"],
+        )
+
+    @property
+    def id(self) -> str:
+        """One lake, one id: another bucket, key or database is another lake."""
+        return "/".join(
+            (self.bucket or "-", self.key_alias.removeprefix("alias/") or "-", self.database or "-")
+        )
+
+
+def adopt(lake: Lake, clients: Clients) -> dict[str, str]:
+    """Make the lake be there; returns the attribute `KeyArn`, empty where the lake has no key of its own.
+
+    Raises:
+        ConfigError: a bucket or a database of that name exists and is not this deployment's.
+    """
+    if lake.database:
+        _database(lake, clients.glue)
+    key_arn = _key(lake, clients) if lake.key_alias else lake.key_arn
+    if lake.bucket:
+        _bucket(lake, clients)
+        _bucket_settings(lake, clients, key_arn)
+    if lake.notify_bucket:
+        _notifications(lake.notify_bucket, clients.s3)
+    if bucket := lake.bucket or lake.notify_bucket:
+        _lifecycle(lake, bucket, clients.s3)
+    return {"KeyArn": key_arn}
+
+
+def _key(lake: Lake, clients: Clients) -> str:
+    kms = clients.kms
+    try:
+        found = kms.describe_key(KeyId=lake.key_alias)["KeyMetadata"]
+    except kms.exceptions.NotFoundException:
+        made = kms.create_key(
+            Description=f"Lake of {lake.deployment}",
+            Policy=lake.key_policy,
+            Tags=[{"TagKey": OWNER_TAG, "TagValue": lake.deployment}],
+        )["KeyMetadata"]
+        kms.create_alias(AliasName=lake.key_alias, TargetKeyId=made["KeyId"])
+        found = made
+    else:
+        if found["KeyState"] == "PendingDeletion":
+            kms.cancel_key_deletion(KeyId=found["KeyId"])
+        if found["KeyState"] in {"PendingDeletion", "Disabled"}:
+            kms.enable_key(KeyId=found["KeyId"])
+        kms.put_key_policy(KeyId=found["KeyId"], PolicyName="default", Policy=lake.key_policy)
+    kms.enable_key_rotation(KeyId=found["KeyId"])
+    return str(found["Arn"])
+
+
+def _bucket(lake: Lake, clients: Clients) -> None:
+    s3 = clients.s3
+    try:
+        s3.head_bucket(Bucket=lake.bucket, ExpectedBucketOwner=clients.account)
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code not in {"404", "NoSuchBucket"}:
+            raise ConfigError(
+                f"the bucket {lake.bucket} belongs to somebody else ({code})",
+                fix="name a bucket of yours under lake.bucket, or choose another name",
+            ) from None
+        where = {"CreateBucketConfiguration": {"LocationConstraint": clients.region}}
+        s3.create_bucket(Bucket=lake.bucket, **({} if clients.region == "us-east-1" else where))
+        s3.put_bucket_tagging(
+            Bucket=lake.bucket, Tagging={"TagSet": [{"Key": OWNER_TAG, "Value": lake.deployment}]}
+        )
+    else:
+        if _owner(s3, lake.bucket) != lake.deployment:
+            raise ConfigError(
+                f"the bucket {lake.bucket} exists, and its tag {OWNER_TAG} is not {lake.deployment}",
+                fix=f"import it: lake.bucket: {lake.bucket}; or tag it to hand it over",
+            )
+
+
+def _owner(s3: Any, bucket: str) -> str | None:
+    try:
+        tags = s3.get_bucket_tagging(Bucket=bucket)["TagSet"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchTagSet":
+            raise
+        return None
+    return next((each["Value"] for each in tags if each["Key"] == OWNER_TAG), None)
+
+
+def _bucket_settings(lake: Lake, clients: Clients, key_arn: str) -> None:
+    s3, bucket = clients.s3, lake.bucket
+    closed = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
+    s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=dict.fromkeys(closed, True))
+    encryption = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key_arn}
+    s3.put_bucket_encryption(
+        Bucket=bucket,
+        ServerSideEncryptionConfiguration={
+            "Rules": [{"ApplyServerSideEncryptionByDefault": encryption, "BucketKeyEnabled": True}]
+        },
+    )
+    s3.put_bucket_policy(Bucket=bucket, Policy=lake.bucket_policy)
+
+
+def _lifecycle(lake: Lake, bucket: str, s3: Any) -> None:
+    """Add or renew the deployment's own rules. That of an export that is gone stays, and its files go in their time."""
+    try:
+        found = s3.get_bucket_lifecycle_configuration(Bucket=bucket)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchLifecycleConfiguration":
+            raise
+        found = {"Rules": []}
+    rules = {each["ID"]: _with_filter(each) for each in found["Rules"]}
+    for prefix, days in lake.expiring.items():
+        rule = {
+            "ID": f"calve-{lake.deployment}-{prefix}",
+            "Status": "Enabled",
+            "Filter": {"Prefix": prefix},
+            "Expiration": {"Days": days},
+            "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
+        }
+        rules[str(rule["ID"])] = rule
+    smallest = "TransitionDefaultMinimumObjectSize"
+    s3.put_bucket_lifecycle_configuration(
+        Bucket=bucket,
+        LifecycleConfiguration={"Rules": list(rules.values())},
+        **({smallest: found[smallest]} if smallest in found else {}),
+    )
+
+
+def _with_filter(rule: dict[str, Any]) -> dict[str, Any]:
+    """S3 refuses rules of the old form, which have a prefix of their own, beside those that have a filter."""
+    if "Prefix" not in rule:
+        return rule
+    rest = {name: value for name, value in rule.items() if name != "Prefix"}
+    return rest | {"Filter": {"Prefix": rule["Prefix"]}}
+
+
+def _notifications(bucket: str, s3: Any) -> None:
+    """Send the bucket's events to EventBridge; what else it notifies stays as it is."""
+    found = s3.get_bucket_notification_configuration(Bucket=bucket)
+    found.pop("ResponseMetadata", None)
+    if "EventBridgeConfiguration" not in found:
+        s3.put_bucket_notification_configuration(
+            Bucket=bucket, NotificationConfiguration=found | {"EventBridgeConfiguration": {}}
+        )
+
+
+def _database(lake: Lake, glue: Any) -> None:
+    try:
+        found = glue.get_database(Name=lake.database)["Database"]
+    except glue.exceptions.EntityNotFoundException:
+        parameters = {OWNER_TAG: lake.deployment}
+        glue.create_database(
+            DatabaseInput={"Name": lake.database, "LocationUri": lake.location, "Parameters": parameters}
+        )
+        return
+    if found.get("Parameters", {}).get(OWNER_TAG) != lake.deployment:
+        raise ConfigError(
+            f"the Glue database {lake.database} exists, and its parameter {OWNER_TAG} is not {lake.deployment}",
+            fix="import it, and it is never deleted: lake.import_database: true; or name another: lake.database",
+        )

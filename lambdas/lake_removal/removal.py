@@ -1,0 +1,179 @@
+"""Removes what calve made: tables and database, every object, the bucket, and the key (after the wait that AWS asks for).
+
+The deletion of this resource is not proof enough that somebody wants the data gone: CloudFormation also deletes a resource
+when it leaves the template, or when a deploy is rolled back. Only a stack that is being destroyed counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from calve.errors import Retryable
+from calve.names import OWNER_TAG
+
+KEY_WAIT_DAYS = 7
+GLUE_BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The services that a lake is made of, and the one that knows what becomes of its stack."""
+
+    s3: Any
+    kms: Any
+    glue: Any
+    cloudformation: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """What goes. An empty name: that part was imported, and stays.
+
+    Tables that somebody else made stay, and so do their databases; but tables whose files go with the bucket would be ruins.
+    """
+
+    deployment: str
+    bucket: str
+    database: str
+    imported_database: str
+    key_alias: str
+    warehouse: str
+    cluster_databases: bool
+
+    @classmethod
+    def read(cls, properties: Mapping[str, Any]) -> Lake:
+        """The properties of the custom resource."""
+        return cls(
+            deployment=properties["Deployment"],
+            bucket=properties["Bucket"],
+            database=properties["Database"],
+            imported_database=properties["ImportedDatabase"],
+            key_alias=properties["KeyAlias"],
+            warehouse=properties["Warehouse"],
+            cluster_databases=properties["ClusterDatabases"] == "true",
+        )
+
+    @property
+    def id(self) -> str:
+        return f"removal-of-{self.bucket or '-'}-{self.database or '-'}"
+
+
+def is_destroyed(stack_id: str, cloudformation: Any) -> bool:
+    """Tell whether the stack is being destroyed, rather than changed or rolled back."""
+    stack = cloudformation.describe_stacks(StackName=stack_id)["Stacks"][0]
+    return bool(stack["StackStatus"] == "DELETE_IN_PROGRESS")
+
+
+def remove(lake: Lake, clients: Clients, *, time_left_s: float) -> None:
+    """Remove the lake; may be repeated, and goes on where it stopped.
+
+    Raises:
+        Retryable: the bucket holds more objects than the function's time can delete.
+    """
+    deadline = time.monotonic() + time_left_s
+    for database in _databases(lake, clients.glue):
+        _remove_database(database, lake, clients.glue)
+    if lake.bucket and lake.imported_database:
+        _remove_tables(lake.imported_database, (f"s3://{lake.bucket}",), clients.glue)
+    if lake.bucket:
+        _remove_bucket(lake.bucket, clients.s3, deadline)
+    if lake.key_alias:
+        _remove_key(lake.key_alias, clients.kms)
+
+
+def _databases(lake: Lake, glue: Any) -> Iterator[str]:
+    """The deployment's own database, and those that its jobs made per cluster; each names its maker."""
+    if lake.cluster_databases:
+        pages = glue.get_paginator("get_databases").paginate()
+        found = [each for page in pages for each in page["DatabaseList"]]
+    elif lake.database:
+        try:
+            found = [glue.get_database(Name=lake.database)["Database"]]
+        except glue.exceptions.EntityNotFoundException:
+            return
+    else:
+        return
+    for each in found:
+        if each.get("Parameters", {}).get(OWNER_TAG) == lake.deployment:
+            yield each["Name"]
+
+
+def _lies_in(location: str | None, folder: str) -> bool:
+    return (location or "").rstrip("/").startswith(folder + "/")
+
+
+def _remove_database(database: str, lake: Lake, glue: Any) -> None:
+    """With its tables: Glue would delete them later, in its own time, and a database of the same name would find them."""
+    folders = (f"{lake.warehouse}/{database}", *([f"s3://{lake.bucket}"] if lake.bucket else []))
+    try:
+        if not _remove_tables(database, folders, glue):
+            glue.delete_database(Name=database)
+    except glue.exceptions.EntityNotFoundException:
+        return
+
+
+def _remove_tables(database: str, folders: tuple[str, ...], glue: Any) -> bool:
+    """Remove the tables whose files lie in one of the folders; tell whether there are others."""
+    tables = _tables(database, glue)
+    doomed = [
+        each["Name"]
+        for each in tables
+        if any(_lies_in(each.get("StorageDescriptor", {}).get("Location"), folder) for folder in folders)
+    ]
+    for first in range(0, len(doomed), GLUE_BATCH):
+        glue.batch_delete_table(DatabaseName=database, TablesToDelete=doomed[first : first + GLUE_BATCH])
+    return len(doomed) < len(tables)
+
+
+def _tables(database: str, glue: Any) -> list[dict[str, Any]]:
+    pages = glue.get_paginator("get_tables").paginate(DatabaseName=database)
+    return [table for page in pages for table in page["TableList"]]
+
+
+def _remove_bucket(bucket: str, s3: Any, deadline: float) -> None:
+    try:
+        for upload in _pages(s3, "list_multipart_uploads", bucket, "Uploads"):
+            s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+        _empty(bucket, s3, deadline)
+        s3.delete_bucket(Bucket=bucket)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchBucket":
+            raise
+
+
+def _pages(s3: Any, operation: str, bucket: str, key: str) -> Iterator[dict[str, Any]]:
+    for page in s3.get_paginator(operation).paginate(Bucket=bucket):
+        yield from page.get(key, [])
+
+
+def _empty(bucket: str, s3: Any, deadline: float) -> None:
+    """Delete every version of every object: somebody may have switched versioning on."""
+    while True:
+        if time.monotonic() > deadline:
+            raise Retryable(
+                f"the bucket {bucket} holds more objects than could be deleted in one run",
+                fix="destroy again: it goes on where it stopped",
+            )
+        page = s3.list_object_versions(Bucket=bucket)
+        found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+        if not found:
+            return
+        objects = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in found]
+        answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+        if errors := answer.get("Errors"):
+            raise Retryable(f"{errors[0]['Key']} could not be deleted: {errors[0]['Code']}")
+
+
+def _remove_key(alias: str, kms: Any) -> None:
+    try:
+        key = kms.describe_key(KeyId=alias)["KeyMetadata"]
+    except kms.exceptions.NotFoundException:
+        return
+    if key["KeyState"] != "PendingDeletion":
+        kms.schedule_key_deletion(KeyId=key["KeyId"], PendingWindowInDays=KEY_WAIT_DAYS)
+    kms.delete_alias(AliasName=alias)

@@ -1,0 +1,1 @@
+"""The signing keys of the links: the first one, and their rotation."""

@@ -1,0 +1,54 @@
+"""Secrets Manager's rotation -> `rotate`; a custom resource of the deploy -> `first`."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from aws_lambda_powertools import Logger, Tracer
+from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent, event_source
+from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
+
+from calve.errors import Fatal
+from lambdas.custom_resource import serve
+from lambdas.link_keys.rotation import Rotation, Settings
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+logger = Logger(service="link_keys")
+tracer = Tracer(service="link_keys")
+
+
+@cache
+def rotation() -> Rotation:
+    """Made once per process."""
+    return Rotation(Settings.read(os.environ).secret, boto3.client("secretsmanager"))
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+@event_source(data_class=SecretsManagerEvent)
+def rotate(event: SecretsManagerEvent, context: LambdaContext) -> None:
+    """Do the step that Secrets Manager asks for."""
+    keys = rotation()
+    if event.secret_id != keys.secret:
+        raise Fatal("this function rotates the link keys alone")
+    keys.step(event.step, event.client_request_token)
+    logger.info("keys.rotation", extra={"step": event.step})
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+def first(event: dict[str, Any], context: LambdaContext) -> None:
+    """Make the first key when the deploy has made the secret; a delete leaves the keys to the secret's own fate."""
+    reason = serve(event, context, _make_first, identify=lambda _: f"{rotation().secret}/first-key")
+    if reason:
+        logger.error("keys.not_made", extra={"reason": reason})
+
+
+def _make_first(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
+    if request.request_type != "Delete" and rotation().make_first():
+        logger.info("keys.first")

@@ -1,0 +1,142 @@
+"""The token of a link: who may download, until when, signed.
+
+`base64url(payload) "." base64url(HMAC-SHA256(key, payload))` with payload = version (1 byte), link id (16), expiry in epoch
+seconds (8, big endian), key id (ASCII). It is checked without any I/O but the keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from dataclasses import dataclass, field
+from typing import Self
+
+VERSION = 1
+ID_BYTES = 16
+KEY_BYTES = 32
+MAX_LENGTH = 256
+_HEAD = 1 + ID_BYTES + 8
+_TOKEN = re.compile(r"([A-Za-z0-9_-]{34,100})\.([A-Za-z0-9_-]{43})", re.ASCII)
+_KEY_ID = re.compile(r"k[1-9][0-9]{0,8}", re.ASCII)
+_ABSENT = secrets.token_bytes(KEY_BYTES)
+
+
+class BadKeys(ValueError):
+    """A secret that holds no keys; its message never says what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The signing keys by id, two at most; new tokens are signed with `current`."""
+
+    current: str
+    keys: dict[str, bytes] = field(repr=False)
+
+    @classmethod
+    def first(cls) -> Self:
+        return cls("k1", {"k1": secrets.token_bytes(KEY_BYTES)})
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the secret's JSON: `{"current": "k2", "keys": {"k1": "<base64>", "k2": "<base64>"}}`."""
+        try:
+            raw = json.loads(text)
+            keys = {name: base64.b64decode(key, validate=True) for name, key in raw["keys"].items()}
+            current = str(raw["current"])
+        except (ValueError, TypeError, KeyError, AttributeError):
+            keys, current = {}, ""
+        if current not in keys or not all(
+            _KEY_ID.fullmatch(name) and len(key) == KEY_BYTES for name, key in keys.items()
+        ):
+            # Raised outside the handler: a JSON error carries the text that it could not read.
+            raise BadKeys("the secret of the link keys holds no keys")
+        return cls(current, keys)
+
+    def to_json(self) -> str:
+        coded = {name: base64.b64encode(key).decode() for name, key in self.keys.items()}
+        return json.dumps({"current": self.current, "keys": coded})
+
+    def rotated(self) -> Self:
+        """A new current key beside the one until now; an older one is no longer valid."""
+        name = f"k{1 + max(int(each[1:]) for each in self.keys)}"
+        return type(self)(name, {self.current: self.keys[self.current], name: secrets.token_bytes(KEY_BYTES)})
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a token says; true only when `verify` has returned it."""
+
+    link_id: str
+    key_id: str
+    expires_at: int
+
+
+def new_link_id() -> str:
+    """An unguessable id; alone it opens nothing."""
+    return _encode(secrets.token_bytes(ID_BYTES))
+
+
+def sign(keys: Keys, link_id: str, expires_at: int) -> str:
+    """Make the token of a link."""
+    payload = bytes([VERSION]) + _decode(link_id) + expires_at.to_bytes(8, "big") + keys.current.encode()
+    return f"{_encode(payload)}.{_encode(_mac(keys.keys[keys.current], payload))}"
+
+
+def key_id_of(token: str) -> str | None:
+    """The key that a token names, unchecked; None where it is no token by its form."""
+    parsed = _parse(token)
+    return parsed[0].key_id if parsed else None
+
+
+def verify(keys: Keys, token: str, *, now: float) -> Claim | None:
+    """What a token says, if one of the keys has signed it and it has not expired.
+
+    Exactly one text is a link's token: base64url with other spare bits, padding or foreign characters is refused. An unknown
+    key costs the same work as a wrong MAC.
+    """
+    parsed = _parse(token)
+    if parsed is None:
+        return None
+    claim, payload, mac = parsed
+    signed = hmac.compare_digest(_mac(keys.keys.get(claim.key_id, _ABSENT), payload), mac)
+    return claim if signed and claim.key_id in keys.keys and now < claim.expires_at else None
+
+
+def reference(link_id: str) -> str:
+    """How logs name a link: it tells two apart and leads nobody back to the id."""
+    return hashlib.sha256(link_id.encode()).hexdigest()[:12]
+
+
+def _parse(token: str) -> tuple[Claim, bytes, bytes] | None:
+    match = _TOKEN.fullmatch(token) if len(token) <= MAX_LENGTH else None
+    if match is None:
+        return None
+    try:
+        payload, mac = (_decode(part) for part in match.groups())
+        key_id = payload[_HEAD:].decode("ascii")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    canonical = (_encode(payload), _encode(mac)) == match.groups()
+    if not canonical or payload[0] != VERSION or not _KEY_ID.fullmatch(key_id):
+        return None
+    claim = Claim(
+        _encode(payload[1 : 1 + ID_BYTES]), key_id, int.from_bytes(payload[1 + ID_BYTES : _HEAD], "big")
+    )
+    return claim, payload, mac
+
+
+def _mac(key: bytes, payload: bytes) -> bytes:
+    return hmac.digest(key, payload, "sha256")
+
+
+def _encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

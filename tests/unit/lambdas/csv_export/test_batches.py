@@ -1,0 +1,115 @@
+"""Our reader gives the rows that PyIceberg's own gives, in memory that PyIceberg's does not keep to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.types import LongType, StringType
+
+from lambdas.csv_export.batches import SIZE_BYTES, slices
+from lambdas.csv_export.scan import plan
+from lambdas.csv_export.window import previous
+from tests.unit.lambdas.csv_export.lake import MONDAY, World, at, export, trades
+
+ROOT = Path(__file__).parents[4]
+STRUCT = pa.struct(
+    [("partition", pa.int32()), ("timestamp", pa.timestamp("us", "UTC")), ("key", pa.binary())]
+)
+
+
+def scan(lake: World, **changes):
+    what = export(**changes)
+    table = lake.catalog.load_table("trading.trades")
+    return plan(
+        table, what, previous("previous_week", MONDAY, ZoneInfo(what.time_zone)), what.columns, lambda: 900.0
+    )
+
+
+def rows(planned) -> pa.Table:
+    return pa.Table.from_batches(list(planned.batches()))
+
+
+def test_rows_equal_those_of_pyiceberg_through_the_table_s_history(lake: World) -> None:
+    table = lake.made(trades(at(8), at(9), at(10)))
+    with table.update_schema() as update:
+        update.rename_column("side", "direction")
+        update.add_column("extra", LongType())
+        update.add_column("note", StringType())
+    added = trades(at(11), at(17), first=3).rename_columns(["id", "at", "direction"])
+    table.append(
+        added.append_column("extra", pa.array([7, None])).append_column("note", pa.array(["x", "y"]))
+    )
+    table.delete("id = 1")
+    planned = scan(lake)
+    expected = table.scan(row_filter=planned.row_filter).to_arrow().sort_by("id")
+    assert rows(planned).sort_by("id").cast(expected.schema).equals(expected)
+    assert expected["id"].to_pylist() == [2, 3]
+
+
+def kafka_rows() -> pa.Table:
+    times = [at(8), at(9), None, at(15, 23), at(16)]
+    records = [{"partition": i, "timestamp": when, "key": b"k"} for i, when in enumerate(times)]
+    return pa.table({"id": pa.array(range(6)), "_kafka": pa.array([*records, None], STRUCT)})
+
+
+def test_a_nested_time_column_selects_rows(lake: World) -> None:
+    lake.made(kafka_rows())
+    assert rows(scan(lake, time_column="_kafka.timestamp"))["id"].to_pylist() == [1, 3]
+
+
+def test_a_nested_field_is_a_column_and_the_struct_is_left_out_by_default(lake: World) -> None:
+    lake.made(kafka_rows())
+    planned = scan(lake, time_column="_kafka.timestamp", columns=("_kafka.partition", "id"))
+    assert rows(planned).to_pydict() == {"_kafka.partition": [1, 3], "id": [1, 3]}
+    assert rows(scan(lake, time_column="_kafka.timestamp")).schema.names == ["id"]
+
+
+def test_clock_times_and_dates_are_those_of_the_zone(lake: World) -> None:
+    clock = pa.array(["2026-11-08T23:59", "2026-11-09T00:00", "2026-11-15T23:59", "2026-11-16T00:00"])
+    days = [date(2026, 11, 8), date(2026, 11, 9), date(2026, 11, 15), date(2026, 11, 16)]
+    lake.made(pa.table({"clock": clock.cast(pa.timestamp("us")), "day": days}))
+    for column in ("clock", "day"):
+        assert rows(scan(lake, time_column=column, time_zone="Europe/Vilnius")).num_rows == 2
+
+
+def test_the_export_s_filter_holds_beside_the_window(lake: World) -> None:
+    lake.made(trades(at(9), at(10), at(11), at(20)))
+    assert rows(scan(lake, filter="side = 'SELL' and id > 0"))["id"].to_pylist() == [2]
+
+
+def test_row_groups_outside_the_window_are_not_read(lake: World, tmp_path: Path) -> None:
+    lines = trades(*[at(1)] * 10, *[at(10)] * 10)
+    table = lake.table(lines)
+    pq.write_table(lines, tmp_path / "data.parquet", row_group_size=10)
+    table.add_files([str(tmp_path / "data.parquet")])
+    assert rows(scan(lake))["id"].to_pylist() == list(range(10, 20))
+
+
+def test_wide_rows_come_in_small_pieces() -> None:
+    batch = pa.record_batch({"t": pa.array(["x" * 1_000_000] * 40)})
+    sizes = [piece.nbytes for piece in slices(batch)]
+    assert sum(piece.num_rows for piece in slices(batch)) == 40
+    assert max(sizes) <= SIZE_BYTES
+
+
+@pytest.mark.full
+def test_memory_is_the_same_for_few_rows_and_many(tmp_path: Path) -> None:
+    peaks = []
+    for count in ("500000", "2000000"):
+        _program("make", tmp_path, count)
+        peaks.append(json.loads(_program("rows", tmp_path, count))["peak_mb"])
+    assert peaks[1] < peaks[0] + 60, peaks
+
+
+def _program(verb: str, folder: Path, rows: str) -> str:
+    command = [sys.executable, "-m", "tests.unit.lambdas.csv_export.memory", verb, str(folder), rows]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout

@@ -1,0 +1,242 @@
+"""A deploy ends with the deployed generation running, a destroy with nothing running, and both within the time there is."""
+
+import pytest
+
+from calve.errors import CalveError, ConfigError
+from lambdas.job_control import handler
+from lambdas.job_control.hand_over import GRACE_S, HandOver, Wanted
+from tests.unit.lambdas.cloudformation import Context, cloudformation
+from tests.unit.lambdas.job_control.world import CONTROL, JOB, Clock
+
+PROPERTIES = {
+    "JobName": JOB,
+    "Continuous": "true",
+    "ControlBucket": CONTROL.bucket,
+    "ControlKey": CONTROL.key,
+    "Generation": "g1",
+}
+LEFT_S = 870.0
+
+
+def wanted(generation: str = "g1", *, continuous: bool = True) -> Wanted:
+    return Wanted(JOB, continuous, CONTROL, generation)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def work(world, clock) -> HandOver:
+    return HandOver(world.jobs, world.s3, time_left_s=LEFT_S, clock=clock)
+
+
+def test_the_first_deploy_starts_a_continuous_job_with_its_generation(world, work) -> None:
+    work.begin(wanted())
+    assert world.control() == "g1"
+    assert world.newest().arguments["--generation"] == "g1"
+    assert list(world.states().values()) == ["STARTING"]
+
+
+def test_a_scheduled_job_is_left_to_its_schedule(world, work) -> None:
+    work.begin(wanted(continuous=False))
+    assert (world.control(), world.states()) == ("g1", {})
+
+
+def test_the_old_run_ends_by_itself_before_the_new_one_starts(world, work, clock) -> None:
+    old = world.run(generation="g1")
+    world.deploy("g2")
+    clock.at(30, lambda: world.turn(old, "SUCCEEDED"))
+    work.begin(wanted("g2"))
+    assert world.control() == "g2"
+    assert list(world.states().values()) == ["SUCCEEDED", "STARTING"]
+    assert world.newest().arguments["--generation"] == "g2"
+    assert world.stopped == []
+
+
+def test_a_run_that_does_not_end_is_stopped_once_its_grace_is_over(world, clock) -> None:
+    old = world.run(generation="g1")
+    world.deploy("g2")
+    world.stopping_state = "STOPPING"
+    clock.at(700, lambda: world.turn(old, "STOPPED"))
+    HandOver(world.jobs, world.s3, time_left_s=2000, clock=clock).begin(wanted("g2"))
+    assert world.stopped == [old]
+    assert GRACE_S <= clock.now <= 710
+    assert list(world.states().values()) == ["STOPPED", "STARTING"]
+
+
+def test_a_short_time_limit_shortens_the_grace(world, clock) -> None:
+    old = world.run(generation="g1")
+    world.deploy("g2")
+    HandOver(world.jobs, world.s3, time_left_s=100, clock=clock).begin(wanted("g2"))
+    assert world.stopped == [old]
+    assert clock.now < 100
+
+
+def test_a_run_that_cannot_be_stopped_is_a_failure_with_its_name_before_the_time_is_over(
+    world, work, clock
+) -> None:
+    old = world.run(generation="g1")
+    world.deploy("g2")
+    world.stopping_state = "STOPPING"
+    with pytest.raises(CalveError, match=f"{old} is STOPPING"):
+        work.begin(wanted("g2"))
+    assert clock.now <= LEFT_S
+    assert len(world.states()) == 1
+
+
+@pytest.mark.parametrize("state", ["WAITING", "STARTING", "RUNNING"])
+def test_a_run_of_this_generation_is_left_alone_when_cloudformation_asks_again(
+    world, work, clock, state
+) -> None:
+    running = world.run(state, generation="g1")
+    work.begin(wanted())
+    work.begin(wanted())
+    assert (world.states(), clock.now) == ({running: state}, 0)
+
+
+def test_a_run_that_is_stopping_is_replaced_even_by_its_own_generation(world, work, clock) -> None:
+    stopping = world.run("STOPPING", generation="g1")
+    clock.at(20, lambda: world.turn(stopping, "STOPPED"))
+    work.begin(wanted())
+    assert list(world.states().values()) == ["STOPPED", "STARTING"]
+
+
+def test_a_run_without_a_generation_counts_by_when_it_began(world, work, clock) -> None:
+    by_hand = world.run()
+    work.begin(wanted())
+    assert world.states() == {by_hand: "RUNNING"}
+    world.deploy("g2")
+    clock.at(10, lambda: world.turn(by_hand, "SUCCEEDED"))
+    work.begin(wanted("g2"))
+    assert list(world.states().values()) == ["SUCCEEDED", "STARTING"]
+
+
+def test_a_drain_does_not_stand_for_a_continuous_run(world, work, clock) -> None:
+    drain = world.run(drain="true", generation="g1")
+    clock.at(10, lambda: world.turn(drain, "SUCCEEDED"))
+    work.begin(wanted())
+    assert list(world.states().values()) == ["SUCCEEDED", "STARTING"]
+
+
+def test_a_drain_of_a_scheduled_job_is_left_alone_and_a_continuous_run_is_not(world, work) -> None:
+    drain = world.run(drain="true", generation="g1")
+    work.begin(wanted(continuous=False))
+    assert world.states() == {drain: "RUNNING"}
+    world.turn(drain, "SUCCEEDED")
+    endless = world.run(generation="g1")
+    work.begin(wanted(continuous=False))
+    assert world.stopped == [endless]
+
+
+def test_a_rollback_restores_the_old_generation(world, work, clock) -> None:
+    first = world.run(generation="g1")
+    world.deploy("g2")
+    clock.at(10, lambda: world.turn(first, "SUCCEEDED"))
+    work.begin(wanted("g2"))
+    second = world.newest().job_run_id
+    world.turn(second, "RUNNING")
+    world.deploy("g1")
+    clock.at(40, lambda: world.turn(second, "SUCCEEDED"))
+    work.begin(wanted("g1"))
+    assert world.control() == "g1"
+    assert world.newest().arguments["--generation"] == "g1"
+    assert list(world.states().values()) == ["SUCCEEDED", "SUCCEEDED", "STARTING"]
+
+
+def test_a_start_that_glue_refuses_is_tried_again(world, work, clock, monkeypatch) -> None:
+    """The watchdog may have been faster, or Glue may count the old run for a moment longer."""
+    rival = []
+    start = world.jobs.start
+
+    def refused(name: str, generation: str) -> None:
+        rival.append(world.run(generation="g1"))
+
+    monkeypatch.setattr(world.jobs, "start", refused)
+    clock.at(5, lambda: monkeypatch.setattr(world.jobs, "start", start))
+    work.begin(wanted())
+    assert list(world.states()) == rival
+
+
+def test_a_run_says_what_it_runs_whatever_the_definition_says_by_then(world) -> None:
+    world.jobs.start(JOB, "g9")
+    assert world.newest().arguments["--generation"] == "g9"
+
+
+def test_glues_concurrency_limit_is_no_error(world) -> None:
+    world.run()
+    assert world.jobs.start(JOB, "g1") is None
+
+
+@pytest.mark.parametrize("deployed", ["g1", None])
+def test_a_job_that_is_not_deployed_at_this_generation_is_not_touched(world, work, deployed) -> None:
+    running = world.run(generation="g1")
+    if deployed is None:
+        world.drop()
+    with pytest.raises(CalveError, match=f"deployed at generation {deployed}, not g2"):
+        work.begin(wanted("g2"))
+    assert "Contents" not in world.s3.list_objects_v2(Bucket=CONTROL.bucket)
+    assert not deployed or world.states() == {running: "RUNNING"}
+
+
+def test_deleting_tells_the_run_to_end_and_waits_for_it(world, work, clock) -> None:
+    running = world.run(generation="g1")
+    clock.at(15, lambda: world.turn(running, "SUCCEEDED"))
+    work.end(wanted())
+    assert (world.control(), clock.now, world.stopped) == (None, 15, [])
+    assert list(world.states().values()) == ["SUCCEEDED"]
+
+
+def test_deleting_stops_a_run_that_does_not_end(world, work) -> None:
+    running = world.run(generation="g1")
+    work.end(wanted())
+    assert world.states() == {running: "STOPPED"}
+
+
+def test_deleting_does_not_fail_because_job_or_bucket_are_gone(world, work) -> None:
+    world.drop()
+    work.end(wanted())
+    world.s3.delete_object(Bucket=CONTROL.bucket, Key=CONTROL.key)
+    world.s3.delete_bucket(Bucket=CONTROL.bucket)
+    work.end(wanted())
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_a_missing_property_is_named(name) -> None:
+    with pytest.raises(ConfigError, match=name):
+        Wanted.parse({key: value for key, value in PROPERTIES.items() if key != name})
+
+
+def test_a_manner_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ConfigError, match="Continuous is yes"):
+        Wanted.parse(PROPERTIES | {"Continuous": "yes"})
+
+
+@pytest.fixture
+def cfn(world):
+    handler._client.cache_clear()
+    with cloudformation() as side:
+        yield side
+    handler._client.cache_clear()
+
+
+def test_the_handler_creates_updates_and_deletes_under_one_physical_id(world, cfn, caplog) -> None:
+    handler.handle(cfn.request("Create", PROPERTIES), Context())
+    assert list(world.states().values()) == ["STARTING"]
+    update = cfn.request("Update", PROPERTIES, PhysicalResourceId=JOB, OldResourceProperties=PROPERTIES)
+    handler.handle(update, Context())
+    world.turn(world.newest().job_run_id, "SUCCEEDED")
+    handler.handle(cfn.request("Delete", PROPERTIES, PhysicalResourceId=JOB), Context())
+    assert [(a["Status"], a["PhysicalResourceId"]) for a in cfn.answers] == [("SUCCESS", JOB)] * 3
+    assert world.control() is None
+    assert caplog.messages == ["job.handed_over"] * 3
+    assert "SECRET" not in str([vars(record) for record in caplog.records])
+
+
+def test_the_handler_answers_with_the_reason_of_a_failure(world, cfn, caplog) -> None:
+    handler.handle(cfn.request("Create", PROPERTIES | {"Generation": "g2"}), Context())
+    [answer] = cfn.answers
+    assert answer["Status"] == "FAILED"
+    assert "deployed at generation g1, not g2" in answer["Reason"]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
