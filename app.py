@@ -1,0 +1,41 @@
+"""The CDK app: what `calve.yaml` describes, as CloudFormation stacks.
+
+Context: `config` (calve.yaml), `env` (an overlay such as calve.prod.yaml), `lambda_python`, `lambda_architecture` (arm64, x86_64,
+or host for an emulator), `delete_data`. Account and region are those of the CLI's profile, at deploy.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from aws_cdk import App
+
+from calve.errors import CalveError, ConfigError
+from calve.settings import load_deployment
+from stacks.assembly import build
+from stacks.bundling import Runtime
+from stacks.lake_removal import is_asked_for
+
+
+def main(app: App) -> int:
+    """Synthesize; exit code 2 where the configuration is of no use, with everything that is wrong on standard error."""
+
+    def context(key: str) -> str | None:
+        value = app.node.try_get_context(key)
+        return None if value is None else str(value)
+
+    try:
+        deployment = load_deployment(Path(context("config") or "calve.yaml"), context("env"))
+        runtime = Runtime.read(context("lambda_python"), context("lambda_architecture"))
+        delete_data = is_asked_for(context("delete_data"), deployment.name)
+        build(app, deployment, runtime=runtime, delete_data=delete_data)
+    except CalveError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2 if isinstance(error, ConfigError) else 1
+    app.synth()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(App()))

@@ -1,0 +1,200 @@
+"""Alarms, each with what to do about it in its description."""
+
+from __future__ import annotations
+
+from aws_cdk import Aws, Duration, aws_cloudwatch, aws_events, aws_iam
+from aws_cdk import aws_cloudwatch_actions as actions
+from constructs import Construct
+
+from calve.deployment import Deployment
+from calve.job import Table
+from stacks.export_mails import failures
+from stacks.exports import ExportsStack
+from stacks.function import METRICS_NAMESPACE
+from stacks.ingest_job import IngestJob
+from stacks.job_metrics import JobMetrics
+from stacks.topic import mail_topic
+
+PERIOD = Duration.minutes(5)
+
+
+class Alarms(Construct):
+    """The topic that all alarms go to, and the alarms."""
+
+    def __init__(self, scope: Construct, id: str, *, deployment: Deployment) -> None:
+        super().__init__(scope, id)
+        self._deployment = deployment
+        self.all: list[aws_cloudwatch.Alarm] = []
+        self.topic = mail_topic(
+            self, "Topic", recipients=deployment.alerts.emails, title=f"calve {deployment.name}"
+        )
+        self._let_publish(
+            "cloudwatch.amazonaws.com",
+            f"arn:{Aws.PARTITION}:cloudwatch:{Aws.REGION}:{Aws.ACCOUNT_ID}:alarm:*",
+        )
+
+    def of_job(self, job: IngestJob, metrics: JobMetrics) -> None:
+        """A job and its tables."""
+        settings, alerts = job.definition.settings, self._deployment.alerts
+        for table in settings.tables:
+            name = table.name
+            self._alarm(
+                f"{table.name}-freshness",
+                metrics.of_table("Freshness", table, "Maximum"),
+                above=alerts.freshness_s,
+                periods=3,
+                text=f"Records of {table.topic} are seen too late in {name}: give the job more workers, or look at its log.",
+            )
+            self._alarm(
+                f"{table.name}-lag",
+                metrics.of_table("Lag", table, "Minimum"),
+                above=alerts.lag_records,
+                periods=3,
+                text=f"{name} is far behind {table.topic}: give the job more workers.",
+            )
+            self._alarm(
+                f"{table.name}-state",
+                metrics.of_table("Trouble", table, "Sum"),
+                text=f"{name} is suspended or failed: its property calve.state says why and what to do.",
+            )
+            self._alarm(
+                f"{table.name}-lost",
+                metrics.of_table("Lost", table, "Sum"),
+                text=f"Offsets of {table.topic} were gone before they were read.",
+            )
+            if not job.definition.schedule:
+                self._silence(table, metrics)
+        self._alarm(
+            f"{settings.job}-dead-letters",
+            metrics.of_job("RejectRounds"),
+            text=f"Records read by {settings.job} could not be decoded: look at the tables' dead letters.",
+        )
+        self._alarm(
+            f"{settings.job}-failed",
+            metrics.of_job("JobFailed"),
+            text=f"The job {job.name} could not go on: its log says why and what to do.",
+        )
+        if not job.definition.schedule:
+            self._watchdog(job)
+
+    def of_exports(self, exports: ExportsStack) -> None:
+        """Exports that failed or did not start, and mails that were not sent."""
+        self._alarm(
+            "export-errors",
+            exports.writer.function.metric_errors(statistic="Sum"),
+            text="A run of the export function failed: its log says why. It is tried twice more.",
+        )
+        self._alarm(
+            "export-mail-errors",
+            exports.mails.function.function.metric_errors(statistic="Sum"),
+            text="A file was written, and a mail about it was not sent.",
+        )
+        self._alarm(
+            "export-not-started",
+            aws_cloudwatch.Metric(
+                namespace="AWS/Scheduler",
+                metric_name="InvocationDroppedCount",
+                dimensions_map={"ScheduleGroup": self._deployment.name},
+                statistic="Sum",
+            ),
+            text="A schedule could not start its export.",
+        )
+        for export in self._deployment.exports:
+            self._alarm(
+                f"{export.name}-late",
+                aws_cloudwatch.Metric(
+                    namespace=METRICS_NAMESPACE,
+                    metric_name="Incomplete",
+                    dimensions_map={
+                        "service": "csv_export",
+                        "export": export.name,
+                        "function": exports.writer.name,
+                    },
+                    statistic="Sum",
+                ),
+                text=f"{export.name} was written before its window was complete: {export.database}.{export.table} lags.",
+            )
+        self._export_failed()
+
+    def _silence(self, table: Table, metrics: JobMetrics) -> None:
+        """An idle table says so every five minutes: one that says nothing hangs, which no other alarm would tell."""
+        self._alarm(
+            f"{table.name}-silent",
+            metrics.of_table("Heard", table, "SampleCount"),
+            below=1,
+            periods=3,
+            text=f"The job says nothing of {table.name}: its loop hangs, its topic has an open transaction, or nothing runs.",
+        )
+
+    def _watchdog(self, job: IngestJob) -> None:
+        self._alarm(
+            f"{job.definition.settings.job}-given-up",
+            aws_cloudwatch.Metric(
+                namespace=METRICS_NAMESPACE,
+                metric_name="WatchdogExhausted",
+                dimensions_map={"service": "job_control", "job": job.name},
+                statistic="Sum",
+            ),
+            text=f"{job.name} failed {self._deployment.alerts.restarts} times in a row and is not restarted any more.",
+        )
+
+    def _alarm(
+        self,
+        name: str,
+        metric: aws_cloudwatch.Metric,
+        *,
+        text: str,
+        above: float = 0,
+        below: float | None = None,
+        periods: int = 1,
+    ) -> None:
+        """An alarm on what is too much, for which no data is good news; or on too little, for which it is the worst."""
+        operators, missing = aws_cloudwatch.ComparisonOperator, aws_cloudwatch.TreatMissingData
+        alarm = aws_cloudwatch.Alarm(
+            self,
+            name,
+            alarm_name=f"{self._deployment.name}-{name}",
+            alarm_description=text,
+            metric=metric.with_(period=PERIOD),
+            threshold=above if below is None else below,
+            comparison_operator=operators.GREATER_THAN_THRESHOLD
+            if below is None
+            else operators.LESS_THAN_THRESHOLD,
+            evaluation_periods=periods,
+            treat_missing_data=missing.NOT_BREACHING if below is None else missing.BREACHING,
+        )
+        alarm.add_alarm_action(actions.SnsAction(self.topic))
+        self.all.append(alarm)
+
+    def _export_failed(self) -> None:
+        rule = aws_events.CfnRule(
+            self,
+            "ExportFailed",
+            description="An export was given up",
+            event_pattern=failures(self._deployment.exports),
+            targets=[
+                aws_events.CfnRule.TargetProperty(
+                    arn=self.topic.topic_arn,
+                    id="Alert",
+                    input_transformer=aws_events.CfnRule.InputTransformerProperty(
+                        input_paths_map={"name": "$.detail.export.name", "reason": "$.detail.reason"},
+                        input_template='"The export <name> has failed: <reason>"',
+                    ),
+                )
+            ],
+        )
+        self._let_publish("events.amazonaws.com", rule.attr_arn)
+
+    def _let_publish(self, service: str, source_arn: str) -> None:
+        conditions = {
+            "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+            "ArnLike": {"aws:SourceArn": source_arn},
+        }
+        self.topic.add_to_resource_policy(
+            aws_iam.PolicyStatement(
+                principals=[aws_iam.ServicePrincipal(service)],
+                actions=["sns:Publish"],
+                resources=[self.topic.topic_arn],
+                conditions=conditions,
+            )
+        )

@@ -1,0 +1,33 @@
+"""All stacks of a deployment, in the order in which they need each other."""
+
+from __future__ import annotations
+
+from aws_cdk import App, Tags
+
+from calve.deployment import Deployment
+from stacks.bundling import Runtime
+from stacks.exports import ExportsStack
+from stacks.ingest import IngestStack
+from stacks.kafka import KafkaStack
+from stacks.lake import LakeStack
+from stacks.monitoring import MonitoringStack
+
+
+def build(app: App, deployment: Deployment, *, runtime: Runtime, delete_data: bool = False) -> None:
+    """Add the deployment's stacks to the app."""
+    name = deployment.name
+    lake = LakeStack(app, f"{name}-lake", deployment=deployment, runtime=runtime, delete_data=delete_data)
+    brokers = None
+    if deployment.msk or deployment.network:
+        kafka = KafkaStack(
+            app, f"{name}-kafka", deployment=deployment, runtime=runtime, delete_data=delete_data
+        )
+        brokers = kafka.brokers
+    ingest = IngestStack(
+        app, f"{name}-ingest", deployment=deployment, lake=lake, runtime=runtime, brokers=brokers
+    )
+    exports = None
+    if deployment.exports:
+        exports = ExportsStack(app, f"{name}-exports", deployment=deployment, lake=lake, runtime=runtime)
+    MonitoringStack(app, f"{name}-monitoring", deployment=deployment, ingest=ingest, exports=exports)
+    Tags.of(app).add("calve:deployment", name)

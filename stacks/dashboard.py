@@ -1,0 +1,57 @@
+"""One page: are all alarms silent, how old are the records that become visible, how far behind is each table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import aws_cloudwatch
+from constructs import Construct
+
+from calve.deployment import Deployment
+from stacks.job_metrics import JobMetrics
+
+WIDTH = 24
+HALF = 12
+
+
+class Dashboard(Construct):
+    """Alarms above, then a graph per question with a line per table."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        deployment: Deployment,
+        metrics: Mapping[str, JobMetrics],
+        alarms: Sequence[aws_cloudwatch.Alarm],
+    ) -> None:
+        super().__init__(scope, id)
+        self.name = deployment.name
+        tables = [
+            (metrics[job.settings.job], table) for job in deployment.jobs for table in job.settings.tables
+        ]
+
+        def graph(title: str, metric: str, statistic: str) -> aws_cloudwatch.GraphWidget:
+            lines = [
+                source.of_table(metric, table, statistic).with_(label=table.name) for source, table in tables
+            ]
+            return aws_cloudwatch.GraphWidget(title=title, left=lines, width=HALF)
+
+        of_jobs = [each.of_job("RejectRounds").with_(label=job) for job, each in metrics.items()]
+        aws_cloudwatch.Dashboard(
+            self,
+            "Page",
+            dashboard_name=deployment.name,
+            widgets=[
+                [aws_cloudwatch.AlarmStatusWidget(alarms=list(alarms), width=WIDTH, title="Alarms")],
+                [
+                    graph("Age of the oldest record of a round, s", "Freshness", "Maximum"),
+                    graph("Records not read yet", "Lag", "Minimum"),
+                ],
+                [
+                    graph("Rows written", "Rows", "Sum"),
+                    aws_cloudwatch.GraphWidget(title="Rounds with dead letters", left=of_jobs, width=HALF),
+                ],
+            ],
+        )

@@ -1,0 +1,132 @@
+"""Links that live for days: a signed token, a row that can be revoked, and a function that answers with a URL for a minute."""
+
+from __future__ import annotations
+
+from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, aws_lambda
+from aws_cdk import aws_secretsmanager as secrets
+from constructs import Construct
+
+from calve.deployment import Deployment
+from stacks.bundling import Runtime
+from stacks.export_writer import EXPORTS, FILES
+from stacks.function import Function
+from stacks.lake import LakeStack
+from stacks.roles import Statement, allow
+from stacks.tables import expiring_table
+
+ROTATION_DAYS = 30
+"""Two keys are valid at a time, so that a link outlives one rotation: `link_days` may not exceed this."""
+
+
+class ExportLinks(Construct):
+    """The links' table, their keys and the one endpoint of the deployment that faces the public.
+
+    It reserves no concurrency: an account with AWS's first quota of 10 has none to reserve. Without a valid signature it
+    touches neither table nor bucket.
+
+    Table and keys go with the stack: another deploy has another URL, and no old link would find its way.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, deployment: Deployment, lake: LakeStack, runtime: Runtime
+    ) -> None:
+        super().__init__(scope, id)
+        self._deployment = deployment
+        self._runtime = runtime
+        self.table = expiring_table(self, "Table", expires="expires_at")
+        self.keys = secrets.CfnSecret(
+            self,
+            "Keys",
+            description=f"Signs the download links of {deployment.name}",
+            # Only so that there is a first version: `lambdas/link_keys` writes the first key in its place.
+            generate_secret_string=secrets.CfnSecret.GenerateSecretStringProperty(exclude_punctuation=True),
+        )
+        self.keys.apply_removal_policy(RemovalPolicy.DESTROY)
+        self._first_key()
+        self._rotation()
+        self.url = self._download(lake)
+
+    def read_keys(self) -> Statement:
+        return allow(["secretsmanager:GetSecretValue"], [self.keys.ref])
+
+    def _first_key(self) -> None:
+        function = self._keys_function("FirstKey", "handler.first")
+        resource = CustomResource(
+            self,
+            "First",
+            resource_type="Custom::CalveLinkKeys",
+            service_token=function.function.function_arn,
+            service_timeout=Duration.minutes(2),
+            properties={"Secret": self.keys.ref},
+        )
+        resource.node.add_dependency(function)
+
+    def _rotation(self) -> None:
+        function = self._keys_function("Rotation", "handler.rotate")
+        permission = aws_lambda.CfnPermission(
+            self,
+            "Rotate",
+            action="lambda:InvokeFunction",
+            function_name=function.function.function_arn,
+            principal="secretsmanager.amazonaws.com",
+            source_account=Aws.ACCOUNT_ID,
+            source_arn=self.keys.ref,
+        )
+        schedule = secrets.CfnRotationSchedule(
+            self,
+            "Schedule",
+            secret_id=self.keys.ref,
+            rotation_lambda_arn=function.function.function_arn,
+            rotation_rules=secrets.CfnRotationSchedule.RotationRulesProperty(
+                automatically_after_days=ROTATION_DAYS
+            ),
+            rotate_immediately_on_update=False,
+        )
+        schedule.add_resource_dependency(permission)
+        schedule.node.add_dependency(function)
+
+    def _keys_function(self, id: str, handler: str) -> Function:
+        return Function(
+            self,
+            id,
+            code="link_keys",
+            handler=handler,
+            runtime=self._runtime,
+            deployment=self._deployment.name,
+            environment={"LINK_KEYS_SECRET": self.keys.ref},
+            statements=[
+                allow(
+                    [
+                        *("secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"),
+                        *("secretsmanager:PutSecretValue", "secretsmanager:UpdateSecretVersionStage"),
+                    ],
+                    [self.keys.ref],
+                )
+            ],
+        )
+
+    def _download(self, lake: LakeStack) -> str:
+        statements = [
+            allow(["s3:GetObject"], [lake.objects(EXPORTS)], because=FILES),
+            allow(["dynamodb:GetItem", "dynamodb:UpdateItem"], [self.table.table_arn]),
+            self.read_keys(),
+        ]
+        if lake.key_arn:
+            through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
+            statements.append(allow(["kms:Decrypt"], [lake.key_arn], through_s3))
+        function = Function(
+            self,
+            "Download",
+            code="download",
+            runtime=self._runtime,
+            deployment=self._deployment.name,
+            timeout=Duration.seconds(10),
+            environment={
+                "LINKS_TABLE": self.table.table_name,
+                "LINK_KEYS_SECRET": self.keys.ref,
+                "LAKE_BUCKET": lake.bucket,
+            },
+            statements=statements,
+        )
+        url = function.function.add_function_url(auth_type=aws_lambda.FunctionUrlAuthType.NONE)
+        return url.url

@@ -1,0 +1,124 @@
+"""Mails: a manifest was written, or an export has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aws_cdk import Aws, Duration, Stack, aws_dynamodb, aws_events, aws_lambda, aws_sns
+from constructs import Construct
+
+from calve.deployment import Deployment
+from calve.export import Export
+from stacks.arns import arn
+from stacks.bundling import Runtime
+from stacks.export_links import ExportLinks
+from stacks.export_writer import EXPORTS, FILES
+from stacks.function import Function
+from stacks.lake import LakeStack
+from stacks.roles import Statement, allow
+from stacks.topic import mail_topic
+
+
+class ExportMails(Construct):
+    """A topic per export that mails by SNS, and the function that mails once per file and per failure; `done` remembers which."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        deployment: Deployment,
+        lake: LakeStack,
+        runtime: Runtime,
+        links: ExportLinks,
+        done: aws_dynamodb.Table,
+    ) -> None:
+        super().__init__(scope, id)
+        topics = {
+            export.name: mail_topic(
+                self, f"{export.name}Topic", recipients=export.recipients, title=export.name
+            )
+            for export in deployment.exports
+            if export.channel == "sns"
+        }
+        statements = [
+            allow(["s3:GetObject"], [lake.objects(EXPORTS)], because=FILES),
+            allow(["dynamodb:PutItem"], [links.table.table_arn]),
+            allow(
+                ["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
+                [done.table_arn],
+            ),
+            links.read_keys(),
+            *_sending(deployment.exports, topics),
+        ]
+        if lake.key_arn:
+            statements.append(allow(["kms:Decrypt"], [lake.key_arn]))
+        self.function = Function(
+            self,
+            "Notify",
+            code="export_notify",
+            runtime=runtime,
+            deployment=deployment.name,
+            timeout=Duration.minutes(1),
+            environment={
+                "LINKS_TABLE": links.table.table_name,
+                "IDEMPOTENCY_TABLE": done.table_name,
+                "LINK_KEYS_SECRET": links.keys.ref,
+                "DOWNLOAD_URL": links.url,
+                "EXPORTS_PREFIX": f"{lake.prefix}{EXPORTS}",
+                "MAIL_TOPICS": Stack.of(self).to_json_string(
+                    {name: topic.topic_arn for name, topic in topics.items()}
+                ),
+            },
+            statements=statements,
+        )
+        # Only manifests, which come last, and which the function never writes: it cannot set itself off.
+        manifests = {"bucket": {"name": [lake.bucket]}, "object": {"key": [{"wildcard": _manifests(lake)}]}}
+        self._on("Written", {"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": manifests})
+        self._on("Failed", failures(deployment.exports))
+
+    def _on(self, id: str, pattern: Mapping[str, Any]) -> None:
+        function = self.function.function
+        rule = aws_events.CfnRule(
+            self,
+            id,
+            event_pattern=pattern,
+            targets=[aws_events.CfnRule.TargetProperty(arn=function.function_arn, id="Notify")],
+        )
+        aws_lambda.CfnPermission(
+            self,
+            f"{id}Permission",
+            action="lambda:InvokeFunction",
+            function_name=function.function_arn,
+            principal="events.amazonaws.com",
+            source_arn=rule.attr_arn,
+            source_account=Aws.ACCOUNT_ID,
+        )
+
+
+def failures(exports: Sequence[Export]) -> dict[str, Any]:
+    """The events by which these exports are given up; another deployment's are on the same bus."""
+    names = {"name": [each.name for each in exports], "database": sorted({each.database for each in exports})}
+    return {"source": ["calve"], "detail-type": ["Export Failed"], "detail": {"export": names}}
+
+
+def _manifests(lake: LakeStack) -> str:
+    return f"{lake.prefix}{EXPORTS}*/manifest.json"
+
+
+def _sending(exports: Sequence[Export], topics: Mapping[str, aws_sns.Topic]) -> list[Statement]:
+    statements = []
+    if topics:
+        statements.append(allow(["sns:Publish"], [topic.topic_arn for topic in topics.values()]))
+    if senders := sorted({each.sender for each in exports if each.channel == "ses" and each.sender}):
+        # SES checks the identity that covers the sender: the address, or its domain.
+        identities = sorted({name for each in senders for name in (each, each.rpartition("@")[2])})
+        statements.append(
+            allow(
+                ["ses:SendEmail"],
+                [arn("ses", f"identity/{name}") for name in identities],
+                {"StringEquals": {"ses:FromAddress": senders}},
+            )
+        )
+    return statements

@@ -1,0 +1,37 @@
+"""Scheduled exports: a function writes the file, another mails a link to it, a third answers the link. Stateless but links."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnOutput, Stack
+from constructs import Construct
+
+from calve.deployment import Deployment
+from stacks.bundling import Runtime
+from stacks.export_links import ExportLinks
+from stacks.export_mails import ExportMails
+from stacks.export_schedules import ExportSchedules
+from stacks.export_writer import ExportWriter
+from stacks.lake import LakeStack
+from stacks.tables import expiring_table
+
+
+class ExportsStack(Stack):
+    """Everything between a table and an analyst's mailbox."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, deployment: Deployment, lake: LakeStack, runtime: Runtime
+    ) -> None:
+        super().__init__(scope, id, description="calve: exports by schedule, mail and link")
+        done = expiring_table(self, "Done", expires="expiration")
+        schedules = ExportSchedules(self, "Schedules", deployment=deployment)
+        self.writer = ExportWriter(
+            self, "Writer", deployment=deployment, lake=lake, runtime=runtime, schedules=schedules, done=done
+        )
+        schedules.invoke(self.writer.function)
+        links = ExportLinks(self, "Links", deployment=deployment, lake=lake, runtime=runtime)
+        self.mails = ExportMails(
+            self, "Mails", deployment=deployment, lake=lake, runtime=runtime, links=links, done=done
+        )
+        CfnOutput(self, "DownloadUrl", value=links.url)
+        CfnOutput(self, "ExportFunction", value=self.writer.function.function_name)
+        CfnOutput(self, "LinksTable", value=links.table.table_name)

@@ -1,0 +1,87 @@
+"""A function: code, role, log group and the settings that all of ours share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import Duration, RemovalPolicy, aws_iam, aws_lambda, aws_logs
+from constructs import Construct
+
+from stacks.arns import arn
+from stacks.bundling import Runtime, function_code
+from stacks.findings import acknowledge
+from stacks.roles import Statement, allow, service_role
+
+METRICS_NAMESPACE = "calve"
+LOG_STREAMS = "the streams of one log group"
+
+
+class Function(Construct):
+    """One folder of `lambdas/` as a function; `statements` is all that it may do besides writing its log."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        code: str,
+        runtime: Runtime,
+        deployment: str,
+        statements: Sequence[Statement],
+        handler: str = "handler.handle",
+        name: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        memory_mb: int = 256,
+        timeout: Duration | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        self.log_group = aws_logs.LogGroup(
+            self, "Log", retention=aws_logs.RetentionDays.THREE_MONTHS, removal_policy=RemovalPolicy.DESTROY
+        )
+        self.role = service_role(
+            self,
+            "Role",
+            service="lambda.amazonaws.com",
+            statements=[
+                *statements,
+                allow(
+                    ["logs:CreateLogStream", "logs:PutLogEvents"],
+                    [_streams(self.log_group)],
+                    because=LOG_STREAMS,
+                ),
+                allow(
+                    ["xray:PutTraceSegments", "xray:PutTelemetryRecords"],
+                    ["*"],
+                    because="X-Ray's writing actions know no resources",
+                ),
+            ],
+        )
+        self.function = aws_lambda.Function(
+            self,
+            "Function",
+            runtime=runtime.lambda_runtime,
+            architecture=runtime.lambda_architecture,
+            code=function_code(self, code, runtime),
+            handler=f"lambdas.{code}.{handler}",
+            function_name=name,
+            role=aws_iam.Role.from_role_arn(self, "OwnRole", self.role.role_arn, mutable=False),
+            log_group=self.log_group,
+            memory_size=memory_mb,
+            timeout=timeout or Duration.seconds(30),
+            tracing=aws_lambda.Tracing.ACTIVE,
+            environment={
+                "POWERTOOLS_SERVICE_NAME": code,
+                "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+                "CALVE_NAME": deployment,
+                **(environment or {}),
+            },
+        )
+        self.function.node.add_dependency(self.role)
+        acknowledge(
+            self.function,
+            {"L1": "Python 3.13 is what the Glue job runs, so the core has one version to hold on"},
+        )
+
+
+def _streams(group: aws_logs.LogGroup) -> str:
+    return arn("logs", f"log-group:{group.log_group_name}:*")

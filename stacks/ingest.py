@@ -1,0 +1,54 @@
+"""The jobs that keep the tables, and what keeps the jobs: schedules, hand-over at a deploy, watchdog. Stateless."""
+
+from __future__ import annotations
+
+from aws_cdk import Stack, aws_scheduler
+from constructs import Construct
+
+from calve.deployment import Deployment
+from stacks.bundling import Runtime
+from stacks.ingest_job import IngestJob
+from stacks.ingest_role import Brokers
+from stacks.job_code import JobCode
+from stacks.job_control import JobControl
+from stacks.job_schedule import JobSchedule
+from stacks.job_security import JobSecurity
+from stacks.lake import LakeStack
+
+
+class IngestStack(Stack):
+    """One Glue job per entry of `jobs:`."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        deployment: Deployment,
+        lake: LakeStack,
+        runtime: Runtime,
+        brokers: Brokers | None = None,
+    ) -> None:
+        super().__init__(scope, id, description="calve: jobs from topics to tables")
+        code = JobCode(self, "Code")
+        security = JobSecurity(self, "Security", name=deployment.name, lake=lake)
+        self.jobs = [
+            IngestJob(
+                self,
+                each.settings.job,
+                deployment=deployment,
+                job=each,
+                lake=lake,
+                code=code,
+                security=security,
+                brokers=brokers,
+            )
+            for each in deployment.jobs
+        ]
+        group = aws_scheduler.CfnScheduleGroup(self, "Group", name=f"{deployment.name}-jobs")
+        self.control = JobControl(
+            self, "Control", deployment=deployment, jobs=self.jobs, lake=lake, runtime=runtime, group=group
+        )
+        for job in self.jobs:
+            if job.definition.schedule:
+                JobSchedule(self, f"{job.definition.settings.job}Schedule", job=job, group=group)

@@ -1,0 +1,167 @@
+"""One ingest job as Glue runs it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from aws_cdk import Aws, RemovalPolicy, Stack, aws_glue, aws_logs
+from constructs import Construct
+
+from calve.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
+from calve.job import Job
+from calve.spark_conf import LEAST_EXECUTORS, spark_conf
+from stacks.arns import arn
+from stacks.ingest_role import (
+    Brokers,
+    code_statements,
+    kafka_statements,
+    lake_statements,
+    log_statements,
+    network_statements,
+    secret_statements,
+)
+from stacks.job_code import JobCode, JobSettings, generation
+from stacks.job_security import JobSecurity
+from stacks.lake import LakeStack
+from stacks.roles import grant, service_role
+
+GLUE_VERSION = "6.0"
+SMALLEST_WORKER = "G.025X"
+
+
+class IngestJob(Construct):
+    """A Glue streaming job: it may run for ever, and its runtime brings Spark's Kafka source; a scheduled one drains and ends.
+
+    Attributes:
+        log_group: where the job's events go, one JSON object a line.
+        generation: names exactly this code, these settings and this definition.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        deployment: Deployment,
+        job: JobDeployment,
+        lake: LakeStack,
+        code: JobCode,
+        security: JobSecurity,
+        brokers: Brokers | None,
+    ) -> None:
+        super().__init__(scope, id)
+        self.definition = job
+        self.name = f"{deployment.name}-{job.settings.job}"
+        self.control_key = lake.control(job.settings.job)
+        brokers = brokers or Brokers()
+        settings = JobSettings(self, "Settings", job=_portable(job.settings))
+        self.role = service_role(self, "Role", service="glue.amazonaws.com", source_arn=arn("glue", "*"))
+        prefix = f"/calve/{deployment.name}/{job.settings.job}"
+        groups = [
+            self._log_group(stream.title(), security.log_group(prefix, self.role.role_name, stream), security)
+            for stream in ("output", "error")
+        ]
+        self.log_group = groups[0]
+        # Not inline: the names of the log groups hold the role's name.
+        statements = [
+            *lake_statements(lake, job.settings.job),
+            *code_statements(code, settings),
+            *secret_statements(job.settings),
+            *kafka_statements(brokers, sorted({table.topic for table in job.settings.tables})),
+            *network_statements(brokers),
+            *log_statements([str(group.log_group_name) for group in groups]),
+        ]
+        grant(self.role, statements)
+        arguments = self._arguments(job, lake, code, settings, brokers, prefix)
+        types = aws_glue.CfnJob
+        definition: dict[str, Any] = {
+            "glue_version": GLUE_VERSION,
+            "worker_type": job.worker,
+            "number_of_workers": job.workers.max,
+            "maintenance_window": None if job.schedule else job.maintenance_window,
+            "connections": types.ConnectionsListProperty(connections=[brokers.connection])
+            if brokers.connection
+            else None,
+            "command": types.JobCommandProperty(
+                name="gluestreaming", python_version="3", script_location=code.script.s3_object_url
+            ),
+        }
+        # The role and the names of connection and security configuration stay; what stands behind them may change.
+        behind = [job.schedule is None, brokers.zone, *brokers.subnets, *brokers.security_groups]
+        self.generation = generation(Stack.of(self).resolve([definition, arguments, behind]))
+        self.job = types(
+            self,
+            "Job",
+            **definition,
+            name=self.name,
+            role=self.role.role_arn,
+            description=f"Keeps the topics of {job.settings.job} as Iceberg tables",
+            max_retries=0,  # the watchdog restarts, and knows when to give up
+            execution_property=types.ExecutionPropertyProperty(max_concurrent_runs=1),
+            default_arguments=arguments | {"--generation": self.generation},
+        )
+        security.secure(self.job)
+        self.job.node.add_dependency(self.role, *groups)
+
+    @property
+    def arn(self) -> str:
+        return arn("glue", f"job/{self.name}")
+
+    def _log_group(self, id: str, name: str, security: JobSecurity) -> aws_logs.CfnLogGroup:
+        group = aws_logs.CfnLogGroup(
+            self, id, log_group_name=name, retention_in_days=90, kms_key_id=security.log_key
+        )
+        group.apply_removal_policy(RemovalPolicy.DESTROY)
+        return group
+
+    @staticmethod
+    def _arguments(
+        job: JobDeployment,
+        lake: LakeStack,
+        code: JobCode,
+        settings: JobSettings,
+        brokers: Brokers,
+        log_prefix: str,
+    ) -> dict[str, str]:
+        deployed = replace(
+            job.settings,
+            lake=replace(
+                job.settings.lake,
+                warehouse=lake.warehouse,
+                region=Aws.REGION,
+                endpoint=None,
+                kms_key=lake.key_arn,
+            ),
+        )
+        conf = spark_conf(deployed) | job.conf
+        scales = job.workers.max > job.workers.min and job.worker != SMALLEST_WORKER
+        if scales:
+            conf[LEAST_EXECUTORS] = str(job.workers.min - 1)  # one worker is the driver
+        arguments = {
+            "--datalake-formats": "iceberg",
+            "--conf": " --conf ".join(f"{key}={value}" for key, value in conf.items()),
+            "--extra-py-files": code.packages.s3_object_url,
+            "--extra-jars": ",".join(jar.s3_object_url for jar in code.jars),
+            "--user-jars-first": "true",
+            "--extra-files": ",".join(asset.s3_object_url for asset in settings.assets),
+            "--settings-file": settings.file_name,
+            "--warehouse": lake.warehouse,
+            "--region": Aws.REGION,
+            "--control": f"s3://{lake.bucket}/{lake.control(job.settings.job)}",
+            "--job-bookmark-option": "job-bookmark-disable",
+            "--enable-metrics": "true",
+            "--custom-logGroup-prefix": log_prefix,
+        }
+        if scales:
+            arguments["--enable-auto-scaling"] = "true"
+        if lake.key_arn:
+            arguments["--kms-key"] = lake.key_arn
+        if brokers.servers or job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS:
+            arguments["--bootstrap-servers"] = brokers.servers or UNKNOWN_SERVERS
+        return arguments
+
+
+def _portable(job: Job) -> Job:
+    """Settings without what only a deploy knows, so that the file and its hash are the same in every account."""
+    return replace(job, lake=replace(job.lake, endpoint=None))

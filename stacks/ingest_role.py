@@ -1,0 +1,148 @@
+"""What an ingest job may do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from calve.job import Job
+from stacks.arns import arn, secret_arn
+from stacks.job_code import JobCode, JobSettings
+from stacks.lake import LakeStack
+from stacks.roles import Statement, allow
+
+INTERFACES = "Glue makes a network interface per worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """An MSK cluster, and where in a network its clients stand.
+
+    Attributes:
+        cluster_arn: MSK's ARN; None where IAM has no say.
+        cluster_path: name and id of the cluster, which stand in the ARNs of its topics and groups.
+        servers: bootstrap servers that only a deploy knows; None where the configuration names them.
+        connection: name of the Glue connection that puts jobs into the network.
+    """
+
+    cluster_arn: str | None = None
+    cluster_path: str | None = None
+    servers: str | None = None
+    connection: str | None = None
+    zone: str | None = None
+    subnets: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
+
+
+def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
+    """Tables and their files, and the job's control object."""
+    statements = [
+        allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
+        lake.listing(),
+        allow(
+            ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
+            [lake.objects(prefix) for prefix in [*lake.data_prefixes, "_calve/staging/"]],
+            because="the files of the job's tables",
+        ),
+        allow(["s3:GetObject"], [f"{lake.bucket_arn}/{lake.control(job)}"]),
+        allow(
+            [
+                *(
+                    "glue:GetDatabase",
+                    "glue:GetTable",
+                    "glue:GetTables",
+                    "glue:CreateTable",
+                    "glue:UpdateTable",
+                ),
+                *(["glue:CreateDatabase"] if lake.per_cluster else []),
+            ],
+            lake.catalog_arns,
+            because="the job makes tables, their dead letters, and databases where there is one per cluster",
+        ),
+    ]
+    if lake.key_arn:
+        statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey"], [lake.key_arn]))
+    return statements
+
+
+def code_statements(code: JobCode, settings: JobSettings) -> list[Statement]:
+    """The job's own files, each by name."""
+    assets = [*code.assets, *settings.assets]
+    return [allow(["s3:GetObject"], [asset.bucket.arn_for_objects(asset.s3_object_key) for asset in assets])]
+
+
+def secret_statements(job: Job) -> list[Statement]:
+    """The secrets that the configuration refers to in AWS."""
+    references = {each for each in (job.kafka.secret, job.registry.secret) if each}
+    arns = sorted(found for each in references if (found := secret_arn(each)))
+    return [allow(["secretsmanager:GetSecretValue"], arns)] if arns else []
+
+
+def log_statements(groups: Sequence[str]) -> list[Statement]:
+    """Logs, and Glue's own metrics."""
+    return [
+        allow(
+            ["logs:CreateLogStream", "logs:PutLogEvents", "logs:AssociateKmsKey"],
+            [arn("logs", f"log-group:{group}:*") for group in groups],
+            because="the streams of the job's log groups",
+        ),
+        allow(
+            ["cloudwatch:PutMetricData"],
+            ["*"],
+            {"StringEquals": {"cloudwatch:namespace": "Glue"}},
+            because="a metric has no ARN; the namespace is a condition",
+        ),
+    ]
+
+
+def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]:
+    """Reading these topics of an MSK cluster with IAM; Spark reads in consumer groups of its own naming."""
+    if not brokers.cluster_arn:
+        return []
+    return [
+        allow(["kafka-cluster:Connect", "kafka-cluster:DescribeCluster"], [brokers.cluster_arn]),
+        allow(
+            [
+                *("kafka-cluster:DescribeTopic", "kafka-cluster:DescribeTopicDynamicConfiguration"),
+                "kafka-cluster:ReadData",
+            ],
+            [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in topics],
+            because="the id of a cluster that the deployment makes is not known before",
+        ),
+        allow(
+            ["kafka-cluster:AlterGroup", "kafka-cluster:DescribeGroup"],
+            [arn("kafka", f"group/{brokers.cluster_path}/spark-kafka-*")],
+            because="Spark names its consumer groups",
+        ),
+    ]
+
+
+def network_statements(brokers: Brokers) -> list[Statement]:
+    """What Glue does on the job's behalf where the job stands in a VPC."""
+    if not brokers.connection:
+        return []
+    connection = [arn("glue", "catalog"), arn("glue", f"connection/{brokers.connection}")]
+    places = [
+        *(arn("ec2", f"subnet/{each}") for each in brokers.subnets),
+        *(arn("ec2", f"security-group/{each}") for each in brokers.security_groups),
+    ]
+    interfaces = arn("ec2", "network-interface/*")
+    of_glue = {"ForAllValues:StringEquals": {"aws:TagKeys": ["aws-glue-service-resource"]}}
+    in_subnets = {"ArnEquals": {"ec2:Subnet": [arn("ec2", f"subnet/{each}") for each in brokers.subnets]}}
+    return [
+        allow(["glue:GetConnection"], connection),
+        allow(
+            [
+                *("ec2:DescribeNetworkInterfaces", "ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups"),
+                *("ec2:DescribeSubnets", "ec2:DescribeVpcEndpoints", "ec2:DescribeVpcs"),
+            ],
+            ["*"],
+            because="EC2's Describe actions know no resources",
+        ),
+        allow(
+            ["ec2:DescribeVpcAttribute"], [arn("ec2", "vpc/*")], because="Glue looks at the VPC of its subnet"
+        ),
+        allow(["ec2:CreateNetworkInterface"], [*places, interfaces], because=INTERFACES),
+        allow(["ec2:DeleteNetworkInterface"], [interfaces], in_subnets, because=INTERFACES),
+        allow(["ec2:CreateTags", "ec2:DeleteTags"], [interfaces], of_glue, because=INTERFACES),
+    ]

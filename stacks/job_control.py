@@ -1,0 +1,154 @@
+"""What CloudFormation and Glue leave to us: a deploy hands jobs over to the new code, a failed run is followed by another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import Aws, CustomResource, Duration, aws_events, aws_lambda, aws_scheduler
+from constructs import Construct
+
+from calve.deployment import Deployment
+from stacks.arns import arn
+from stacks.bundling import Runtime
+from stacks.function import Function
+from stacks.ingest_job import IngestJob
+from stacks.lake import LakeStack
+from stacks.roles import Statement, allow, grant, service_role
+
+HAND_OVER = Duration.minutes(15)
+ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")
+"""All ends of a run but STOPPED: what an operator stops stays stopped."""
+
+
+class JobControl(Construct):
+    """Two functions of one code: the hand-over, a custom resource per job, and the watchdog."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        deployment: Deployment,
+        jobs: Sequence[IngestJob],
+        lake: LakeStack,
+        runtime: Runtime,
+        group: aws_scheduler.CfnScheduleGroup,
+    ) -> None:
+        super().__init__(scope, id)
+        self._hand_over(deployment, jobs, lake, runtime)
+        continuous = [job for job in jobs if not job.definition.schedule]
+        if continuous:
+            self._watchdog(deployment, continuous, lake, runtime, group)
+
+    def _hand_over(
+        self, deployment: Deployment, jobs: Sequence[IngestJob], lake: LakeStack, runtime: Runtime
+    ) -> None:
+        function = Function(
+            self,
+            "HandOver",
+            code="job_control",
+            runtime=runtime,
+            deployment=deployment.name,
+            timeout=HAND_OVER,
+            statements=[
+                *_run_statements(jobs),
+                allow(["glue:BatchStopJobRun"], [job.arn for job in jobs]),
+                *_control_statements(lake, jobs, ["s3:GetObject", "s3:PutObject"]),
+            ],
+        )
+        for job in jobs:
+            resource = CustomResource(
+                job,
+                "HandOver",
+                resource_type="Custom::CalveHandOver",
+                service_token=function.function.function_arn,
+                service_timeout=HAND_OVER,  # the function's own limit: it answers, or it is dead
+                properties={
+                    "JobName": job.name,
+                    "Continuous": "false" if job.definition.schedule else "true",
+                    "ControlBucket": lake.bucket,
+                    "ControlKey": job.control_key,
+                    "Generation": job.generation,
+                },
+            )
+            resource.node.add_dependency(job.job, function)
+
+    def _watchdog(
+        self,
+        deployment: Deployment,
+        jobs: Sequence[IngestJob],
+        lake: LakeStack,
+        runtime: Runtime,
+        group: aws_scheduler.CfnScheduleGroup,
+    ) -> None:
+        group_arn = arn("scheduler", f"schedule-group/{group.name}")
+        later = service_role(self, "Later", service="scheduler.amazonaws.com", source_arn=group_arn)
+        function = Function(
+            self,
+            "Watchdog",
+            code="job_control",
+            handler="handler.watchdog",
+            runtime=runtime,
+            deployment=deployment.name,
+            timeout=Duration.minutes(1),
+            environment={
+                "CONTINUOUS_JOBS": ",".join(job.name for job in jobs),
+                "RESTARTS": str(deployment.alerts.restarts),
+                "SCHEDULE_GROUP": str(group.name),
+                "SCHEDULER_ROLE_ARN": later.role_arn,
+            },
+            statements=[
+                *_run_statements(jobs),
+                *_control_statements(lake, jobs, ["s3:GetObject"]),
+                allow(
+                    ["scheduler:CreateSchedule"],
+                    [arn("scheduler", f"schedule/{group.name}/watchdog-*")],
+                    because="one schedule per later look",
+                ),
+                allow(
+                    ["iam:PassRole"],
+                    [later.role_arn],
+                    {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}},
+                ),
+            ],
+        )
+        grant(later, [allow(["lambda:InvokeFunction"], [function.function.function_arn])])
+        rule = aws_events.CfnRule(
+            self,
+            "Ended",
+            description="A run of a continuous job has ended",
+            event_pattern={
+                "source": ["aws.glue"],
+                "detail-type": ["Glue Job State Change"],
+                "detail": {"jobName": [job.name for job in jobs], "state": list(ENDED)},
+            },
+            targets=[aws_events.CfnRule.TargetProperty(arn=function.function.function_arn, id="Watchdog")],
+        )
+        aws_lambda.CfnPermission(
+            self,
+            "Invoke",
+            action="lambda:InvokeFunction",
+            function_name=function.function.function_arn,
+            principal="events.amazonaws.com",
+            source_arn=rule.attr_arn,
+            source_account=Aws.ACCOUNT_ID,
+        )
+
+
+def _run_statements(jobs: Sequence[IngestJob]) -> list[Statement]:
+    return [
+        allow(
+            ["glue:GetJob", "glue:GetJobRun", "glue:GetJobRuns", "glue:StartJobRun"],
+            [job.arn for job in jobs],
+        )
+    ]
+
+
+def _control_statements(
+    lake: LakeStack, jobs: Sequence[IngestJob], actions: Sequence[str]
+) -> list[Statement]:
+    """The jobs' control objects; listing tells one that is not there from one that may not be read."""
+    statements = [allow(actions, [f"{lake.bucket_arn}/{job.control_key}" for job in jobs]), lake.listing()]
+    if lake.key_arn:
+        statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey"], [lake.key_arn]))
+    return statements

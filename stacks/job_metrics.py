@@ -1,0 +1,88 @@
+"""Metrics out of a job's log, by filters over its events (docs/events.md).
+
+A table's metrics have its name as their dimension. Under `namespace: cluster_id` nobody knows the database, and so the full name,
+before the job has run: there its topic stands for it, and tables of one topic share their metrics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aws_cdk import aws_cloudwatch, aws_logs
+from constructs import Construct
+
+from calve.job import Job, Table
+from stacks.ingest_job import IngestJob
+
+ROUND = '{ $.event = "round.committed" }'
+TROUBLE = '{ $.event = "table.state" && ($.state = "suspended" || $.state = "failed") }'
+FAILED = '{ $.event = "job.failed" }'
+ANYTHING = '{ $.table = "*" }'
+LOST = '{ $.event = "round.committed" && $.lost > 0 }'
+# As text: the reasons are keys of an object, which a JSON filter can neither list nor add up. So it counts rounds, not records.
+REJECTS = '"\\"event\\": \\"round.committed\\"" "\\"rejects\\": {\\""'
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    metric: str
+    pattern: str
+    value: str = "1"
+    per_table: bool = True
+
+
+FILTERS = (
+    _Filter("Freshness", ROUND, "$.freshness_s"),
+    _Filter("Lag", ROUND, "$.lag_records"),
+    _Filter("Rows", ROUND, "$.rows"),
+    _Filter("Lost", LOST, "$.lost"),
+    _Filter("Trouble", TROUBLE),
+    _Filter("Heard", ANYTHING),
+    _Filter("RejectRounds", REJECTS, per_table=False),
+    _Filter("JobFailed", FAILED, per_table=False),
+)
+
+
+class JobMetrics(Construct):
+    """The filters of one job, and its metrics by name: per table, or for the job as a whole."""
+
+    def __init__(self, scope: Construct, id: str, *, namespace: str, job: IngestJob) -> None:
+        super().__init__(scope, id)
+        self._namespace = namespace
+        self._job: Job = job.definition.settings
+        self._dimension = "Table" if self._job.lake.namespace == "database" else "Topic"
+        dimension = aws_logs.CfnMetricFilter.DimensionProperty
+        for each in FILTERS:
+            properties = aws_logs.CfnMetricFilter.MetricTransformationProperty(
+                metric_namespace=namespace,
+                metric_name=each.metric if each.per_table else self._of_job(each.metric),
+                metric_value=each.value,
+                dimensions=[dimension(key=self._dimension, value=f"$.{self._dimension.lower()}")]
+                if each.per_table
+                else None,
+            )
+            aws_logs.CfnMetricFilter(
+                self,
+                each.metric,
+                log_group_name=str(job.log_group.log_group_name),
+                filter_pattern=each.pattern,
+                metric_transformations=[properties],
+            )
+
+    def of_table(self, metric: str, table: Table, statistic: str) -> aws_cloudwatch.Metric:
+        name = str(self._job.table_name(table)) if self._dimension == "Table" else table.topic
+        return aws_cloudwatch.Metric(
+            namespace=self._namespace,
+            metric_name=metric,
+            dimensions_map={self._dimension: name},
+            statistic=statistic,
+        )
+
+    def of_job(self, metric: str) -> aws_cloudwatch.Metric:
+        return aws_cloudwatch.Metric(
+            namespace=self._namespace, metric_name=self._of_job(metric), statistic="Sum"
+        )
+
+    def _of_job(self, metric: str) -> str:
+        """A filter over text has no dimensions, so the job stands in the name."""
+        return f"{metric}.{self._job.job}"

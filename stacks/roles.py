@@ -1,0 +1,105 @@
+"""Roles and what they allow: every role trusts one service on behalf of this account, every wildcard has its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import Aws, Stack, aws_iam
+from constructs import Construct
+
+from stacks.findings import acknowledge
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Allowed actions, each named in full; `because` says why a resource has to hold a wildcard."""
+
+    actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    conditions: Mapping[str, Mapping[str, object]] | None = None
+    because: str | None = None
+
+    def policy(self) -> aws_iam.PolicyStatement:
+        return aws_iam.PolicyStatement(
+            actions=list(self.actions), resources=list(self.resources), conditions=self.conditions
+        )
+
+
+def allow(
+    actions: Sequence[str],
+    resources: Sequence[str],
+    conditions: Mapping[str, Mapping[str, object]] | None = None,
+    *,
+    because: str | None = None,
+) -> Statement:
+    """A statement.
+
+    Raises:
+        ValueError: a wildcard without a reason.
+    """
+    if because is None and any("*" in text for text in (*actions, *resources)):
+        raise ValueError(f"{', '.join(actions)} on a wildcard, without a reason")
+    return Statement(tuple(actions), tuple(resources), conditions, because)
+
+
+def service_role(
+    scope: Construct,
+    id: str,
+    *,
+    service: str,
+    source_arn: str | None = None,
+    statements: Sequence[Statement] = (),
+) -> aws_iam.Role:
+    """A role for one AWS service.
+
+    `source_arn` is for the services that tell IAM on whose behalf they act: nobody else's job or schedule can borrow the role.
+    """
+    conditions = (
+        {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}, "ArnLike": {"aws:SourceArn": source_arn}}
+        if source_arn
+        else None
+    )
+    document = aws_iam.PolicyDocument(statements=[each.policy() for each in statements])
+    role = aws_iam.Role(
+        scope,
+        id,
+        assumed_by=aws_iam.ServicePrincipal(service, conditions=conditions),
+        inline_policies={"Work": document} if statements else None,
+    )
+    explain(role, statements)
+    return role
+
+
+def grant(role: aws_iam.Role, statements: Iterable[Statement]) -> None:
+    """Allow more to a role, in a policy of its own: for resources that depend on the role."""
+    for each in statements:
+        role.add_to_policy(each.policy())
+        explain(role, [each])
+
+
+def explain(construct: Construct, statements: Iterable[Statement]) -> None:
+    """Hand the reasons of all wildcards to cdk-nag."""
+    stack = Stack.of(construct)
+    reasons = {
+        f"IAM5[Resource::{_as_nag_writes(stack.resolve(resource))}]": str(each.because)
+        for each in statements
+        for resource in each.resources
+        if "*" in resource
+    }
+    if reasons:
+        acknowledge(construct, reasons)
+
+
+def _as_nag_writes(value: Any) -> str:
+    """A resolved ARN in the notation of cdk-nag's findings: references stand in angle brackets."""
+    match value:
+        case {"Ref": name}:
+            return f"<{name}>"
+        case {"Fn::GetAtt": [name, attribute]}:
+            return f"<{name}.{attribute}>"
+        case {"Fn::Join": ["", parts]}:
+            return "".join(map(_as_nag_writes, parts))
+        case _:
+            return str(value)

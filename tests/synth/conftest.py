@@ -1,0 +1,64 @@
+"""All templates of all deployments, synthesized once."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Validations
+from cdk_nag import AwsSolutionsChecks
+
+from stacks.assembly import build
+from stacks.bundling import Runtime
+from tests.synth.deployments import IMPORTED, MADE, MSK, REMOVABLE
+
+
+@dataclass(frozen=True)
+class Synthesized:
+    """The templates by stack, and where they are written."""
+
+    folder: Path
+    templates: dict[str, dict[str, Any]]
+
+    def find(self, stack: str, kind: str) -> dict[str, dict[str, Any]]:
+        """Properties of a stack's resources of one type, by logical id."""
+        resources = self.templates[stack]["Resources"]
+        return {id: each.get("Properties", {}) for id, each in resources.items() if each["Type"] == kind}
+
+    def one(self, stack: str, kind: str) -> dict[str, Any]:
+        (found,) = self.find(stack, kind).values()
+        return found
+
+
+@pytest.fixture(scope="session")
+def synthesized(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cdk")
+    # Functions are not bundled here: what is in them is the matter of test_bundling.
+    app = App(outdir=str(folder), context={"aws:cdk:bundling-stacks": []})
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    for deployment in (MADE, MSK, IMPORTED):
+        build(app, deployment, runtime=Runtime())
+    build(app, REMOVABLE, runtime=Runtime(), delete_data=True)
+    app.synth()
+    templates = {
+        file.name.split(".")[0]: json.loads(file.read_text()) for file in folder.glob("*.template.json")
+    }
+    return Synthesized(folder, templates)
+
+
+def text(value: Any) -> str:
+    """A template's value as text; references stand as `<Ref>`."""
+    match value:
+        case {"Ref": name}:
+            return f"<{name.removeprefix('AWS::')}>"
+        case {"Fn::GetAtt": [name, attribute]}:
+            return f"<{name}.{attribute}>"
+        case {"Fn::Join": [separator, parts]}:
+            return str(separator).join(map(text, parts))
+        case {"Fn::Sub": template}:
+            return str(template).replace("${AWS::", "<").replace("}", ">")
+        case {"Fn::ImportValue": name}:
+            return f"<import {name}>"
+        case _:
+            return str(value)

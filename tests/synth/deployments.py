@@ -1,0 +1,91 @@
+"""Deployments that between them use everything that the stacks can make."""
+
+from dataclasses import replace
+
+from calve.deployment import (
+    UNKNOWN_SERVERS,
+    Alerts,
+    Deployment,
+    JobDeployment,
+    LakeDeployment,
+    Msk,
+    Network,
+    Workers,
+)
+from calve.export import Export
+from calve.job import Job, Kafka, Lake, Registry, Table
+
+UNKNOWN = "s3://made-by-the-stack"
+
+
+def job(
+    name: str, *topics: str, servers: str = "broker:9093", auth: str = "sasl_scram", **lake: object
+) -> Job:
+    return Job(
+        name="trading",
+        job=name,
+        kafka=Kafka(servers, auth=auth, tls=True, secret="aws:calve/kafka"),  # type: ignore[arg-type]
+        registry=Registry("https://registry.example.com", secret="aws:calve/registry"),
+        lake=Lake("trading", UNKNOWN, **lake),  # type: ignore[arg-type]
+        tables=tuple(Table(topic, topic) for topic in topics),
+    )
+
+
+WEEKLY = Export(
+    name="weekly_trades",
+    database="trading",
+    table="stock_trades",
+    time_column="_kafka.timestamp",
+    schedule="cron(0 6 ? * MON *)",
+    time_zone="Europe/Vilnius",
+    recipients=("analyst@example.com", "boss@example.com"),
+)
+
+MADE = Deployment(
+    name="trading",
+    jobs=(
+        JobDeployment(job("main", "stock_trades", "users"), workers=Workers(2, 10)),
+        JobDeployment(job("nightly", "sales"), schedule="rate(6 hours)", worker="G.025X"),
+    ),
+    lake=LakeDeployment("trading"),
+    exports=(WEEKLY,),
+    alerts=Alerts(emails=("ops@example.com",)),
+)
+
+MSK = Deployment(
+    name="streams",
+    jobs=(
+        JobDeployment(job("main", "orders", servers=UNKNOWN_SERVERS, auth="msk_iam", namespace="cluster_id")),
+    ),
+    lake=LakeDeployment("orders", namespace="cluster_id"),
+    msk=Msk(),
+)
+
+IMPORTED = Deployment(
+    name="guest",
+    jobs=(JobDeployment(job("main", "orders", auth="msk_iam")),),
+    lake=LakeDeployment(
+        "shared",
+        import_database=True,
+        bucket="company-lake",
+        prefix="teams/guest",
+        kms_key="arn:aws:kms:eu-central-1:111122223333:key/11111111-2222-3333-4444-555555555555",
+    ),
+    msk=Msk("arn:aws:kafka:eu-central-1:111122223333:cluster/company/11111111-2222-3333-4444-555555555555-1"),
+    network=Network(
+        vpc_id="vpc-11111111",
+        availability_zones=("eu-central-1a", "eu-central-1b"),
+        subnets=("subnet-11111111", "subnet-22222222"),
+        security_groups=("sg-11111111",),
+    ),
+    exports=(
+        replace(WEEKLY, database="shared", table="orders", channel="ses", sender="reports@example.com"),
+    ),
+)
+
+REMOVABLE = Deployment(
+    name="removable",
+    jobs=(JobDeployment(job("main", "orders", servers=UNKNOWN_SERVERS, auth="msk_iam")),),
+    lake=LakeDeployment("orders"),
+    msk=Msk(),
+)

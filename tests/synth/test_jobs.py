@@ -1,0 +1,136 @@
+import json
+
+import pytest
+
+from calve.spark_conf import java_options
+from lambdas.job_control.environment import WatchdogEnvironment
+from tests.synth.conftest import text
+
+
+@pytest.fixture
+def jobs(synthesized):
+    return {each["Name"]: each for each in synthesized.find("trading-ingest", "AWS::Glue::Job").values()}
+
+
+def test_a_continuous_job_runs_for_ever_in_its_shape(jobs):
+    job = jobs["trading-main"]
+    assert (job["GlueVersion"], job["WorkerType"], job["NumberOfWorkers"]) == ("6.0", "G.1X", 10)
+    assert job["Command"]["Name"] == "gluestreaming"
+    assert job["MaintenanceWindow"] == "Sun:3"
+    assert "Timeout" not in job  # with one, Glue does not restart the job after maintenance
+    assert job["ExecutionProperty"] == {"MaxConcurrentRuns": 1}
+    assert job["DefaultArguments"]["--enable-auto-scaling"] == "true"
+    assert "--enable-auto-scaling" not in jobs["trading-nightly"]["DefaultArguments"]
+
+
+def test_a_job_is_told_what_only_the_deploy_knows(jobs):
+    arguments = jobs["trading-main"]["DefaultArguments"]
+    bucket = "trading-lake-<AccountId>-<Region>"
+    assert text(arguments["--warehouse"]) == f"s3://{bucket}"
+    assert text(arguments["--control"]) == f"s3://{bucket}/_calve/jobs/main.json"
+    conf = dict(each.split("=", 1) for each in text(arguments["--conf"]).split(" --conf "))
+    assert conf["spark.sql.catalog.lake.warehouse"] == f"s3://{bucket}"
+    assert conf["spark.sql.catalog.lake.client.region"] == "<Region>"
+    assert conf["spark.driver.extraJavaOptions"] == java_options()
+    assert "--bootstrap-servers" not in arguments
+    assert text(arguments["--extra-files"]).endswith("/" + arguments["--settings-file"])
+
+
+def test_no_package_index_and_no_secret_is_in_the_arguments(jobs):
+    for job in jobs.values():
+        assert "--additional-python-modules" not in job["DefaultArguments"]
+        assert "password" not in json.dumps(job).replace("secret|password", "").lower()
+
+
+def test_the_hand_over_waits_for_the_job_it_hands_over(synthesized, jobs):
+    resources = synthesized.templates["trading-ingest"]["Resources"]
+    overs = [each for each in resources.values() if each["Type"] == "Custom::CalveHandOver"]
+    assert {each["Properties"]["JobName"] for each in overs} == set(jobs)
+    for each in overs:
+        (job,) = [id for id in each["DependsOn"] if resources[id]["Type"] == "AWS::Glue::Job"]
+        arguments = resources[job]["Properties"]["DefaultArguments"]
+        assert arguments["--generation"] == each["Properties"]["Generation"]
+        assert (
+            each["Properties"]["Continuous"] == str(each["Properties"]["JobName"] == "trading-main").lower()
+        )
+
+
+def test_a_scheduled_start_drains(synthesized):
+    schedule = synthesized.one("trading-ingest", "AWS::Scheduler::Schedule")
+    assert schedule["ScheduleExpression"] == "rate(6 hours)"
+    assert text(schedule["Target"]["Arn"]) == "arn:<Partition>:scheduler:::aws-sdk:glue:startJobRun"
+    started = json.loads(schedule["Target"]["Input"])
+    assert started == {"JobName": "trading-nightly", "Arguments": {"--drain": "true"}}
+
+
+def test_the_watchdog_looks_after_continuous_jobs_alone(synthesized):
+    rule = synthesized.one("trading-ingest", "AWS::Events::Rule")
+    ends = ["SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED"]
+    assert rule["EventPattern"]["detail"] == {"jobName": ["trading-main"], "state": ends}
+    functions = synthesized.find("trading-ingest", "AWS::Lambda::Function").values()
+    by_handler = {each["Handler"].removeprefix("lambdas.job_control.handler."): each for each in functions}
+    assert by_handler["handle"]["Timeout"] == 900
+    environment = WatchdogEnvironment.parse(by_handler["watchdog"]["Environment"]["Variables"])
+    assert environment.continuous_jobs == {"trading-main"}
+    assert (environment.restarts, environment.schedule_group) == (5, "trading-jobs")
+
+
+def test_a_job_is_started_again_by_the_watchdog_alone(jobs):
+    for job in jobs.values():
+        assert (job["MaxRetries"], job["ExecutionProperty"]) == (0, {"MaxConcurrentRuns": 1})
+
+
+def test_jobs_encrypt_their_logs_and_the_log_groups_are_the_ones_that_glue_then_writes(synthesized):
+    security = synthesized.one("trading-ingest", "AWS::Glue::SecurityConfiguration")[
+        "EncryptionConfiguration"
+    ]
+    assert security["S3Encryptions"][0]["S3EncryptionMode"] == "SSE-KMS"
+    assert security["CloudWatchEncryption"]["CloudWatchEncryptionMode"] == "SSE-KMS"
+    names = {
+        text(each.get("LogGroupName", ""))
+        for each in synthesized.find("trading-ingest", "AWS::Logs::LogGroup").values()
+    }
+    role = next(
+        id for id in synthesized.find("trading-ingest", "AWS::IAM::Role") if id.startswith("mainRole")
+    )
+    assert f"/calve/trading/main/trading-role/<{role}>/output" in names
+
+
+def test_the_security_configuration_goes_with_its_stack(synthesized):
+    resources = synthesized.templates["trading-ingest"]["Resources"].values()
+    (found,) = [each for each in resources if each["Type"] == "AWS::Glue::SecurityConfiguration"]
+    assert found.get("DeletionPolicy", "Delete") == "Delete"
+
+
+def test_a_job_reads_the_topics_of_its_cluster_and_no_others(synthesized):
+    (policy,) = [
+        each
+        for id, each in synthesized.find("guest-ingest", "AWS::IAM::Policy").items()
+        if id.startswith("mainRole")
+    ]
+    topics = [
+        text(each["Resource"])
+        for each in policy["PolicyDocument"]["Statement"]
+        if "kafka-cluster:ReadData" in each["Action"]
+    ]
+    assert [each.rpartition(":")[2] for each in topics] == [
+        "topic/company/11111111-2222-3333-4444-555555555555-1/orders"
+    ]
+
+
+def test_jobs_of_a_made_cluster_learn_its_servers_and_stand_in_its_network(synthesized):
+    job = synthesized.one("streams-ingest", "AWS::Glue::Job")
+    assert "streams-kafka" in text(job["DefaultArguments"]["--bootstrap-servers"])
+    assert job["Connections"] == {"Connections": ["streams"]}
+    assert synthesized.one("streams-kafka", "AWS::MSK::ServerlessCluster")["ClientAuthentication"] == {
+        "Sasl": {"Iam": {"Enabled": True}}
+    }
+    endpoints = synthesized.find("streams-kafka", "AWS::EC2::VPCEndpoint").values()
+    kinds = [each.get("VpcEndpointType") for each in endpoints]
+    assert kinds.count("Gateway") == 1
+    assert not synthesized.find("streams-kafka", "AWS::EC2::NatGateway")
+
+
+def test_an_existing_network_is_only_used(synthesized):
+    kinds = {each["Type"] for each in synthesized.templates["guest-kafka"]["Resources"].values()}
+    assert not {kind for kind in kinds if kind.startswith("AWS::EC2::")}

@@ -1,0 +1,95 @@
+import json
+
+from tests.synth.conftest import text
+
+LAKE = "Custom::CalveLake"
+
+
+def test_the_bucket_is_encrypted_and_admits_neither_plain_http_nor_old_signatures(synthesized):
+    lake = synthesized.one("trading-lake", LAKE)
+    assert lake["KeyAlias"] == "alias/trading-lake"
+    policy = json.loads(text(lake["BucketPolicy"]))
+    denied = {each["Sid"]: each for each in policy["Statement"]}
+    assert denied["OnlyTls"]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    assert denied["NoOldSignatures"]["Condition"] == {"NumericGreaterThan": {"s3:signatureAge": "300000"}}
+    for each in denied.values():
+        assert (each["Effect"], each["Principal"], each["Action"]) == ("Deny", "*", "s3:*")
+        assert each["Resource"] == [f"arn:<Partition>:s3:::{text(lake['Bucket'])}{end}" for end in ("", "/*")]
+
+
+def test_the_bucket_has_a_name_that_a_later_deploy_finds_again(synthesized):
+    assert text(synthesized.one("trading-lake", LAKE)["Bucket"]) == "trading-lake-<AccountId>-<Region>"
+
+
+def test_only_staging_and_files_of_exports_expire(synthesized):
+    expiring = json.loads(synthesized.one("trading-lake", LAKE)["Expiring"])
+    assert expiring == {"_calve/staging/": 7, "exports/weekly_trades/": 90}
+
+
+def test_cloudformation_itself_holds_nothing_that_has_data(synthesized):
+    kinds = {each["Type"] for each in synthesized.templates["trading-lake"]["Resources"].values()}
+    assert not kinds & {"AWS::S3::Bucket", "AWS::KMS::Key", "AWS::Glue::Database", "AWS::Glue::Table"}
+
+
+def test_without_the_first_key_nothing_in_the_deployment_may_delete_the_lake(synthesized):
+    assert not synthesized.find("trading-lake", "Custom::CalveLakeRemoval")
+    deadly = {"s3:DeleteBucket", "kms:ScheduleKeyDeletion", "glue:DeleteDatabase", "glue:BatchDeleteTable"}
+    for stack in ("trading-lake", "trading-ingest", "trading-exports", "trading-monitoring"):
+        for statement in statements(synthesized.templates[stack]):
+            assert not deadly & set(statement["Action"]), stack
+
+
+def test_with_the_first_key_the_stack_carries_what_removes_exactly_its_own(synthesized):
+    removal = synthesized.one("removable-lake", "Custom::CalveLakeRemoval")
+    assert text(removal["Bucket"]) == "removable-lake-<AccountId>-<Region>"
+    assert (removal["Database"], removal["ImportedDatabase"]) == ("orders", "")
+
+
+def test_what_is_imported_is_neither_made_nor_set_up(synthesized):
+    lake = synthesized.one("guest-lake", LAKE)
+    assert (lake["Bucket"], lake["BucketPolicy"], lake["KeyAlias"], lake["Database"]) == ("", "", "", "")
+    assert lake["NotifyBucket"] == "company-lake"
+    (role,) = synthesized.find("guest-lake", "AWS::IAM::Role").values()
+    (document,) = [each["PolicyDocument"] for each in role["Policies"]]
+    on_bucket = [each for each in document["Statement"] if "company-lake" in text(each["Resource"])]
+    assert [each["Action"] for each in on_bucket] == [
+        ["s3:GetBucketNotification", "s3:PutBucketNotification"],
+        ["s3:GetLifecycleConfiguration", "s3:PutLifecycleConfiguration"],
+    ]
+    assert all(each.endswith("exports/weekly_trades/") for each in json.loads(lake["Expiring"]))
+
+
+def test_readers_may_read_and_nothing_else(synthesized):
+    policy = synthesized.one("trading-lake", "AWS::IAM::ManagedPolicy")["PolicyDocument"]
+    reading = ("Get", "List", "Decrypt", "StartQueryExecution", "StopQueryExecution", "GenerateDataKey")
+    for statement in policy["Statement"]:
+        if "_calve/staging/athena/" in text(statement["Resource"]):
+            continue
+        for action in listed(statement["Action"]):
+            assert action.partition(":")[2].startswith(reading), action
+
+
+def test_answers_of_athena_are_encrypted_and_expire_with_staging(synthesized):
+    group = synthesized.one("trading-lake", "AWS::Athena::WorkGroup")["WorkGroupConfiguration"]
+    assert group["EnforceWorkGroupConfiguration"]
+    result = group["ResultConfiguration"]
+    assert text(result["OutputLocation"]).endswith("/_calve/staging/athena/")
+    assert result["EncryptionConfiguration"]["EncryptionOption"] == "SSE_KMS"
+
+
+def listed(value):
+    return value if isinstance(value, list) else [value]
+
+
+def statements(template):
+    for resource in template["Resources"].values():
+        properties = resource.get("Properties", {})
+        documents = [each["PolicyDocument"] for each in properties.get("Policies", [])]
+        if resource["Type"] in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+            documents.append(properties["PolicyDocument"])
+        for document in documents:
+            for statement in document["Statement"]:
+                yield statement | {
+                    "Action": listed(statement["Action"]),
+                    "Resource": listed(statement["Resource"]),
+                }

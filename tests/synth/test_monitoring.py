@@ -1,0 +1,118 @@
+import json
+
+import pytest
+
+from calve.log import event
+from tests.integration.events import documented
+from tests.synth.conftest import text
+from tests.synth.log_filters import metrics
+
+NUMBERS = dict.fromkeys(
+    ("round", "snapshot_id", "records", "rows", "gaps", "lost", "bytes_in", "files", "file_bytes"), 1
+) | dict.fromkeys(
+    ("lag_records", "lag_s", "freshness_s", "stage_ms", "commit_ms", "round_ms", "complete_until"), 2
+)
+
+
+@pytest.fixture
+def written(capsys):
+    """Write an event of a table as the job does; returns its line."""
+
+    def write(name, table, **facts):
+        event(name, table=table, topic=table.partition(".")[2], **facts)
+        line = capsys.readouterr().out
+        assert set(json.loads(line)) == documented()[name]
+        return line
+
+    return write
+
+
+def test_each_trouble_has_an_alarm_that_mails(synthesized):
+    alarms = synthesized.find("trading-monitoring", "AWS::CloudWatch::Alarm").values()
+    names = {each["AlarmName"].removeprefix("trading-") for each in alarms}
+    troubles = ("freshness", "lag", "state", "lost")
+    of_tables = {f"{table}-{what}" for table in ("stock_trades", "users", "sales") for what in troubles}
+    of_jobs = {f"{job}-{what}" for job in ("main", "nightly") for what in ("dead-letters", "failed")}
+    of_exports = {"export-errors", "export-mail-errors", "export-not-started", "weekly_trades-late"}
+    of_running = {"stock_trades-silent", "users-silent", "main-given-up"}
+    assert names == of_tables | of_jobs | of_exports | of_running
+    (topic,) = synthesized.find("trading-monitoring", "AWS::SNS::Topic")
+    assert all(each["AlarmActions"] == [{"Ref": topic}] for each in alarms)
+    subscription = synthesized.one("trading-monitoring", "AWS::SNS::Subscription")
+    assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "ops@example.com")
+
+
+@pytest.mark.parametrize(
+    ("deployment", "table"),
+    [("trading", "trading.stock_trades"), ("streams", "mkuaxgq4rv2bzfsxmfd0eq.orders")],
+    ids=["database", "cluster_id"],
+)
+def test_the_alarms_of_a_table_watch_what_its_events_become(synthesized, written, deployment, table):
+    name = table.partition(".")[2]
+    filters = synthesized.find(f"{deployment}-monitoring", "AWS::Logs::MetricFilter").values()
+    round_ = written("round.committed", table, rejects={"malformed": 3}, **NUMBERS)
+    state = written("table.state", table, state="suspended", code="topic_recreated", reason="r", fix=None)
+    idle = written("table.complete", table, complete_until=1.0)
+    watched = {
+        each["AlarmName"].removeprefix(f"{deployment}-"): (
+            each["Namespace"],
+            each["MetricName"],
+            tuple((one["Name"], one["Value"]) for one in each.get("Dimensions", [])),
+        )
+        for each in synthesized.find(f"{deployment}-monitoring", "AWS::CloudWatch::Alarm").values()
+    }
+    measured = metrics(filters, round_)
+    assert measured[watched[f"{name}-freshness"]] == 2
+    assert measured[watched[f"{name}-lag"]] == 2
+    assert measured[watched[f"{name}-lost"]] == 1
+    assert measured[watched["main-dead-letters"]] == 1
+    assert watched[f"{name}-state"] not in measured
+    assert metrics(filters, state)[watched[f"{name}-state"]] == 1
+    for line in (round_, state, idle):
+        assert watched[f"{name}-silent"] in metrics(filters, line)
+
+
+def test_a_round_without_rejects_or_loss_is_no_trouble(synthesized, written):
+    filters = synthesized.find("trading-monitoring", "AWS::Logs::MetricFilter").values()
+    line = written("round.committed", "trading.users", rejects={}, **(NUMBERS | {"lost": 0}))
+    assert {metric for _, metric, _ in metrics(filters, line)} == {"Freshness", "Lag", "Rows", "Heard"}
+
+
+def test_only_silence_is_taken_for_trouble_where_there_is_no_data(synthesized):
+    alarms = synthesized.find("trading-monitoring", "AWS::CloudWatch::Alarm").values()
+    breaching = {each["AlarmName"] for each in alarms if each["TreatMissingData"] == "breaching"}
+    assert breaching == {"trading-stock_trades-silent", "trading-users-silent"}
+    (silent,) = [each for each in alarms if each["AlarmName"] == "trading-users-silent"]
+    assert (silent["ComparisonOperator"], silent["Threshold"]) == ("LessThanThreshold", 1)
+
+
+def test_a_watchdog_that_gave_up_and_a_late_export_are_known_by_their_dimensions(synthesized):
+    alarms = synthesized.find("trading-monitoring", "AWS::CloudWatch::Alarm").values()
+    by_name = {each["AlarmName"].removeprefix("trading-"): each for each in alarms}
+
+    def watched(name):
+        alarm = by_name[name]
+        dimensions = {one["Name"]: one["Value"] for one in alarm["Dimensions"]}
+        return alarm["Namespace"], alarm["MetricName"], dimensions
+
+    assert watched("main-given-up") == (
+        "calve",
+        "WatchdogExhausted",
+        {"service": "job_control", "job": "trading-main"},
+    )
+    assert watched("weekly_trades-late") == (
+        "calve",
+        "Incomplete",
+        {"service": "csv_export", "export": "weekly_trades", "function": "trading-export"},
+    )
+
+
+def test_metrics_come_from_the_log_that_the_job_writes(synthesized):
+    filters = synthesized.find("trading-monitoring", "AWS::Logs::MetricFilter").values()
+    assert len(filters) == 2 * 8
+    assert all("trading-ingest" in text(each["LogGroupName"]) for each in filters)
+
+
+def test_an_export_that_is_given_up_is_told_to_the_operators(synthesized):
+    rule = synthesized.one("trading-monitoring", "AWS::Events::Rule")
+    assert rule["EventPattern"]["detail-type"] == ["Export Failed"]
