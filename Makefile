@@ -32,11 +32,12 @@ $(READY): requirements.txt requirements-build.txt pyproject.toml
 demo: $(READY) ## Run all of calve on this machine: broker to tables, verified (KEEP=1 leaves it up)
 	$(BIN)/calve demo $(if $(KEEP),--keep)
 
-test: check ## check, then the tests against the real broker, registry and Spark
-	$(BIN)/python -m pytest -m "not full" tests/integration
+test: check ## check, then the stacks as templates, and all of it on the real broker, registry, Spark and CDK
+	$(BIN)/python -m pytest -m "not full" tests/synth tests/integration
 
-test-full: check ## test, and the tests that take minutes
-	$(BIN)/python -m pytest tests/integration
+test-full: check ## test, and what takes minutes or a browser
+	$(BIN)/python -m pytest -m full tests/unit
+	$(BIN)/python -m pytest tests/synth tests/browser tests/integration
 
 check: $(READY) ## Style, types, layers and unit tests
 	$(BIN)/ruff check
@@ -57,7 +58,7 @@ down: $(READY) ## Stop the embedded stack
 lock: ## Write the requirements anew from pyproject.toml (needs uv)
 	$(UV_COMPILE) --extra dev pyproject.toml -o requirements.txt
 	echo setuptools | $(UV_COMPILE) - -o requirements-build.txt
-	echo ministack==1.5.33 | $(UV_COMPILE) - -o cli/embedded/ministack.txt
+	printf "ministack==1.5.33\nboto3\n" | $(UV_COMPILE) - -o cli/embedded/ministack.txt
 
 clean: ## Stop the embedded stack and remove everything that was downloaded or made
 	@test ! -x $(BIN)/calve || $(BIN)/calve down

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +15,7 @@ from calve.job import Kafka, Registry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from calve.deployment import Deployment
     from calve.job import Job
     from calve.settings import StackDefaults
     from cli.embedded.stack import Stack
@@ -29,20 +32,30 @@ TablesArgument = Annotated[
 DEFAULT_CONFIG = Path("calve.yaml")
 
 
-def load_jobs(config: Path, env: str | None = None, *, tables: Sequence[str] = ()) -> tuple[Job, ...]:
+def load_jobs(
+    config: Path, env: str | None = None, *, tables: Sequence[str] = (), writes: bool = False
+) -> tuple[Job, ...]:
     """The jobs of a configuration, on the embedded stack where that runs.
+
+    Only who `writes` needs the lake's bucket by name: the catalog knows where tables lie.
 
     Raises:
         ConfigError: the configuration cannot be used, or has no table of one of these names.
     """
+    from calve.deployment import UNKNOWN_WAREHOUSE
     from calve.settings import load
     from calve.settings.problems import near_miss, one_of
     from cli.embedded.layout import project_root
     from cli.embedded.stack import current
 
-    if config == DEFAULT_CONFIG and not config.exists():
-        config = project_root() / config
-    jobs = load(config, env=env, stack=stack_defaults(current(project_root())))
+    config = found(config)
+    embedded = current(project_root())
+    supplied = stack_defaults(embedded)
+    if embedded is None:
+        supplied = replace(supplied, region=default_region())
+        if not writes:
+            supplied = replace(supplied, warehouse=UNKNOWN_WAREHOUSE)
+    jobs = load(config, env=env, stack=supplied)
     known = [table.name for job in jobs for table in job.tables]
     for name in tables:
         if name not in known:
@@ -50,6 +63,42 @@ def load_jobs(config: Path, env: str | None = None, *, tables: Sequence[str] = (
                 f'{config} has no table "{name}"', fix=near_miss(name, known) or f"use {one_of(known)}"
             )
     return jobs
+
+
+def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack | None]:
+    """What a configuration deploys, and the embedded stack where it deploys to that one.
+
+    The embedded stack is the target of a configuration that leaves Kafka or registry to it, or names those of it.
+
+    Raises:
+        ConfigError: the configuration cannot be used.
+    """
+    from calve.settings import StackDefaults, load_deployment
+    from cli.embedded.layout import project_root
+    from cli.embedded.stack import current
+
+    embedded = current(project_root())
+    supplied = stack_defaults(embedded)
+    deployment = load_deployment(
+        found(config), env, StackDefaults(supplied.kafka, supplied.registry, region=supplied.region)
+    )
+    settings = deployment.jobs[0].settings
+    here = embedded and (settings.kafka == supplied.kafka or settings.registry == supplied.registry)
+    return deployment, embedded if here else None
+
+
+def found(config: Path) -> Path:
+    """The configuration, which is looked for upwards unless it was named."""
+    from cli.embedded.layout import project_root
+
+    return project_root() / config if config == DEFAULT_CONFIG and not config.exists() else config
+
+
+def default_region() -> str | None:
+    """The region of the environment or of the profile: a deploy goes there, too."""
+    import boto3
+
+    return os.environ.get("AWS_REGION") or boto3.Session().region_name
 
 
 def stack_defaults(embedded: Stack | None) -> StackDefaults:

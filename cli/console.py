@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from rich.console import Console as Rich
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from calve.errors import CalveError
 from cli.progress import BarProgress, LineProgress, Progress
@@ -35,7 +37,26 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="What to wr
 STYLES = {"ok": "green", "running": "green", "warn": "yellow", "pending": "yellow", "suspended": "yellow"}
 STYLES |= {"fail": "bold red", "failed": "bold red", "absent": "dim"}
 STYLES |= {"proved": "green", "not verifiable": "yellow", "exact": "green", "differs": "bold red"}
+STYLES |= {"+": "green", "~": "yellow", "=": "dim", "-": "red"}
 NOTHING = (None, "", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A line of a tree with what hangs below it; `mark` goes before the line and colours it."""
+
+    text: str
+    mark: str = ""
+    note: str = ""
+    below: Sequence[Branch] = ()
+
+    def lines(self, above: Sequence[str] = ()) -> Iterator[str]:
+        """Every end of the tree as one line, with the way to it."""
+        way = [*above, " ".join(part for part in (self.mark, self.text) if part)]
+        if not self.below:
+            yield "  ".join(part for part in (*way, self.note) if part)
+        for each in self.below:
+            yield from each.lines(way)
 
 
 class Console:
@@ -112,6 +133,18 @@ class Console:
             table.add_row(*(Text(_cell(row[key]), style if key == "state" else "") for key in filled))
         self._out.print(table)
 
+    def tree(self, name: str, root: Branch) -> None:
+        """Show a tree; where there is no terminal, each of its ends is a line."""
+        if self.output is Output.json:
+            return
+        if not self._out.is_terminal:
+            for line in root.lines():
+                print(name, line, flush=True)
+            return
+        shown = Tree(_label(root), guide_style="dim")
+        _grow(shown, root.below)
+        self._out.print(shown)
+
     def panel(self, title: str, lines: Mapping[str, object]) -> None:
         """Show a closing panel of names and values: what was made, what to try next."""
         if self.output is Output.json:
@@ -124,6 +157,15 @@ class Console:
         for name, value in lines.items():
             grid.add_row(Text(name, "dim"), Text(str(value)))
         self._out.print(Panel(grid, title=title, title_align="left", expand=False))
+
+    def quote(self, title: str, text: str) -> None:
+        """Show a text as it is: a mail, the lines of a file."""
+        if self.output is Output.json:
+            return
+        if self._out.is_terminal:
+            self._out.print(Panel(Text(text.rstrip()), title=title, title_align="left", expand=False))
+        else:
+            print(f"-- {title}\n{text.rstrip()}\n--", flush=True)
 
     def document(self, value: object) -> None:
         """Write the answer as one JSON document, in JSON mode."""
@@ -138,6 +180,18 @@ class Console:
                 self._err.print(Text.assemble(("fix    ", "green"), error.fix), soft_wrap=True)
         else:
             print(f"error: {error}", file=sys.stderr, flush=True)
+
+
+def _grow(tree: Tree, branches: Sequence[Branch]) -> None:
+    for each in branches:
+        _grow(tree.add(_label(each)), each.below)
+
+
+def _label(branch: Branch) -> Text:
+    style = STYLES.get(branch.mark, "bold")
+    mark = (f"{branch.mark} ", style) if branch.mark else ""
+    between = "  " if branch.text and branch.note else ""
+    return Text.assemble(mark, (branch.text, style), between, (branch.note, "dim"))
 
 
 def _is_number(value: object) -> bool:

@@ -141,8 +141,8 @@ def loopback(_root: Path) -> Finding:
 
 def jars(root: Path) -> Finding:
     """Check every downloaded jar against its checksum."""
-    from cli.embedded.jars import damaged, pinned, present
     from cli.embedded.layout import Layout
+    from stacks.jars import damaged, pinned, present
 
     folder = Layout(root).jars
     lock = pinned()
@@ -165,6 +165,16 @@ def emulator(root: Path) -> Finding:
     if installed(Layout(root)):
         return Finding("aws emulator", "ok", "installed")
     return Finding("aws emulator", "absent", "not installed yet", "calve up")
+
+
+def cdk(root: Path) -> Finding:
+    """Check that the CDK CLI, which `calve deploy` uses, is installed."""
+    from cli.embedded.layout import Layout
+    from cli.embedded.node import installed
+
+    if installed(Layout(root)):
+        return Finding("aws cdk", "ok", "installed")
+    return Finding("aws cdk", "absent", "not installed yet", "calve deploy")
 
 
 def server(name: Server) -> Probe:
@@ -197,6 +207,7 @@ PROBES: dict[str, Probe] = {
     "loopback": loopback,
     "jars": jars,
     "aws emulator": emulator,
+    "aws cdk": cdk,
     "kafka": server("kafka"),
     "registry": server("registry"),
     "aws": server("aws"),

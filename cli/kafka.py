@@ -67,6 +67,17 @@ class Cluster:
             answer = self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S))
         return str(answer.cluster_id)
 
+    def topic_names(self) -> list[str]:
+        """The names of all topics but Kafka's own, in order.
+
+        Raises:
+            Retryable, Fatal: as `topics`.
+        """
+        with self._errors():
+            self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S))
+            found = self._admin.list_topics(timeout=TIMEOUT_S).topics
+        return sorted(name for name in found if not name.startswith("__"))
+
     def topics(self, names: set[str]) -> dict[str, Topic]:
         """Topics by name; those that do not exist are left out.
 

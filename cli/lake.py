@@ -100,7 +100,7 @@ def load(catalog: Catalog, name: TableName) -> Table | None:
         Retryable: the catalog or the object store does not answer.
         Fatal: it refuses these credentials.
     """
-    with _errors(f"table {name}"):
+    with aws_errors(f"table {name}"):
         try:
             return catalog.load_table((name.database, name.table))
         except (NoSuchTableError, NoSuchNamespaceError):
@@ -160,7 +160,7 @@ def rows(table: Table) -> int:
 def count_by(table: Table, column: str) -> dict[str, int]:
     """How often each value of a text column occurs; reads this column only, batch by batch."""
     counts: dict[str, int] = {}
-    with _errors(f"table {'.'.join(table.name())}"):
+    with aws_errors(f"table {'.'.join(table.name())}"):
         for batch in table.scan(selected_fields=(column,)).to_arrow_batch_reader():
             for each in batch.column(column).value_counts().to_pylist():
                 counts[str(each["values"])] = counts.get(str(each["values"]), 0) + int(each["counts"])
@@ -179,7 +179,8 @@ def _snapshot(snapshot: iceberg.Snapshot) -> Snapshot:
 
 
 @contextmanager
-def _errors(what: str) -> Iterator[None]:
+def aws_errors(what: str) -> Iterator[None]:
+    """Say of an AWS client's errors whether it was refused (`Fatal`) or not answered (`Retryable`)."""
     try:
         yield
     except ClientError as error:

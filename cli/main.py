@@ -13,11 +13,18 @@ import typer
 
 from calve.errors import CalveError, ConfigError
 from cli.console import Console
+from cli.cost.command import cost
 from cli.datagen.command import datagen
 from cli.demo.command import demo
+from cli.deploy import deploy
 from cli.doctor import doctor
 from cli.embedded.http import no_proxy
+from cli.export import export
 from cli.ingest import ingest
+from cli.init.command import init
+from cli.link import link
+from cli.plan.command import plan
+from cli.run_job import run_job
 from cli.status import status
 from cli.tables import tables
 from cli.up import down, up
@@ -32,6 +39,7 @@ app = typer.Typer(
 )
 
 on_this_machine = app.command(rich_help_panel="This machine")
+deployment = app.command(rich_help_panel="Deployment")
 topics_and_tables = app.command(rich_help_panel="Topics and tables")
 
 on_this_machine(demo)
@@ -39,10 +47,17 @@ on_this_machine(up)
 on_this_machine(down)
 on_this_machine(doctor)
 on_this_machine(datagen)
+on_this_machine(deploy)
+on_this_machine(run_job)
+deployment(init)
+deployment(cost)
+deployment(plan)
 topics_and_tables(ingest)
 topics_and_tables(status)
 topics_and_tables(tables)
 topics_and_tables(verify)
+app.add_typer(export, name="export", rich_help_panel="Exports")
+app.add_typer(link, name="link", rich_help_panel="Exports")
 
 
 def main() -> None:
@@ -55,3 +70,7 @@ def main() -> None:
         sys.exit(2 if isinstance(error, ConfigError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -19,6 +19,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 from rich.progress import Task as BarTask
+from rich.table import Column
 from rich.text import Text
 
 Unit = Literal["bytes", "records", "steps"]
@@ -49,15 +50,19 @@ class BarProgress:
     @contextmanager
     def task(self, name: str, *, total: int | None = None, unit: Unit = "steps") -> Iterator[Task]:
         """Show a bar; it stays, complete, when the block ends well."""
-        count = DownloadColumn() if unit == "bytes" else _Count()
+        whole = Column(no_wrap=True)
+        count = DownloadColumn(table_column=whole) if unit == "bytes" else _Count(table_column=whole)
         columns = (
             SpinnerColumn(finished_text="[green]✓"),
             TextColumn("{task.description:<28}"),
             BarColumn(20),
             count,
         )
+        note = TextColumn(
+            "[dim]{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", max_width=24)
+        )
         with Bars(
-            *columns, TimeElapsedColumn(), TextColumn("[dim]{task.fields[note]}"), console=self._console
+            *columns, TimeElapsedColumn(table_column=Column(no_wrap=True)), note, console=self._console
         ) as bars:
             bar = _Bar(bars, bars.add_task(name, total=total, note=""))
             yield bar

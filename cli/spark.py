@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,27 +14,31 @@ from cli.embedded.stack import environment, spark_jars
 if TYPE_CHECKING:
     from cli.embedded.stack import Stack
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 QUICK_START = "-XX:TieredStopAtLevel=1 -Xshare:auto"
 """Halves the time to the first commit and the peak of the throughput: for short runs."""
 
 
 def spark_environment(
-    root: Path, stack: Stack | None, *, memory: str = "2g", quick: bool = False
+    root: Path,
+    stack: Stack | None,
+    *,
+    memory: str = "2g",
+    quick: bool = False,
+    jars: Sequence[Path] | None = None,
+    conf: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The environment of a child process that runs a job: jars, memory, and Avro's limits on the JVM's command line."""
-    options = f"{java_options()} {QUICK_START}" if quick else java_options()
-    arguments = [
-        "--master",
-        "local[*]",
-        "--driver-memory",
-        memory,
-        "--jars",
-        ",".join(map(str, spark_jars(root))),
-        "--driver-java-options",
-        options,
-        "--conf",
-        "spark.driver.bindAddress=127.0.0.1",
-        "pyspark-shell",
-    ]
+    """The environment of a child process that runs a job: jars, memory, and settings that the JVM must be started with.
+
+    By default these are the jars of this release, and Avro's limits.
+    """
+    settings = dict(conf if conf is not None else {JAVA_OPTIONS: java_options()})
+    if quick:
+        settings[JAVA_OPTIONS] = f"{settings.get(JAVA_OPTIONS, '')} {QUICK_START}".strip()
+    settings["spark.driver.bindAddress"] = "127.0.0.1"
+    arguments = ["--master", "local[*]", "--driver-memory", memory]
+    arguments += ["--jars", ",".join(map(str, spark_jars(root) if jars is None else jars))]
+    for key, value in settings.items():
+        arguments += ["--conf", f"{key}={value}"]
     base = environment(stack) if stack else dict(os.environ)
-    return base | {"PYSPARK_SUBMIT_ARGS": shlex.join(arguments)}
+    return base | {"PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from random import Random
 from typing import Literal
 
@@ -48,7 +49,7 @@ class Plan:
 
     Shares are 0 to 1: `duplicates` and `tombstones` of all records, `negative_prices` and `large_quantities` of the well-formed
     trades. `malformed` counts records by kind. With `evolve` the second half is written with the second schema version.
-    `rate` is in records per second.
+    `rate` is in records per second. `period`: the records' timestamps lie evenly in it; without it they are of now.
 
     Raises:
         ConfigError: figures that contradict each other, or names that are not known.
@@ -66,6 +67,7 @@ class Plan:
     large_quantities: float = 0.0
     evolve: bool = False
     partitions: int = 6
+    period: tuple[datetime, datetime] | None = None
 
     def __post_init__(self) -> None:
         problems = [problem for problem in (topic_problem(self.topic), *self._problems()) if problem]

@@ -76,7 +76,7 @@ def produce(plan: Plan, target: Target, progress: Progress = lambda _: None) -> 
     properties = client_properties(target.kafka, target.region)
     created = create_topic(plan.topic, plan.partitions, properties)
     source = Source(plan, registry)
-    sender = _Sender(plan.topic, properties)
+    sender = _Sender(plan, properties)
     started = time.monotonic()
     done = 0
     for batch in _paced(source, plan.rate):
@@ -201,11 +201,21 @@ def _paced(source: Source, rate: float | None) -> Iterator[list[Record]]:
         sent += len(batch)
 
 
+def _clock(plan: Plan) -> tuple[float, float]:
+    """The first record's timestamp and the step to the next, in ms; librdkafka takes 0 for now."""
+    if plan.period is None:
+        return 0.0, 0.0
+    first, last = (at.timestamp() * 1000 for at in plan.period)
+    return first, (last - first) / plan.count
+
+
 class _Sender:
     """An idempotent producer that remembers the first record that was not delivered."""
 
-    def __init__(self, topic: str, properties: Mapping[str, Any]) -> None:
-        self._topic = topic
+    def __init__(self, plan: Plan, properties: Mapping[str, Any]) -> None:
+        self._topic = plan.topic
+        self._first_ms, self._step_ms = _clock(plan)
+        self._sent = 0
         self._failed = 0
         self._cause: KafkaError | None = None
         self._producer = Producer({**properties, **PRODUCER, "on_delivery": self._delivered})
@@ -218,13 +228,15 @@ class _Sender:
 
     def send(self, batch: list[Record]) -> None:
         hand_over = self._producer.produce
-        for key, value in batch:
+        for number, (key, value) in enumerate(batch, self._sent):
+            timestamp = int(self._first_ms + number * self._step_ms)
             while True:
                 try:
-                    hand_over(self._topic, value, key)
+                    hand_over(self._topic, value, key, timestamp=timestamp)
                     break
                 except BufferError:
                     self._producer.poll(0.05)
+        self._sent += len(batch)
         self.bytes += sum(len(key) + len(value or b"") for key, value in batch)
         self._producer.poll(0)
         self._check()

@@ -23,7 +23,7 @@ Keep = Annotated[bool, typer.Option("--keep", help="Leave the stack up, to look 
 
 
 def demo(*, keep: Keep = False) -> None:
-    """Run all of calve on this machine: records, the job, its tables, every count checked.
+    """Run all of calve on this machine: the deploy, records, the job, its tables, every count checked, and the mailed export.
 
     Uses the stack that runs, or one that it starts and stops again; Ctrl-C leaves nothing behind. Exits with 1 where a count
     is not exact.
@@ -42,7 +42,7 @@ def demo(*, keep: Keep = False) -> None:
     left_up = current(root) is not None
     console.heading(f"Every count is exact. {time.monotonic() - began:.0f} s in all.")
     console.say(
-        "The stack is still up." if left_up else "The stack is down again; nothing of this run is left."
+        "The stack is still up." if left_up else "The stack is down again; of this run only the mail is left."
     )
     console.panel("Try next", _what_next(left_up=left_up))
 
@@ -76,8 +76,9 @@ def _what_next(*, left_up: bool) -> dict[str, str]:
         "how the tables fare": f"{calve} status",
         "one table from inside": f"{calve} tables stock_trades",
         "records with a new field": f"{calve} datagen stock_trades --evolve",
-        "take them in": f"{calve} ingest --drain",
+        "take them in": f"{calve} run-job trading-main --drain",
         "prove it again": f"{calve} verify stock_trades",
+        "what was mailed": f"{calve} export list",
         "stop the stack": f"{calve} down",
     }
 

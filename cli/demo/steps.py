@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -10,12 +12,14 @@ from calve.columns import REASONS
 from calve.errors import CalveError, Fatal
 from calve.job import Job, Kafka, Lake, Registry, Table
 from calve.names import SYSTEM_COLUMN
-from cli import ingest, lake
+from cli import deploy, lake, run_job
 from cli.datagen.plan import Plan, in_turn
 from cli.datagen.produce import Target, produce
 from cli.demo.counts import Count, counts_of
-from cli.demo.readers import Spans, by_duckdb, by_pyiceberg
+from cli.demo.monday import EXPORT, Monday, last_week
+from cli.demo.readers import Spans, by_duckdb, by_pyiceberg, rows_between
 from cli.description import facts
+from cli.embedded.layout import CHECKOUT, Layout
 from cli.kafka import Cluster
 from cli.tables import snapshot_line
 from cli.verify.command import show
@@ -30,7 +34,8 @@ if TYPE_CHECKING:
     from cli.kafka import Topic
     from cli.verify.findings import Verification
 
-TRADES = Plan("stock_trades", 300_000, duplicates=0.01, malformed=in_turn(60))
+WEEK = last_week(datetime.now(UTC))
+TRADES = Plan("stock_trades", 300_000, duplicates=0.01, malformed=in_turn(60), period=WEEK)
 USERS = Plan("users", 10_000, dataset="users")
 PLANS = (TRADES, USERS)
 SAMPLE = 5
@@ -38,7 +43,7 @@ PYICEBERG, DUCKDB, VERIFY = "PyIceberg", "DuckDB", "verify"
 
 
 def job_on(stack: Stack) -> Job:
-    """The job of the calve.yaml that ships, so that the other commands find the same tables."""
+    """The job of the calve.yaml that ships, as its readers see it."""
     return Job(
         name="trading",
         job="main",
@@ -65,8 +70,9 @@ def run(stack: Stack, console: Console) -> list[str]:
         CalveError: a step could not be done at all.
     """
     job = job_on(stack)
+    _deploy(stack, job, console)
     spans = _produce(job, console)
-    _ingest(job, console)
+    _ingest(stack, job, console)
     catalog = lake.open_catalog(job.lake)
     kept = {table.topic: _open(catalog, job, table, spans[table.topic]) for table in job.tables}
     _show_tables(catalog, job, console)
@@ -75,16 +81,30 @@ def run(stack: Stack, console: Console) -> list[str]:
     _show_dead_letters(kept[TRADES.topic], console)
     verified = _verify(catalog, job, console)
     counts = _count(job, kept, verified, console)
-    return [each.differs for each in counts if each.differs] + _unproved(verified)
+    exported = _monday(Monday(stack, job.name), stack, console)
+    in_table = rows_between(kept[TRADES.topic].table, *WEEK)
+    wrong = [each.differs for each in counts if each.differs] + _unproved(verified)
+    if exported != in_table:
+        wrong.append(f"the CSV counts {exported:,} trades of last week, the table has {in_table:,}")
+    return wrong
+
+
+def _deploy(stack: Stack, job: Job, console: Console) -> None:
+    console.heading("2  Deployed: calve.yaml as AWS stacks, by the CDK CLI, as into an account")
+    outputs = deploy.app(stack, CHECKOUT / "calve.yaml").deploy(console.progress())
+    lake_of = outputs[f"{job.name}-lake"]
+    console.say(
+        f"{len(outputs)} stacks: {', '.join(outputs)}. The tables will lie in {lake_of['Warehouse']}."
+    )
 
 
 def _produce(job: Job, console: Console) -> dict[str, Spans]:
     """Produce both plans; returns the offsets that they came to, by topic."""
     fates = TRADES.fates()
-    console.heading(f"2  Records: {TRADES.count:,} trades and {USERS.count:,} users")
+    console.heading(f"3  Records: {TRADES.count:,} trades and {USERS.count:,} users")
     console.say(
         f"{fates.duplicates:,} trades repeat an earlier one, {sum(fates.dead_lettered.values())} are malformed"
-        " in eight ways."
+        " in eight ways. Their timestamps are those of last week."
     )
     names = {plan.topic for plan in PLANS}
     cluster = Cluster(job.kafka, job.lake.region)
@@ -105,10 +125,11 @@ def _grown(before: Topic | None, after: Topic) -> Spans:
     return {p: (first.get(p, 0), end) for p, end in after.end.items()}
 
 
-def _ingest(job: Job, console: Console) -> None:
-    console.heading("3  The job: the script that AWS Glue runs, here on local Spark")
+def _ingest(stack: Stack, job: Job, console: Console) -> None:
+    console.heading("4  The job: what was deployed into Glue, here on local Spark")
     expected = sum(plan.count for plan in PLANS)
-    if ingest.run(job, console, drain=True, quick=True, expected=expected):
+    name = f"{job.name}-{job.job}"
+    if run_job.run(stack, name, console, drain=True, quick=True, expected=expected):
         raise CalveError("the job left a table suspended or failed", fix="see the reason above")
 
 
@@ -121,14 +142,14 @@ def _open(catalog: Catalog, job: Job, table: Table, spans: Spans) -> Kept:
 
 
 def _show_tables(catalog: Catalog, job: Job, console: Console) -> None:
-    console.heading("4  The tables, in the emulator's Glue Data Catalog and S3")
+    console.heading("5  The tables, in the emulator's Glue Data Catalog and S3")
     shown = ("table", "state", "rows", "files", "bytes", "dead_letters")
     found = [facts(catalog, job.table_name(table)) for table in job.tables]
     console.table("tables", [{name: getattr(each, name) for name in shown} for each in found], title="")
 
 
 def _show_rows(kept: Kept, console: Console) -> None:
-    console.heading("5  Some rows: the schema's fields, and from where in Kafka they come")
+    console.heading("6  Some rows: the schema's fields, and from where in Kafka they come")
     rows = []
     for row in kept.table.scan(limit=SAMPLE).to_arrow().to_pylist():
         origin = row.pop(SYSTEM_COLUMN)
@@ -137,7 +158,7 @@ def _show_rows(kept: Kept, console: Console) -> None:
 
 
 def _show_snapshots(kept: Kept, console: Console) -> None:
-    console.heading("6  Snapshots: each accounts for every offset that it took in")
+    console.heading("7  Snapshots: each accounts for every offset that it took in")
     lines = [snapshot_line(each) for each in lake.ancestors(kept.table)]
     for line in lines:
         del line["operation"]
@@ -145,14 +166,14 @@ def _show_snapshots(kept: Kept, console: Console) -> None:
 
 
 def _show_dead_letters(kept: Kept, console: Console) -> None:
-    console.heading("7  Dead letters: what could not be read, kept byte for byte")
+    console.heading("8  Dead letters: what could not be read, kept byte for byte")
     found = lake.count_by(kept.letters, "reason") if kept.letters else {}
     rows = [{"reason": reason, "records": n, "meaning": REASONS.get(reason)} for reason, n in found.items()]
     console.table("dead letters", rows, title="")
 
 
 def _verify(catalog: Catalog, job: Job, console: Console) -> dict[str, Verification]:
-    console.heading("8  Verified: topics and tables read again, without Spark, and compared")
+    console.heading("9  Verified: topics and tables read again, without Spark, and compared")
     sources = Sources(catalog, job.kafka, job.registry, job.lake.region)
     found = {}
     for table in job.tables:
@@ -172,7 +193,7 @@ def _count(
     job: Job, kept: dict[str, Kept], verified: dict[str, Verification], console: Console
 ) -> list[Count]:
     """What was produced against what every reader finds; rows in all also by Iceberg's own totals and by verify."""
-    console.heading(f"9  Counted again by PyIceberg {version('pyiceberg')} and DuckDB {version('duckdb')}")
+    console.heading(f"10  Counted again by PyIceberg {version('pyiceberg')} and DuckDB {version('duckdb')}")
     counts: list[Count] = []
     for plan in PLANS:
         here = kept[plan.topic]
@@ -184,6 +205,27 @@ def _count(
         counts += counts_of(plan.topic, plan.fates(), found, total=total)
     console.table("count", [_line(each) for each in counts], title="")
     return counts
+
+
+def _monday(monday: Monday, stack: Stack, console: Console) -> int:
+    """From the schedule to the file in a browser; returns how many trades the file counts."""
+    console.heading("11  Monday morning: the export's schedule fires, and the analyst gets this mail")
+    monday.subscribe()
+    with console.progress().task(f"exporting {EXPORT}"):
+        export = monday.fire()
+        mail = monday.mail()
+    console.quote(mail.subject, mail.text)
+    file = mail.save(Layout(stack.root).demo, export["recipients"][0])
+    console.say(f"Saved as {file.relative_to(stack.root)}.")
+    console.heading("12  The link: a page with a button, and behind the button the file")
+    page = monday.page(mail)
+    console.say("The emulator answers for the address in the mail. The page, as long as the stack is up:")
+    console.say(page)
+    lines = monday.download(page).splitlines()
+    console.quote(
+        f"{EXPORT}.csv", "\n".join([*lines[: SAMPLE + 1], f"... and {len(lines) - SAMPLE - 1} more"])
+    )
+    return sum(int(row["trades"]) for row in csv.DictReader(lines))
 
 
 def _rows_verified(found: Verification) -> int:

@@ -1,4 +1,7 @@
-"""AWS on this machine: ministack, in an environment of its own, its objects in memory."""
+"""AWS on this machine: ministack, in an environment of its own, its objects in memory.
+
+That environment is also the runtime of the emulated functions, so it has boto3, as AWS's has.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,20 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from calve.errors import Fatal
-from cli.embedded.http import call
+from cli.embedded.http import call, no_proxy
 from cli.embedded.layout import Layout
 from cli.embedded.ports import HOST
 from cli.embedded.processes import tail
 from cli.progress import Progress
 
 LOCK = Path(__file__).with_name("ministack.txt")
+WRAPPER = Path(__file__).with_name("ministack_plus.py")
 REGION = "us-east-1"
+ACCOUNT = "000000000000"
 BUCKET = "calve-lake"
 ACCESS_KEY = SECRET_KEY = "test"  # noqa: S105  what the emulator expects
 
@@ -51,7 +58,7 @@ def install(layout: Layout, progress: Progress) -> None:
 
 def command(layout: Layout) -> list[str]:
     """Return the emulator's command line."""
-    return [str(layout.aws_venv / "bin" / "python"), "-m", "ministack"]
+    return [str(layout.aws_venv / "bin" / "python"), "-P", str(WRAPPER)]
 
 
 def environment(port: int, *, folder: Path) -> dict[str, str]:
@@ -65,7 +72,9 @@ def environment(port: int, *, folder: Path) -> dict[str, str]:
         "SFTP_ENABLED": "0",
         "LAMBDA_EXECUTOR": "local",
         "LOG_LEVEL": "WARNING",
+        "POWERTOOLS_TRACE_DISABLED": "true",  # its functions inherit this; there is no X-Ray
         "TMPDIR": str(folder),
+        **no_proxy(),
     }
 
 
@@ -77,6 +86,21 @@ def url(port: int) -> str:
 def answers(port: int) -> bool:
     """Tell whether the emulator serves requests."""
     return call(f"{url(port)}/_ministack/health") == 200
+
+
+def client(service: str, endpoint: str) -> Any:
+    """A boto3 client of an emulated service; nothing of the user's own AWS configuration goes into it."""
+    import boto3
+
+    session = boto3.Session(ACCESS_KEY, SECRET_KEY, region_name=REGION)
+    return session.client(service, endpoint_url=endpoint)
+
+
+def reachable(url: str, endpoint: str) -> str:
+    """Where the emulator answers a Function URL, whose own host nobody knows."""
+    parts = urlsplit(url)
+    host, _, _ = (parts.hostname or "").partition(".")
+    return f"{endpoint}/_aws/lambda-url/{host}{parts.path}"
 
 
 def make_bucket(port: int) -> None:

@@ -45,6 +45,7 @@ share.coordinator.state.topic.num.partitions=1
 # Retention and compaction within seconds of a topic's own limits.
 log.initial.task.delay.ms=500
 log.retention.check.interval.ms=1000
+log.retention.ms=-1
 log.segment.delete.delay.ms=1000
 log.cleaner.backoff.ms=500
 log.cleaner.dedupe.buffer.size=8388608

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+CHECKOUT = Path(__file__).resolve().parents[2]
+"""The sources of calve: what is deployed is made from them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -46,6 +49,21 @@ class Layout:
     def aws_venv(self) -> Path:
         """The AWS emulator's own environment: its pins contradict those of calve."""
         return self.state / "aws-venv"
+
+    @property
+    def cdk(self) -> Path:
+        """The AWS CDK CLI, as npm installs it."""
+        return self.state / "cdk"
+
+    @property
+    def deploy(self) -> Path:
+        """What a deploy into the stack writes: its configuration, the synthesized stacks, their outputs."""
+        return self.run / "deploy"
+
+    @property
+    def demo(self) -> Path:
+        """What the newest demo leaves: its mail."""
+        return self.state / "demo"
 
     @property
     def java_home(self) -> Path:

@@ -17,6 +17,7 @@ from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake as JobLake
 from glue_jobs.session import require_avro_guard, spark_session
 from tests.integration.engine import DATABASE, Engine
+from tests.integration.exporting import Deployment, deploy_weekly
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,9 +55,16 @@ def engine(stack: embedded.Stack, spark: SparkSession) -> Iterator[Engine]:
         stack,
         spark,
         cluster,
-        JobLake(spark),
+        JobLake(spark, "tests"),
         AdminClient(servers),
         SchemaRegistryClient({"url": stack.registry_url}),
         Producer(servers | {"linger.ms": 5, "enable.idempotence": True}),
     )
     cluster.close()
+
+
+@pytest.fixture(scope="session")
+def weekly(stack: embedded.Stack, tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    """The one deployment that tests share and leave as it is: with exports, its topic drained into its table."""
+    progress = LineProgress(lambda line: print(line, file=sys.__stderr__, flush=True))
+    return deploy_weekly(stack, tmp_path_factory.mktemp("weekly"), progress)

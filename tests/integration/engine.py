@@ -37,7 +37,8 @@ from glue_jobs.ingest import open_targets
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake as JobLake
 from glue_jobs.lake import Table as IcebergTable
-from glue_jobs.round import Memory, Outcome, Round
+from glue_jobs.outcome import Memory, Outcome
+from glue_jobs.round import Round
 from glue_jobs.target import Target
 
 TRADE = json.dumps(

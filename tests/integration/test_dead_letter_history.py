@@ -52,6 +52,7 @@ def test_dead_letters_that_a_user_deleted_stay_deleted(engine: Engine) -> None:
     assert engine.letter_offsets(topic) == [(0, 6), (0, 12)]
 
 
+@pytest.mark.full
 def test_dead_letters_whose_history_others_expired_are_not_doubled(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.ingest(topic, 5, 2)

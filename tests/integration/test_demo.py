@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import ingest, lake
+from cli import lake, run_job
 from cli.console import Console
 from cli.demo import steps
 from cli.embedded.layout import Layout
@@ -35,7 +35,7 @@ def test_a_new_user_sees_every_count_exact_and_nothing_stays(stack: Stack, tmp_p
 def test_rows_that_vanish_behind_the_engine_are_counted_as_missing(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drain = ingest.run
+    drain = run_job.run
 
     def drain_and_lose_a_region(*arguments, **options):
         code = drain(*arguments, **options)
@@ -45,7 +45,7 @@ def test_rows_that_vanish_behind_the_engine_are_counted_as_missing(
         users.delete("regionid == 'Region_1'")
         return code
 
-    monkeypatch.setattr(ingest, "run", drain_and_lose_a_region)
+    monkeypatch.setattr(run_job, "run", drain_and_lose_a_region)
     wrong = steps.run(stack, Console())
     assert any(each.startswith("users, applied: expected 10,000, PyIceberg finds") for each in wrong)
     assert any(each.startswith("users: verify found") for each in wrong)

@@ -179,6 +179,7 @@ def test_a_paused_server_accepts_and_never_answers(own: Stack) -> None:
         assert answer.status == 200
 
 
+@pytest.mark.full
 def test_the_remains_of_a_killed_run_are_cleaned_all_of_them_together(own: Stack) -> None:
     AdminClient({"bootstrap.servers": own.bootstrap_servers}).list_topics(timeout=10)
     before = recorded(own)

@@ -72,7 +72,12 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
 
     assert_as_documented(events)
     seen = {each["event"] for each in events}
-    assert documented().keys() - seen == {"round.retried", "state.not_written", "tag.not_written"}
+    assert documented().keys() - seen == {
+        "job.handed_over",
+        "round.retried",
+        "state.not_written",
+        "tag.not_written",
+    }
 
 
 @pytest.mark.usefixtures("signals")
@@ -132,6 +137,7 @@ def test_the_job_refuses_to_start_without_the_limits_of_avro(engine: Engine, tmp
     assert java_options() in last["fix"]
 
 
+@pytest.mark.full
 def test_a_job_whose_jvm_was_killed_ends_and_says_so(engine: Engine, tmp_path: Path) -> None:
     environment = spark_environment(engine.stack.root, engine.stack, memory="1g", quick=True)
     topic = engine.topic(partitions=1)

@@ -13,7 +13,7 @@ from pyiceberg import transforms, types
 
 from calve.job import Transform
 from calve.position import Ledger
-from glue_jobs.round import Memory
+from glue_jobs.outcome import Memory
 from tests.integration.engine import Engine
 
 Row = dict[str, Any]

@@ -14,7 +14,8 @@ from calve.errors import CalveError, LostRace, Retryable
 from glue_jobs import faults
 from glue_jobs.lake import Lake
 from glue_jobs.loop import TableLoop, run_all
-from glue_jobs.round import Memory, Outcome, Round
+from glue_jobs.outcome import Memory, Outcome
+from glue_jobs.round import Round
 from glue_jobs.target import Target
 from tests.integration.aws_gate import FAULT, UNAVAILABLE, AwsGate, is_glue, is_store, is_table_update
 from tests.integration.engine import TRADE, Engine, at, everything
@@ -52,7 +53,7 @@ def behind(gate: AwsGate, engine: Engine, *, attempts: int) -> Engine:
         session.sql("SHOW TABLES IN lake.tests").collect()
     finally:
         system.clearProperty("aws.maxAttempts")
-    return replace(engine, lake=Lake(session))
+    return replace(engine, lake=Lake(session, "tests"))
 
 
 @pytest.fixture(scope="module")

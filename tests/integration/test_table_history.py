@@ -114,6 +114,7 @@ def test_expiry_of_all_but_the_newest_snapshot_changes_nothing(engine: Engine) -
     assert engine.letter_offsets(topic) == [(0, 10)]
 
 
+@pytest.mark.full
 def test_the_tag_keeps_the_position_of_an_idle_table(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.ingest(topic, 10, 1)

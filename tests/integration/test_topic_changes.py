@@ -9,7 +9,8 @@ import pytest
 from calve.errors import Retryable
 from calve.job import Start
 from calve.position import Ledger
-from glue_jobs.round import PERSIST_AFTER_S, Memory
+from glue_jobs.outcome import Memory
+from glue_jobs.round import PERSIST_AFTER_S
 from tests.integration.engine import Engine, at, everything, suspended, trades, until
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from cli import doctor
 from cli.doctor import Finding
-from cli.embedded import jars, state
+from cli.embedded import state
 from cli.embedded.layout import Layout
 from cli.embedded.processes import Process
+from stacks.jars import pinned
 
 HEAVY = ("pyspark", "boto3", "confluent_kafka", "pyarrow", "pyiceberg", "duckdb", "pydantic", "fastavro")
 
@@ -36,7 +37,7 @@ def test_a_probe_that_breaks_or_hangs_is_a_finding_and_stops_no_other(tmp_path: 
 
 
 def test_a_damaged_jar_is_named_with_the_command_that_cures_it(tmp_path: Path) -> None:
-    jar = jars.pinned()[0]
+    jar = pinned()[0]
     file = Layout(tmp_path).jars / jar.file
     file.parent.mkdir(parents=True)
     file.write_bytes(b"?" * jar.size_bytes)

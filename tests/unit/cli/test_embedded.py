@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from calve.errors import Fatal
-from cli.embedded import jars, java, kafka, processes, state
+from cli.embedded import java, kafka, processes, state
 from cli.embedded.certificates import write_certificates
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.ports import HOST, free_ports
 from cli.embedded.processes import Process
+from stacks import jars
 
 FOREVER = [sys.executable, "-c", "import time; time.sleep(600)"]
 DEAF = [

@@ -1,0 +1,69 @@
+"""The AWS account that a command works on: the operator's, or the emulator of the embedded stack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import NoCredentialsError
+
+from calve.errors import ConfigError
+from cli.config import default_region
+from cli.embedded import aws as emulator
+from cli.lake import aws_errors
+
+if TYPE_CHECKING:
+    from cli.embedded.stack import Stack
+
+CONFIG = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 3})
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One account in one region; `endpoint` is the emulator's."""
+
+    region: str
+    endpoint: str | None = None
+
+    @classmethod
+    def of(cls, embedded: Stack | None, region: str | None) -> Account:
+        """The emulator's where there is one; else the one of the environment, in its region unless another is named.
+
+        Raises:
+            ConfigError: no region is named anywhere.
+        """
+        if embedded:
+            return cls(embedded.region, embedded.aws_endpoint)
+        found = region or default_region()
+        if found is None:
+            raise ConfigError(
+                "no AWS region is named", fix="set `lake.region` in calve.yaml, AWS_REGION or AWS_PROFILE"
+            )
+        return cls(found)
+
+    def client(self, service: str, config: Config = CONFIG) -> Any:
+        """A client of one service."""
+        keys: dict[str, str] = {}
+        if self.endpoint:
+            keys = {
+                "endpoint_url": self.endpoint,
+                "aws_access_key_id": emulator.ACCESS_KEY,
+                "aws_secret_access_key": emulator.SECRET_KEY,
+            }
+        return boto3.client(service, region_name=self.region, config=config, **keys)
+
+    def id(self) -> str:
+        """The account's number.
+
+        Raises:
+            ConfigError: there are no credentials.
+            Retryable, Fatal: AWS does not answer, or refuses them.
+        """
+        try:
+            with aws_errors("the AWS account"):
+                return str(self.client("sts").get_caller_identity()["Account"])
+        except NoCredentialsError:
+            fix = "log in: aws sso login, or set AWS_PROFILE; the embedded stack starts with `calve up`"
+            raise ConfigError("there are no AWS credentials", fix=fix) from None

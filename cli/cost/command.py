@@ -1,0 +1,102 @@
+"""`calve cost`: what a month and a day of a configuration cost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, found
+from cli.console import Console, Output, OutputOption
+
+if TYPE_CHECKING:
+    from cli.cost.rates import Rate
+
+RateOption = Annotated[float, typer.Option("--topic-rate", min=0, help="MB/s that arrive in each topic.")]
+PartitionsOption = Annotated[int, typer.Option("--partitions", min=1, help="Partitions of each topic.")]
+KeptOption = Annotated[float, typer.Option("--kept-months", min=0, help="Months that tables keep.")]
+ScheduleOption = Annotated[
+    str, typer.Option("--schedule", help="When a job that has no schedule would run if it had one.")
+]
+
+
+def cost(
+    topic_rate: RateOption = 1.0,
+    partitions: PartitionsOption = 6,
+    kept_months: KeptOption = 1.0,
+    schedule: ScheduleOption = "rate(6 hours)",
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Estimate what the configuration costs in AWS, with jobs that always run and with jobs that run by a schedule.
+
+    Nothing is asked of AWS: every rate stands, with source and date, in cli/cost/rates.json.
+    """
+    from calve.job import Kafka, Registry
+    from calve.settings import StackDefaults, load_deployment
+    from cli.cost.model import DAYS, Load, assumptions, bill
+    from cli.cost.rates import rates
+
+    anywhere = StackDefaults(Kafka("anywhere:9092"), Registry("https://anywhere"))
+    deployment = load_deployment(found(config), env, anywhere)
+    load = Load(topic_rate, partitions, kept_months, _checked(schedule))
+    known = rates()
+    total, idle = bill(deployment, load, known), bill(deployment, replace(load, topic_mb_s=0.0), known)
+    console = Console(output)
+    rows = [(line.part, line.continuous, line.scheduled, line.basis) for line in total.lines]
+    rows.append(("total", total.continuous, total.scheduled, ""))
+    rows.append(("with no data", idle.continuous, idle.scheduled, ""))
+    console.table(
+        "cost",
+        [
+            {
+                "part": part,
+                "always_month": round(always, 2),
+                "always_day": round(always / DAYS, 2),
+                "scheduled_month": round(by_schedule, 2),
+                "scheduled_day": round(by_schedule / DAYS, 2),
+                "how": basis,
+            }
+            for part, always, by_schedule, basis in rows
+        ],
+        title=f"{deployment.name} in {known.region}, US dollars",
+    )
+    for warning in total.warnings:
+        console.event("too little", reason=warning)
+    console.heading("Assumptions")
+    for each in assumptions(load):
+        console.say(f"  {each}")
+    console.heading("Rates")
+    used = {name: known.by_name[name] for line in total.lines for name in line.rates}
+    console.table("rates", [_rate(each) for each in used.values()], title="")
+    console.document(
+        {
+            "region": known.region,
+            "load": asdict(load),
+            "lines": [asdict(line) for line in total.lines],
+            "month": {"continuous": total.continuous, "scheduled": total.scheduled},
+            "day": {"continuous": total.continuous / DAYS, "scheduled": total.scheduled / DAYS},
+            "day_without_data": {"continuous": idle.continuous / DAYS, "scheduled": idle.scheduled / DAYS},
+            "warnings": total.warnings,
+            "assumptions": assumptions(load),
+            "rates": {name: asdict(rate) for name, rate in used.items()},
+        }
+    )
+
+
+def _checked(schedule: str) -> str:
+    from calve.settings.problems import Invalid
+    from calve.settings.schedules import expression
+
+    try:
+        return expression(schedule)
+    except Invalid as invalid:
+        (problem,) = invalid.problems
+        raise typer.BadParameter(f"{problem.reason}. {problem.fix}", param_hint="--schedule") from None
+
+
+def _rate(rate: Rate) -> dict[str, object]:
+    usd = f"{rate.usd:.10f}".rstrip("0").rstrip(".")
+    return {"usd": usd, "per": rate.per, "date": rate.date, "source": rate.source.removeprefix("https://")}

@@ -1,0 +1,78 @@
+"""`calve deploy`: calve.yaml into the embedded stack, by the CDK CLI that deploys it into an AWS account."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calve.errors import Fatal
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, found, load_jobs
+from cli.console import Console, Output, OutputOption
+
+if TYPE_CHECKING:
+    from cli.embedded.cdk import App
+    from cli.embedded.stack import Stack
+
+
+def deploy(
+    *, config: ConfigOption = DEFAULT_CONFIG, env: EnvOption = None, output: OutputOption = Output.text
+) -> None:
+    """Deploy calve.yaml into the embedded stack, as `cdk deploy --all` deploys it into an AWS account.
+
+    The same stacks and the same CLI; only Kafka and the registry, where calve.yaml names none, are those of `calve up`.
+    """
+    from cli.embedded.layout import project_root
+    from cli.embedded.stack import current
+
+    stack = current(project_root())
+    if stack is None:
+        raise Fatal("the embedded stack is not up", fix="calve up   (for an AWS account: cdk deploy --all)")
+    console = Console(output)
+    jobs = load_jobs(config, env)  # says what is wrong with it better than the CLI can
+    outputs = app(stack, found(config), env).deploy(console.progress())
+    rows = [
+        {"stack": name, "output": key, "value": value}
+        for name, values in outputs.items()
+        for key, value in values.items()
+        if not key.startswith("ExportsOutput")  # what one stack hands to another
+    ]
+    console.table("output", rows, title="Outputs")
+    names = "   ".join(f"calve run-job {job.name}-{job.job} --drain" for job in jobs)
+    console.panel("deployed", {"next": names})
+    console.document(outputs)
+
+
+def app(stack: Stack, config: Path, env: str | None = None) -> App:
+    """The stacks of a configuration, with the embedded stack's Kafka and registry where it names none."""
+    from cli.embedded.cdk import App
+    from cli.embedded.layout import Layout
+
+    folder = Layout(stack.root).deploy
+    folder.mkdir(parents=True, exist_ok=True)
+    deployed = folder / "calve.yaml"
+    deployed.write_text(config.read_text() + _supplied(stack, config, env))
+    if env:
+        shutil.copy(config.with_name(f"{config.stem}.{env}{config.suffix}"), folder / f"calve.{env}.yaml")
+    return App(stack, deployed, env)
+
+
+def _supplied(stack: Stack, config: Path, env: str | None) -> str:
+    """Sections to append: the lines above keep their numbers."""
+    import yaml
+
+    given: set[str] = set()
+    for file in (config, config.with_name(f"{config.stem}.{env}{config.suffix}")):
+        if file.exists():
+            given |= {
+                key for key, value in (yaml.safe_load(file.read_text()) or {}).items() if value is not None
+            }
+    sections = {
+        "kafka": {"bootstrap_servers": stack.bootstrap_servers},
+        "registry": {"url": stack.registry_url},
+    }
+    return (
+        "".join(f"\n{name}: {json.dumps(values)}" for name, values in sections.items() if name not in given)
+        + "\n"
+    )

@@ -1,0 +1,172 @@
+"""The real CDK CLI, deploying the stacks of app.py into the AWS emulator."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from calve.errors import Fatal
+from cli.embedded import aws, node
+from cli.embedded.layout import CHECKOUT, Layout
+from cli.embedded.stack import Stack, environment
+from cli.progress import Progress, Task
+
+Outputs = dict[str, dict[str, str]]
+"""Stack -> output -> value."""
+
+NOISE = re.compile(r"(\S+: )?(start|success): |Bundling asset |Hold on while ")
+EVENT = re.compile(
+    r"^(?P<stack>\S+) \| +(?P<done>\d+)(?:/(?P<total>\d+))? \| [^|]+ \| (?P<state>\w+) +\| (?P<type>\S+) +\| (?P<what>.+)$"
+)
+SHOWN_LINES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """The stacks of one configuration on one running embedded stack."""
+
+    stack: Stack
+    config: Path
+    env: str | None = None
+    context: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.stack.root)
+
+    def deploy(self, progress: Progress) -> Outputs:
+        """Bring everything to what the configuration says; returns the outputs of the stacks.
+
+        Raises:
+            Fatal: with what the CLI said.
+        """
+        self._bootstrap(progress)
+        file = self.layout.deploy / "outputs.json"
+        file.unlink(missing_ok=True)
+        self._run(
+            "deploying",
+            progress,
+            [
+                *("deploy", "--all"),
+                *self._arguments(),
+                *("--require-approval", "never"),
+                *("--concurrency", "4"),  # the CLI asks after a stack every 5 s only
+                *("--outputs-file", str(file)),
+            ],
+        )
+        return json.loads(file.read_text()) if file.exists() else {}
+
+    def diff(self, progress: Progress) -> str:
+        """What a deploy would change, in the CLI's words."""
+        return "\n".join(self._run("comparing", progress, ["diff", *self._arguments()]))
+
+    def destroy(self, progress: Progress) -> None:
+        """Delete the stacks; data stays, as their policies say."""
+        self._run("destroying", progress, ["destroy", "--all", *self._arguments(), "--force"])
+
+    def _arguments(self) -> list[str]:
+        # The app is ours and works in the user's home; only the CLI, which would read a profile there, does not.
+        home = shlex.quote(os.environ.get("HOME", ""))
+        app = f"HOME={home} {shlex.quote(sys.executable)} {shlex.quote(str(CHECKOUT / 'app.py'))}"
+        context = {"config": str(self.config), "lambda_architecture": "host"} | self.context
+        if self.env:
+            context["env"] = self.env
+        pairs = [word for key, value in context.items() for word in ("-c", f"{key}={value}")]
+        return ["--app", app, "--output", str(self.layout.deploy / "cdk.out"), *pairs]
+
+    def _bootstrap(self, progress: Progress) -> None:
+        made = aws.client("cloudformation", self.stack.aws_endpoint).describe_stacks()["Stacks"]
+        if all(each["StackName"] != "CDKToolkit" for each in made):
+            where = f"aws://{aws.ACCOUNT}/{self.stack.region}"
+            self._run("bootstrapping", progress, ["bootstrap", where, "--app", ""])
+
+    def _run(self, title: str, progress: Progress, arguments: list[str]) -> list[str]:
+        """Run the CLI; returns what it said, without the events and the noise."""
+        node.install(self.layout, progress)
+        log = self.layout.logs / "cdk.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = [*node.cdk(self.layout), *arguments, "--ci", "--no-notices"]
+        if arguments[0] != "diff":
+            command += ["--progress", "events"]
+        with (
+            progress.task(title) as task,
+            log.open("a") as output,
+            _process(command, self._environment()) as process,
+        ):
+            said = _Said(task)
+            for line in process.stdout or ():
+                output.write(line)
+                said.hear(line.rstrip())
+            code = process.wait()
+        if code:
+            raise Fatal(
+                f"cdk {arguments[0]} failed\n" + "\n".join(f"  {line}" for line in said.lines[-SHOWN_LINES:]),
+                fix=f"read {log}",
+            )
+        return said.lines
+
+    def _environment(self) -> dict[str, str]:
+        """Only the stack's: neither a profile nor a setting of the CLI that the user has for real accounts."""
+        home = self.layout.deploy / "home"
+        home.mkdir(parents=True, exist_ok=True)
+        kept = {key: value for key, value in environment(self.stack).items() if not key.startswith("CDK_")}
+        return kept | {
+            "PATH": node.search_path(),
+            "HOME": str(home),
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            "CDK_DISABLE_VERSION_CHECK": "true",
+            "NO_COLOR": "1",
+        }
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the CLI said: events become progress, the rest is kept."""
+
+    task: Task
+    lines: list[str] = field(default_factory=list)
+    done: dict[str, int] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)
+
+    def hear(self, line: str) -> None:
+        event = EVENT.match(line)
+        if event is None:
+            if line.strip() and not NOISE.match(line):
+                self.lines.append(line)
+            return
+        if "FAILED" in event["state"]:
+            self.lines.append(f"{event['stack']}: {event['type']} {event['what']}")
+        self.done[event["stack"]] = int(event["done"])
+        self.totals[event["stack"]] = int(event["total"] or 0)
+        total = sum(self.totals.values()) if all(self.totals.values()) else None
+        self.task.update(sum(self.done.values()), total=total, note=f"{event['stack']}: {event['type']}")
+
+
+@contextmanager
+def _process(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Start a process with children; none of them outlives the block."""
+    process = subprocess.Popen(
+        command,
+        cwd=CHECKOUT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()

@@ -1,0 +1,134 @@
+"""The AWS emulator with what it lacks of the types and behaviour that the stacks use.
+
+Runs in the emulator's own environment, where neither calve nor its packages are: standard library and ministack only. A type
+that neither of the two knows is refused when a stack is deployed.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from ministack.app import main
+from ministack.services import eventbridge, glue, scheduler, secretsmanager
+from ministack.services.cloudformation import provisioners
+
+Json = dict[str, Any]
+STATISTICS = ("Average", "Maximum", "Minimum", "SampleCount", "Sum")
+START_GLUE_JOB = "arn:aws:scheduler:::aws-sdk:glue:startJobRun"
+
+_create_schedule = provisioners._RESOURCE_HANDLERS["AWS::Scheduler::Schedule"]["create"]
+_update_schedule = provisioners._RESOURCE_HANDLERS["AWS::Scheduler::Schedule"]["update"]
+_alarm_record = provisioners._cw_metric_alarm_record
+_invoke_target = eventbridge._invoke_target
+
+
+def create_security_configuration(logical_id: str, props: Json, stack_name: str) -> tuple[str, Json]:
+    """AWS::Glue::SecurityConfiguration: the service has it, its CloudFormation does not."""
+    name = props.get("Name") or f"{stack_name}-{logical_id}"
+    encryption = dict(props["EncryptionConfiguration"])
+    if "S3Encryptions" in encryption:  # CloudFormation has its own word for it
+        encryption["S3Encryption"] = encryption.pop("S3Encryptions")
+    request = {"Name": name, "EncryptionConfiguration": encryption}
+    status, _, body = glue._create_security_configuration(request)
+    if status >= 400:
+        raise ValueError(json.loads(body))
+    return name, {}
+
+
+def delete_security_configuration(physical_id: str, _props: Json) -> None:
+    glue._delete_security_configuration({"Name": physical_id})
+
+
+def create_rotation(_logical_id: str, props: Json, _stack_name: str) -> tuple[str, Json]:
+    """AWS::SecretsManager::RotationSchedule: the secret says that it rotates; nothing ever does it."""
+    _, secret = secretsmanager._resolve(props["SecretId"])
+    if secret is None:
+        raise ValueError(f"there is no secret {props['SecretId']}")
+    rules = props.get("RotationRules", {})
+    secret["RotationLambdaARN"] = props["RotationLambdaARN"]
+    secret["RotationRules"] = {
+        name: int(value) if str(value).isdecimal() else value for name, value in rules.items()
+    }
+    secret["RotationEnabled"] = True
+    return secret["ARN"], {}
+
+
+def update_rotation(_physical_id: str, _old: Json, new: Json, stack_name: str) -> tuple[str, Json]:
+    return create_rotation("", new, stack_name)
+
+
+def delete_rotation(physical_id: str, _props: Json) -> None:
+    _, secret = secretsmanager._resolve(physical_id)
+    if secret:
+        secret["RotationEnabled"] = False
+
+
+def create_schedule(logical_id: str, props: Json, stack_name: str) -> tuple[str, Json]:
+    """AWS::Scheduler::Schedule: ministack drops the time zone, and makes a schedule of no group without a word."""
+    name, attributes = _create_schedule(logical_id, props, stack_name)
+    return name, _complete(name, attributes, props)
+
+
+def update_schedule(physical_id: str, old: Json, new: Json, stack_name: str) -> tuple[str, Json]:
+    name, attributes = _update_schedule(physical_id, old, new, stack_name)
+    return name, _complete(name, attributes, new)
+
+
+def _complete(name: str, attributes: Json, props: Json) -> Json:
+    schedule = scheduler._schedules.get(f"{props.get('GroupName', 'default')}/{name}")
+    if schedule is None:
+        raise ValueError(f"Schedule {name}: its group {props.get('GroupName')} does not exist")
+    schedule["ScheduleExpressionTimezone"] = props.get("ScheduleExpressionTimezone", "UTC")
+    return attributes
+
+
+def alarm_record(name: str, props: Json) -> Json:
+    """AWS::CloudWatch::Alarm: one with `Metrics` is refused; here it is made, and watches the first of them, not their sum."""
+    stats = [each["MetricStat"] for each in props.get("Metrics", ()) if "MetricStat" in each]
+    if stats:
+        stat = stats[0]["Stat"]
+        kind = "Statistic" if stat in STATISTICS else "ExtendedStatistic"
+        flat = {**stats[0]["Metric"], "Period": stats[0]["Period"], kind: stat}
+        props = {key: value for key, value in props.items() if key != "Metrics"} | flat
+    record: Json = _alarm_record(name, props)
+    return record
+
+
+def invoke_target(target: Json, event: Json, rule: Json, *rest: Any) -> None:
+    """Fill in the scheduler's context attributes, and start a Glue job, which are both left out."""
+    if event.get("Source") != "aws.scheduler":
+        _invoke_target(target, event, rule, *rest)
+        return
+    at = scheduler._at_time_epoch(rule["ScheduleExpression"]) or event["Time"]
+    scheduled = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    given = target.get("Input", "").replace("<aws.scheduler.scheduled-time>", scheduled)
+    if target["Arn"] == START_GLUE_JOB:
+        glue._start_job_run(json.loads(given))
+        return
+    _invoke_target(target | {"Input": given}, event, rule, *rest)
+
+
+provisioners._RESOURCE_HANDLERS |= {
+    "AWS::Glue::SecurityConfiguration": {
+        "create": create_security_configuration,
+        "delete": delete_security_configuration,
+    },
+    "AWS::SecretsManager::RotationSchedule": {
+        "create": create_rotation,
+        "update": update_rotation,
+        "delete": delete_rotation,
+    },
+    "AWS::Scheduler::Schedule": {
+        **provisioners._RESOURCE_HANDLERS["AWS::Scheduler::Schedule"],
+        "create": create_schedule,
+        "update": update_schedule,
+    },
+}
+provisioners._cw_metric_alarm_record = alarm_record
+eventbridge._invoke_target = invoke_target
+scheduler._SCHEDULE_TICK_INTERVAL = 1  # not 10 s: nobody likes to wait
+
+if __name__ == "__main__":
+    main()

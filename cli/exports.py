@@ -1,0 +1,153 @@
+"""The deployed exports: found by the outputs of their stacks, in the account or in the embedded stack."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, Self, get_args
+from zoneinfo import ZoneInfo
+
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from calve.errors import CalveError, ConfigError
+from calve.export import Export, Window
+from cli.account import Account
+from cli.config import load_target
+from cli.lake import aws_errors
+from lambdas.csv_export.window import previous
+from lambdas.export_notify.notice import Manifest
+from lambdas.links import Links
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# The function works for up to 15 minutes, and a second request would be a second export.
+PATIENT = Config(connect_timeout=5, read_timeout=920, retries={"total_max_attempts": 1}, tcp_keepalive=True)
+DEPLOY = "add `exports:` to calve.yaml and deploy: calve plan, then npx cdk deploy --all"
+_DAYS = re.compile(r"(\d{4}-\d\d-\d\d)\.\.(\d{4}-\d\d-\d\d)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Exports:
+    """One deployment's exports; `prefix` is where their files begin in the lake's bucket."""
+
+    name: str
+    account: Account
+    function: str
+    links_table: str
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def find(cls, config: Path, env: str | None) -> Self:
+        """The exports of a configuration.
+
+        Raises:
+            CalveError: they are not deployed.
+        """
+        deployment, embedded = load_target(config, env)
+        account = Account.of(embedded, deployment.region)
+        account.id()  # says what is wrong with the credentials, if anything is
+        exports = _outputs(account, f"{deployment.name}-exports")
+        bucket, _, prefix = (
+            _outputs(account, f"{deployment.name}-lake")["Warehouse"].removeprefix("s3://").partition("/")
+        )
+        return cls(
+            name=deployment.name,
+            account=account,
+            function=exports["ExportFunction"],
+            links_table=exports["LinksTable"],
+            bucket=bucket,
+            prefix=f"{prefix}/exports/" if prefix else "exports/",
+        )
+
+    @property
+    def links(self) -> Links:
+        return Links(self.links_table, self.account.client("dynamodb"))
+
+    def manifests(self, export: str | None = None) -> list[Manifest]:
+        """What was delivered, newest first."""
+        s3, found = self.account.client("s3"), []
+        with aws_errors(f"the exports in {self.bucket}"):
+            pages = s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=f"{self.prefix}{export}/" if export else self.prefix
+            )
+            for key in (each["Key"] for page in pages for each in page.get("Contents", [])):
+                if key.endswith("/manifest.json"):
+                    text = s3.get_object(Bucket=self.bucket, Key=key)["Body"].read().decode()
+                    found.append(Manifest.parse(key, text))
+        return sorted(found, key=lambda each: each.created_at, reverse=True)
+
+    def run(self, export: str, window: str | None, *, now: datetime) -> list[dict[str, Any]]:
+        """Invoke the deployed function as its schedule does; returns what became of each window.
+
+        Raises:
+            CalveError: there is no such export, or the function ended with an error.
+        """
+        event = self._scheduled(export)
+        event["scheduled_at"] = now.astimezone(UTC).isoformat(timespec="seconds")
+        if window is not None:
+            event["window"] = bounds(window, ZoneInfo(event["export"]["time_zone"]), now)
+        with aws_errors(f"the function {self.function}"):
+            answer = self.account.client("lambda", PATIENT).invoke(
+                FunctionName=self.function, Payload=json.dumps(event).encode()
+            )
+        result = json.loads(answer["Payload"].read())
+        if "FunctionError" in answer:
+            raise CalveError(
+                f"the export {export} ended with {result.get('errorType')}: {result.get('errorMessage')}",
+                fix=f"read the log of the function {self.function}",
+            )
+        outcomes: list[dict[str, Any]] = result
+        return outcomes
+
+    def _scheduled(self, export: str) -> dict[str, Any]:
+        """The input of an export's schedule: the export as it is deployed, not as it is configured here."""
+        scheduler = self.account.client("scheduler")
+        with aws_errors(f"the schedule of the export {export}"):
+            try:
+                schedule = scheduler.get_schedule(Name=f"{self.name}-{export}", GroupName=self.name)
+            except scheduler.exceptions.ResourceNotFoundException:
+                raise ConfigError(
+                    f'{self.name} has no deployed export "{export}"', fix="calve plan shows which there are"
+                ) from None
+        event: dict[str, Any] = json.loads(schedule["Target"]["Input"])
+        Export.from_json(json.dumps(event["export"]))
+        return event
+
+
+def bounds(window: str, zone: ZoneInfo, now: datetime) -> dict[str, str]:
+    """A window of the command line: `previous_week`, or `2026-11-02..2026-11-08`, both days included.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    for kind in get_args(Window):
+        if window == kind:
+            return previous(kind, now, zone).to_json()
+    days = _DAYS.fullmatch(window)
+    try:
+        first, last = map(date.fromisoformat, days.groups()) if days else (date.max, date.min)
+    except ValueError:
+        first, last = date.max, date.min
+    if last < first:
+        raise ConfigError(
+            f'"{window}" is no window',
+            fix=f"use FIRST..LAST (2026-11-02..2026-11-08), {', '.join(get_args(Window))}",
+        )
+    start, end = (datetime.combine(day, time(), zone) for day in (first, last + timedelta(days=1)))
+    return {"from": start.isoformat(), "to": end.isoformat()}
+
+
+def _outputs(account: Account, stack: str) -> dict[str, str]:
+    with aws_errors(f"the stack {stack}"):
+        try:
+            found = account.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ValidationError":
+                raise
+            raise CalveError(f"the stack {stack} is not deployed in {account.region}", fix=DEPLOY) from None
+    return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}

@@ -1,0 +1,144 @@
+"""The text of a new calve.yaml."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from calve.names import DEAD_LETTERS_SUFFIX, table_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from calve.job import Kafka, Registry
+    from cli.init.survey import Found
+
+SHOWN_FIELDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the file says besides tables. `kafka` and `registry` None: the embedded stack's."""
+
+    name: str
+    kafka: Kafka | None
+    registry: Registry | None
+    region: str
+
+
+def configuration(source: Source, found: Sequence[Found]) -> str:
+    """The whole file; what cannot be a table yet is commented out with its reason."""
+    return "\n".join([*_head(source), *_tables(found), *_exports(found), ""])
+
+
+def deployment_name(text: str) -> str:
+    """A name that a deployment may have, made from any."""
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return re.sub(r"^[^a-z]+", "", plain)[:30].rstrip("-") or "calve"
+
+
+def table_names(topics: Sequence[str]) -> dict[str, str]:
+    """A name for the table of each topic; those that would be the same get a number."""
+    names: dict[str, str] = {}
+    for topic in topics:
+        plain = re.sub(r"[^a-z0-9_]+", "_", topic.lower()).strip("_")[:190] or "topic"
+        plain = plain.removesuffix(DEAD_LETTERS_SUFFIX) if table_problem(plain) else plain
+        number, name = 1, plain
+        while name in names.values():
+            number += 1
+            name = f"{plain}_{number}"
+        names[topic] = name
+    return names
+
+
+def _head(source: Source) -> Iterator[str]:
+    yield "# Every key: docs/configuration.md"
+    yield f"name: {source.name} # a part of every name that is made in AWS"
+    yield ""
+    if source.kafka:
+        yield "kafka:"
+        yield f"  bootstrap_servers: {_quoted(source.kafka.bootstrap_servers)}"
+        yield from _auth(source.kafka)
+    else:
+        yield "# Without `kafka`, the embedded broker. A deploy needs one:"
+        yield "# kafka:"
+        yield "#   bootstrap_servers: broker-1:9096,broker-2:9096"
+        yield "#   auth: {type: sasl_scram, secret: aws:SECRET_ID}"
+    yield ""
+    if source.registry:
+        yield "registry:"
+        yield f"  url: {_quoted(source.registry.url)}"
+        if source.registry.secret:
+            yield f"  secret: {_quoted(source.registry.secret)}"
+    else:
+        yield "# Without `registry`, the embedded one. A deploy needs one:"
+        yield "# registry: {url: https://registry.example, secret: aws:SECRET_ID}"
+    yield ""
+    yield "lake:"
+    yield f"  region: {source.region}"
+    yield "  # bucket: an-existing-bucket # without it a deploy makes one"
+    yield ""
+    yield "jobs:"
+    yield "  main:"
+    yield "    worker: G.1X"
+    yield "    workers: {min: 2, max: 4} # `calve cost` says what that costs"
+    yield "    run: continuous # or schedule(rate(6 hours)): starts, reads what has arrived, ends"
+    yield ""
+    yield "# alerts: {emails: [ops@example.com]}"
+    yield ""
+    yield "defaults:"
+    yield "  freshness: 60s # greatest age of a record from produce to visible (p95)"
+    yield ""
+
+
+def _auth(kafka: Kafka) -> Iterator[str]:
+    if kafka.auth == "none":
+        yield "  # auth: {type: sasl_scram, secret: aws:SECRET_ID}"
+        return
+    yield "  auth:"
+    yield f"    type: {kafka.auth}"
+    if kafka.secret:
+        yield f"    secret: {_quoted(kafka.secret)}"
+
+
+def _tables(found: Sequence[Found]) -> Iterator[str]:
+    yield "tables:"
+    names = table_names([each.topic for each in found])
+    for each in found:
+        count = "1 partition" if each.partitions == 1 else f"{each.partitions} partitions"
+        yield f"  # topic {each.topic}: {count}, {each.records:,} offsets"
+        if each.problem:
+            yield f"  # left out: {each.problem}"
+            yield f"  # {names[each.topic]}:"
+            yield f"  #   topic: {_quoted(each.topic)}"
+            continue
+        more = ", ..." if len(each.fields) > SHOWN_FIELDS else ""
+        yield f"  # fields: {', '.join(each.fields[:SHOWN_FIELDS])}{more}"
+        yield f"  {_quoted(names[each.topic])}:"
+        yield f"    topic: {_quoted(each.topic)}"
+        for field in each.times:
+            yield f"    # event_time: {field} # partitions the table by day"
+
+
+def _exports(found: Sequence[Found]) -> Iterator[str]:
+    names = table_names([each.topic for each in found])
+    usable = next((each for each in found if each.problem is None), None)
+    if usable is None:
+        return
+    table = names[usable.topic]
+    yield ""
+    yield "# exports:"
+    yield f"#   weekly_{table[:20].rstrip('_')}:"
+    yield f"#     table: {table}"
+    yield "#     measures: {rows: count}"
+    yield "#     schedule: cron(0 6 ? * MON *) # Mondays at six"
+    yield "#     time_zone: Europe/Vilnius"
+    yield "#     recipients: [analyst@example.com]"
+
+
+def _quoted(text: str) -> str:
+    """Text for YAML: as it is where that is safe, else in quotes."""
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*(:(?=\S)[A-Za-z0-9_./-]+)*", text)
+    return text if plain and text.lower() not in ("true", "false", "null") else json.dumps(text)

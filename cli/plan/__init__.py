@@ -1,0 +1,1 @@
+"""`calve plan`: the configuration against what is deployed, as a tree; nothing is changed."""

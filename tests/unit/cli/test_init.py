@@ -1,0 +1,142 @@
+"""`calve init` writes a file that can be loaded, whatever the topics are called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from calve.errors import ConfigError
+from calve.job import Kafka, Registry
+from calve.names import table_problem, topic_problem
+from calve.settings import StackDefaults, load, load_deployment
+from cli.init.survey import Found, described
+from cli.init.text import Source, configuration, deployment_name, table_names
+from cli.main import app
+
+STACK = StackDefaults(Kafka("127.0.0.1:1"), Registry("http://127.0.0.1:2"), "s3://lake")
+EMBEDDED = Source("trading", None, None, "eu-west-1")
+NAMED = Source(
+    "trading",
+    Kafka("b1:9096,b2:9096", "sasl_scram", "SCRAM-SHA-512", tls=True, secret="aws:trading/kafka"),
+    Registry("https://registry.example/path", "aws:registry"),
+    "eu-west-1",
+)
+FOUND = [
+    Found("Orders.EU-1", 6, 12_000, ("id", "created_at"), ("created_at",)),
+    Found("orders_eu_1", 1, 0, ("id",)),
+    Found("notes", 3, 5, problem="the registry has no subject notes-value"),
+]
+
+
+def written(tmp_path: Path, source: Source, found: list[Found]) -> Path:
+    path = tmp_path / "calve.yaml"
+    path.write_text(configuration(source, found), encoding="utf-8")
+    return path
+
+
+def test_the_file_is_loaded_on_the_embedded_stack(tmp_path: Path) -> None:
+    (job,) = load(written(tmp_path, EMBEDDED, FOUND), stack=STACK)
+    assert (job.name, job.kafka, job.lake.region) == ("trading", STACK.kafka, "eu-west-1")
+    assert {table.name: table.topic for table in job.tables} == {
+        "orders_eu_1": "Orders.EU-1",
+        "orders_eu_1_2": "orders_eu_1",
+    }
+
+
+def test_the_file_is_deployed_where_servers_are_named(tmp_path: Path) -> None:
+    settings = load_deployment(written(tmp_path, NAMED, FOUND)).jobs[0].settings
+    assert (settings.kafka, settings.registry) == (NAMED.kafka, NAMED.registry)
+
+
+def test_what_the_file_suggests_can_be_used(tmp_path: Path) -> None:
+    text = configuration(NAMED, FOUND[:1]).replace("    # event_time:", "    event_time:")
+    head, _, export = text.partition("# exports:")
+    uncommented = "\n".join(line.removeprefix("# ") for line in f"# exports:{export}".splitlines())
+    path = tmp_path / "calve.yaml"
+    path.write_text(head.replace("# alerts:", "alerts:") + uncommented, encoding="utf-8")
+    found = load_deployment(path)
+    assert [(each.table, each.time_column) for each in found.exports] == [("orders_eu_1", "created_at")]
+    assert found.alerts.emails == ("ops@example.com",)
+
+
+def test_topics_that_can_be_no_table_are_left_out_with_their_reason(tmp_path: Path) -> None:
+    text = written(tmp_path, EMBEDDED, FOUND).read_text()
+    assert (
+        "  # topic notes: 3 partitions, 5 offsets\n  # left out: the registry has no subject notes-value"
+        in text
+    )
+    assert "\n  notes:" not in text
+
+
+@given(st.lists(st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True), unique=True, min_size=1, max_size=6))
+def test_every_topic_gets_a_table_of_its_own(topics: list[str]) -> None:
+    usable = [topic for topic in topics if topic_problem(topic) is None]
+    names = table_names(usable)
+    assert len(set(names.values())) == len(usable)
+    assert [table_problem(name) for name in names.values() if table_problem(name)] == []
+
+
+@given(st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True).filter(lambda topic: not topic_problem(topic)))
+def test_a_topic_of_any_name_is_loaded(tmp_path_factory: pytest.TempPathFactory, topic: str) -> None:
+    path = written(tmp_path_factory.mktemp("init"), EMBEDDED, [Found(topic, 1, 1, ("a",))])
+    (job,) = load(path, stack=STACK)
+    assert [table.topic for table in job.tables] == [topic]
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("trading", "trading"),
+        ("My Lake_2", "my-lake-2"),
+        ("2026-lake", "lake"),
+        ("...", "calve"),
+        ("x" * 50, "x" * 30),
+    ],
+)
+def test_a_deployment_is_named_after_its_folder(folder: str, name: str) -> None:
+    assert deployment_name(folder) == name
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        (None, "the registry has no subject t-value"),
+        (("PROTOBUF", "x"), "its values are PROTOBUF, and calve reads AVRO"),
+        (("AVRO", '"string"'), "its values are no records"),
+        (
+            ("AVRO", json.dumps({"type": "record", "fields": [{"name": "_kafka", "type": "int"}]})),
+            '"_kafka" is reserved',
+        ),
+    ],
+)
+def test_a_topic_that_can_be_no_table_says_why(schema: tuple[str, str] | None, problem: str) -> None:
+    assert problem in (described("t", 1, 0, schema).problem or "")
+
+
+def test_fields_that_hold_times_are_found() -> None:
+    kinds = {
+        "id": "string",
+        "at": {"type": "long", "logicalType": "timestamp-millis"},
+        "maybe": ["null", {"type": "long", "logicalType": "timestamp-micros"}],
+        "price": {"type": "bytes", "logicalType": "decimal", "precision": 9},
+    }
+    schema = {"type": "record", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
+    found = described("t", 2, 7, ("AVRO", json.dumps(schema)))
+    assert (found.fields, found.times, found.problem) == (tuple(kinds), ("at", "maybe"), None)
+
+
+def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "calve.yaml"
+    path.write_text("name: mine")
+    result = CliRunner().invoke(
+        app, ["init", "-b", "127.0.0.1:1", "-r", "http://127.0.0.1:2", "-c", str(path)]
+    )
+    assert isinstance(result.exception, ConfigError)
+    assert "exists already" in str(result.exception)
+    assert "--config calve.mine.yaml" in str(result.exception)
+    assert path.read_text() == "name: mine"
