@@ -44,6 +44,7 @@ def test_dead_letters_that_a_user_rolled_back_further_suspend_the_table(engine: 
     assert engine.letter_offsets(topic) == []
 
 
+@pytest.mark.full
 def test_dead_letters_that_a_user_deleted_stay_deleted(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.ingest(topic, 5, 2)

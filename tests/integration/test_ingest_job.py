@@ -186,6 +186,7 @@ def calve_ingest(engine: Engine, config: Path, *options: str) -> subprocess.Pope
     )
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_the_command_in_order(engine: Engine, config: Callable[..., Path]) -> None:
     topic = engine.topic(partitions=1)
     engine.produce(topic, 20)
@@ -198,6 +199,7 @@ def test_ctrl_c_ends_the_command_in_order(engine: Engine, config: Callable[..., 
     assert engine.offsets(topic) in ([], everything(20))
 
 
+@pytest.mark.full
 def test_a_suspended_table_is_named_and_ends_the_command_with_1(
     engine: Engine, config: Callable[..., Path]
 ) -> None:

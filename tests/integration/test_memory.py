@@ -67,6 +67,7 @@ def test_records_of_a_megabyte_drain_in_rounds_of_the_flush_size(
     assert found[2] >= SIZE
 
 
+@pytest.mark.full
 def test_a_partition_gives_at_most_its_own_flush_size(engine: Engine) -> None:
     """One long partition beside a short one must not fill the round alone."""
     topic = backlog(engine, [40, 4])

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from calve.columns import REASONS
 from calve.position import Ledger
 from tests.integration.engine import TRADE, Engine, at, everything, trades
@@ -199,6 +201,7 @@ def test_an_id_learnt_while_it_is_read_leaves_no_empty_round_of_dead_letters(eng
     assert target.letters.table is None
 
 
+@pytest.mark.full
 def test_rounds_of_rejects_only_move_the_position(engine: Engine) -> None:
     topic = engine.topic(partitions=2)
     target = engine.target(topic)

@@ -64,7 +64,8 @@ def test_a_table_rolled_back_twice_keeps_every_reject_once(engine: Engine) -> No
     assert len(engine.offsets(topic)) == 9
 
 
-@pytest.mark.parametrize("point", [pytest.param("stage.begin", marks=pytest.mark.full), "publish.begin"])
+@pytest.mark.full
+@pytest.mark.parametrize("point", ["stage.begin", "publish.begin"])
 def test_a_table_rolled_back_during_a_round_refuses_the_round(engine: Engine, point: str) -> None:
     topic = engine.topic(partitions=1)
     first = engine.ingest(topic, 10)
