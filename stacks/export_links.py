@@ -8,9 +8,10 @@ from constructs import Construct
 
 from calve.deployment import Deployment
 from stacks.bundling import Runtime
-from stacks.export_writer import EXPORTS, FILES
+from stacks.export_writer import FILES
 from stacks.function import Function
 from stacks.lake import LakeStack
+from stacks.lake_storage import EXPORTS
 from stacks.roles import Statement, allow
 from stacks.tables import expiring_table
 

@@ -13,9 +13,10 @@ from calve.export import Export
 from stacks.arns import arn
 from stacks.bundling import Runtime
 from stacks.export_links import ExportLinks
-from stacks.export_writer import EXPORTS, FILES
+from stacks.export_writer import FILES
 from stacks.function import Function
 from stacks.lake import LakeStack
+from stacks.lake_storage import EXPORTS
 from stacks.roles import Statement, allow
 from stacks.topic import mail_topic
 

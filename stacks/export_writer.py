@@ -11,10 +11,10 @@ from stacks.bundling import Runtime
 from stacks.export_schedules import ExportSchedules
 from stacks.function import Function
 from stacks.lake import LakeStack
+from stacks.lake_storage import EXPORTS
 from stacks.roles import allow
 
 MEMORY_MB = 2048
-EXPORTS = "exports/"
 TABLES = "an export may name any table of its database"
 FILES = "the files of exports have their windows in their names"
 

@@ -10,7 +10,7 @@ from stacks.arns import bucket_arn, catalog_arns
 from stacks.bundling import Runtime
 from stacks.lake_readers import LakeReaders
 from stacks.lake_removal import LakeRemoval
-from stacks.lake_storage import LakeStorage
+from stacks.lake_storage import LakeStorage, own_key_alias
 from stacks.roles import Statement, allow
 
 STAGING = "_calve/staging/"
@@ -37,7 +37,7 @@ class LakeStack(Stack):
         self.database = lake.database
         self.per_cluster = lake.namespace == "cluster_id"
         self.warehouse = f"s3://{self.bucket}/{self.prefix}".rstrip("/")
-        self.key_made = lake.bucket is None and lake.kms_key is None
+        self.key_made = bool(own_key_alias(deployment))
 
         storage = LakeStorage(
             self,

@@ -15,7 +15,7 @@ from calve.names import OWNER_TAG
 from stacks.arns import arn, bucket_arn, catalog_arns
 from stacks.bundling import Runtime
 from stacks.function import Function
-from stacks.lake_storage import OWN_KEYS
+from stacks.lake_storage import OWN_KEYS, own_key_alias
 from stacks.roles import allow
 
 
@@ -75,7 +75,7 @@ class LakeRemoval(Construct):
                     because="all of the bucket goes",
                 )
             )
-        key_alias = f"alias/{deployment.name}-lake" if lake.bucket is None and lake.kms_key is None else ""
+        key_alias = own_key_alias(deployment)
         if key_alias:
             statements += [
                 allow(

@@ -27,6 +27,12 @@ KEY_ADMINISTRATION = (
 )  # fmt: skip
 
 
+def own_key_alias(deployment: Deployment) -> str:
+    """The alias of the deployment's own key; empty where the bucket is imported, or its key."""
+    lake = deployment.lake
+    return f"alias/{deployment.name}-lake" if lake.bucket is None and lake.kms_key is None else ""
+
+
 class LakeStorage(Construct):
     """What CloudFormation could make but not adopt: a kept bucket would make the next deploy fail."""
 
@@ -45,7 +51,7 @@ class LakeStorage(Construct):
         lake = deployment.lake
         made = {
             "bucket": bucket if lake.bucket is None else "",
-            "key": f"alias/{deployment.name}-lake" if lake.bucket is None and lake.kms_key is None else "",
+            "key": own_key_alias(deployment),
             "database": "" if lake.import_database else lake.database,
             "notify": bucket if deployment.exports else "",
         }
