@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import Aws, Duration, aws_cloudwatch, aws_events, aws_iam
+from aws_cdk import Aws, Duration, aws_cloudwatch, aws_events, aws_iam, aws_scheduler
 from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
@@ -77,6 +77,11 @@ class Alarms(Construct):
         if not job.definition.schedule:
             self._watchdog(job)
 
+    def of_schedules(self, group: aws_scheduler.CfnScheduleGroup) -> None:
+        """Starts of scheduled jobs, and the watchdog's later looks."""
+        text = "A start was dropped. The run before it was still going, or Glue refused: more workers, or a rarer schedule."
+        self._dropped("job-not-started", group, text=text)
+
     def of_exports(self, exports: ExportsStack) -> None:
         """Exports that failed or did not start, and mails that were not sent."""
         self._alarm(
@@ -89,15 +94,8 @@ class Alarms(Construct):
             exports.mails.function.function.metric_errors(statistic="Sum"),
             text="A file was written, and a mail about it was not sent.",
         )
-        self._alarm(
-            "export-not-started",
-            aws_cloudwatch.Metric(
-                namespace="AWS/Scheduler",
-                metric_name="InvocationDroppedCount",
-                dimensions_map={"ScheduleGroup": self._deployment.name},
-                statistic="Sum",
-            ),
-            text="A schedule could not start its export.",
+        self._dropped(
+            "export-not-started", exports.schedules.group, text="A schedule could not start its export."
         )
         for export in self._deployment.exports:
             self._alarm(
@@ -115,6 +113,15 @@ class Alarms(Construct):
                 text=f"{export.name} was written before its window was complete: {export.database}.{export.table} lags.",
             )
         self._export_failed()
+
+    def _dropped(self, name: str, group: aws_scheduler.CfnScheduleGroup, *, text: str) -> None:
+        metric = aws_cloudwatch.Metric(
+            namespace="AWS/Scheduler",
+            metric_name="InvocationDroppedCount",
+            dimensions_map={"ScheduleGroup": str(group.name)},
+            statistic="Sum",
+        )
+        self._alarm(name, metric, text=text)
 
     def _silence(self, table: Table, metrics: JobMetrics) -> None:
         """An idle table says so every five minutes: one that says nothing hangs, which no other alarm would tell."""

@@ -23,11 +23,17 @@ class ExportsStack(Stack):
     ) -> None:
         super().__init__(scope, id, description="calve: exports by schedule, mail and link")
         done = expiring_table(self, "Done", expires="expiration")
-        schedules = ExportSchedules(self, "Schedules", deployment=deployment)
+        self.schedules = ExportSchedules(self, "Schedules", deployment=deployment)
         self.writer = ExportWriter(
-            self, "Writer", deployment=deployment, lake=lake, runtime=runtime, schedules=schedules, done=done
+            self,
+            "Writer",
+            deployment=deployment,
+            lake=lake,
+            runtime=runtime,
+            schedules=self.schedules,
+            done=done,
         )
-        schedules.invoke(self.writer.function)
+        self.schedules.invoke(self.writer.function)
         links = ExportLinks(self, "Links", deployment=deployment, lake=lake, runtime=runtime)
         self.mails = ExportMails(
             self, "Mails", deployment=deployment, lake=lake, runtime=runtime, links=links, done=done

@@ -45,10 +45,16 @@ class IngestStack(Stack):
             )
             for each in deployment.jobs
         ]
-        group = aws_scheduler.CfnScheduleGroup(self, "Group", name=f"{deployment.name}-jobs")
+        self.group = aws_scheduler.CfnScheduleGroup(self, "Group", name=f"{deployment.name}-jobs")
         self.control = JobControl(
-            self, "Control", deployment=deployment, jobs=self.jobs, lake=lake, runtime=runtime, group=group
+            self,
+            "Control",
+            deployment=deployment,
+            jobs=self.jobs,
+            lake=lake,
+            runtime=runtime,
+            group=self.group,
         )
         for job in self.jobs:
             if job.definition.schedule:
-                JobSchedule(self, f"{job.definition.settings.job}Schedule", job=job, group=group)
+                JobSchedule(self, f"{job.definition.settings.job}Schedule", job=job, group=self.group)

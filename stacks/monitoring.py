@@ -36,6 +36,7 @@ class MonitoringStack(Stack):
         alarms = Alarms(self, "Alarms", deployment=deployment)
         for job in ingest.jobs:
             alarms.of_job(job, metrics[job.definition.settings.job])
+        alarms.of_schedules(ingest.group)
         if exports:
             alarms.of_exports(exports)
         dashboard = Dashboard(self, "Dashboard", deployment=deployment, metrics=metrics, alarms=alarms.all)

@@ -33,9 +33,10 @@ def test_each_trouble_has_an_alarm_that_mails(synthesized):
     troubles = ("freshness", "lag", "state", "lost")
     of_tables = {f"{table}-{what}" for table in ("stock_trades", "users", "sales") for what in troubles}
     of_jobs = {f"{job}-{what}" for job in ("main", "nightly") for what in ("dead-letters", "failed")}
-    of_exports = {"export-errors", "export-mail-errors", "export-not-started", "weekly_trades-late"}
+    of_schedules = {"job-not-started", "export-not-started"}
+    of_exports = {"export-errors", "export-mail-errors", "weekly_trades-late"}
     of_running = {"stock_trades-silent", "users-silent", "main-given-up"}
-    assert names == of_tables | of_jobs | of_exports | of_running
+    assert names == of_tables | of_jobs | of_schedules | of_exports | of_running
     (topic,) = synthesized.find("trading-monitoring", "AWS::SNS::Topic")
     assert all(each["AlarmActions"] == [{"Ref": topic}] for each in alarms)
     subscription = synthesized.one("trading-monitoring", "AWS::SNS::Subscription")
@@ -86,7 +87,7 @@ def test_only_silence_is_taken_for_trouble_where_there_is_no_data(synthesized):
     assert (silent["ComparisonOperator"], silent["Threshold"]) == ("LessThanThreshold", 1)
 
 
-def test_a_watchdog_that_gave_up_and_a_late_export_are_known_by_their_dimensions(synthesized):
+def test_what_is_not_of_a_table_is_known_by_its_dimensions(synthesized):
     alarms = synthesized.find("trading-monitoring", "AWS::CloudWatch::Alarm").values()
     by_name = {each["AlarmName"].removeprefix("trading-"): each for each in alarms}
 
@@ -100,6 +101,8 @@ def test_a_watchdog_that_gave_up_and_a_late_export_are_known_by_their_dimensions
         "WatchdogExhausted",
         {"service": "job_control", "job": "trading-main"},
     )
+    for name, group in (("job-not-started", "trading-jobs"), ("export-not-started", "trading")):
+        assert watched(name) == ("AWS/Scheduler", "InvocationDroppedCount", {"ScheduleGroup": group})
     assert watched("weekly_trades-late") == (
         "calve",
         "Incomplete",
