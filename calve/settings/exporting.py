@@ -41,7 +41,7 @@ class ExportSection(Section):
     """Table, by its key in `tables`"""
     columns: fields.Columns = Field(default_factory=list)
     """List of columns, in the order of the file. Default: all but `_kafka`"""
-    filter: fields.Text | None = None
+    filter: fields.Filter | None = None
     """Rows to take, such as `symbol == 'ZVZZT' and price > 10`"""
     group_by: fields.Columns = Field(default_factory=list)
     """List of columns of which every combination makes one row; needs `measures`"""

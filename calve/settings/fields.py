@@ -88,6 +88,21 @@ def _delimiter(text: str) -> str:
     return text
 
 
+def _filter(text: str) -> str:
+    from pyiceberg.expressions.parser import parse
+    from pyparsing import ParseException
+
+    try:
+        parse(text)
+    except (
+        ParseException,
+        ValueError,
+    ):  # the parser's own words list its grammar, and its place is that of the start
+        fix = "compare columns with values: symbol = 'ZVZZT' and price > 10; also in, between, is null, like 'Z%'"
+        raise Invalid(f'"{text}" cannot be read', fix) from None
+    return text
+
+
 def _days(raw: Any) -> int:
     days = notation.seconds(raw) / notation.SECONDS["d"]
     if not days.is_integer():
@@ -118,6 +133,7 @@ def _spark_conf(raw: Any) -> dict[str, str]:
 
 
 Text = Annotated[str, Field(min_length=1)]
+Filter = Annotated[str, AfterValidator(_filter)]
 Deployment = Annotated[
     str, _matching(r"[a-z][a-z0-9-]{0,39}", "name", "use a-z, 0-9 and -, starting with a letter (at most 40)")
 ]

@@ -174,6 +174,8 @@ def test_a_section_that_cannot_be_deployed_is_refused(section: str, problem: str
     ("options", "problem"),
     [
         ("window: last_week", 'exports.e.window  "last_week" cannot be used'),
+        ("filter: side is BUY", 'exports.e.filter  "side is BUY" cannot be read'),
+        ("filter: side like '%Y'", "exports.e.filter  \"side like '%Y'\" cannot be read"),
         ("time_zone: Vilnius", 'exports.e.time_zone  "Vilnius" is no time zone'),
         (
             "time_column: _kafka.time",
