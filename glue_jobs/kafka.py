@@ -35,8 +35,15 @@ class Cluster:
         for name, value in (timeouts | dict(properties)).items():
             settings.setProperty(name, value)
         self._where = properties["bootstrap.servers"]
-        admin = self._jvm.org.apache.kafka.clients.admin
+        kafka = self._jvm.org.apache.kafka
+        admin = kafka.clients.admin
         self._admin = self._ask(lambda: admin.AdminClient.create(settings))
+        # Looked up once: py4j asks the JVM for each part of a dotted name, and a topic has many partitions.
+        self._partition = kafka.common.TopicPartition
+        self._earliest, self._latest = admin.OffsetSpec.earliest(), admin.OffsetSpec.latest()
+        isolation = kafka.common.IsolationLevel
+        self._committed = admin.ListOffsetsOptions(isolation.READ_COMMITTED)
+        self._uncommitted = admin.ListOffsetsOptions(isolation.READ_UNCOMMITTED)
 
     @property
     def id(self) -> str:
@@ -52,12 +59,14 @@ class Cluster:
         """
         asked = math.floor(time.time() * 1000) / 1000
         description = self._describe(topic)
-        partitions = [info.partition() for info in description.partitions()]
+        partitions = self._partitions(
+            topic, range(description.partitions().size())
+        )  # numbered from 0, without gaps
         policy = self._config(topic, "cleanup.policy")
-        log_start = self._offsets(topic, partitions, self._spec("earliest"))
-        arrived = self._offsets(topic, partitions, self._spec("latest"), isolation="READ_UNCOMMITTED")
+        log_start = self._offsets(topic, partitions, self._earliest, self._committed)
+        arrived = self._offsets(topic, partitions, self._latest, self._uncommitted)
         # Asked last: a record that comes between two questions must not look like an open transaction.
-        end = self._offsets(topic, partitions, self._spec("latest"))
+        end = self._offsets(topic, partitions, self._latest, self._committed)
         return TopicState(
             key=TopicKey(self.id, str(description.topicId().toString())),
             name=topic,
@@ -82,7 +91,8 @@ class Cluster:
                 spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.forTimestamp(
                     start.timestamp_ms or 0
                 )
-                found = self._offsets(state.name, list(state.end), lambda: spec)
+                partitions = self._partitions(state.name, state.end)
+                found = self._offsets(state.name, partitions, spec, self._committed)
                 return {p: min(o, state.end[p]) if o >= 0 else state.end[p] for p, o in found.items()}
             case "offsets":
                 held = {p: range(first, state.end[p] + 1) for p, first in state.log_start.items()}
@@ -105,7 +115,7 @@ class Cluster:
 
         Brokers forget producers that were idle for `producer.id.expiration.ms` (a day by default).
         """
-        partitions = self._partitions(state.name, state.end)
+        partitions = self._jvm.java.util.ArrayList(list(self._partitions(state.name, state.end).values()))
         answer = self._ask(lambda: self._admin.describeProducers(partitions).all().get())
         return any(
             producer.coordinatorEpoch().isPresent() or producer.currentTransactionStartOffset().isPresent()
@@ -128,30 +138,16 @@ class Cluster:
         answer = self._ask(lambda: self._admin.describeConfigs(resources).all().get(), topic)
         return str(answer.get(resource).get(name).value())
 
-    def _spec(self, which: str) -> Callable[[], Any]:
-        return lambda: getattr(self._jvm.org.apache.kafka.clients.admin.OffsetSpec, which)()
-
-    def _offsets(
-        self,
-        topic: str,
-        partitions: Iterable[int],
-        spec: Callable[[], Any],
-        *,
-        isolation: str = "READ_COMMITTED",
-    ) -> Offsets:
-        kafka = self._jvm.org.apache.kafka
+    def _offsets(self, topic: str, partitions: Mapping[int, Any], spec: Any, options: Any) -> Offsets:
         wanted = self._jvm.java.util.HashMap()
-        for partition in self._partitions(topic, partitions):
-            wanted.put(partition, spec())
-        options = kafka.clients.admin.ListOffsetsOptions(getattr(kafka.common.IsolationLevel, isolation))
+        for partition in partitions.values():
+            wanted.put(partition, spec)
         answer = self._ask(lambda: self._admin.listOffsets(wanted, options).all().get(), topic)
-        return {entry.getKey().partition(): entry.getValue().offset() for entry in answer.entrySet()}
+        return {number: answer[partition].offset() for number, partition in partitions.items()}
 
-    def _partitions(self, topic: str, partitions: Iterable[int]) -> Any:
-        wanted = self._jvm.java.util.ArrayList()
-        for partition in partitions:
-            wanted.add(self._jvm.org.apache.kafka.common.TopicPartition(topic, partition))
-        return wanted
+    def _partitions(self, topic: str, numbers: Iterable[int]) -> dict[int, Any]:
+        """Java's partitions by their numbers."""
+        return {number: self._partition(topic, number) for number in numbers}
 
     def _ask(self, question: Callable[[], Any], topic: str | None = None) -> Any:
         try:

@@ -55,7 +55,7 @@ class Table:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        return dict(self.java.properties())
+        return strings(self.jvm, self.java.properties())
 
     @property
     def head(self) -> int | None:
@@ -67,7 +67,7 @@ class Table:
         """Snapshots from `head` (default: main's) towards the root, as far as expiry has left them."""
         current = self.java.currentSnapshot() if head is None else self.java.snapshot(head)
         while current is not None:
-            yield commit_of(current)
+            yield commit_of(self.jvm, current)
             parent = current.parentId()
             current = None if parent is None else self.java.snapshot(parent)
 
@@ -77,7 +77,7 @@ class Table:
 
     def snapshot(self, snapshot_id: int) -> Commit | None:
         found = self.java.snapshot(snapshot_id)
-        return None if found is None else commit_of(found)
+        return None if found is None else commit_of(self.jvm, found)
 
     def set_properties(self, values: Mapping[str, str]) -> None:
         with catalog_errors(f"table {self.name}"):
@@ -258,12 +258,17 @@ def elements(iterable: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def commit_of(snapshot: Any) -> Commit:
+def commit_of(jvm: Any, snapshot: Any) -> Commit:
     """A Java snapshot as the protocol sees it."""
     parent = snapshot.parentId()
     return Commit(
-        int(snapshot.snapshotId()), None if parent is None else int(parent), dict(snapshot.summary())
+        int(snapshot.snapshotId()), None if parent is None else int(parent), strings(jvm, snapshot.summary())
     )
+
+
+def strings(jvm: Any, mapping: Any) -> dict[str, str]:
+    """A Java map of strings. By JSON: py4j would ask the JVM several times for each entry."""
+    return dict(json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(mapping)))
 
 
 def _partition_spec(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> Any:

@@ -100,7 +100,7 @@ def commit(
     """
     for key, value in summary.items():
         update = update.set(key, value)
-    guard = _Guard(validator)
+    guard = _Guard(table.jvm, validator)
     try:
         update.validateWith(guard).commit()
     except Py4JJavaError as error:
@@ -124,14 +124,15 @@ class _Guard:
     reach Java as a Py4JException and hide the refusal.
     """
 
-    def __init__(self, accept: Validator) -> None:
+    def __init__(self, jvm: Any, accept: Validator) -> None:
+        self._jvm = jvm
         self._accept = accept
         self.refused = False
         self.error: Exception | None = None
 
     def validate(self, ancestors: Any) -> bool:
         try:
-            self.refused = not self._accept(commit_of(each) for each in elements(ancestors))
+            self.refused = not self._accept(commit_of(self._jvm, each) for each in elements(ancestors))
         except Exception as error:  # noqa: BLE001 kept, and raised again on the Python side
             self.error, self.refused = error, True
         return not self.refused
