@@ -44,7 +44,7 @@ check: $(READY) ## Style, types, layers and unit tests
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not full" tests/unit
+	$(BIN)/python -m pytest -n auto -m "not full" tests/unit
 
 bench: $(READY) ## Measure the ingest against a bare Spark program
 	$(BIN)/python -m bench.ingest
