@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, found
-from cli.console import Console, Output, OutputOption
+from cli.console import Branch, Console, Output, OutputOption
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cli.cost.rates import Rate
 
 RateOption = Annotated[float, typer.Option("--topic-rate", min=0, help="MB/s that arrive in each topic.")]
@@ -36,7 +38,7 @@ def cost(
     """
     from calve.job import Kafka, Registry
     from calve.settings import StackDefaults, load_deployment
-    from cli.cost.model import DAYS, Load, assumptions, bill
+    from cli.cost.model import Load, assumptions, bill, totals
     from cli.cost.rates import rates
 
     anywhere = StackDefaults(Kafka("anywhere:9092"), Registry("https://anywhere"))
@@ -45,40 +47,29 @@ def cost(
     known = rates()
     total, idle = bill(deployment, load, known), bill(deployment, replace(load, topic_mb_s=0.0), known)
     console = Console(output)
-    rows = [(line.part, line.continuous, line.scheduled, line.basis) for line in total.lines]
-    rows.append(("total", total.continuous, total.scheduled, ""))
-    rows.append(("with no data", idle.continuous, idle.scheduled, ""))
-    console.table(
-        "cost",
-        [
-            {
-                "part": part,
-                "always_month": round(always, 2),
-                "always_day": round(always / DAYS, 2),
-                "scheduled_month": round(by_schedule, 2),
-                "scheduled_day": round(by_schedule / DAYS, 2),
-                "how": basis,
-            }
-            for part, always, by_schedule, basis in rows
-        ],
-        title=f"{deployment.name} in {known.region}, US dollars",
-    )
+    ways = [asdict(way) for way in totals(total, idle)]
+    console.table("cost", ways, title=f"{deployment.name} in {known.region}, US dollars")
     for warning in total.warnings:
         console.event("too little", reason=warning)
+    console.heading("Parts, US dollars a month")
+    parts = [(line.part, line.continuous, line.scheduled, line.basis) for line in total.lines]
+    console.table(
+        "part",
+        [dict(zip(("part", "always", "scheduled", "how"), row, strict=True)) for row in parts],
+        title="",
+    )
     console.heading("Assumptions")
     for each in assumptions(load):
         console.say(f"  {each}")
-    console.heading("Rates")
     used = {name: known.by_name[name] for line in total.lines for name in line.rates}
-    console.table("rates", [_rate(each) for each in used.values()], title="")
+    console.heading("Rates, by source and date")
+    console.tree("rate", by_source(known.region, used.values()))
     console.document(
         {
             "region": known.region,
             "load": asdict(load),
             "lines": [asdict(line) for line in total.lines],
-            "month": {"continuous": total.continuous, "scheduled": total.scheduled},
-            "day": {"continuous": total.continuous / DAYS, "scheduled": total.scheduled / DAYS},
-            "day_without_data": {"continuous": idle.continuous / DAYS, "scheduled": idle.scheduled / DAYS},
+            "totals": ways,
             "warnings": total.warnings,
             "assumptions": assumptions(load),
             "rates": {name: asdict(rate) for name, rate in used.items()},
@@ -97,6 +88,12 @@ def _checked(schedule: str) -> str:
         raise typer.BadParameter(f"{problem.reason}. {problem.fix}", param_hint="--schedule") from None
 
 
-def _rate(rate: Rate) -> dict[str, object]:
-    usd = f"{rate.usd:.10f}".rstrip("0").rstrip(".")
-    return {"usd": usd, "per": rate.per, "date": rate.date, "source": rate.source.removeprefix("https://")}
+def by_source(region: str, used: Iterable[Rate]) -> Branch:
+    """The rates as a tree, each below the source that it was read in."""
+    sources: dict[str, list[Branch]] = {}
+    for rate in used:
+        usd = f"{rate.usd:.10f}".rstrip("0").rstrip(".")
+        sources.setdefault(f"{rate.source}, {rate.date}", []).append(Branch(usd, note=rate.per))
+    return Branch(
+        f"US dollars in {region}", below=[Branch(source, below=rates) for source, rates in sources.items()]
+    )

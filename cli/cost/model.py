@@ -20,13 +20,16 @@ DAYS = HOURS / 24
 SECONDS = HOURS * 3600
 MB, GB, GIB = 1e6, 1e9, 2**30
 
-VCPU_MB_S = 5.0  # a cautious reading of bench/RESULTS.md: 130,000 small records a CPU second
+# The median of bench/RESULTS.md, the start of the JVM included, and the key and value of such a record.
+CPU_S_PER_MILLION, RECORD_BYTES = 11.17, 45
+VCPU_MB_S = RECORD_BYTES / CPU_S_PER_MILLION
 START_S = 120.0
 OBJECTS_PER_COMMIT = 10
 COMPRESSION = 4.0
+KAFKA_DAYS, KAFKA_PARTITION_GIB = 7, 250
 ENDPOINTS = 4
 ZONES = 2
-TABLE_ALARMS, TABLE_METRICS = 4, 3
+TABLE_ALARMS, TABLE_METRICS = 4, 4  # metrics without those that only trouble writes
 JOB_ALARMS, EXPORTS_ALARMS = 2, 3
 EXPORT_GB_S = 2 * 60
 
@@ -46,6 +49,7 @@ class Line:
     """One part of the bill, in dollars a month. `basis` is the formula with its figures, `rates` are those it uses."""
 
     part: str
+    configured: float
     continuous: float
     scheduled: float
     basis: str
@@ -60,6 +64,10 @@ class Bill:
     warnings: list[str] = field(default_factory=list)
 
     @property
+    def configured(self) -> float:
+        return sum(line.configured for line in self.lines)
+
+    @property
     def continuous(self) -> float:
         return sum(line.continuous for line in self.lines)
 
@@ -68,8 +76,19 @@ class Bill:
         return sum(line.scheduled for line in self.lines)
 
 
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The bill for one way to run the jobs."""
+
+    jobs: str
+    month: float
+    day: float
+    idle_month: float
+    idle_day: float
+
+
 def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
-    """The bill of a month of 730 hours, with every job always running and with every job by its schedule."""
+    """The bill of a month: jobs as they are configured, every job always running, every job by a schedule."""
     lines, warnings = [], []
     for job in deployment.jobs:
         line, told = _job(job, load, rates)
@@ -83,16 +102,30 @@ def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
     return Bill(lines, warnings)
 
 
+def totals(total: Bill, idle: Bill) -> list[Total]:
+    """One for each way to run the jobs; `idle` is the bill while no data arrives."""
+    ways = [
+        ("as configured", total.configured, idle.configured),
+        ("every job always", total.continuous, idle.continuous),
+        ("every job scheduled", total.scheduled, idle.scheduled),
+    ]
+    return [Total(jobs, month, month / DAYS, at_rest, at_rest / DAYS) for jobs, month, at_rest in ways]
+
+
 def assumptions(load: Load) -> list[str]:
     """What the figures rest on besides the rates."""
     return [
-        f"{load.topic_mb_s:g} MB/s arrive in each topic, evenly (--topic-rate)",
-        f"a vCPU ingests {VCPU_MB_S:g} MB/s; one worker of each job is the driver and ingests nothing",
+        "idle: while no data arrives",
+        f"each topic: {load.topic_mb_s:g} MB/s, evenly (--topic-rate); {load.partitions} partitions (--partitions)",
+        f"a vCPU ingests {VCPU_MB_S:.1f} MB/s: {RECORD_BYTES}-byte records, measured (bench/RESULTS.md)",
+        "one worker of each job is the driver and ingests nothing",
         "always: the workers that this takes, within `workers`",
-        f"scheduled: all of `workers.max`, {START_S:g} s to start; {load.schedule} where a job has no schedule",
-        f"tables take 1/{COMPRESSION:g} of the topics' bytes; months kept: {load.kept_months:g} (--kept-months)",
+        f"scheduled: all of `workers.max`, {START_S:g} s to start a run",
+        f"a job without a schedule would have {load.schedule} (--schedule)",
         f"a commit writes {OBJECTS_PER_COMMIT} objects; a month has {HOURS} hours",
-        "left out: compaction, readers, data transfer, logs, taxes, free tiers, a cluster that exists",
+        f"tables take 1/{COMPRESSION:g} of the topics' bytes; months kept: {load.kept_months:g} (--kept-months)",
+        "left out: a cluster that exists, compaction, readers, logs, data transfer",
+        "left out: requests to KMS and the Glue catalog, taxes, free tiers",
     ]
 
 
@@ -121,27 +154,26 @@ def _job(job: JobDeployment, load: Load, rates: Rates) -> tuple[Line, list[str]]
         warnings.append(f"job {name}: {mb_s:g} MB/s need {needed} workers, and `workers.max` is {most}")
     elif hours > HOURS:
         warnings.append(f"job {name}: by its schedule a run begins before the one before it has ended")
-    line = Line(
-        f"Glue job {name}",
-        always * dpus(job.worker) * HOURS * rate,
-        most * dpus(job.worker) * min(hours, HOURS) * rate,
-        f"{always} x {job.worker} x {HOURS} h, or {most} x {min(hours, HOURS):,.0f} h, x {rate:g}",
-        (priced,),
-    )
-    return line, warnings
+    continuous = always * dpus(job.worker) * HOURS * rate
+    scheduled = most * dpus(job.worker) * min(hours, HOURS) * rate
+    configured = scheduled if job.schedule else continuous
+    basis = f"{always} x {job.worker} x {HOURS} h, or {most} x {min(hours, HOURS):,.0f} h"
+    return Line(f"Glue job {name}", configured, continuous, scheduled, basis, (priced,)), warnings
 
 
 def _objects(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]:
-    always = by_schedule = 0.0
-    for job in deployment.jobs:
+    configured = continuous = scheduled = 0.0
+    for job in deployment.jobs if load.topic_mb_s else ():
         runs = firings_per_day(job.schedule or load.schedule) * DAYS
         for table in job.settings.tables:
             full = load.topic_mb_s * MB * SECONDS / table.flush_bytes
-            always += max(SECONDS / table.freshness_s, full) if load.topic_mb_s else 0
-            by_schedule += max(runs, full) if load.topic_mb_s else 0
-    puts = [commits * OBJECTS_PER_COMMIT for commits in (always, by_schedule)]
-    basis = f"{puts[0]:,.0f} or {puts[1]:,.0f} PUT"
-    yield Line("S3 requests", puts[0] * rates["s3_put"], puts[1] * rates["s3_put"], basis, ("s3_put",))
+            always, by_schedule = max(SECONDS / table.freshness_s, full), max(runs, full)
+            continuous += always * OBJECTS_PER_COMMIT
+            scheduled += by_schedule * OBJECTS_PER_COMMIT
+            configured += (by_schedule if job.schedule else always) * OBJECTS_PER_COMMIT
+    basis = f"{continuous:,.0f} or {scheduled:,.0f} PUT"
+    put = rates["s3_put"]
+    yield Line("S3 requests", configured * put, continuous * put, scheduled * put, basis, ("s3_put",))
     tables = sum(len(job.settings.tables) for job in deployment.jobs)
     stored = load.topic_mb_s * MB * SECONDS * tables / COMPRESSION * load.kept_months / GB
     yield _both("S3 storage", stored * rates["s3_gb_month"], f"{stored:,.0f} GB", "s3_gb_month")
@@ -154,12 +186,14 @@ def _kafka(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]:
     if deployment.msk and deployment.msk.arn is None:
         partitions = load.partitions * len(topics)
         gib_in, gib_out = (load.topic_mb_s * MB * SECONDS * count / GIB for count in (len(topics), tables))
+        kept = min(gib_in * KAFKA_DAYS / DAYS, KAFKA_PARTITION_GIB * partitions)
         usd = HOURS * (rates["msk_cluster_hour"] + partitions * rates["msk_partition_hour"])
-        usd += gib_in * rates["msk_gib_in"] + gib_out * rates["msk_gib_out"]
-        basis = f"cluster, {partitions} partitions, {gib_in:,.0f} GiB in, {gib_out:,.0f} GiB out"
-        used = ("msk_cluster_hour", "msk_partition_hour", "msk_gib_in", "msk_gib_out")
+        usd += gib_in * rates["msk_gib_in"] + gib_out * rates["msk_gib_out"] + kept * rates["msk_gib_month"]
+        basis = f"{partitions} partitions, {gib_in:,.0f} GiB in, {gib_out:,.0f} out, {kept:,.0f} kept"
+        used = ("msk_cluster_hour", "msk_partition_hour", "msk_gib_in", "msk_gib_out", "msk_gib_month")
         yield _both("MSK Serverless", usd, basis, *used)
-    if deployment.network and deployment.network.vpc_id is None:
+    vpc = deployment.network.vpc_id if deployment.network else None
+    if vpc is None and (deployment.network or deployment.msk):
         usd = ENDPOINTS * ZONES * HOURS * rates["endpoint_hour"]
         basis = f"{ENDPOINTS} endpoints x {ZONES} zones x {HOURS} h"
         yield _both("VPC endpoints", usd, basis, "endpoint_hour")
@@ -169,8 +203,11 @@ def _around(deployment: Deployment, rates: Rates) -> Iterator[Line]:
     if deployment.lake.bucket is None and deployment.lake.kms_key is None:
         yield _both("KMS key", rates["kms_key_month"], "1 key", "kms_key_month")
     tables = sum(len(job.settings.tables) for job in deployment.jobs)
-    watched = sum(job.schedule is None for job in deployment.jobs)
-    alarms = TABLE_ALARMS * tables + JOB_ALARMS * len(deployment.jobs) + watched
+    continuous = [job for job in deployment.jobs if job.schedule is None]
+    alarms = (
+        1 + TABLE_ALARMS * tables + JOB_ALARMS * len(deployment.jobs)
+    )  # the one is for starts that were dropped
+    alarms += len(continuous) + sum(len(job.settings.tables) for job in continuous)
     alarms += EXPORTS_ALARMS + len(deployment.exports) if deployment.exports else 0
     metrics = TABLE_METRICS * tables
     usd = alarms * rates["alarm_month"] + metrics * rates["metric_month"] + rates["dashboard_month"]
@@ -184,7 +221,7 @@ def _around(deployment: Deployment, rates: Rates) -> Iterator[Line]:
 
 
 def _both(part: str, usd: float, basis: str, *used: str) -> Line:
-    return Line(part, usd, usd, basis, used)
+    return Line(part, usd, usd, usd, basis, used)
 
 
 def _topics(job: JobDeployment) -> list[str]:

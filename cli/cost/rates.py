@@ -11,13 +11,12 @@ FILE = Path(__file__).with_name("rates.json")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One price. `date` is that of the source, or of the look-up where the source has none; `checked` false: nobody looked."""
+    """One price. `date` is that of the source, or of the look-up where the source has none."""
 
     usd: float
     per: str
     source: str
     date: str
-    checked: bool
 
 
 @dataclass(frozen=True, slots=True)

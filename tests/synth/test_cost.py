@@ -1,0 +1,48 @@
+"""`calve cost` counts what the stacks make."""
+
+import re
+
+import pytest
+
+from cli.cost.model import ENDPOINTS, TABLE_METRICS, ZONES, Load, bill
+from cli.cost.rates import rates
+from stacks.job_metrics import FILTERS
+from tests.synth.deployments import IMPORTED, MADE, MSK
+
+
+@pytest.fixture
+def made(synthesized):
+    """Counts the resources of a type in all stacks of a deployment."""
+
+    def count(deployment, kind, **properties):
+        return sum(
+            properties.items() <= each.items()
+            for stack in synthesized.templates
+            if stack.startswith(f"{deployment.name}-")
+            for each in synthesized.find(stack, kind).values()
+        )
+
+    return count
+
+
+@pytest.mark.parametrize("deployment", [MADE, MSK, IMPORTED], ids=lambda each: each.name)
+def test_every_resource_with_a_price_of_its_own_is_counted(made, deployment):
+    basis = {line.part: line.basis for line in bill(deployment, Load(), rates()).lines}
+    alarms, _, dashboards = map(int, re.findall(r"\d+", basis["Monitoring"]))
+    assert alarms == made(deployment, "AWS::CloudWatch::Alarm")
+    assert dashboards == made(deployment, "AWS::CloudWatch::Dashboard")
+    imported = made(deployment, "Custom::CalveLake", KeyAlias="")
+    assert ("KMS key" in basis) == made(deployment, "Custom::CalveLake") - imported
+    assert ("Exports" in basis) == made(deployment, "AWS::SecretsManager::Secret")
+    assert ("MSK Serverless" in basis) == made(deployment, "AWS::MSK::ServerlessCluster")
+    endpoints = made(deployment, "AWS::EC2::VPCEndpoint", VpcEndpointType="Interface")
+    assert ("VPC endpoints" in basis) * ENDPOINTS == endpoints
+
+
+def test_an_endpoint_stands_in_as_many_zones_as_are_paid(synthesized):
+    for each in synthesized.find("streams-kafka", "AWS::EC2::VPCEndpoint").values():
+        assert each["VpcEndpointType"] == "Gateway" or len(each["SubnetIds"]) == ZONES
+
+
+def test_a_table_that_runs_well_has_as_many_metrics_as_are_paid():
+    assert len({each.metric for each in FILTERS if each.per_table} - {"Lost", "Trouble"}) == TABLE_METRICS
