@@ -35,9 +35,8 @@ demo: $(READY) ## Run all of calve on this machine: broker to tables, verified (
 test: check ## check, then the stacks as templates, and all of it on the real broker, registry, Spark and CDK
 	$(BIN)/python -m pytest -m "not full" tests/synth tests/integration
 
-test-full: check ## test, and what takes minutes or a browser
-	$(BIN)/python -m pytest -m full tests/unit
-	$(BIN)/python -m pytest tests/synth tests/browser tests/integration
+test-full: test ## test, and what takes minutes or a browser
+	$(BIN)/python -m pytest -m full tests
 
 check: $(READY) ## Style, types, layers and unit tests
 	$(BIN)/ruff check

@@ -30,7 +30,7 @@ from tests.integration.crashing import (
 )
 from tests.integration.engine import Engine, at
 
-CRITICAL = ("reject.end", "publish.begin", "publish.committed", "release.appended")
+CRITICAL = ("publish.begin", "publish.committed", "release.appended")
 """Between these lie the commits of an ordinary round that has rejects."""
 COMMITTED = (
     "publish.committed",
