@@ -21,7 +21,7 @@ from lambdas.csv_export.csv_writer import Content, Lines, Writer
 from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.manifest import FORMAT, Folder, Manifest, same_definition
 from lambdas.csv_export.scan import Scan, plan
-from lambdas.csv_export.upload import Files, Part
+from lambdas.csv_export.upload import Files, Part, discard
 from lambdas.csv_export.window import Period
 
 Status = Literal["written", "unchanged", "waiting", "redefined", "failed"]
@@ -60,12 +60,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Where tables are read and files are written, and how long the function still has."""
+    """Where tables are read and files are written, and how long the function still has. No two runs have the same `run`."""
 
     catalog: Catalog
     s3: Any
     bucket: str
     prefix: str
+    run: str
     now: Callable[[], datetime]
     remaining_s: Callable[[], float]
 
@@ -74,6 +75,9 @@ class Lake:
             return self.catalog.load_table((export.database, export.table))
         except NoSuchTableError:
             return None
+
+    def folder(self, export: Export, period: Period) -> Folder:
+        return Folder(self.s3, self.bucket, self.prefix, export, period, self.run)
 
 
 class Rows:
@@ -104,11 +108,12 @@ class Delivery:
 
     def __init__(self, export: Export, lake: Lake, table: Table, until: datetime | None) -> None:
         self._export, self._lake, self._table, self._until = export, lake, table, until
+        self._began = lake.now()
         snapshot = table.current_snapshot()
         self._snapshot_id = str(snapshot.snapshot_id) if snapshot else None
 
     def due(self, period: Period, *, complete: bool) -> Outcome:
-        folder = self._folder(period)
+        folder = self._lake.folder(self._export, period)
         return self._deliver(folder, folder.newest(), self._export.columns, complete=complete)
 
     def again(self, period: Period) -> Outcome | None:
@@ -116,7 +121,7 @@ class Delivery:
 
         It is read with the columns that its file has: a column that the table got since is no late row.
         """
-        folder = self._folder(period)
+        folder = self._lake.folder(self._export, period)
         newest = folder.newest()
         if newest is None:
             return None
@@ -126,14 +131,11 @@ class Delivery:
         complete = self._until is not None and self._until >= period.end
         return self._deliver(folder, newest, names, complete=complete)
 
-    def _folder(self, period: Period) -> Folder:
-        return Folder(self._lake.s3, self._lake.bucket, self._lake.prefix, self._export, period)
-
     def _deliver(
         self, folder: Folder, newest: tuple[int, Manifest] | None, names: tuple[str, ...], *, complete: bool
     ) -> Outcome:
         before = newest[1] if newest and same_definition(newest[1], self._export) else None
-        if before and before["snapshot_id"] == self._snapshot_id:
+        if before and (before["snapshot_id"] == self._snapshot_id or self._is_newer(before)):
             return Outcome("unchanged", folder.period, rows=before["rows"], complete=complete)
         file = _File(self._export, folder, self._rows(folder.period, names))
         if before and file.content.to_json() == before["content"]:
@@ -145,6 +147,7 @@ class Delivery:
             "redefined": newest is not None and before is None,
         }
         if not folder.put(n, manifest):
+            discard(folder.s3, folder.bucket, [part.key for part in parts])
             return Outcome("unchanged", folder.period, rows=content.rows, complete=complete)
         return Outcome(
             "written",
@@ -156,6 +159,12 @@ class Delivery:
             correction=before is not None,
             manifest=folder.manifest_key(n),
         )
+
+    def _is_newer(self, manifest: Manifest) -> bool:
+        """Whether it is of a later state than this one, by a run that began later and was faster."""
+        known = {None, *(str(snapshot.snapshot_id) for snapshot in self._table.snapshots())}
+        created = datetime.fromisoformat(manifest["created_at"])
+        return manifest["snapshot_id"] not in known and created >= self._began
 
     def _rows(self, period: Period, names: tuple[str, ...]) -> Rows:
         if self._export.measures:

@@ -59,6 +59,12 @@ def run(order: Order, lake: Lake, wait: Callable[[datetime], None]) -> Iterator[
     yield from _late_rows(delivery, order)
 
 
+def delivered(order: Order, lake: Lake) -> bool:
+    """Whether the window that is due has got a file since it was due."""
+    newest = lake.folder(order.export, order.period).newest()
+    return newest is not None and datetime.fromisoformat(newest[1]["created_at"]) >= order.scheduled_at
+
+
 def _late_rows(delivery: Delivery, order: Order) -> Iterator[Outcome]:
     for period in order.earlier():
         try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import traceback
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -26,7 +28,7 @@ from calve.errors import Fatal
 from calve.export import Export
 from lambdas.csv_export.delivery import Lake, Outcome
 from lambdas.csv_export.environment import Environment
-from lambdas.csv_export.export import Order, run
+from lambdas.csv_export.export import Order, delivered, run
 from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.waiting import Waiting
 
@@ -34,6 +36,7 @@ SERVICE = "csv_export"
 ONCE_S = 24 * 3600
 LONGEST = timedelta(minutes=15)
 GIVEN_UP = timedelta(hours=1)
+KILLED = "the function was stopped before it had ended, for want of time or memory"
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
 metrics = Metrics(namespace="calve", service=SERVICE)
@@ -120,17 +123,21 @@ def _again(event: Event) -> Waiting:
 
 
 def _run(*, key: dict[str, Any], order: Order, event: Event, context: LambdaContext) -> list[dict[str, Any]]:
-    del key
     environment = parts().environment
+    name = secrets.token_hex(4)
     waiting = _again(event | {"attempt": event.get("attempt", 0) + 1})
     lake = Lake(
         catalog=parts().catalog,
         s3=parts().s3,
         bucket=environment.lake_bucket,
         prefix=environment.exports_prefix,
+        run=name,
         now=lambda: datetime.now(UTC),
         remaining_s=lambda: context.get_remaining_time_in_millis() / 1000,
     )
+    if _once(_begin, key=key, run=name) != name and not delivered(order, lake):
+        # This time it may be killed again, and then nothing could be said.
+        _tell(KILLED, order.export, order.period.to_json(), event, final=False)
     outcomes = []
     for outcome in run(order, lake, waiting.until):
         _report(outcome)
@@ -138,6 +145,12 @@ def _run(*, key: dict[str, Any], order: Order, event: Event, context: LambdaCont
             _tell(outcome.failure.message, order.export, outcome.period.to_json(), event)
         outcomes.append(outcome.to_json())
     return outcomes
+
+
+def _begin(*, key: dict[str, Any], run: str) -> str:
+    """The first run of an event, for each of its runs: any other follows one that raised an error, or was killed."""
+    del key
+    return run
 
 
 def _order(export: Export, event: Event) -> Order:
@@ -161,10 +174,11 @@ def _key(event: Event) -> dict[str, Any]:
 
 
 def _once(function: Any, **arguments: Any) -> Any:
+    # A store holds the prefix of the function that it was given last, and ours are nested.
     decorated = idempotent_function(
         function,
         data_keyword_argument="key",
-        persistence_store=parts().store,
+        persistence_store=copy(parts().store),
         config=parts().config,
         key_prefix=f"{SERVICE}.{function.__name__}",
     )
@@ -207,4 +221,5 @@ def _put_event(*, key: dict[str, Any], reason: str, export: Export) -> None:
         "final": key["final"],
     }
     entry = {"Source": "calve", "DetailType": "Export Failed", "Detail": json.dumps(detail)}
-    parts().events.put_events(Entries=[entry])
+    if parts().events.put_events(Entries=[entry])["FailedEntryCount"]:
+        raise Fatal("EventBridge did not take the event of a failed export")

@@ -1,4 +1,8 @@
-"""Where the files of an export are, and the manifest beside them: written last, and the only one that makes a mail go out."""
+"""Where the files of an export are, and the manifest above them: written last, and the only one that makes a mail go out.
+
+Each run writes into a folder of its own, so that two runs of one window that overlap never write the same object. A manifest
+names the files of its run alone; those of a run that was killed are named by none, and go by the bucket's lifecycle.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,9 @@ from calve.export import Export
 from lambdas.csv_export.window import Period
 
 FORMAT = 1
+PUTS = 5
+"""How often S3 is asked to write a manifest while something else is being done to the same key."""
+
 NAME = "manifest.json"
 CONTENT = (
     "database",
@@ -32,13 +39,14 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The files of one window of one export, in the lake's bucket."""
+    """The files of one window of one export, in the lake's bucket. `run` names the folder of those that this run writes."""
 
     s3: Any
     bucket: str
     prefix: str
     export: Export
     period: Period
+    run: str
 
     @property
     def path(self) -> str:
@@ -47,7 +55,7 @@ class Folder:
     def file_key(self, n: int, *, numbered: bool) -> Callable[[int], str]:
         """The name of the i-th file of delivery `n`; `numbered` where there is more than one."""
         ending = ".csv.gz" if self.export.csv.gzip else ".csv"
-        stem = f"{self.path}{n}/{self.export.name}_{self.period.name}"
+        stem = f"{self.path}{n}/{self.run}/{self.export.name}_{self.period.name}"
         return lambda i: f"{stem}_part{i:02}{ending}" if numbered else f"{stem}{ending}"
 
     def manifest_key(self, n: int) -> str:
@@ -64,25 +72,37 @@ class Folder:
                     numbers.append(int(number))
         if not numbers:
             return None
-        body = self.s3.get_object(Bucket=self.bucket, Key=self.manifest_key(max(numbers)))["Body"]
-        return max(numbers), json.loads(body.read())
+        return max(numbers), json.loads(self._read(max(numbers)))
 
     def put(self, n: int, manifest: Manifest) -> bool:
         """Write the manifest of delivery `n`; False where another run has written one."""
         body = json.dumps(manifest, sort_keys=True, indent=2).encode()
-        try:
-            self.s3.put_object(
-                Bucket=self.bucket,
-                Key=self.manifest_key(n),
-                Body=body,
-                ContentType="application/json",
-                IfNoneMatch="*",
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] in ("PreconditionFailed", "ConditionalRequestConflict"):
-                return False
-            raise
+        for tries_left in reversed(range(PUTS)):
+            try:
+                self._create(n, body)
+            except ClientError as error:
+                code = error.response["Error"]["Code"]
+                if code == "PreconditionFailed":
+                    # The client repeats a put whose answer was lost; what refuses it then is this run's own manifest.
+                    return self._read(n) == body
+                if code != "ConditionalRequestConflict" or not tries_left:
+                    raise
+            else:
+                break
         return True
+
+    def _create(self, n: int, body: bytes) -> None:
+        self.s3.put_object(
+            Bucket=self.bucket,
+            Key=self.manifest_key(n),
+            Body=body,
+            ContentType="application/json",
+            IfNoneMatch="*",
+        )
+
+    def _read(self, n: int) -> bytes:
+        body: bytes = self.s3.get_object(Bucket=self.bucket, Key=self.manifest_key(n))["Body"].read()
+        return body
 
 
 def same_definition(manifest: Manifest, export: Export) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
@@ -71,8 +71,12 @@ class _Upload:
             Bucket=self.bucket, Key=self.key, UploadId=self.id, MultipartUpload={"Parts": parts}
         )
 
-    def abort(self) -> None:
-        self.s3.abort_multipart_upload(Bucket=self.bucket, Key=self.key, UploadId=self.id)
+    def undo(self) -> None:
+        if not self.id:
+            discard(self.s3, self.bucket, [self.key])
+            return
+        with suppress(ClientError, BotoCoreError):  # the lifecycle drops it; the first error is what matters
+            self.s3.abort_multipart_upload(Bucket=self.bucket, Key=self.key, UploadId=self.id)
 
     def _send(self, size: int) -> None:
         body = bytes(memoryview(self.buffer)[:size])
@@ -87,7 +91,7 @@ class _Upload:
 
 
 class Files:
-    """Writes lines to one file, or to as many as `row_limit` asks for; a context that aborts what it does not complete.
+    """Writes lines to one file, or to as many as `row_limit` asks for; a context that, left by an error, leaves none.
 
     `key` gives the name of the n-th file, from 1 on.
     """
@@ -128,12 +132,9 @@ class Files:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for upload in self._uploads:
-            if upload.id:
-                with suppress(
-                    ClientError, BotoCoreError
-                ):  # the lifecycle drops it; the first error is what matters
-                    upload.abort()
+        if error is not None:
+            for upload in self._uploads:
+                upload.undo()
 
     def _begin(self) -> None:
         self._end()
@@ -154,3 +155,10 @@ class Files:
         if self._compressor:
             self._uploads[-1].write(self._compressor.flush())
         self._uploads[-1].flush()
+
+
+def discard(s3: Any, bucket: str, keys: Iterable[str]) -> None:
+    """Delete files that no manifest names; one that stays goes by lifecycle."""
+    for key in keys:
+        with suppress(ClientError, BotoCoreError):
+            s3.delete_object(Bucket=bucket, Key=key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -13,6 +14,8 @@ from lambdas import wording
 from lambdas.links import Part
 
 FORMAT = 1
+_OWN_FILE = r"([A-Za-z0-9]+)/[A-Za-z0-9_-][A-Za-z0-9._-]*"
+"""Run and name of a part, below its manifest's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Manifest:
         """Read a manifest.
 
         Raises:
-            Fatal: it is of another format, or names a file that does not lie beside it.
+            Fatal: it is of another format, or names other files than those of one run, in its folder.
         """
         raw: dict[str, Any] = json.loads(text)
         if raw.get("format") != FORMAT:
@@ -59,10 +62,9 @@ class Manifest:
                 f"{key} has format {raw.get('format')}, this release reads {FORMAT}", fix="deploy all stacks"
             )
         export = Export.from_json(json.dumps(raw["export"]))
-        folder = key.rpartition("/")[0]
         parts = tuple(Part(**{name: part[name] for name in Part.__slots__}) for part in raw["parts"])
-        if not parts or any(part.key.rpartition("/")[0] != folder for part in parts):
-            raise Fatal(f"{key} does not name the files beside it")
+        if len({_run(key, part) for part in parts}) != 1:
+            raise Fatal(f"{key} does not name the files of one run")
         until = raw["ingested_until"]
         return cls(
             key=key,
@@ -76,6 +78,14 @@ class Manifest:
             redefined=raw["redefined"],
             created_at=datetime.fromisoformat(raw["created_at"]),
         )
+
+
+def _run(manifest: str, part: Part) -> str:
+    folder = manifest.rpartition("/")[0]
+    own = re.fullmatch(f"{re.escape(folder)}/{_OWN_FILE}", part.key, re.ASCII)
+    if own is None:
+        raise Fatal(f"{manifest} names {part.key}, which is no file of its folder")
+    return own[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from lambdas.tokens import Keys, new_link_id, sign
 from tests.browser.chromium import Chromium, find
 
 NOW, EXPIRES = 1_794_204_000, 1_794_808_800
+FOLDER = "exports/weekly_trades/2026-11-02_2026-11-09/1"
+RUN = f"{FOLDER}/0a1b2c3d"
 CSV = b"symbol,volume\r\nACME,1200\r\n"
 Respond = Callable[[str, str], tuple[int, dict[str, str], bytes]]
 
@@ -41,8 +43,8 @@ class Site:
             "id": new_link_id(),
             "key_id": self.keys.current,
             "export": "weekly_trades",
-            "manifest": "exports/weekly_trades/2026-11-02_2026-11-09/1/manifest.json",
-            "parts": tuple(Part(f"exports/{name}", 12345 // parts, 1_234_567, "3f9a" * 16) for name in names),
+            "manifest": f"{FOLDER}/manifest.json",
+            "parts": tuple(Part(f"{RUN}/{name}", 12345 // parts, 1_234_567, "3f9a" * 16) for name in names),
             "recipient": "hash",
             "created_at": NOW,
             "expires_at": EXPIRES,

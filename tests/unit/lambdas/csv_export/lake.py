@@ -53,10 +53,19 @@ class World:
     s3: Any
     now: datetime = MONDAY
     remaining_s: float = 900.0
+    run_id: str = "run1"
     waits: list[datetime] = field(default_factory=list)
 
     def lake(self) -> Lake:
-        return Lake(self.catalog, self.s3, BUCKET, "exports/", lambda: self.now, lambda: self.remaining_s)
+        return Lake(
+            catalog=self.catalog,
+            s3=self.s3,
+            bucket=BUCKET,
+            prefix="exports/",
+            run=self.run_id,
+            now=lambda: self.now,
+            remaining_s=lambda: self.remaining_s,
+        )
 
     def table(self, rows: pa.Table, name: str = "trades") -> Table:
         return self.catalog.create_table(

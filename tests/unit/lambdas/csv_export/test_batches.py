@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import LongType, StringType
 
+from lambdas.csv_export import batches
 from lambdas.csv_export.batches import SIZE_BYTES, slices
 from lambdas.csv_export.scan import plan
 from lambdas.csv_export.window import previous
+from tests.unit.lambdas.csv_export.deletes import delete_equal, delete_positions
 from tests.unit.lambdas.csv_export.lake import MONDAY, World, at, export, trades
 
 ROOT = Path(__file__).parents[4]
@@ -91,6 +93,48 @@ def test_row_groups_outside_the_window_are_not_read(lake: World, tmp_path: Path)
     pq.write_table(lines, tmp_path / "data.parquet", row_group_size=10)
     table.add_files([str(tmp_path / "data.parquet")])
     assert rows(scan(lake))["id"].to_pylist() == list(range(10, 20))
+
+
+def test_positions_deleted_on_read_are_left_out(
+    lake: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "ROWS", 3)
+    lines = trades(*[at(1)] * 10, *[at(10)] * 10)
+    table = lake.table(lines)
+    pq.write_table(lines, tmp_path / "data.parquet", row_group_size=5)
+    table.add_files([str(tmp_path / "data.parquet")])
+    lake.append(trades(at(10), at(11), first=20))
+    other, file = sorted(
+        (task.file.file_path for task in table.refresh().scan().plan_files()),
+        key=lambda path: "data.parquet" in path,
+    )
+    delete_positions(table, file, [0, 10, 14])
+    delete_positions(table, file, [15, 19])
+    delete_positions(table, other, [1])
+    kept = [11, 12, 13, 16, 17, 18, 20]
+    assert sorted(rows(scan(lake))["id"].to_pylist()) == kept
+    assert sorted(rows(scan(lake, filter="id > 11"))["id"].to_pylist()) == kept[1:]
+    assert sorted(table.scan(row_filter=scan(lake).row_filter).to_arrow()["id"].to_pylist()) == kept
+
+
+def test_rows_added_after_a_delete_of_all_are_there(lake: World) -> None:
+    table = lake.made(trades(at(10), at(11)))
+    (task,) = table.scan().plan_files()
+    delete_positions(table, task.file.file_path, [0, 1])
+    assert list(scan(lake).batches()) == []
+    lake.append(trades(at(12), first=2))
+    assert rows(scan(lake))["id"].to_pylist() == [2]
+
+
+def test_equality_deletes_are_refused_by_name(lake: World) -> None:
+    table = lake.made(trades(at(10), at(11)))
+    delete_equal(table, "id", [1])
+    (outcome,) = lake.run(export())
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "unreadable_table"
+    assert "equality deletes" in outcome.failure.message
+    assert "compact" in str(outcome.failure.fix)
+    assert lake.objects() == []
 
 
 def test_wide_rows_come_in_small_pieces() -> None:

@@ -15,6 +15,7 @@ from calve.errors import Fatal
 from calve.export import Export
 from lambdas.csv_export import handler
 from lambdas.csv_export.environment import Environment
+from lambdas.csv_export.manifest import Folder
 from tests.unit.lambdas.csv_export.lake import BUCKET, World, at, export, trades
 
 VARIABLES = {
@@ -43,9 +44,15 @@ class Told:
     def __init__(self) -> None:
         self.details: list[dict] = []
 
-    def put_events(self, *, Entries: list[dict]) -> None:
+        self.refusals = 0
+
+    def put_events(self, *, Entries: list[dict]) -> dict:
         assert [(e["Source"], e["DetailType"]) for e in Entries] == [("calve", "Export Failed")]
+        if self.refusals:
+            self.refusals -= 1
+            return {"FailedEntryCount": 1, "Entries": [{"ErrorCode": "ThrottlingException"}]}
         self.details += [json.loads(entry["Detail"]) for entry in Entries]
+        return {"FailedEntryCount": 0}
 
 
 @pytest.fixture
@@ -173,9 +180,6 @@ def test_an_event_of_a_run_that_has_not_ended_is_looked_at_again_when_it_must_ha
     lake.made(trades(at(10)))
     scheduled = event(export(), datetime.now(UTC))
 
-    def die(*_: object) -> None:
-        raise SystemExit  # what is killed leaves its record as this does
-
     monkeypatch.setattr(handler, "run", die)
     with pytest.raises(SystemExit):
         handler.handle(scheduled, CONTEXT)
@@ -186,3 +190,82 @@ def test_an_event_of_a_run_that_has_not_ended_is_looked_at_again_when_it_must_ha
     made = client.get_schedule(GroupName="trading", Name=again["Name"])
     assert json.loads(made["Target"]["Input"]) == scheduled
     assert told.details == []
+
+
+def test_a_run_that_is_killed_every_time_is_told_once(lake: World, told: Told, monkeypatch) -> None:
+    lake.made(trades(at(10)))
+    monkeypatch.setattr(handler, "run", die)
+    for killed in (1, 2, 3):
+        with pytest.raises(SystemExit):
+            handler.handle(event(export()), CONTEXT)
+        time_passes()
+        assert len(told.details) == min(killed - 1, 1)
+    assert told.details[0]["reason"] == handler.KILLED
+    assert told.details[0]["window"]["from"] == "2026-11-09T00:00:00+00:00"
+    assert not told.details[0]["final"]
+
+
+def test_a_run_that_ends_after_one_that_was_killed_writes_the_file(
+    lake: World, told: Told, monkeypatch
+) -> None:
+    lake.made(trades(at(10)))
+    with monkeypatch.context() as killing:
+        killing.setattr(Folder, "put", die)
+        with pytest.raises(SystemExit):
+            handler.handle(event(export()), CONTEXT)
+    time_passes()
+    (outcome,) = handler.handle(event(export()), CONTEXT)
+    assert outcome["status"] == "written"
+    (part,) = json.loads(lake.bytes(outcome["manifest"]))["parts"]
+    left = [key for key in lake.objects() if key.endswith(".csv")]
+    assert (len(left), left.count(part["key"])) == (2, 1)
+
+
+def test_a_run_that_is_killed_after_its_file_was_written_fails_nobody(
+    lake: World, told: Told, monkeypatch
+) -> None:
+    lake.made(trades(at(10)))
+    now = datetime.now(UTC)
+    bounds = {"from": "2026-11-09T00:00:00+00:00", "to": "2026-11-16T00:00:00+00:00"}
+    sent = event(export(), now, window=bounds)
+    with monkeypatch.context() as killing:
+        killing.setattr(handler, "_report", die)
+        with pytest.raises(SystemExit):
+            handler.handle(sent, CONTEXT)
+    time_passes()
+    (outcome,) = handler.handle(sent, CONTEXT)
+    assert (outcome["status"], told.details) == ("unchanged", [])
+
+
+def test_a_run_of_which_nothing_was_heard_is_told_when_it_is_given_up(
+    lake: World, told: Told, monkeypatch
+) -> None:
+    monkeypatch.setattr(handler, "run", die)
+    long_ago = event(export(), datetime.now(UTC) - timedelta(days=1))
+    with pytest.raises(SystemExit):
+        handler.handle(long_ago, CONTEXT)
+    with pytest.raises(Fatal, match="IdempotencyAlreadyInProgressError"):
+        handler.handle(long_ago, CONTEXT)
+    assert len(told.details) == 1
+
+
+def test_an_event_that_the_bus_did_not_take_is_sent_again(lake: World, told: Told) -> None:
+    lake.made(trades(at(10)))
+    told.refusals = 2
+    with pytest.raises(Fatal, match="did not take"):
+        handler.handle(event(export(columns=("nosuch",))), CONTEXT)
+    assert told.details == []
+    handler.handle(event(export(columns=("nosuch",))), CONTEXT)
+    assert told.details[-1]["reason"] == "the table trading.trades has no column nosuch"
+
+
+def time_passes() -> None:
+    """So much that the records of runs that were killed are void."""
+    client = boto3.client("dynamodb")
+    for record in client.scan(TableName="once")["Items"]:
+        if record["status"]["S"] == "INPROGRESS":
+            client.put_item(TableName="once", Item=record | {"in_progress_expiration": {"N": "1"}})
+
+
+def die(*_: object) -> None:
+    raise SystemExit  # what is killed leaves its record as this does

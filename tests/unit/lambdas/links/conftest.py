@@ -20,6 +20,7 @@ from lambdas.tokens import Keys
 BUCKET, PREFIX, REGION = "lake", "exports/", "eu-north-1"
 URL = "https://links.example"
 FOLDER = f"{PREFIX}weekly_trades/2026-11-02_2026-11-09/1"
+RUN = f"{FOLDER}/0a1b2c3d"
 FILE = "weekly_trades_2026-11-02_2026-11-09.csv"
 EXPORT = Export(
     name="weekly_trades",
@@ -45,7 +46,7 @@ def manifest(export: Export = EXPORT, *, count: int = 1, **changes: Any) -> dict
         "rows": 12345,
         "content": {"rows": 12345, "hash": "c0ffee"},
         "parts": [
-            {"key": f"{FOLDER}/{name}", "rows": 12345 // count, "size_bytes": 1_234_567, "sha256": "ab" * 32}
+            {"key": f"{RUN}/{name}", "rows": 12345 // count, "size_bytes": 1_234_567, "sha256": "ab" * 32}
             for name in names
         ],
         "schema": [{"name": "symbol", "type": "string"}],
@@ -82,10 +83,12 @@ class World:
     def client(self, service: str) -> Any:
         return boto3.client(service)
 
-    def write(self, document: dict[str, Any], *, key: str = f"{FOLDER}/manifest.json") -> dict[str, Any]:
+    def write(
+        self, document: dict[str, Any], *, key: str = f"{FOLDER}/manifest.json", files: bool = True
+    ) -> dict[str, Any]:
         """Put a manifest with its files; return the event of it."""
         s3 = self.client("s3")
-        for part in document["parts"]:
+        for part in document["parts"] if files else ():
             s3.put_object(Bucket=BUCKET, Key=part["key"], Body=b"symbol\r\nACME\r\n")
         etag = s3.put_object(Bucket=BUCKET, Key=key, Body=json.dumps(document).encode())["ETag"].strip('"')
         detail = {"bucket": {"name": BUCKET}, "object": {"key": key, "etag": etag, "size": 1}}

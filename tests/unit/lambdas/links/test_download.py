@@ -8,7 +8,7 @@ import urllib.parse
 import pytest
 
 from lambdas.tokens import Keys, new_link_id, sign
-from tests.unit.lambdas.links.conftest import BUCKET, FILE, FOLDER, manifest
+from tests.unit.lambdas.links.conftest import BUCKET, FILE, FOLDER, RUN, manifest
 from tests.unit.lambdas.links.test_notify import links_in
 
 TRICKS = [
@@ -83,6 +83,17 @@ def test_the_page_says_what_there_is(world, path):
     assert path.strip("/") not in html
 
 
+def test_what_another_run_has_left_is_not_offered(world):
+    for part in manifest(count=3)["parts"]:
+        left = part["key"].replace(RUN, f"{FOLDER}/4e5f6071")
+        world.client("s3").put_object(Bucket=BUCKET, Key=left, Body=b"symbol\r\n")
+    world.notify(world.write(manifest()))
+    [path] = links_in(world.published()[0]["Message"])
+    page = world.request(path)["body"]
+    assert (page.count("<form"), page.count("_part")) == (1, 0)
+    assert world.request(f"{path}/2") == world.request("/x")
+
+
 def test_the_pages_policy_allows_its_style_and_its_button_and_nothing_else(world, path):
     answer = world.request(path)
     policy = answer["headers"]["Content-Security-Policy"]
@@ -102,7 +113,7 @@ def test_the_button_leads_to_the_file_for_a_minute(world, path):
     location = urllib.parse.urlsplit(answer["headers"]["Location"])
     asked = dict(urllib.parse.parse_qsl(location.query))
     assert location.netloc == f"{BUCKET}.s3.eu-north-1.amazonaws.com"
-    assert location.path == f"/{FOLDER}/{FILE}"
+    assert location.path == f"/{RUN}/{FILE}"
     assert asked["X-Amz-Expires"] == "60"
     assert asked["X-Amz-Algorithm"] == "AWS4-HMAC-SHA256"
     assert asked["response-content-disposition"] == f'attachment; filename="{FILE}"'
@@ -191,7 +202,7 @@ def test_a_link_that_is_over_is_like_one_that_never_was(world, path, refusal, ch
 
 
 def test_a_missing_row_and_a_missing_file_are_like_a_link_that_never_was(world, path, refusal):
-    world.client("s3").delete_object(Bucket=BUCKET, Key=f"{FOLDER}/{FILE}")
+    world.client("s3").delete_object(Bucket=BUCKET, Key=f"{RUN}/{FILE}")
     assert [world.request(path, method) for method in ("GET", "POST")] == [refusal] * 2
     assert world.rows()[0]["downloads"]["N"] == "0"
     world.client("dynamodb").delete_item(TableName="links", Key={"id": {"S": link_id(world)}})

@@ -9,11 +9,15 @@ from botocore.exceptions import ClientError
 
 from calve.errors import Fatal
 from lambdas.export_notify.mail import subject
-from tests.unit.lambdas.links.conftest import EXPORT, FOLDER, URL, manifest
+from tests.unit.lambdas.links.conftest import EXPORT, FOLDER, RUN, URL, manifest
 
 
 def links_in(text: str) -> list[str]:
     return re.findall(rf"{re.escape(URL)}(/[^\s\"<]+)", text)
+
+
+def parts(*keys: str) -> list[dict[str, object]]:
+    return [{"key": key, "rows": 1, "size_bytes": 1, "sha256": "a"} for key in keys]
 
 
 def test_a_manifest_becomes_one_plain_mail_to_the_topic(world):
@@ -188,13 +192,26 @@ def test_a_failed_export_without_a_window_is_told_by_ses_too(world, ses_export):
     [
         {"format": 2},
         {"parts": []},
-        {"parts": [{"key": "exports/other/1/x.csv", "rows": 1, "size_bytes": 1, "sha256": "a"}]},
-        {"parts": [{"key": f"{FOLDER}/../x.csv", "rows": 1, "size_bytes": 1, "sha256": "a"}]},
+        {"parts": parts("exports/other/1/0a1b2c3d/x.csv")},
+        {"parts": parts(f"{FOLDER}/x.csv")},
+        {"parts": parts(f"{FOLDER}/manifest.json")},
+        {"parts": parts(f"{FOLDER}2/0a1b2c3d/x.csv")},
+        {"parts": parts(f"{FOLDER}/../x.csv")},
+        {"parts": parts(f"{FOLDER}/0a1b2c3d/../x.csv")},
+        {"parts": parts(f"{FOLDER}/0a1b2c3d/..")},
+        {"parts": parts(f"{FOLDER}/0a1b2c3d/")},
+        {"parts": parts(f"{FOLDER}//x.csv")},
+        {"parts": parts(f"{RUN}/deeper/x.csv")},
+        {"parts": parts(f"{RUN}/%2e%2e%2fx.csv")},
+        {"parts": parts(f"{RUN}/x.csv\n")},
+        {"parts": parts(f"/{RUN}/x.csv")},
+        {"parts": parts(f"{RUN}/x.csv", f"{FOLDER}/4e5f6071/x.csv")},
     ],
 )
 def test_a_manifest_that_is_none_of_ours_is_refused(world, changes):
+    event = world.write(manifest() | {"parts": parts(f"{RUN}/x.csv")} | changes, files=False)
     with pytest.raises(Fatal):
-        world.notify(world.write(manifest(**changes)))
+        world.notify(event)
     assert world.rows() == []
 
 
