@@ -12,10 +12,14 @@ from pathlib import Path
 from aws_cdk import App
 
 from calve.errors import CalveError, ConfigError
-from calve.settings import load_deployment
+from calve.job import Job, Kafka, Registry
+from calve.settings import StackDefaults, load_deployment
 from stacks.assembly import build
 from stacks.bundling import Runtime
 from stacks.lake_removal import is_asked_for
+
+NOWHERE = StackDefaults(Kafka("kafka.invalid:9092"), Registry("https://registry.invalid"))
+"""Stands in for what calve.yaml leaves to the embedded stack: then there are templates to look at, which no account takes."""
 
 
 def main(app: App) -> int:
@@ -26,15 +30,26 @@ def main(app: App) -> int:
         return None if value is None else str(value)
 
     try:
-        deployment = load_deployment(Path(context("config") or "calve.yaml"), context("env"))
+        config = Path(context("config") or "calve.yaml")
+        deployment = load_deployment(config, context("env"), NOWHERE)
         runtime = Runtime.read(context("lambda_python"), context("lambda_architecture"))
         delete_data = is_asked_for(context("delete_data"), deployment.name)
-        build(app, deployment, runtime=runtime, delete_data=delete_data)
+        missing = _missing(deployment.jobs[0].settings)
+        build(app, deployment, runtime=runtime, delete_data=delete_data, missing=missing)
     except CalveError as error:
         sys.stderr.write(f"{error}\n")
         return 2 if isinstance(error, ConfigError) else 1
     app.synth()
+    if missing:
+        sys.stderr.write(
+            f"{config} names no {' and no '.join(missing)}: these templates are to look at; a deploy would be refused\n"
+        )
     return 0
+
+
+def _missing(settings: Job) -> list[str]:
+    named = {"kafka": settings.kafka != NOWHERE.kafka, "registry": settings.registry != NOWHERE.registry}
+    return [section for section, given in named.items() if not given]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from aws_cdk import App, Tags
+from collections.abc import Sequence
+
+from aws_cdk import Acknowledgment, App, CfnParameter, Stack, Tags, Validations
 
 from calve.deployment import Deployment
 from stacks.bundling import Runtime
@@ -13,10 +15,22 @@ from stacks.lake import LakeStack
 from stacks.monitoring import MonitoringStack
 
 
-def build(app: App, deployment: Deployment, *, runtime: Runtime, delete_data: bool = False) -> None:
-    """Add the deployment's stacks to the app."""
+def build(
+    app: App,
+    deployment: Deployment,
+    *,
+    runtime: Runtime,
+    delete_data: bool = False,
+    missing: Sequence[str] = (),
+) -> None:
+    """Add the deployment's stacks to the app.
+
+    `missing` sections of calve.yaml become parameters that nobody gives a value, so that a deploy ends before it begins.
+    """
     name = deployment.name
     lake = LakeStack(app, f"{name}-lake", deployment=deployment, runtime=runtime, delete_data=delete_data)
+    for section in missing:
+        _parameter_without_value(lake, section)
     brokers = None
     if deployment.msk or deployment.network:
         kafka = KafkaStack(
@@ -31,3 +45,13 @@ def build(app: App, deployment: Deployment, *, runtime: Runtime, delete_data: bo
         exports = ExportsStack(app, f"{name}-exports", deployment=deployment, lake=lake, runtime=runtime)
     MonitoringStack(app, f"{name}-monitoring", deployment=deployment, ingest=ingest, exports=exports)
     Tags.of(app).add("calve:deployment", name)
+
+
+def _parameter_without_value(stack: Stack, section: str) -> None:
+    CfnParameter(
+        stack,
+        f"MissingInConfiguration{section.capitalize()}",
+        description=f"Name it in calve.yaml: {section}",
+    )
+    unused = Acknowledgment(id="CloudFormation-Validate::W2001", reason="it is there to end a deploy")
+    Validations.of(stack).acknowledge(unused)

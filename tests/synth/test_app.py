@@ -19,18 +19,49 @@ tables:
 """
 
 
-def test_a_bad_configuration_ends_with_everything_that_is_wrong_and_no_trace(tmp_path):
-    config = tmp_path / "calve.yaml"
-    config.write_text(BAD)
-    context = json.dumps({"config": str(config)})
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CDK_CONTEXT_JSON": context}
-    done = subprocess.run(
-        [sys.executable, "app.py"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
-    )
+LEAVES_OPEN = """\
+name: trading
+tables: {users: {topic: users}}
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run the app as the CLI does, on a configuration; its result, and where the templates are."""
+
+    def start(configuration):
+        config, out = tmp_path / "calve.yaml", tmp_path / "cdk.out"
+        config.write_text(configuration)
+        context = {"config": str(config), "aws:cdk:bundling-stacks": []}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": os.environ["HOME"],
+            "CDK_CONTEXT_JSON": json.dumps(context),
+            "CDK_OUTDIR": str(out),
+        }
+        done = subprocess.run(
+            [sys.executable, "app.py"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+        )
+        return done, out
+
+    return start
+
+
+def test_a_bad_configuration_ends_with_everything_that_is_wrong_and_no_trace(run):
+    done, _ = run(BAD)
     assert done.returncode == 2, done.stderr
     assert "freshnes" in done.stderr
     assert "topik" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_is_left_to_the_embedded_stack_can_be_looked_at_and_not_deployed(run):
+    done, out = run(LEAVES_OPEN)
+    assert done.returncode == 0, done.stderr
+    assert "names no kafka and no registry" in done.stderr
+    parameters = json.loads((out / "trading-lake.template.json").read_text())["Parameters"]
+    for section in ("Kafka", "Registry"):
+        assert "Default" not in parameters[f"MissingInConfiguration{section}"]
 
 
 def test_the_first_key_names_its_deployment():
