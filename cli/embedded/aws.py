@@ -72,6 +72,7 @@ def environment(port: int, *, folder: Path) -> dict[str, str]:
         "SFTP_ENABLED": "0",
         "LAMBDA_EXECUTOR": "local",
         "LOG_LEVEL": "WARNING",
+        "POWERTOOLS_LOG_LEVEL": "INFO",  # as on AWS; its functions would take the emulator's LOG_LEVEL for theirs
         "POWERTOOLS_TRACE_DISABLED": "true",  # its functions inherit this; there is no X-Ray
         "TMPDIR": str(folder),
         **no_proxy(),

@@ -8,23 +8,16 @@ import io
 import json
 import re
 import uuid
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import urllib3
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.schema_registry import SchemaRegistryClient
 from typer.testing import CliRunner
 
 from cli.console import Console
-from cli.datagen.plan import Plan, blocks
-from cli.datagen.records import FRAME_BYTES, Encoder, register, rows, schema_text
 from cli.deploy import app
 from cli.embedded import aws
 from cli.embedded.cdk import App
@@ -35,13 +28,14 @@ from cli.progress import Progress
 from cli.run_job import run as run_job
 from lambdas import wording
 from tests.integration.engine import until
-from tests.integration.producing import Raw, create_topic, produce, unique
+from tests.integration.producing import unique
+from tests.integration.trades import Trades
 
 NAME = f"weekly{uuid.uuid4().hex[:6]}"  # a stack that stays up knows the files of an earlier session
 JOB = f"{NAME}-main"
+FUNCTION = f"{NAME}-export"
 BUCKET = f"{NAME}-lake-{aws.ACCOUNT}-{aws.REGION}"
-PARTITIONS = 2
-SENDER = "reports@example.com"
+SENDER = f"{NAME}@example.com"
 CONFIG = """
 name: NAME
 jobs: {main: {}, idle: {}}
@@ -87,8 +81,7 @@ class Mail:
 
     @property
     def link_id(self) -> str:
-        payload, _, _ = self.link.rpartition("/")[2].partition(".")
-        return base64.urlsafe_b64encode(base64.urlsafe_b64decode(f"{payload}==")[1:17]).rstrip(b"=").decode()
+        return link_id(self.link.rpartition("/")[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,54 +100,45 @@ class Deployment:
     stack: Stack
     app: App
     config: Path
-    topic: str
+    trades: Trades
     url: str
-    encoder: Encoder
     queue: str = ""
     mails: list[Mail] = field(default_factory=list)
 
     def client(self, service: str) -> Any:
         return aws.client(service, self.stack.aws_endpoint)
 
-    def produce(self, first: datetime, last: datetime, count: int, *, seed: int = 0) -> None:
-        """Trades with the timestamps of producers, evenly from `first` to before `last`."""
-        plan = Plan(self.topic, count, seed=seed)
-        step = (last - first) / count
-        trades = (row for block in blocks(plan) for row in rows(plan, block))
-        records = (
-            Raw(
-                self.encoder.encode(row),
-                row["userid"].encode(),
-                n % PARTITIONS,
-                timestamp_ms=int((first + n * step).timestamp() * 1000),
-            )
-            for n, row in enumerate(trades)
-        )
-        while batch := list(islice(records, 1000)):
-            produce(self.stack.bootstrap_servers, self.topic, batch)
-
     def drain(self) -> None:
         """`calve run-job`."""
         assert run_job(self.stack, JOB, Console(), drain=True, memory="1g", quick=True) == 0
 
-    def fire(self, export: str) -> None:
+    def fire(self, export: str, times: int = 1) -> None:
         """Have the deployed schedule's target invoked now, with the deployed schedule's input."""
-        scheduler = self.client("scheduler")
-        made = scheduler.get_schedule(Name=f"{NAME}-{export}", GroupName=NAME)
-        at = datetime.now(UTC) + timedelta(seconds=1)
-        scheduler.create_schedule(
-            Name=f"now-{uuid.uuid4().hex[:8]}",
-            GroupName=NAME,
-            ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
-            FlexibleTimeWindow={"Mode": "OFF"},
-            Target=made["Target"],
-            ActionAfterCompletion="DELETE",
-        )
+        made = self.client("scheduler").get_schedule(Name=f"{NAME}-{export}", GroupName=NAME)
+        self.once(made["Target"], times)
+
+    def once(self, target: Mapping[str, Any], times: int = 1) -> None:
+        """Have a target invoked in a second; more `times` are of the same second, as by a scheduler that repeats itself."""
+        at = f"{datetime.now(UTC) + timedelta(seconds=1):%Y-%m-%dT%H:%M:%S}"
+        event = target.get("Input", "").replace("<aws.scheduler.scheduled-time>", f"{at}Z")
+        for _ in range(times):
+            self.client("scheduler").create_schedule(
+                Name=f"now-{uuid.uuid4().hex[:8]}",
+                GroupName=NAME,
+                ScheduleExpression=f"at({at})",
+                FlexibleTimeWindow={"Mode": "OFF"},
+                Target={**target, "Input": event},
+                ActionAfterCompletion="DELETE",
+            )
 
     def run(self, export: str, first: date, last: date | None = None) -> dict[str, Any]:
         """`calve export run`, of these days; what became of the window."""
         window = f"{first}..{last or first}"
         return Exports.find(self.config, None).run(export, window, now=datetime.now(UTC))[0]
+
+    def warm(self) -> None:
+        """Have the export function started, which may take longer than a hasty export waits."""
+        self.run("weekly_trades", canary_day() - timedelta(days=1))
 
     def calve(self, *words: str) -> Any:
         """A command's JSON."""
@@ -191,7 +175,11 @@ class Deployment:
             self.mails.append(Mail(body["Subject"], body["Message"]))
             self.client("sqs").delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
         outbox = json.loads(self._get(f"{self.stack.aws_endpoint}/_ministack/ses/messages").body)
-        by_ses = [Mail(each["Subject"], each["BodyText"]) for each in outbox["messages"].get(aws.ACCOUNT, ())]
+        by_ses = [
+            Mail(each["Subject"], each["BodyText"])
+            for each in outbox["messages"].get(aws.ACCOUNT, ())
+            if each["Source"] == SENDER
+        ]
         return [mail for mail in (*self.mails, *by_ses) if subject in mail.subject]
 
     def get(self, link: str) -> Answer:
@@ -208,69 +196,33 @@ class Deployment:
         return parsed(self._get(answer.headers["location"]).body)
 
     def _get(self, url: str, method: str = "GET") -> Answer:
-        answer = urllib3.request(method, url, redirect=False)
+        answer = urllib3.request(method, url, redirect=False, retries=False, timeout=60)
         headers = {name.lower(): value for name, value in answer.headers.items()}
         kept = {name: value for name, value in headers.items() if name not in OF_THE_REQUEST}
         return Answer(answer.status, kept, answer.data)
 
-    def summary(self, start: datetime, end: datetime) -> list[list[str]]:
-        """Trades and quantity by symbol and side, from the topic itself."""
-        trades: Counter[tuple[str, str]] = Counter()
-        quantity: Counter[tuple[str, str]] = Counter()
-        for at, trade in self._records():
-            if start <= at < end:
-                group = (trade["symbol"], trade["side"])
-                trades[group] += 1
-                quantity[group] += trade["quantity"]
-        return [
-            ["symbol", "side", "trades", "quantity"],
-            *([*group, str(trades[group]), str(quantity[group])] for group in sorted(trades)),
-        ]
-
-    def _records(self) -> Iterable[tuple[datetime, dict[str, Any]]]:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.stack.bootstrap_servers,
-                "group.id": uuid.uuid4().hex,
-                "enable.auto.commit": False,
-            }
-        )
-        partitions = [TopicPartition(self.topic, number, 0) for number in range(PARTITIONS)]
-        left = sum(consumer.get_watermark_offsets(each, timeout=10)[1] for each in partitions)
-        consumer.assign(partitions)
-        while left:
-            for message in consumer.consume(1000, timeout=10):
-                assert not message.error(), message.error()
-                value = io.BytesIO((message.value() or b"")[FRAME_BYTES:])
-                trade: Any = fastavro.schemaless_reader(value, self.encoder.schema, None)
-                yield datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC), trade
-                left -= 1
-        consumer.close()
-
 
 def deploy_weekly(stack: Stack, folder: Path, progress: Progress) -> Deployment:
     """Deploy, with a topic that has a record about every five minutes of the two weeks before this one, and drain it."""
-    topic = unique("trades")
-    create_topic(stack.bootstrap_servers, topic, partitions=PARTITIONS)
+    trades = Trades(stack, unique("trades"))
+    trades.create()
     config = folder / "calve.yaml"
-    config.write_text(CONFIG.replace("NAME", NAME).replace("TOPIC", topic).replace("SENDER", SENDER))
+    config.write_text(CONFIG.replace("NAME", NAME).replace("TOPIC", trades.topic).replace("SENDER", SENDER))
     made = app(stack, config)
     outputs = made.deploy(progress)
-    found = Deployment(
-        stack, made, config, topic, outputs[f"{NAME}-exports"]["DownloadUrl"], encoder(stack, topic)
-    )
+    found = Deployment(stack, made, config, trades, outputs[f"{NAME}-exports"]["DownloadUrl"])
     found.listen()
     week = timedelta(days=7)
     monday = midnight(last_monday())
-    found.produce(monday - week, monday + week + timedelta(hours=1), 4000)
+    trades.produce(monday - week, monday + week + timedelta(hours=1), 4000)
+    trades.produce_canary(midnight(canary_day()))
     found.drain()
     return found
 
 
-def encoder(stack: Stack, topic: str) -> Encoder:
-    registry = SchemaRegistryClient({"url": stack.registry_url})
-    plan = Plan(topic, 1)
-    return register(registry, topic, schema_text("stock_trades"), next(rows(plan, next(iter(blocks(plan))))))
+def link_id(token: str) -> str:
+    payload = base64.urlsafe_b64decode(f"{token.partition('.')[0]}==")
+    return base64.urlsafe_b64encode(payload[1:17]).rstrip(b"=").decode()
 
 
 def parsed(body: bytes) -> list[list[str]]:
@@ -285,6 +237,10 @@ def last_monday() -> date:
     """Where the week began that was last when this one began."""
     today = datetime.now(UTC).date()
     return today - timedelta(days=today.weekday() + 7)
+
+
+def canary_day() -> date:
+    return last_monday() - timedelta(days=40)
 
 
 def said(first: date, count: int) -> str:

@@ -74,6 +74,13 @@ def test_a_schedule_starts_a_glue_job_with_its_arguments(services: Services) -> 
     assert run["Arguments"] == {"--drain": "true"}
 
 
+def test_the_runs_of_a_glue_job_are_listed_newest_first(services: Services) -> None:
+    services.glue.create_job(Name=services.name, Role="r", Command={"Name": "gluestreaming"})
+    started = [services.glue.start_job_run(JobName=services.name)["JobRunId"] for _ in range(3)]
+    listed = [run["Id"] for run in services.glue.get_job_runs(JobName=services.name)["JobRuns"]]
+    assert listed == started[::-1]
+
+
 def test_a_security_configuration_and_a_schedules_time_zone_are_made(services: Services) -> None:
     encryption = {"S3Encryptions": [{"S3EncryptionMode": "SSE-S3"}]}
     schedule = {

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import json
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
 
 from tests.integration.engine import until
-from tests.integration.exporting import NAME, Deployment, last_monday, midnight, said
+from tests.integration.exporting import (
+    FUNCTION,
+    NAME,
+    Deployment,
+    canary_day,
+    last_monday,
+    midnight,
+    said,
+)
+from tests.integration.functions import Log
+from tests.integration.trades import CANARY
 
 MONDAY = last_monday()
 TUESDAY, WEDNESDAY, THURSDAY = (MONDAY + timedelta(days=n) for n in (1, 2, 3))
@@ -21,7 +34,7 @@ def test_a_schedule_mails_last_week_and_the_button_gives_what_the_topic_says(wee
         page = weekly.get(mail.link)
         assert page.status == 200
     assert b"Complete." in page.body
-    assert weekly.download(mail.link) == weekly.summary(*WEEK)
+    assert weekly.download(mail.link) == weekly.trades.summary(*WEEK)
 
     (delivery,) = (
         each
@@ -31,6 +44,41 @@ def test_a_schedule_mails_last_week_and_the_button_gives_what_the_topic_says(wee
     assert (delivery["rows"], delivery["complete"], delivery["links_alive"]) == (14, True, 1)
     (link,) = (each for each in weekly.calve("link", "list")["links"] if each["id"] == mail.link_id)
     assert (link["manifest"], link["downloads"]) == (delivery["manifest"], 1)
+
+
+@pytest.mark.parametrize(("times", "after"), [(1, MONDAY), pytest.param(2, THURSDAY, marks=pytest.mark.full)])
+def test_a_schedule_that_fires_again_writes_and_mails_nothing_more(
+    weekly: Deployment, times: int, after: date
+) -> None:
+    weekly.fire("weekly_trades")
+    mail = weekly.mail(said(MONDAY, 7))
+    log, before = Log(weekly, FUNCTION), weekly.files()
+    weekly.fire("weekly_trades", times)
+    until(lambda: len(log.holding('"Runs":[')) == times)
+    windows = [json.loads(line)["window"] for line in log.holding('"message":"export.')]
+    assert [window["from"] for window in windows].count(WEEK[0].isoformat()) == 1
+    assert log.holding("export.written") == []
+    assert weekly.files() == before
+    weekly.run("weekly_trades", after)
+    weekly.mail(said(after, 1))
+    assert weekly.mails_about(said(MONDAY, 7)) == [mail]
+
+
+def test_a_delivery_leaves_no_value_address_or_token_in_a_log(weekly: Deployment) -> None:
+    logs = [Log(weekly, part) for part in (FUNCTION, "Notify", "Download")]
+    weekly.run("hasty_trades", canary_day())
+    mail = weekly.mail(f"Hasty trades, {said(canary_day(), 1)}")
+    assert weekly.get(mail.link).status == 200
+    _, row = weekly.download(mail.link)
+    assert sorted(row) == sorted(map(str, CANARY.values()))
+
+    until(lambda: logs[-1].holding("link.download"))
+    text = "\n".join(line for log in logs for line in log.lines())
+    for message in ("export.written", "mail.sent", "link.page", "link.download"):
+        assert f'"message":"{message}"' in text
+    payload, mac = mail.link.rpartition("/")[2].split(".")
+    for secret in (*row, payload, mac, mail.link_id, "example.com", "X-Amz-", "Traceback"):
+        assert secret not in text
 
 
 def test_a_window_that_says_the_same_is_neither_written_nor_mailed_again(weekly: Deployment) -> None:
@@ -44,26 +92,8 @@ def test_a_window_that_says_the_same_is_neither_written_nor_mailed_again(weekly:
     assert weekly.mails_about(said(TUESDAY, 1)) == [mail]
 
 
-def test_a_link_that_does_not_work_says_the_same_whatever_the_reason(weekly: Deployment) -> None:
-    weekly.run("weekly_trades", THURSDAY)
-    mail = weekly.mail(said(THURSDAY, 1))
-    nobodys = weekly.get(f"{weekly.url}nobodys")
-    assert nobodys.status == 404
-
-    assert [weekly.press(mail.link).status for _ in range(2)] == [302, 302]
-    assert weekly.press(mail.link) == weekly.get(mail.link) == nobodys
-
-    weekly.run("hasty_trades", THURSDAY)
-    mail = weekly.mail(f"Hasty trades, {said(THURSDAY, 1)}")
-    altered = mail.link[:-1] + ("A" if mail.link[-1] != "A" else "B")
-    for wrong in (altered, f"{mail.link}/2", f"{mail.link}/../{mail.link}", mail.link.partition(".")[0]):
-        assert weekly.get(wrong) == weekly.press(wrong) == nobodys
-    assert weekly.get(mail.link).status == 200
-    assert weekly.calve("link", "revoke", mail.link_id)["revoked"] == [mail.link_id]
-    assert weekly.press(mail.link) == weekly.get(mail.link) == nobodys
-
-
 def test_a_table_that_lags_is_waited_for_and_then_exported_as_what_it_is(weekly: Deployment) -> None:
+    weekly.warm()
     today = datetime.now(UTC).date()
     assert weekly.run("hasty_trades", today)["status"] == "waiting"
     scheduler = weekly.client("scheduler")
