@@ -88,7 +88,8 @@ class Exports:
             CalveError: there is no such export, or the function ended with an error.
         """
         event = self._scheduled(export)
-        event["scheduled_at"] = now.astimezone(UTC).isoformat(timespec="seconds")
+        # To the microsecond: the function takes two events of one time for one event.
+        event["scheduled_at"] = now.astimezone(UTC).isoformat(timespec="microseconds")
         if window is not None:
             event["window"] = bounds(window, ZoneInfo(event["export"]["time_zone"]), now)
         with aws_errors(f"the function {self.function}"):
