@@ -53,8 +53,6 @@ AROUND = {
 FIRST_ROUND = tuple(p for step in STEPS for p in (f"{step}.begin", *AROUND.get(step, ()), f"{step}.end"))
 """What a first round passes, in order, where the subject has two versions and a record an id of another subject."""
 RIVALS = ("stage.begin", "reject.end", "publish.begin", "publish.committed", "release.appended")
-CLOSEST = ("publish.committed",)
-"""Just after the commit that counts; just before it, `test_systems_down.py` has two writers meet."""
 
 slow = pytest.mark.full
 
@@ -147,9 +145,8 @@ def stand_still(scene: Scene, point: str, other: Callable[[str], None]) -> None:
     scene.finish()
 
 
-@pytest.mark.parametrize(
-    "point", [pytest.param(each, marks=() if each in CLOSEST else slow) for each in POINTS]
-)
+@slow
+@pytest.mark.parametrize("point", POINTS)
 def test_a_job_that_was_overtaken_changes_nothing_any_more(engine: Engine, point: str) -> None:
     overtaken(engine, point)
 

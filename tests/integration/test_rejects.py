@@ -214,6 +214,7 @@ def test_rounds_of_rejects_only_move_the_position(engine: Engine) -> None:
     assert engine.letter_offsets(topic) == everything(4, 2)
 
 
+@pytest.mark.full
 def test_rejects_are_found_in_every_partition(engine: Engine) -> None:
     topic = engine.topic(partitions=10)
     for partition in range(10):

@@ -104,6 +104,7 @@ def test_rows_that_others_append_and_delete_do_not_move_the_position(engine: Eng
     assert engine.offsets(topic) == sorted([*everything(10)[1:], (0, 4)])
 
 
+@pytest.mark.full
 def test_expiry_of_all_but_the_newest_snapshot_changes_nothing(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.ingest(topic, 10, 1)

@@ -21,7 +21,7 @@ from tests.integration.exporting import NAME, Deployment
 from tests.integration.functions import Log, settings
 
 JOB = f"{NAME}-idle"
-ENDS = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR")
+OTHER_ENDS = ("SUCCEEDED", "TIMEOUT", "ERROR")
 
 
 @dataclass
@@ -106,7 +106,9 @@ def glue(deployed: Glue) -> Iterator[Glue]:
     deployed.forget()
 
 
-@pytest.mark.parametrize("state", ENDS)
+@pytest.mark.parametrize(
+    "state", ["FAILED", *(pytest.param(each, marks=pytest.mark.full) for each in OTHER_ENDS)]
+)
 def test_a_run_that_ends_is_followed_by_one_of_the_deployed_code(glue: Glue, state: str) -> None:
     run, before = glue.first(), glue.runs()
     assert glue.ends(run, state) == 1
