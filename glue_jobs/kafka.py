@@ -59,9 +59,8 @@ class Cluster:
         """
         asked = math.floor(time.time() * 1000) / 1000
         description = self._describe(topic)
-        partitions = self._partitions(
-            topic, range(description.partitions().size())
-        )  # numbered from 0, without gaps
+        count = description.partitions().size()
+        partitions = self._partitions(topic, range(count))  # Kafka numbers them from 0, without gaps
         policy = self._config(topic, "cleanup.policy")
         log_start = self._offsets(topic, partitions, self._earliest, self._committed)
         arrived = self._offsets(topic, partitions, self._latest, self._uncommitted)

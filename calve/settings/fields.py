@@ -94,10 +94,8 @@ def _filter(text: str) -> str:
 
     try:
         parse(text)
-    except (
-        ParseException,
-        ValueError,
-    ):  # the parser's own words list its grammar, and its place is that of the start
+    except (ParseException, ValueError):
+        # Not in the parser's words: they list its grammar, and the place they name is where the filter begins.
         fix = "compare columns with values: symbol = 'ZVZZT' and price > 10; also in, between, is null, like 'Z%'"
         raise Invalid(f'"{text}" cannot be read', fix) from None
     return text
