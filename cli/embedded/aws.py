@@ -9,6 +9,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -89,8 +90,12 @@ def answers(port: int) -> bool:
     return call(f"{url(port)}/_ministack/health") == 200
 
 
+@cache
 def client(service: str, endpoint: str) -> Any:
-    """A boto3 client of an emulated service; nothing of the user's own AWS configuration goes into it."""
+    """A boto3 client of an emulated service; nothing of the user's own AWS configuration goes into it.
+
+    Threads may share it. Made once: boto3 reads megabytes of definitions for each.
+    """
     import boto3
 
     session = boto3.Session(ACCESS_KEY, SECRET_KEY, region_name=REGION)

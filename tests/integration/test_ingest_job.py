@@ -123,6 +123,7 @@ def ended(started: subprocess.Popen[str]) -> tuple[int, Event]:
     return started.returncode, json.loads(out.splitlines()[-1])
 
 
+@pytest.mark.full
 def test_the_job_refuses_to_start_without_the_limits_of_avro(engine: Engine, tmp_path: Path) -> None:
     environment = spark_environment(engine.stack.root, engine.stack, memory="1g", quick=True)
     arguments = environment["PYSPARK_SUBMIT_ARGS"]
