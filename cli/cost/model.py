@@ -29,6 +29,7 @@ COMPRESSION = 4.0
 KAFKA_DAYS, KAFKA_PARTITION_GIB = 7, 250
 ENDPOINTS = 4
 ZONES = 2
+DEPLOYMENT_ALARMS = 1  # starts that were dropped
 TABLE_ALARMS, TABLE_METRICS = 4, 4  # metrics without those that only trouble writes
 JOB_ALARMS, EXPORTS_ALARMS = 2, 3
 EXPORT_GB_S = 2 * 60
@@ -204,9 +205,7 @@ def _around(deployment: Deployment, rates: Rates) -> Iterator[Line]:
         yield _both("KMS key", rates["kms_key_month"], "1 key", "kms_key_month")
     tables = sum(len(job.settings.tables) for job in deployment.jobs)
     continuous = [job for job in deployment.jobs if job.schedule is None]
-    alarms = (
-        1 + TABLE_ALARMS * tables + JOB_ALARMS * len(deployment.jobs)
-    )  # the one is for starts that were dropped
+    alarms = DEPLOYMENT_ALARMS + TABLE_ALARMS * tables + JOB_ALARMS * len(deployment.jobs)
     alarms += len(continuous) + sum(len(job.settings.tables) for job in continuous)
     alarms += EXPORTS_ALARMS + len(deployment.exports) if deployment.exports else 0
     metrics = TABLE_METRICS * tables
