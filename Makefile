@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Each worker has a stack and a Spark session of its own; tests that share something costly go to one worker.
+PYTEST_BY_TWO := $(BIN)/python -m pytest -n 2 --dist loadgroup
 UV_COMPILE = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 help: ## Show this screen
@@ -33,10 +35,10 @@ demo: $(READY) ## Run all of calve on this machine: broker to tables, verified (
 	$(BIN)/calve demo $(if $(KEEP),--keep)
 
 test: check ## check, then the stacks as templates, and all of it on the real broker, registry, Spark and CDK
-	$(BIN)/python -m pytest -m "not full" tests/synth tests/integration
+	$(PYTEST_BY_TWO) -m "not full" tests/synth tests/integration
 
 test-full: test ## test, and what takes minutes or a browser
-	$(BIN)/python -m pytest -m full tests
+	$(PYTEST_BY_TWO) -m full tests
 
 check: $(READY) ## Style, types, layers and unit tests
 	$(BIN)/ruff check

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from calve.errors import Fatal
-from cli.embedded import aws, jars, kafka, processes, registry, servers, state
+from cli.embedded import aws, jars, kafka, node, processes, registry, servers, state
 from cli.embedded.http import no_proxy
 from cli.embedded.jars import spark_jars
 from cli.embedded.java import find_java
@@ -91,17 +91,18 @@ class Stack:
 
 
 def prepare(root: Path, progress: Progress) -> None:
-    """Download and install what the stack needs, as far as it is not there."""
+    """Download and install what the stack and deploying into it need, as far as it is not there."""
     layout = Layout(root)
-    jars.download(layout, find_java(layout), progress)
-    aws.install(layout, progress)
+    with _exclusive(layout, progress):
+        _prepare(layout, progress)
+        node.install(layout, progress)
 
 
 def up(root: Path, progress: Progress) -> Stack:
     """Return the running stack, or start one; whatever ends this early leaves nothing running."""
     layout = Layout(root)
     with processes.termination_as_exit(), _exclusive(layout, progress):
-        prepare(root, progress)
+        _prepare(layout, progress)
         recorded = state.read(layout.stack_file)
         if recorded and recorded.ready and all(health(recorded).values()):
             return _stack(root, recorded)
@@ -179,6 +180,11 @@ def environment(stack: Stack) -> dict[str, str]:
         "SPARK_LOCAL_IP": HOST,
         **no_proxy(),
     }
+
+
+def _prepare(layout: Layout, progress: Progress) -> None:
+    jars.download(layout, find_java(layout), progress)
+    aws.install(layout, progress)
 
 
 def _start(layout: Layout, progress: Progress) -> state.State:

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -18,15 +19,19 @@ from glue_jobs.lake import Lake as JobLake
 from glue_jobs.session import require_avro_guard, spark_session
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.exporting import Deployment, deploy_weekly
+from tests.integration.projects import project
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[embedded.Stack]:
-    """The embedded stack: the one that runs, left as it is, or one for this session alone."""
+def stack(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Stack]:
+    """The embedded stack: the one that runs, left as it is, or one for this session alone; each further worker's own."""
     progress = LineProgress(lambda line: print(line, file=sys.__stderr__, flush=True))
-    with embedded.running(ROOT, progress) as running:
+    embedded.prepare(ROOT, progress)
+    alone = worker_id in ("master", "gw0")
+    root = ROOT if alone else project(tmp_path_factory.mktemp("worker"), ROOT)
+    with contextlib.chdir(root), embedded.running(root, progress) as running:
         yield running
 
 

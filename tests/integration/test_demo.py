@@ -13,15 +13,13 @@ from cli.console import Console
 from cli.demo import steps
 from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
+from tests.integration.projects import project
 
 pytestmark = pytest.mark.full
 
 
 def test_a_new_user_sees_every_count_exact_and_nothing_stays(stack: Stack, tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    layout.state.mkdir()
-    for downloads in ("jars", "aws-venv"):
-        (layout.state / downloads).symlink_to(Layout(stack.root).state / downloads)
+    layout = Layout(project(tmp_path, stack.root))
     command = [str(Path(sys.executable).with_name("calve")), "demo"]
     shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert shown.returncode == 0, shown.stdout + shown.stderr

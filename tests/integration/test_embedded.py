@@ -20,6 +20,7 @@ from cli.embedded import stack as embedded
 from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
 from cli.progress import LineProgress
+from tests.integration.projects import project
 
 QUIET = LineProgress(lambda _line: None)
 DEADLINE_S = 30
@@ -41,10 +42,7 @@ def recorded(stack: Stack) -> state.State:
 @pytest.fixture(scope="module")
 def own_root(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A project of its own, with the downloads of the shared one: its stack may be broken at will."""
-    root = tmp_path_factory.mktemp("project")
-    Layout(root).state.mkdir()
-    for downloads in ("jars", "aws-venv"):
-        (Layout(root).state / downloads).symlink_to(Layout(stack.root).state / downloads)
+    root = project(tmp_path_factory.mktemp("project"), stack.root)
     yield root
     embedded.down(root)
 
