@@ -1,4 +1,4 @@
-"""Avro schemas as table columns: the mapping, and the additions that evolve a table.
+"""Avro schemas as table columns.
 
 Sources: Avro 1.12 specification (schema resolution, logical types), Iceberg's type list, and the mapping that Confluent's
 public converters apply. Two choices are calve's own: every column is optional, so that no later schema needs a rewrite, and
@@ -8,10 +8,11 @@ a row holds what its writer wrote: a field the writer does not have is null, nev
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
 
 from calve.columns import Json, field, list_of, map_of, struct
-from calve.errors import CalveError
+from calve.evolution import Rule, SchemaProblem, join
 from calve.names import FIELD_NAME, SYSTEM_COLUMN
 
 PRIMITIVES = {
@@ -31,33 +32,20 @@ LOGICAL = {
     ("long", "local-timestamp-millis"): "timestamp",
     ("long", "local-timestamp-micros"): "timestamp",
 }
-NANOSECONDS = "timestamps in nanoseconds need a table of format version 3, which is not supported yet"
-UNSUPPORTED = {"timestamp-nanos": NANOSECONDS, "local-timestamp-nanos": NANOSECONDS}
-WIDENINGS = (("int", "long"), ("float", "double"))
+UNITS = {
+    ("int", "time-millis"): "milliseconds after midnight",
+    ("long", "time-micros"): "microseconds after midnight",
+    ("long", "timestamp-nanos"): "nanoseconds since 1970-01-01 UTC",
+    ("long", "local-timestamp-nanos"): "nanoseconds since 1970-01-01, local time",
+    ("fixed", "duration"): "months, days and milliseconds: three unsigned little-endian integers of 4 bytes",
+}
+"""Logical types that no column of Spark and Iceberg holds exactly: they stay the numbers and bytes that they are."""
+KEY_TYPES = {"boolean", "int", "long", "bytes", "string", "enum", "fixed"}
+"""Keys of a map that is written as a list of entries. Floating-point keys would be compared: 0.0 and -0.0 are one key."""
+SYMBOL = re.compile(r"[^\W\d]\w*")
+ALWAYS_NULL = "a field that is always null has no column type"
 MAX_DEPTH = 32
-
-
-class SchemaProblem(CalveError):
-    """A schema, or a part of it, that cannot be kept in this table; `path` is the field."""
-
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path or 'the schema'}: {why}")
-        self.path = path
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One thing that must be done to a table before rows of a schema fit: `add` a column or `widen` its type."""
-
-    kind: str
-    parent: tuple[str, ...]
-    name: str
-    type: Json
-    doc: str | None = None
-
-    @property
-    def path(self) -> str:
-        return ".".join((*self.parent, self.name))
+MAX_FIELDS = 10_000
 
 
 def expand(text: str) -> Json:
@@ -67,7 +55,29 @@ def expand(text: str) -> Json:
         SchemaProblem: recursive types, which have no table form, references to types that are not defined, and JSON that
             is no Avro schema: some registries call every version of a subject AVRO, whatever it is.
     """
-    return _expand(json.loads(text), {}, (), "", "")
+    try:
+        schema = _expand(json.loads(text), {}, (), "", "")
+        fields = _count(schema, {})
+    except (LookupError, TypeError, AttributeError):
+        raise SchemaProblem("", "this is no Avro schema", Rule.UNREADABLE_SCHEMA) from None
+    except RecursionError:
+        raise SchemaProblem("", "types are nested too deep", Rule.NESTED_TOO_DEEP) from None
+    if fields > MAX_FIELDS:
+        raise SchemaProblem("", f"{fields} fields are more than {MAX_FIELDS}", Rule.TOO_MANY_FIELDS)
+    return schema
+
+
+def _count(node: Json, known: dict[int, int]) -> int:
+    """Fields at any depth. A record that is used again counts again, and is looked at once: each use may hold many."""
+    if isinstance(node, list):
+        return sum(_count(each, known) for each in node)
+    if isinstance(node, str):
+        return 0
+    if id(node) not in known:
+        parts = [each["type"] for each in node.get("fields", ())]
+        inside = [node[key] for key in ("items", "values") if key in node]
+        known[id(node)] = len(parts) + sum(_count(each, known) for each in parts + inside)
+    return known[id(node)]
 
 
 def _expand(node: Json, names: dict[str, Json], inside: tuple[str, ...], namespace: str, path: str) -> Json:
@@ -76,7 +86,7 @@ def _expand(node: Json, names: dict[str, Json], inside: tuple[str, ...], namespa
     if isinstance(node, list):
         return [_expand(branch, names, inside, namespace, path) for branch in node]
     if not isinstance(node, dict) or "type" not in node:
-        raise SchemaProblem(path, "this is no Avro schema")
+        raise SchemaProblem(path, "this is no Avro schema", Rule.UNREADABLE_SCHEMA)
     kind = node["type"]
     if isinstance(kind, dict | list):
         return _expand(kind, names, inside, namespace, path)
@@ -97,9 +107,11 @@ def _expand_name(
     if full in PRIMITIVES or full == "null":
         return full
     if full in inside:
-        raise SchemaProblem(path, f'"{full}" contains itself; a recursive type has no table form')
+        raise SchemaProblem(
+            path, f'"{full}" contains itself; a recursive type has no table form', Rule.CYCLIC_TYPE
+        )
     if full not in names:
-        raise SchemaProblem(path, f'"{full}" is not defined in this schema')
+        raise SchemaProblem(path, f'"{full}" is not defined in this schema', Rule.UNRESOLVED_TYPE_REF)
     return names[full]
 
 
@@ -110,10 +122,12 @@ def _expand_named(
     space = name.rpartition(".")[0] if "." in name else node.get("namespace", namespace)
     full = name if "." in name or not space else f"{space}.{name}"
     if len(inside) >= MAX_DEPTH:
-        raise SchemaProblem(path, f"records are nested deeper than {MAX_DEPTH}")
+        raise SchemaProblem(path, f"records are nested deeper than {MAX_DEPTH}", Rule.NESTED_TOO_DEEP)
     result = {key: value for key, value in node.items() if key not in ("namespace", "aliases")} | {
         "name": full
     }
+    if node["type"] == "enum" and not all(SYMBOL.fullmatch(each) for each in node["symbols"]):
+        raise SchemaProblem(path, "a symbol is no name", Rule.UNREADABLE_SCHEMA)
     if node["type"] in ("record", "error"):
         within = (*inside, full)
         result["fields"] = [
@@ -131,19 +145,25 @@ def columns_of(schema: Json) -> Json:
         SchemaProblem: the schema is no record, or a part of it has no column type.
     """
     if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
-        raise SchemaProblem("", "a table needs a record at the top, so that its fields can be columns")
+        raise SchemaProblem(
+            "", "a table needs a record at the top, so that its fields can be columns", Rule.NO_RECORD
+        )
     columns = column_type(schema, "")
     if any(each["name"].lower() == SYSTEM_COLUMN for each in columns["fields"]):
-        raise SchemaProblem(SYSTEM_COLUMN, "this name is taken by the facts of the record")
+        raise SchemaProblem(
+            SYSTEM_COLUMN, "this name is taken by the facts of the record", Rule.FIELD_NAME_RESERVED
+        )
     return columns
 
 
 def column_type(node: Json, path: str) -> Json:
+    """The column type of an expanded type. The fields of its structs are optional and may have `aliases`.
+
+    Raises:
+        SchemaProblem: no column holds its values.
+    """
     if isinstance(node, list):
-        branches = [branch for branch in node if branch != "null"]
-        if len(branches) != 1:
-            raise SchemaProblem(path, "a union of several types has no column type yet; only [null, T] has")
-        return column_type(branches[0], path)
+        return _union_type(node, path)
     if isinstance(node, str):
         node = {"type": node}
     kind, logical = node["type"], node.get("logicalType")
@@ -151,93 +171,136 @@ def column_type(node: Json, path: str) -> Json:
         case "record" | "error":
             return _record_type(node, path)
         case "array":
-            return list_of(column_type(node["items"], f"{path}[]"))
+            return _array_type(node, path)
         case "map":
             return map_of(column_type(node["values"], f"{path}{{}}"))
         case "bytes" | "fixed" if logical == "decimal":
             return _decimal_type(node, path)
         case "fixed":
             return f"fixed[{node['size']}]"
-    if kind == "null" or logical in UNSUPPORTED:
-        raise SchemaProblem(path, UNSUPPORTED.get(logical, "a field that is always null has no column type"))
+        case "null":
+            raise SchemaProblem(path, ALWAYS_NULL)
     return LOGICAL.get((kind, str(logical)), PRIMITIVES[kind])
+
+
+def _array_type(node: Json, path: str) -> Json:
+    if not is_map(node):
+        return list_of(column_type(node["items"], f"{path}[]"))
+    kinds = {each["name"]: each["type"] for each in node["items"]["fields"]}
+    key = column_type(kinds["key"], f"{path}{{key}}")
+    return map_of(column_type(kinds["value"], f"{path}{{}}"), key=key)
+
+
+def is_map(array: Json) -> bool:
+    """True for an array of entries of a map, as converters write maps whose keys are no strings.
+
+    An entry is a record of `key` and `value`, called MapEntry where the array has no `logicalType` map. Where a key may be null
+    or is nested, the entries stay a list.
+    """
+    entry = array["items"]
+    if not isinstance(entry, dict) or entry["type"] != "record":
+        return False
+    if array.get("logicalType") != "map" and short_name(entry) != "MapEntry":
+        return False
+    kinds = {each["name"]: each["type"] for each in entry["fields"]}
+    if kinds.keys() != {"key", "value"} or isinstance(kinds["key"], list):
+        return False
+    key = kinds["key"]
+    return (key if isinstance(key, str) else key["type"]) in KEY_TYPES
+
+
+def branches(union: Sequence[Json]) -> list[Json]:
+    """The types of a union but for null."""
+    return [
+        each for each in union if each != "null" and not (isinstance(each, dict) and each["type"] == "null")
+    ]
+
+
+def branch_names(union: Sequence[Json], path: str) -> list[str]:
+    """The field of the struct that a union of several types becomes, for each of its `branches`.
+
+    It is the type's name without namespace or, where two are alike, with it and dots as underscores.
+
+    Raises:
+        SchemaProblem: two fields would have one name.
+    """
+    names = [short_name(each) for each in branches(union)]
+    folded = [name.lower() for name in names]
+    names = [
+        name if folded.count(name.lower()) == 1 else full_name(each).replace(".", "_")
+        for name, each in zip(names, branches(union), strict=True)
+    ]
+    if len({name.lower() for name in names}) < len(names):
+        raise SchemaProblem(path, "two types of the union have one name", Rule.UNION_NAME_COLLISION)
+    return names
+
+
+def full_name(node: Json) -> str:
+    """The name of an expanded type: a named type's own, with its namespace, or the kind of type."""
+    return str(node if isinstance(node, str) else node.get("name", node["type"]))
+
+
+def short_name(node: Json) -> str:
+    return full_name(node).rpartition(".")[2]
+
+
+def _union_type(union: list[Json], path: str) -> Json:
+    found = branches(union)
+    if not found:
+        raise SchemaProblem(path, ALWAYS_NULL)
+    if len(found) == 1:
+        return column_type(found[0], path)
+    fields = []
+    for name, each in zip(branch_names(union, path), found, strict=True):
+        where = join(path, name)
+        fields.append(field(_checked(name, where), column_type(each, where), doc=_doc(None, each)))
+    return struct(*fields)
 
 
 def _record_type(node: Json, path: str) -> Json:
     fields: dict[str, Json] = {}
     for each in node["fields"]:
         name, where = each["name"], join(path, each["name"])
-        if not FIELD_NAME.fullmatch(name):
+        if _checked(name, where).lower() in fields:
             raise SchemaProblem(
-                where, "a column name must be letters, digits and _ and start with a letter or _"
+                where,
+                f'differs from "{fields[name.lower()]["name"]}" only by case',
+                Rule.FIELD_NAME_CASE_COLLISION,
             )
-        if name.lower() in fields:
-            raise SchemaProblem(where, f'differs from "{fields[name.lower()]["name"]}" only by case')
-        fields[name.lower()] = field(name, column_type(each["type"], where), doc=each.get("doc"))
+        made = field(name, column_type(each["type"], where), doc=_doc(each.get("doc"), each["type"]))
+        fields[name.lower()] = made | ({"aliases": each["aliases"]} if each.get("aliases") else {})
     if not fields:
-        raise SchemaProblem(path, "a record without fields has no columns")
+        raise SchemaProblem(path, "a record without fields has no columns", Rule.EMPTY_STRUCT)
     return struct(*fields.values())
+
+
+def _checked(name: str, where: str) -> str:
+    if not FIELD_NAME.fullmatch(name):
+        raise SchemaProblem(
+            where,
+            "a column name must be letters, digits and _ and start with a letter or _",
+            Rule.FIELD_NAME_INVALID,
+        )
+    return name
+
+
+def _doc(doc: str | None, kind: Json) -> str | None:
+    """A column's comment: the field's own, and the unit where the column's type does not say it."""
+    if isinstance(kind, list):
+        kind = found[0] if len(found := branches(kind)) == 1 else "null"
+    unit = UNITS.get((kind["type"], str(kind.get("logicalType")))) if isinstance(kind, dict) else None
+    return f"{doc} ({unit})" if doc and unit else doc or unit
 
 
 def _decimal_type(node: Json, path: str) -> str:
     precision, scale = node.get("precision", 10), node.get("scale", 0)
-    if not (
-        isinstance(precision, int)
-        and isinstance(scale, int)
-        and 1 <= precision <= 38
-        and 0 <= scale <= precision
-    ):
-        raise SchemaProblem(path, f"decimal({precision}, {scale}) is outside decimal(1..38, 0..precision)")
+    digits = 38 if node["type"] == "bytes" else min(38, len(str(2 ** (8 * node["size"] - 1) - 1)) - 1)
+    if type(precision) is not int or not 1 <= precision <= digits:
+        raise SchemaProblem(
+            path, f"the precision {precision} is not between 1 and {digits}", Rule.PRECISION_OUT_OF_RANGE
+        )
+    if type(scale) is not int or not 0 <= scale <= precision:
+        raise SchemaProblem(
+            path, f"the scale {scale} is not between 0 and the precision {precision}", Rule.SCALE_OUT_OF_RANGE
+        )
     return f"decimal({precision}, {scale})"
-
-
-def changes(table: Json, schema: Json) -> list[Change]:
-    """What must change in a table (Iceberg struct) so that rows of `schema` (columns, `columns_of`) fit; may be empty.
-
-    Columns are compared by name. A column that the schema lacks stays and is null.
-
-    Raises:
-        SchemaProblem: a column would need another type than an addition or a widening can give it.
-    """
-    return _struct_changes(table, schema, ())
-
-
-def _struct_changes(table: Json, schema: Json, parent: tuple[str, ...]) -> list[Change]:
-    present = {each["name"]: each for each in table["fields"]}
-    folded = {name.lower() for name in present}
-    found: list[Change] = []
-    for each in schema["fields"]:
-        name = each["name"]
-        if name in present:
-            found += _type_changes(present[name]["type"], each["type"], (*parent, name))
-        elif name.lower() in folded:
-            raise SchemaProblem(
-                ".".join((*parent, name)), "the table has a column that differs from it only by case"
-            )
-        else:
-            found.append(Change("add", parent, name, each["type"], each.get("doc")))
-    return found
-
-
-def _type_changes(old: Json, new: Json, path: tuple[str, ...]) -> list[Change]:
-    if isinstance(old, dict) and isinstance(new, dict) and old["type"] == new["type"]:
-        match old["type"]:
-            case "struct":
-                return _struct_changes(old, new, path)
-            case "list":
-                return _type_changes(old["element"], new["element"], (*path, "element"))
-            case _:
-                return _type_changes(old["value"], new["value"], (*path, "value"))
-    if old == new or (new, old) in WIDENINGS:
-        return []
-    if (old, new) in WIDENINGS:
-        return [Change("widen", path[:-1], path[-1], new)]
-    raise SchemaProblem(".".join(path), f"the table holds {show(old)}, the schema wants {show(new)}")
-
-
-def join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-def show(kind: Json) -> str:
-    return kind if isinstance(kind, str) else str(kind["type"])

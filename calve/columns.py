@@ -18,7 +18,7 @@ REASONS = {
     "bad_magic": "the value does not start with the registry's magic byte 0x00",
     "unknown_schema_id": "the registry knows no schema of this id",
     "incompatible_schema": "the schema of this id cannot be read as a row of this table",
-    "malformed": "the payload does not decode with its schema: cut short, an absurd length, or other bytes than Avro",
+    "malformed": "the payload is no value of its schema: cut short, an absurd length, another type, or more digits than fit",
     "trailing_bytes": "bytes are left over after the payload was decoded",
 }
 """Why a record is rejected: `reason` of the dead-letter table -> its `message`."""
@@ -37,8 +37,8 @@ def list_of(element: Json, *, element_required: bool = False) -> Json:
     return {"type": "list", "element-required": element_required, "element": element}
 
 
-def map_of(value: Json, *, value_required: bool = False) -> Json:
-    return {"type": "map", "key": "string", "value-required": value_required, "value": value}
+def map_of(value: Json, *, key: Json = "string", value_required: bool = False) -> Json:
+    return {"type": "map", "key": key, "value-required": value_required, "value": value}
 
 
 HEADERS = list_of(struct(field("key", "string"), field("value", "binary")))

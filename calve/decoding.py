@@ -3,24 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from calve.avro import Change, SchemaProblem, changes, columns_of, expand
-from calve.avro_reader import framed, reader_for, unframed
-from calve.columns import Json
+from calve import avro, json_schema
+from calve.avro_reader import framed, resolution, unframed
+from calve.avro_references import with_definitions
+from calve.columns import Json, struct
 from calve.errors import Suspended
-from calve.names import SYSTEM_COLUMN
+from calve.evolution import Change, SchemaProblem, plain
+from calve.lineage import Fit, Proposal, fit, propose, settle
 from calve.registry import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
-    """A schema id, the schema its framed values were written with, and the one to read them with (Avro JSON text)."""
+class AvroWriter:
+    """A schema id, the schema its framed values were written with, and the one to read them with (Avro JSON text).
+
+    `shape` says what is left to do with the value (`calve.avro_reader.Resolution`).
+    """
 
     id: int
     schema: str
     reader: str
+    shape: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JsonWriter:
+    """A schema id, what its values hold (a shape of `calve.json_schema`), and the columns to read them as."""
+
+    id: int
+    shape: Json
+    table: Json
+
+
+Writer = AvroWriter | JsonWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One kind of registered schema.
+
+    columns: the table columns of a schema, as `calve.evolution` compares them.
+    writer: how values of a schema are read as the columns of a table, each with the name by which the schema writes it
+        (`calve.lineage.Fit`). Both raise `SchemaProblem`.
+    """
+
+    columns: Callable[[Schema], Json]
+    writer: Callable[[Schema, Json], Writer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,34 +71,43 @@ class Decoding:
 
 
 def first_columns(versions: Sequence[Schema], subject: str) -> Json:
-    """The columns of a table that does not exist yet: the first version's, and what later versions add.
+    """The columns of a table that does not exist yet: the first version's, changed as later versions ask.
 
     Raises:
-        Suspended: the subject is no Avro record that a table can hold (`schema_unsupported`).
+        Suspended: no table can hold the subject's first version (`schema_unsupported`).
     """
-    if versions[0].type != "AVRO":
+    first = versions[0]
+    if first.type not in FORMATS:
         raise Suspended(
-            "schema_unsupported", f"subject {subject} is {versions[0].type}; only AVRO is supported yet"
+            "schema_unsupported",
+            f"subject {subject} is {first.type}; only {' and '.join(FORMATS)} is supported yet",
         )
     try:
-        return columns_of(expand(versions[0].text))
+        found = plain(columns(first))
     except SchemaProblem as problem:
         raise Suspended(
-            "schema_unsupported", f"subject {subject}, schema id {versions[0].id}: {problem.message}"
+            "schema_unsupported", f"subject {subject}, schema id {first.id}: {problem.message}"
         ) from None
+    return settle(found, [_columns_or_problem(version) for version in versions])[0]
+
+
+def columns(schema: Schema) -> Json:
+    """The table columns of a registered schema.
+
+    Raises:
+        SchemaProblem: no table can hold it.
+    """
+    if schema.type not in FORMATS:
+        raise SchemaProblem("", f"{schema.type} is not supported")
+    try:
+        return FORMATS[schema.type].columns(schema)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise SchemaProblem("", f"this is no {schema.type} schema") from None
 
 
 def evolution(table: Json, versions: Sequence[Schema]) -> list[tuple[Schema, list[Change]]]:
     """The changes that each version asks of a table's data columns, oldest first; versions that do not fit are left out."""
-    found = []
-    for version in (each for each in versions if each.type == "AVRO"):
-        try:
-            wanted = changes(table, columns_of(expand(version.text)))
-        except (SchemaProblem, ValueError):
-            continue
-        if wanted:
-            found.append((version, wanted))
-    return found
+    return [(version, list(each.changes)) for version, each in _fits(table, versions) if each.changes]
 
 
 def decoding(table: Json, versions: Sequence[Schema], foreign: Sequence[Schema] = ()) -> Decoding:
@@ -75,49 +116,58 @@ def decoding(table: Json, versions: Sequence[Schema], foreign: Sequence[Schema] 
     `foreign`: schemas that the registry knows, but not under this subject; their records are rejected.
     """
     writers, incompatible = [], [schema.id for schema in foreign]
-    for version in versions:
+    for version, each in _fits(table, versions):
         try:
-            if version.type != "AVRO":
-                raise SchemaProblem("", f"the schema is {version.type}, not AVRO")
-            expanded = expand(version.text)
-            changed = changes(table, columns_of(expanded))
-            if changed:
-                raise SchemaProblem(changed[0].path, "the table lacks this column")
-            reader = reader_for(expanded, table)
-        except (SchemaProblem, ValueError):
+            if each.columns is None:
+                raise each.problem or SchemaProblem("", "the table lacks columns of this version")
+            writers.append(FORMATS[version.type].writer(version, each.columns))
+        except SchemaProblem:
             incompatible.append(version.id)
-            continue
-        schema = json.dumps(framed(json.loads(version.text)))
-        writers.append(Writer(version.id, schema, json.dumps(unframed(reader))))
     return Decoding(tuple(writers), tuple(incompatible))
 
 
-def data_columns(table: Json) -> Json:
-    """A table's struct without the system column and without field ids, as `changes` and `reader_for` want it."""
-    return _plain(table | {"fields": [each for each in table["fields"] if each["name"] != SYSTEM_COLUMN]})
+def proposal(table: Json | None, versions: Sequence[Schema], candidate: Schema) -> Proposal:
+    """What registering one more version would do to a table (None: there is none yet)."""
+    *known, new = (_columns_or_problem(version) for version in (*versions, candidate))
+    return propose(struct() if table is None else table, known, new)
 
 
-def _plain(kind: Json) -> Json:
-    if not isinstance(kind, dict):
-        return kind
-    match kind["type"]:
-        case "struct":
-            fields = [
-                {"name": f["name"], "required": f["required"], "type": _plain(f["type"])}
-                | ({"doc": f["doc"]} if "doc" in f else {})
-                for f in kind["fields"]
-            ]
-            return {"type": "struct", "fields": fields}
-        case "list":
-            return {
-                "type": "list",
-                "element-required": kind["element-required"],
-                "element": _plain(kind["element"]),
-            }
-        case _:
-            return {
-                "type": "map",
-                "key": kind["key"],
-                "value-required": kind["value-required"],
-                "value": _plain(kind["value"]),
-            }
+def _fits(table: Json, versions: Sequence[Schema]) -> Iterator[tuple[Schema, Fit]]:
+    return zip(versions, fit(table, [_columns_or_problem(each) for each in versions]), strict=True)
+
+
+def _columns_or_problem(version: Schema) -> Json | SchemaProblem:
+    try:
+        return columns(version)
+    except SchemaProblem as problem:
+        return problem
+
+
+@lru_cache(maxsize=4096)
+def _avro_columns(schema: Schema) -> Json:
+    return avro.columns_of(avro.expand(_avro_text(schema)))
+
+
+def _avro_writer(schema: Schema, table: Json) -> Writer:
+    found = resolution(avro.expand(_avro_text(schema)), table)
+    written, read = json.dumps(framed(found.writer)), json.dumps(unframed(found.reader))
+    return AvroWriter(schema.id, written, read, found.shape)
+
+
+def _avro_text(schema: Schema) -> str:
+    return with_definitions(schema.text, schema.references) if schema.references else schema.text
+
+
+def _json_columns(schema: Schema) -> Json:
+    return json_schema.columns_of(json_schema.shape(schema.text, schema.references))
+
+
+def _json_writer(schema: Schema, table: Json) -> Writer:
+    return JsonWriter(schema.id, json_schema.shape(schema.text, schema.references), table)
+
+
+FORMATS: Mapping[str, Format] = {
+    "AVRO": Format(_avro_columns, _avro_writer),
+    "JSON": Format(_json_columns, _json_writer),
+}
+"""By the registry's `schemaType`."""

@@ -14,7 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from calve.errors import Fatal, Retryable
@@ -25,11 +25,15 @@ NOT_FOUND_CODES = {40401, 40402, 40403}
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A registered schema: its id, its text, and its type (`AVRO`, `PROTOBUF`, `JSON`)."""
+    """A registered schema: its id, its text, and its type (`AVRO`, `PROTOBUF`, `JSON`).
+
+    references: the texts of all schemas that it needs, by the name it uses; each comes after those that it needs itself.
+    """
 
     id: int
     text: str
     type: str = "AVRO"
+    references: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 class Registry:
@@ -63,8 +67,9 @@ class Registry:
             found = self._get(f"/schemas/ids/{schema_id}")
             if found is None:
                 return None
+            schema = self._schema(schema_id, found)
             with self._lock:
-                self._by_id[schema_id] = Schema(schema_id, found["schema"], found.get("schemaType", "AVRO"))
+                self._by_id.setdefault(schema_id, schema)
         return self._by_id[schema_id]
 
     def versions(self, subject: str) -> list[Schema]:
@@ -75,6 +80,15 @@ class Registry:
         """
         numbers = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions") or []
         return [schema for number in sorted(numbers) if (schema := self._version(subject, number))]
+
+    def was_version(self, schema_id: int, subject: str) -> bool:
+        """True where the subject has a version with this schema, or had one that was deleted softly.
+
+        Raises:
+            Retryable, Fatal: as `by_id`.
+        """
+        found = self._get(f"/schemas/ids/{schema_id}/versions?deleted=true") or []
+        return any(each["subject"] == subject for each in found)
 
     def subjects(self) -> list[str]:
         """The names of all subjects, in order.
@@ -97,11 +111,27 @@ class Registry:
         found = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{number}")
         if found is None:
             return None
-        schema = Schema(int(found["id"]), found["schema"], found.get("schemaType", "AVRO"))
+        schema = self._schema(int(found["id"]), found)
         with self._lock:
             self._versions[subject, number] = schema.id
             self._by_id.setdefault(schema.id, schema)
         return schema
+
+    def _schema(self, schema_id: int, found: Any) -> Schema:
+        references: dict[str, str] = {}
+        self._collect(found.get("references") or (), references, ())
+        return Schema(schema_id, found["schema"], found.get("schemaType", "AVRO"), references)
+
+    def _collect(self, wanted: Any, found: dict[str, str], inside: tuple[str, ...]) -> None:
+        """Put the texts of references into `found`; one that the registry does not have is left out, and so not resolved."""
+        for each in wanted:
+            name, subject = each["name"], urllib.parse.quote(each["subject"], safe="")
+            path = f"/subjects/{subject}/versions/{int(each['version'])}"
+            if name in found or path in inside:
+                continue
+            if (schema := self._get(f"{path}?deleted=true")) is not None:
+                self._collect(schema.get("references") or (), found, (*inside, path))
+                found[name] = schema["schema"]
 
     def _get(self, path: str) -> Any:
         request = urllib.request.Request(self._url + path, headers=self._headers)  # noqa: S310 scheme checked above

@@ -8,7 +8,7 @@ from calve.job import Job
 
 CATALOG = "lake"
 OWN_SETTINGS = re.compile(
-    r"spark\.sql\.(extensions|catalog\..*|ansi\.enabled|session\.timeZone)"
+    r"spark\.sql\.(extensions|catalog\..*|ansi\.enabled|mapKeyDedupPolicy|session\.timeZone)"
     r"|spark\.dynamicAllocation\.minExecutors|spark\.(driver|executor)\.extraJavaOptions|spark\.(redaction\.regex|scheduler\.mode|speculation|ui\..*)"
 )
 """Names that calve sets; a configuration may not."""
@@ -49,6 +49,8 @@ def spark_conf(job: Job) -> dict[str, str]:
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.ansi.enabled": "false",
+        # A key that a map written as a list holds twice: the later one counts, as in Avro's own maps.
+        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -1,8 +1,10 @@
 """Records to rows: one pass, no Python per record, and a verdict for each record.
 
-The value is decoded together with its five-byte frame and eight bytes appended to it: the schemas are wrapped in a record
-(frame, value, end) by `calve.avro.framed`. `end` comes out as the appended bytes only where the payload was exactly as long as
-its schema says. Cut short, the decoder runs into the end and `from_avro` gives null; longer, `end` holds left-over bytes.
+An Avro value is decoded together with its five-byte frame and eight bytes appended to it: the schemas are wrapped in a record
+(frame, value, end) by `calve.avro_reader.framed`. `end` comes out as the appended bytes only where the payload was exactly as
+long as its schema says. Cut short, the decoder runs into the end and `from_avro` gives null; longer, `end` holds left-over bytes.
+
+A JSON value is parsed in a projection of its own, so that it is parsed once; `end` is there where `JsonValue` finds it good.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from calve.columns import REASONS
-from calve.decoding import Decoding, Writer
+from calve.decoding import AvroWriter, Decoding, JsonWriter
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
+from glue_jobs.json_values import JsonValue
+from glue_jobs.shapes import shaped
 
 DECODED = "decoded"
 REJECT = "calve:reject"
@@ -33,12 +37,23 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes) -> DataFrame:
     record can be made to end in them. The size is that of key and value in bytes.
     """
     framed = F.concat("value", F.lit(bytearray(end)))
-    branches = [(_has_id(writer.id), _from_avro(framed, writer)) for writer in decoding.writers]
+    parsed: dict[str, Column] = {}
+    branches = []
+    for writer in decoding.writers:
+        match writer:
+            case AvroWriter():
+                branches.append((_has_id(writer.id), _from_avro(framed, writer)))
+            case JsonWriter():
+                json, name = JsonValue(F.col("value"), writer.shape, end.hex()), f"calve:json:{writer.id}"
+                parsed[name] = F.when(_has_id(writer.id), json.parsed())
+                branches.append((_has_id(writer.id), _from_json(json, F.col(name), writer, end)))
     decoded = _case(branches, F.lit(None)) if branches else F.lit(None).cast(NOTHING)
     size = F.coalesce(F.length("value"), F.lit(0)) + F.coalesce(F.length("key"), F.lit(0))
-    return records.withColumn(DECODED, decoded).withColumns(
+    found = (records.withColumns(parsed) if parsed else records).withColumn(DECODED, decoded)
+    judged = found.withColumns(
         {SCHEMA_ID: _schema_id(decoding), REJECT: _verdict(decoding, end), SIZE: size.cast("long")}
     )
+    return judged.drop(*parsed) if parsed else judged
 
 
 def flattened(decoded: DataFrame, columns: list[str]) -> DataFrame:
@@ -99,8 +114,18 @@ def _has_id(schema_id: int) -> Column:
     return F.substring("value", 1, 5) == F.lit(bytearray(b"\x00" + schema_id.to_bytes(4, "big")))
 
 
-def _from_avro(framed: Column, writer: Writer) -> Column:
-    return from_avro(framed, writer.schema, {"mode": "PERMISSIVE", "avroSchema": writer.reader})
+def _from_avro(framed: Column, writer: AvroWriter) -> Column:
+    decoded = from_avro(framed, writer.schema, {"mode": "PERMISSIVE", "avroSchema": writer.reader})
+    if writer.shape is None:
+        return decoded
+    return shaped(decoded, {"struct": [["value", writer.shape, None], ["end", None, None]]})
+
+
+def _from_json(json: JsonValue, parsed: Column, writer: JsonWriter, end: bytes) -> Column:
+    return F.struct(
+        json.row(parsed, writer.table).alias("value"),
+        F.when(json.is_good(parsed), F.lit(bytearray(end))).alias("end"),
+    )
 
 
 def _schema_id(decoding: Decoding) -> Column:

@@ -6,19 +6,22 @@ Everything that knows a Java class of the catalog stands here and in `glue_jobs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from calve.avro import Change
 from calve.columns import Json, with_ids
 from calve.errors import Retryable
+from calve.evolution import Change
 from calve.job import Transform
 from calve.names import OWNER_TAG, TableName
 from calve.protocol import Commit
 from calve.spark_conf import CATALOG
+from glue_jobs import glue_columns
+from glue_jobs.specs import partition_spec, sort_order
 
 PROPERTIES = {
     "write.parquet.compression-codec": "zstd",
@@ -33,12 +36,13 @@ PROPERTIES = {
 
 
 class Table:
-    """An Iceberg table; every method sees the state of the last `refresh`."""
+    """An Iceberg table; every method sees the state of the last `refresh`. `glue` makes a client of Glue."""
 
-    def __init__(self, jvm: Any, java: Any, name: TableName) -> None:
+    def __init__(self, jvm: Any, java: Any, name: TableName, glue: Callable[[], Any]) -> None:
         self.jvm = jvm
         self.java = java
         self.name = name
+        self._glue = glue
 
     def refresh(self) -> None:
         """Load the table's newest metadata.
@@ -79,12 +83,18 @@ class Table:
         found = self.java.snapshot(snapshot_id)
         return None if found is None else commit_of(self.jvm, found)
 
+    def committed(self) -> None:
+        """To be called after every commit: Iceberg has written Glue's list of columns anew."""
+        if glue_columns.has_earlier_names(self.jvm, self.java):
+            glue_columns.level(self.jvm, self._glue, self.java, self.name)
+
     def set_properties(self, values: Mapping[str, str]) -> None:
         with catalog_errors(f"table {self.name}"):
             update = self.java.updateProperties()
             for name, value in values.items():
                 update.set(name, value)
             update.commit()
+            self.committed()
 
     def set_tag(self, name: str, snapshot_id: int) -> None:
         """Make the tag point to a snapshot, new or moved."""
@@ -93,25 +103,30 @@ class Table:
             known = name in self.refs()
             (manage.replaceTag if known else manage.createTag)(name, snapshot_id)
             manage.commit()
+            self.committed()
 
     def drop_branch(self, name: str) -> None:
         with catalog_errors(f"table {self.name}"):
             if name in self.refs():
                 self.java.manageSnapshots().removeBranch(name).commit()
+                self.committed()
 
     def evolve(self, changes: list[Change]) -> None:
-        """Add and widen columns in one commit; columns that another writer added meanwhile are left as they are."""
+        """Add, widen and rename columns in one commit; columns that another writer added meanwhile are left as they are."""
         with catalog_errors(f"table {self.name}"):
             update = self.java.updateSchema()
             for change in changes:
                 kind = self._type(change.type)
-                if change.kind == "widen":
+                if change.kind == "rename":
+                    update.renameColumn(change.path, change.to)
+                elif change.kind == "widen":
                     update.updateColumn(change.path, kind)
                 elif change.parent:
                     update.addColumn(".".join(change.parent), change.name, kind, change.doc)
                 else:
                     update.addColumn(change.name, kind, change.doc)
             update.commit()
+            self.committed()
 
     def _type(self, kind: Json) -> Any:
         schema = {
@@ -135,6 +150,8 @@ class Lake:
         self.jvm: Any = spark._jvm
         manager = spark._jsparkSession.sessionState().catalogManager()
         self._catalog = manager.catalog(CATALOG).icebergCatalog()
+        self._glue_client: Any = None
+        self._lock = Lock()
 
     def enter_thread(self, pool: str) -> None:
         """Make the session active in this thread, without which catalogs are looked up in empty settings, and name its pool."""
@@ -149,7 +166,7 @@ class Lake:
         """
         with catalog_errors(f"table {name}"):
             try:
-                return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name)
+                return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
             except Py4JJavaError as error:
                 if java_class(error).endswith(("NoSuchTableException", "NoSuchNamespaceException")):
                     return None
@@ -175,8 +192,8 @@ class Lake:
             schema = iceberg.SchemaParser.fromJson(json.dumps(with_ids(columns) | {"schema-id": 0}))
             builder = (
                 self._catalog.buildTable(self._identifier(name), schema)
-                .withPartitionSpec(_partition_spec(iceberg, schema, partition_by))
-                .withSortOrder(_sort_order(iceberg, schema, sort_by))
+                .withPartitionSpec(partition_spec(iceberg, schema, partition_by))
+                .withSortOrder(sort_order(iceberg, schema, sort_by))
             )
             for key, value in (PROPERTIES | dict(properties)).items():
                 builder.withProperty(key, value)
@@ -190,7 +207,20 @@ class Lake:
             except Py4JJavaError as error:
                 if not java_class(error).endswith("AlreadyExistsException"):
                     raise
-            return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name)
+            return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
+
+    def _glue(self) -> Any:
+        """A client of Glue with the catalog's own settings; one for all tables."""
+        with self._lock:
+            if self._glue_client is None:
+                prefix = f"spark.sql.catalog.{CATALOG}."
+                settings = self.jvm.java.util.HashMap()
+                for key, value in self.spark.sparkContext.getConf().getAll():
+                    if key.startswith(prefix):
+                        settings.put(key.removeprefix(prefix), value)
+                factories = self.jvm.org.apache.iceberg.aws.AwsClientFactories
+                self._glue_client = getattr(factories, "from")(settings).glue()
+        return self._glue_client
 
     def _create_database(self, database: str) -> None:
         """Make the database where it does not exist; its tables lie in a folder of the warehouse with its name."""
@@ -269,31 +299,3 @@ def commit_of(jvm: Any, snapshot: Any) -> Commit:
 def strings(jvm: Any, mapping: Any) -> dict[str, str]:
     """A Java map of strings. By JSON: py4j would ask the JVM several times for each entry."""
     return dict(json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(mapping)))
-
-
-def _partition_spec(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> Any:
-    builder = iceberg.PartitionSpec.builderFor(schema)
-    for each in transforms:
-        method = getattr(builder, each.name)
-        builder = method(each.column) if each.argument is None else method(each.column, each.argument)
-    return builder.build()
-
-
-def _sort_order(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> Any:
-    builder = iceberg.SortOrder.builderFor(schema)
-    for each in transforms:
-        term = _term(iceberg.expressions.Expressions, each)
-        builder = builder.desc(term) if each.descending else builder.asc(term)
-    return builder.build()
-
-
-def _term(expressions: Any, each: Transform) -> Any:
-    match each.name:
-        case "identity":
-            return expressions.ref(each.column)
-        case "bucket":
-            return expressions.bucket(each.column, each.argument)
-        case "truncate":
-            return expressions.truncate(each.column, each.argument)
-        case name:
-            return getattr(expressions, name)(each.column)

@@ -114,6 +114,7 @@ def commit(
             raise
         raise Ambiguous(f"table {table.name}: {java_class(error)}: {java_message(error)}") from None
     table.refresh()
+    table.committed()
     return table.refs()[branch or "main"]
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import functions as F
 
 from calve import job
-from calve.columns import KAFKA
-from calve.decoding import Decoding, data_columns, decoding, evolution, first_columns
+from calve.columns import KAFKA, Json, struct
+from calve.decoding import Decoding, decoding, evolution, first_columns
 from calve.errors import Retryable, Suspended
+from calve.evolution import data_columns, has_column
 from calve.log import event
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.position import (
@@ -53,6 +54,8 @@ class Target:
     decoding: Decoding = field(init=False)
     columns: list[str] = field(init=False)
     _foreign: dict[int, Schema] = field(default_factory=dict)
+    _deleted: dict[int, Schema] = field(default_factory=dict)
+    """Versions of the subject that it does not list any more, met in records."""
 
     def __post_init__(self) -> None:
         self.letters = Letters(self.lake, self.name)
@@ -89,9 +92,12 @@ class Target:
         if not known:
             return False
         self.registry.forget(self.subject)
+        listed = {version.id for version in self._versions()}
+        for schema_id, schema in known.items():
+            if schema_id not in listed:
+                ours = self.registry.was_version(schema_id, self.subject)
+                (self._deleted if ours else self._foreign)[schema_id] = schema
         versions = self._versions()
-        ours = {version.id for version in versions}
-        self._foreign |= {schema_id: schema for schema_id, schema in known.items() if schema_id not in ours}
         self._evolve(versions)
         self._pin(versions)
         return True
@@ -131,6 +137,7 @@ class Target:
 
     def _create(self, versions: Sequence[Schema]) -> Table:
         data = first_columns(versions, self.subject)
+        self._check_layout(data)
         created = self.lake.create(
             self.name,
             data | {"fields": [*data["fields"], KAFKA]},
@@ -146,13 +153,26 @@ class Target:
         event("table.created", table=str(self.name), topic=self.table.topic)
         return created
 
+    def _check_layout(self, data: Json) -> None:
+        """Partition and sort fields must be columns, under the names that the newest versions give them."""
+        columns = struct(*data["fields"], KAFKA)
+        for each in (*self.table.partition_by, *self.table.sort_by):
+            if not has_column(columns, each.column):
+                raise Suspended(
+                    "layout_unknown_column",
+                    f"table {self.name} cannot be laid out by {each.column}: the schemas of subject {self.subject} make no"
+                    " such column",
+                    fix=f"in calve.yaml, change partition_by or sort_by of table {self.table.name}",
+                )
+
     def _versions(self) -> list[Schema]:
         versions = self.registry.versions(self.subject)
         if not versions:
             raise Retryable(
                 f"the registry has no subject {self.subject}", fix="register the schema of the topic's values"
             )
-        return versions
+        listed = {version.id for version in versions}
+        return [*versions, *(each for schema_id, each in self._deleted.items() if schema_id not in listed)]
 
     def _evolve(self, versions: Sequence[Schema]) -> None:
         """One commit per version that adds something, oldest first; a version that does not fit changes nothing.
@@ -172,7 +192,7 @@ class Target:
                 table=str(self.name),
                 topic=self.table.topic,
                 schema_id=version.id,
-                changes=[f"{each.kind} {each.path}" for each in changes],
+                changes=[str(each) for each in changes],
             )
             self.main.refresh()
 

@@ -1,10 +1,14 @@
-"""`calve plan`: the configuration against what is deployed."""
+"""`calve plan`: the configuration against what is deployed, or a schema against a table."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from calve.errors import ConfigError
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
 from cli.console import Branch, Console, Output, OutputOption
 
@@ -13,6 +17,13 @@ if TYPE_CHECKING:
 
     from cli.plan.changes import Change
 
+TableOption = Annotated[
+    str | None, typer.Option("--table", help="A table, to try a schema on.", show_default=False)
+]
+SchemaOption = Annotated[
+    Path | None,
+    typer.Option("--schema", help="A file that may become the next version.", show_default=False),
+]
 SECTIONS = ("lake", "jobs", "tables", "exports")
 
 
@@ -20,17 +31,53 @@ def plan(
     config: ConfigOption = DEFAULT_CONFIG,
     env: EnvOption = None,
     output: OutputOption = Output.text,
+    table: TableOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Show what a deploy would change in the account; nothing is changed.
 
     + is new, ~ is changed, = is the same, - is deployed and no longer configured. Code is not compared: a deploy always
     brings that of this folder.
+
+    With --table and --schema: what registering the schema would change in the table, or why the table refuses it, by path and
+    rule. The exit code is then 0 or 1.
     """
+    console = Console(output)
+    if table and schema:
+        if not _plan_schema(console, config, env, table, schema):
+            raise typer.Exit(1)
+    elif table or schema:
+        raise ConfigError("--table and --schema go together")
+    else:
+        _plan_deploy(console, config, env)
+
+
+def _plan_schema(console: Console, config: Path, env: str | None, table: str, schema: Path) -> bool:
+    """Show what a schema would change in a table; False where the table refuses it."""
+    from cli.config import load_jobs
+    from cli.plan.candidate import lines, proposed, read_candidate
+    from cli.plan.candidate import tree as candidate_tree
+
+    candidate = read_candidate(schema)
+    found = proposed(load_jobs(config, env, tables=[table]), table, candidate)
+    accepted = found.problem is None
+    console.tree("plan", candidate_tree(f"{schema.name} -> {table}", lines(found)))
+    console.document(
+        {
+            "table": table,
+            "schema": str(schema),
+            "accepted": accepted,
+            "changes": [asdict(each) for each in lines(found)],
+        }
+    )
+    return accepted
+
+
+def _plan_deploy(console: Console, config: Path, env: str | None) -> None:
     from cli.account import Account
     from cli.plan.account import read
     from cli.plan.changes import KINDS, changes
 
-    console = Console(output)
     deployment, embedded = load_target(config, env)
     account = Account.of(embedded, deployment.region)
     number = account.id()

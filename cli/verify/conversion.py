@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
+
+from cli.verify.renames import Renames, sources
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 EXACT = Context(prec=100)
@@ -40,12 +43,13 @@ def resolved(node: Schema, names: dict[str, Schema], space: str) -> Schema:
     if kind in ("record", "error", "enum", "fixed"):
         space = node["name"].rpartition(".")[0] if "." in node["name"] else node.get("namespace", space)
         name = node["name"].rpartition(".")[2]
-        result = dict(node)
+        full = f"{space}.{name}" if space else name
+        result = node | {"name": full}
         if "fields" in node:
             result["fields"] = [
                 each | {"type": resolved(each["type"], names, space)} for each in node["fields"]
             ]
-        names[f"{space}.{name}" if space else name] = result
+        names[full] = result
         return result
     if kind == "array":
         return node | {"items": resolved(node["items"], names, space)}
@@ -54,62 +58,164 @@ def resolved(node: Schema, names: dict[str, Schema], space: str) -> Schema:
     return node if kind in PRIMITIVES else resolved(kind, names, space)
 
 
-def without_logical_types(node: Schema) -> Schema:
-    """The same bytes read as plain numbers and bytes: fastavro's own conversions to dates lose range and precision."""
+def bytes_alone(node: Schema, numbers: count[int] | None = None) -> Schema:
+    """A schema that reads the same bytes, as plain numbers and bytes: fastavro's own dates lose range and precision.
+
+    A type of a union of several is put into a record `<number>_<place in the union>` with one field, since fastavro says which
+    type it has read only of records.
+    """
+    numbers = numbers or count()
     if isinstance(node, list):
-        return [without_logical_types(branch) for branch in node]
+        if len(others(node)) < 2:
+            return [bytes_alone(branch, numbers) for branch in node]
+        number = next(numbers)
+        return [
+            branch if _is_null(branch) else _wrapped(f"calve_{number}_{place}", bytes_alone(branch, numbers))
+            for place, branch in enumerate(node)
+        ]
     if isinstance(node, dict):
         return {
-            key: without_logical_types(value) if key in ("type", "fields", "items", "values") else value
+            key: bytes_alone(value, numbers) if key in ("type", "items", "values") else value
             for key, value in node.items()
-            if key not in ("logicalType", "default")
-        }
+            if key not in ("logicalType", "default", "aliases", "fields")
+        } | ({"fields": [bytes_alone(each, numbers) for each in node["fields"]]} if "fields" in node else {})
     return node
 
 
-def converter(node: Schema, kind: Any) -> Convert | None:
+def _wrapped(name: str, kind: Schema) -> Schema:
+    return {"type": "record", "name": name, "fields": [{"name": "value", "type": kind}]}
+
+
+def _is_null(node: Schema) -> bool:
+    return node == "null" or (isinstance(node, dict) and node.get("type") == "null")
+
+
+def others(union: list[Schema]) -> list[Schema]:
+    """The types of a union but for null."""
+    return [branch for branch in union if not _is_null(branch)]
+
+
+def converter(node: Schema, kind: Any, renames: Renames) -> Convert | None:
     """How a decoded value becomes a value for an Arrow column of this type; None: it is one already.
 
     Raises:
         Unreadable: values of this Avro type are no values of the column.
     """
     if isinstance(node, list):
-        return _nullable(node, kind)
+        return _nullable(node, kind, renames)
     avro, logical = node["type"], node.get("logicalType")
     if pa.types.is_struct(kind) and avro in ("record", "error"):
-        return _struct_converter(node, kind)
-    if pa.types.is_map(kind) and avro == "map":
-        convert = converter(node["values"], kind.item_type)
-        return lambda value: [(key, convert(item) if convert else item) for key, item in value.items()]
+        return _struct_converter(node, kind, renames)
+    if pa.types.is_map(kind):
+        return _map_converter(node, kind, renames)
     if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and avro == "array":
-        convert = converter(node["items"], kind.value_type)
+        convert = converter(node["items"], kind.value_type, renames)
         return (lambda value: [convert(item) for item in value]) if convert else None
     if pa.types.is_decimal(kind) and logical == "decimal" and avro in ("bytes", "fixed"):
-        scale = kind.scale
-        return lambda value: Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, EXACT)
+        if node.get("scale", 0) != kind.scale or node.get("precision", 10) > kind.precision:
+            raise Unreadable("incompatible_schema")
+        return _decimal_converter(node.get("precision", 10), kind.scale)
     if pa.types.is_temporal(kind):
         return _temporal_converter(avro, logical, kind)
-    if not any(avro in sources and test(kind) for sources, test in _SAME):
+    if not any(avro in types and test(kind) for types, test in _SAME):
         raise Unreadable("incompatible_schema")
     return None
 
 
-def _nullable(branches: list[Schema], kind: Any) -> Convert | None:
-    others = [branch for branch in branches if branch["type"] != "null"]
-    if len(others) != 1:
-        raise Unreadable("incompatible_schema")
-    convert = converter(others[0], kind)
+def field_converters(
+    fields: Iterable[Schema], columns: Iterable[Any], renames: Renames
+) -> list[tuple[Any, str | None, Convert | None]]:
+    """Each column, the field that fills it (None: the writer has none), and how its values are converted."""
+    columns, written = list(columns), {each["name"]: each["type"] for each in fields}
+    source = sources([each.name for each in columns], written, renames)
+    return [
+        (
+            each,
+            source.get(each.name),
+            converter(written[source[each.name]], each.type, renames) if each.name in source else None,
+        )
+        for each in columns
+    ]
+
+
+def _nullable(union: list[Schema], kind: Any, renames: Renames) -> Convert | None:
+    found = others(union)
+    if len(found) != 1:
+        return _branch_converter(union, kind, renames)
+    convert = converter(found[0], kind, renames)
     return (lambda value: None if value is None else convert(value)) if convert else None
 
 
-def _struct_converter(node: Schema, kind: Any) -> Convert:
-    written = {field["name"]: field["type"] for field in node["fields"]}
+def _branch_converter(union: list[Schema], kind: Any, renames: Renames) -> Convert:
+    """A union of several types is a struct with a field for each: its type's name, in full where two are alike."""
+    if not pa.types.is_struct(kind) or not others(union):
+        raise Unreadable("incompatible_schema")
+    full = [str(each.get("name", each["type"])) for each in union]
+    short = [name.rpartition(".")[2].lower() for name in full]
+    by_place = {}
+    for place, each in enumerate(union):
+        if _is_null(each):
+            continue
+        alone = short.count(short[place]) == 1
+        name = full[place].rpartition(".")[2] if alone else full[place].replace(".", "_")
+        if kind.get_field_index(name) < 0:
+            raise Unreadable("incompatible_schema")
+        by_place[place] = (name, converter(each, kind.field(name).type, renames))
+
+    def convert(value: tuple[str, dict[str, Any]] | None) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        name, inner = by_place[int(value[0].rpartition("_")[2])]
+        return {name: inner(value[1]["value"]) if inner else value[1]["value"]}
+
+    return convert
+
+
+def _struct_converter(node: Schema, kind: Any, renames: Renames) -> Convert:
     converters = [
-        (child.name, converter(written[child.name], child.type)) for child in kind if child.name in written
+        (column.name, source, convert)
+        for column, source, convert in field_converters(node["fields"], kind, renames)
+        if source is not None
     ]
 
     def convert(value: dict[str, Any]) -> dict[str, Any]:
-        return {name: inner(value[name]) if inner else value[name] for name, inner in converters}
+        return {name: inner(value[source]) if inner else value[source] for name, source, inner in converters}
+
+    return convert
+
+
+def _map_converter(node: Schema, kind: Any, renames: Renames) -> Convert:
+    """A map, or a list of its entries, of which the last counts where a key is there twice."""
+    if node["type"] == "map":
+        item = converter(node["values"], kind.item_type, renames)
+        return lambda value: [(key, item(each) if item else each) for key, each in value.items()]
+    if node["type"] != "array" or {each["name"] for each in node["items"].get("fields", ())} != {
+        "key",
+        "value",
+    }:
+        raise Unreadable("incompatible_schema")
+    types = {each["name"]: each["type"] for each in node["items"]["fields"]}
+    keys, items = (
+        converter(types["key"], kind.key_type, renames),
+        converter(types["value"], kind.item_type, renames),
+    )
+
+    def convert(value: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
+        found = {
+            keys(each["key"]) if keys else each["key"]: items(each["value"]) if items else each["value"]
+            for each in value
+        }
+        return list(found.items())
+
+    return convert
+
+
+def _decimal_converter(precision: int, scale: int) -> Convert:
+    def convert(value: bytes) -> Decimal:
+        number = int.from_bytes(value, "big", signed=True)
+        if abs(number) >= 10**precision:
+            raise OverflowError
+        return Decimal(number).scaleb(-scale, EXACT)
 
     return convert
 

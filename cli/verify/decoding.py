@@ -1,11 +1,13 @@
-"""Values decoded without the engine: by fastavro with the writer's schema, then projected by name on the table's columns."""
+"""Values decoded without the engine: by fastavro or the json module, then projected by name on the table's columns."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
 from io import BytesIO
-from typing import Any
+from itertools import count
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader
@@ -13,7 +15,10 @@ from fastavro.schema import SchemaParseException
 
 from calve import registry
 from calve.names import SYSTEM_COLUMN
-from cli.verify.conversion import Schema, Unreadable, converter, resolved, without_logical_types
+from cli.verify import json_text
+from cli.verify.conversion import Schema, Unreadable, bytes_alone, field_converters, resolved
+from cli.verify.json_schema import Schemas
+from cli.verify.renames import Renames
 from cli.verify.topic import Records
 
 FRAME_BYTES = 5
@@ -24,13 +29,19 @@ MISFIT = (pa.ArrowException, ArithmeticError)
 class Decoder:
     """Decodes the records of one topic into the columns of one table.
 
-    `columns` is the table's Arrow schema, `_kafka` included; `schema_of` looks up a registry id.
+    `columns` is the table's Arrow schema, `_kafka` included; `schema_of` looks up a registry id; `renames` are those that the
+    subject's versions declare.
     """
 
     def __init__(
-        self, columns: pa.Schema, topic: str, schema_of: Callable[[int], registry.Schema | None]
+        self,
+        columns: pa.Schema,
+        topic: str,
+        schema_of: Callable[[int], registry.Schema | None],
+        renames: Renames = MappingProxyType({}),
     ) -> None:
         self.columns = columns
+        self._renames = renames
         self._topic = topic
         self._schema_of = schema_of
         self._writers: dict[bytes, _Writer | str] = {}
@@ -89,8 +100,18 @@ class Decoder:
         if schema is None:
             return "unknown_schema_id"
         try:
-            return _Writer(frame, schema.id, json.loads(schema.text), self.columns)
-        except (Unreadable, SchemaParseException, ValueError):
+            if schema.type == "JSON":
+                return _JsonWriter(frame, schema, self.columns)
+            return _AvroWriter(frame, schema, self.columns, self._renames)
+        except (
+            Unreadable,
+            SchemaParseException,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ):
             return "incompatible_schema"
 
     def _convertible(
@@ -115,33 +136,65 @@ class Decoder:
         return pa.record_batch(columns, schema=self.columns)
 
 
-class _Writer:
+class _Writer(Protocol):
     """One registered schema: reads its values and lays them out as columns."""
 
-    def __init__(self, frame: bytes, schema_id: int, schema: Schema, columns: pa.Schema) -> None:
-        if not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
+    frame: bytes
+    schema_id: int
+
+    def decode(self, value: bytes) -> Any: ...
+
+    def project(self, rows: list[Any]) -> list[Any]:
+        """Arrow arrays of the table's data columns, in its order; what the writer does not have is null."""
+        ...
+
+
+class _JsonWriter:
+    def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema) -> None:
+        self.frame = frame
+        self.schema_id = schema.id
+        self._columns = [column for column in columns if column.name != SYSTEM_COLUMN]
+        self._converters = Schemas(schema.text, schema.references).root(columns)
+
+    def decode(self, value: bytes) -> Any:
+        found = json_text.read(value[FRAME_BYTES:])
+        if not isinstance(found, json_text.Members):
+            raise Unreadable("malformed")
+        return {name: convert(found.get(name)) for name, convert in self._converters.items()}
+
+    def project(self, rows: list[Any]) -> list[Any]:
+        return [pa.array([row.get(column.name) for row in rows], column.type) for column in self._columns]
+
+
+class _AvroWriter:
+    def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> None:
+        top: Schema = json.loads(schema.text)
+        if not isinstance(top, dict) or top.get("type") not in ("record", "error"):
             raise Unreadable("incompatible_schema")
         self.frame = frame
-        self.schema_id = schema_id
+        self.schema_id = schema.id
         names: dict[str, Schema] = {}
-        written = {field["name"]: field["type"] for field in resolved(schema, names, "")["fields"]}
-        self._columns = [
-            (
-                column.name,
-                column.type,
-                converter(written[column.name], column.type) if column.name in written else None,
-            )
-            for column in columns
-            if column.name != SYSTEM_COLUMN
-        ]
-        self._present = frozenset(written)
-        self._schema = parse_schema(without_logical_types(schema))
+        plain: dict[str, Schema] = {}
+        numbers = count()
+        for each in schema.references.values():
+            resolved(json.loads(each), names, "")
+            parse_schema(bytes_alone(json.loads(each), numbers), plain)
+        data = [column for column in columns if column.name != SYSTEM_COLUMN]
+        self._columns = field_converters(resolved(top, names, "")["fields"], data, renames)
+        self._schema = parse_schema(bytes_alone(top, numbers), plain)
 
     def decode(self, value: bytes) -> Any:
         stream = BytesIO(value)
         stream.seek(FRAME_BYTES)
         try:
-            row = schemaless_reader(stream, self._schema, None, handle_unicode_errors="replace")
+            row = schemaless_reader(
+                stream,
+                self._schema,
+                None,
+                return_record_name=True,
+                return_record_name_override=True,
+                handle_unicode_errors="replace",
+            )
         except Exception:  # noqa: BLE001 whatever fastavro says, these bytes are no value of the schema
             raise Unreadable("malformed") from None
         if stream.tell() != len(value):
@@ -149,15 +202,14 @@ class _Writer:
         return row
 
     def project(self, rows: list[Any]) -> list[Any]:
-        """Arrow arrays of the table's data columns, in its order; what the writer does not have is null."""
         arrays = []
-        for name, kind, convert in self._columns:
-            if name not in self._present:
-                arrays.append(pa.nulls(len(rows), kind))
+        for column, source, convert in self._columns:
+            if source is None:
+                arrays.append(pa.nulls(len(rows), column.type))
             elif convert is None:
-                arrays.append(pa.array([row[name] for row in rows], kind))
+                arrays.append(pa.array([row[source] for row in rows], column.type))
             else:
-                arrays.append(pa.array([convert(row[name]) for row in rows], kind))
+                arrays.append(pa.array([convert(row[source]) for row in rows], column.type))
         return arrays
 
 

@@ -66,7 +66,16 @@ def _hash(values: Array) -> Array:
         hashes = _mix(_as_int64(values).view(pa.uint64()))
     else:
         hashes = _hash_bytes(values)
-    return pc.if_else(values.is_valid(), hashes, _NULL)
+    return hashes if _null_is_empty(kind) else pc.if_else(values.is_valid(), hashes, _NULL)
+
+
+def _null_is_empty(kind: Any) -> bool:
+    """True for lists and maps of structs: PyIceberg reads null ones as empty, so the two cannot be told apart."""
+    if pa.types.is_map(kind):
+        return bool(pa.types.is_struct(kind.item_type))
+    return bool(
+        (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_struct(kind.value_type)
+    )
 
 
 def _as_int64(values: Array) -> Array:

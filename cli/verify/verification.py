@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
@@ -18,14 +20,18 @@ from cli.verify.compare import Span, read_letters, read_table, read_topic
 from cli.verify.decoding import Decoder
 from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
+from cli.verify.renames import renames_of
 from cli.verify.rows import LetterRows, MainRows
 from cli.verify.topic import Reader, is_compacted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from calve import job
+    from calve.registry import Schema
     from cli.kafka import Topic
     from cli.progress import Progress
 
@@ -98,7 +104,9 @@ def _compare(
     letter_rows, pending = _letter_rows(letters, claim)
     claimed = _claimed(claim, main, letter_rows)
     spans = {p: (min(max(a, topic.log_start.get(p, 0)), b), b) for p, (a, b) in claimed.items()}
-    decoder = Decoder(main.columns, topic.name, _registry(sources.registry).by_id)
+    registry = _registry(sources.registry)
+    renames = renames_of(_avro(registry.versions(f"{topic.name}-value")))
+    decoder = Decoder(main.columns, topic.name, registry.by_id, renames)
     reader = Reader(topic.name, properties)
     dead = read_letters(letter_rows, claimed, spans)
     readable = {p: (a, min(b, topic.end.get(p, 0))) for p, (a, b) in spans.items()}
@@ -141,6 +149,14 @@ def _claimed(claim: Claim, main: MainRows, letters: LetterRows | None) -> dict[i
             for partition, offset in lowest.items():
                 start[partition] = min(offset, start.get(partition, offset))
     return {p: (min(start.get(p, to), to), to) for p, to in claim.to.items()}
+
+
+def _avro(versions: Iterable[Schema]) -> Iterator[Any]:
+    """The Avro schemas among them that are JSON at all."""
+    for version in versions:
+        if version.type == "AVRO":
+            with suppress(ValueError):
+                yield json.loads(version.text)
 
 
 def _registry(settings: job.Registry) -> Registry:

@@ -7,14 +7,9 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from calve.job import Lake
-from calve.names import TableName
-from cli.lake import open_catalog
-from cli.progress import LineProgress
-from cli.verify.findings import Verification
-from cli.verify.verification import Sources, verify
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.producing import Raw, produce, transaction
+from tests.integration.proofs import assert_proved, proof
 
 INNER = {
     "type": "record",
@@ -72,18 +67,6 @@ def row(n: int) -> dict[str, Any]:
         "inners": [inner] * (n % 3),
         "counts": {f"k{k}": None if k else n for k in range(n % 3)},
     }
-
-
-def proof(engine: Engine, topic: str) -> Verification:
-    job = engine.job()
-    lake = Lake(DATABASE, job.lake.warehouse, endpoint=engine.stack.aws_endpoint, region=engine.stack.region)
-    sources = Sources(open_catalog(lake), job.kafka, job.registry, engine.stack.region)
-    return verify(TableName(DATABASE, topic), sources, LineProgress(lambda _: None))
-
-
-def assert_proved(found: Verification) -> None:
-    assert found.findings == ()
-    assert found.complete
 
 
 def test_every_type_comes_out_as_it_went_in(engine: Engine) -> None:

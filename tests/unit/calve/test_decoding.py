@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from calve.decoding import data_columns, decoding, evolution, first_columns
+from calve.decoding import FORMATS, AvroWriter, JsonWriter, columns, decoding, evolution, first_columns
 from calve.errors import Suspended
+from calve.evolution import SchemaProblem, data_columns
 from calve.registry import Schema
 
 
@@ -18,10 +19,26 @@ WIDER = schema(2, ("a", "int"), ("b", ["null", "string"]))
 CLASHING = schema(3, ("a", "string"))
 
 
-def test_a_new_table_begins_with_the_first_version_and_grows_with_each_later_one() -> None:
-    columns = first_columns([FIRST, WIDER], "t-value")
-    [(version, changes)] = evolution(columns, [FIRST, WIDER])
+def test_a_table_grows_with_each_later_version() -> None:
+    [(version, changes)] = evolution(first_columns([FIRST], "t-value"), [FIRST, WIDER])
     assert (version.id, [change.path for change in changes]) == (2, ["b"])
+
+
+def test_a_new_table_is_made_with_the_columns_of_all_versions_that_fit() -> None:
+    columns = first_columns([FIRST, WIDER, CLASHING], "t-value")
+    assert [(each["name"], each["type"]) for each in columns["fields"]] == [("a", "int"), ("b", "string")]
+    assert evolution(columns, [FIRST, WIDER, CLASHING]) == []
+
+
+def test_a_renamed_column_is_filled_by_both_names() -> None:
+    renamed = {"type": "record", "name": "R", "fields": [{"name": "z", "aliases": ["a"], "type": "int"}]}
+    versions = [FIRST, Schema(2, json.dumps(renamed))]
+    columns = first_columns(versions, "t-value")
+    assert [each["name"] for each in columns["fields"]] == ["z"]
+    found = decoding(columns, versions)
+    avro = [each for each in found.writers if isinstance(each, AvroWriter)]
+    read = [json.loads(each.reader)["fields"][0]["type"]["fields"] for each in avro]
+    assert read == [[{"name": "z", "type": "int"}]] * 2
 
 
 def test_a_version_that_does_not_fit_changes_nothing() -> None:
@@ -41,7 +58,7 @@ def test_a_column_that_a_user_has_dropped_makes_its_writers_incompatible_rather_
     assert decoding(columns, [FIRST, WIDER]).incompatible == (2,)
 
 
-def test_a_schema_that_is_not_avro_makes_no_table() -> None:
+def test_a_schema_of_another_format_makes_no_table() -> None:
     with pytest.raises(Suspended, match="is PROTOBUF") as caught:
         first_columns([schema(1, ("a", "int"), kind="PROTOBUF")], "t-value")
     assert caught.value.code == "schema_unsupported"
@@ -54,3 +71,19 @@ def test_field_ids_and_the_system_column_are_no_data() -> None:
         "type": "struct",
         "fields": [{"name": "a", "required": False, "type": "int", "doc": "the a"}],
     }
+
+
+def test_versions_of_several_formats_become_one_table() -> None:
+    written = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}
+    as_json = Schema(2, json.dumps(written), "JSON")
+    table = first_columns([WIDER, as_json], "t-value")
+    assert table["fields"][0]["type"] == "long"
+    assert evolution(table, [WIDER, as_json]) == []
+    assert [type(each) for each in decoding(table, [WIDER, as_json]).writers] == [AvroWriter, JsonWriter]
+
+
+@pytest.mark.parametrize("text", ["{", '{"type": "array"}', '{"type": "record", "fields": []}', "[[1]]", "7"])
+def test_text_that_is_no_schema_of_its_format_is_a_problem(text: str) -> None:
+    for kind in FORMATS:
+        with pytest.raises(SchemaProblem):
+            columns(Schema(1, text, kind))

@@ -119,3 +119,42 @@ def test_credentials_are_sent_and_a_refusal_names_no_password(server: str) -> No
 def test_another_scheme_is_refused_at_once() -> None:
     with pytest.raises(Fatal, match="neither http nor https"):
         Registry("file:///etc/passwd")
+
+
+def reference(name: str, subject: str, version: int) -> dict[str, object]:
+    return {"name": name, "subject": subject, "version": version}
+
+
+def test_a_schema_has_the_texts_of_all_that_it_refers_to_and_asks_for_them_once(server: str) -> None:
+    middle = reference("middle.json", "a/middle", 2)
+    Answers.pages |= {
+        "/schemas/ids/7": (200, {"schema": "top", "schemaType": "JSON", "references": [middle]}),
+        "/subjects/a%2Fmiddle/versions/2?deleted=true": (
+            200,
+            {"id": 3, "schema": "middle", "references": [reference("inner", "inner", 1), middle]},
+        ),
+        "/subjects/inner/versions/1?deleted=true": (200, {"id": 2, "schema": "inner"}),
+    }
+    registry = Registry(server)
+    found = registry.by_id(7)
+    assert found is not None
+    assert list(found.references.items()) == [("inner", "inner"), ("middle.json", "middle")]
+    assert registry.by_id(7) is found
+    assert len(Answers.asked) == 3
+
+
+def test_a_version_has_its_references_too(server: str) -> None:
+    Answers.pages |= {
+        "/subjects/s/versions": (200, [1]),
+        "/subjects/s/versions/1": (200, {"id": 1, "schema": "x", "references": [reference("r", "r", 1)]}),
+        "/subjects/r/versions/1?deleted=true": (200, {"id": 2, "schema": "y"}),
+    }
+    assert [dict(each.references) for each in Registry(server).versions("s")] == [{"r": "y"}]
+
+
+def test_a_version_that_was_deleted_softly_is_still_its_subjects(server: str) -> None:
+    Answers.pages["/schemas/ids/7/versions?deleted=true"] = (200, [{"subject": "s", "version": 1}])
+    registry = Registry(server)
+    assert registry.was_version(7, "s")
+    assert not registry.was_version(7, "t")
+    assert not registry.was_version(8, "s")

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from calve.errors import ConfigError
 from calve.job import Kafka, Registry
 from calve.names import table_problem, topic_problem
+from calve.registry import Schema
 from calve.settings import StackDefaults, load, load_deployment
 from cli.init.survey import Found, described
 from cli.init.text import Source, configuration, deployment_name, table_names
@@ -106,16 +107,18 @@ def test_a_deployment_is_named_after_its_folder(folder: str, name: str) -> None:
     ("schema", "problem"),
     [
         (None, "the registry has no subject t-value"),
-        (("PROTOBUF", "x"), "its values are PROTOBUF, and calve reads AVRO"),
-        (("AVRO", '"string"'), "its values are no records"),
+        (("THRIFT", "x"), "THRIFT is not supported"),
+        (("AVRO", '"string"'), "a table needs a record at the top"),
+        (("JSON", '{"type": "string"}'), "a table needs an object with properties"),
         (
-            ("AVRO", json.dumps({"type": "record", "fields": [{"name": "_kafka", "type": "int"}]})),
-            '"_kafka" is reserved',
+            ("AVRO", '{"type": "record", "name": "R", "fields": [{"name": "_kafka", "type": "int"}]}'),
+            "_kafka: this name is taken",
         ),
     ],
 )
 def test_a_topic_that_can_be_no_table_says_why(schema: tuple[str, str] | None, problem: str) -> None:
-    assert problem in (described("t", 1, 0, schema).problem or "")
+    newest = Schema(1, schema[1], schema[0]) if schema else None
+    assert problem in (described("t", 1, 0, newest).problem or "")
 
 
 def test_fields_that_hold_times_are_found() -> None:
@@ -125,8 +128,9 @@ def test_fields_that_hold_times_are_found() -> None:
         "maybe": ["null", {"type": "long", "logicalType": "timestamp-micros"}],
         "price": {"type": "bytes", "logicalType": "decimal", "precision": 9},
     }
-    schema = {"type": "record", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
-    found = described("t", 2, 7, ("AVRO", json.dumps(schema)))
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    schema = Schema(1, json.dumps({"type": "record", "name": "R", "fields": fields}))
+    found = described("t", 2, 7, schema)
     assert (found.fields, found.times, found.problem) == (tuple(kinds), ("at", "maybe"), None)
 
 

@@ -17,6 +17,7 @@ from cli.verify.decoding import Decoder
 from cli.verify.digest import RANGE, Digests, Place, ranges
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.hashing import column_hashes, row_hashes
+from cli.verify.renames import renames_of, sources
 from cli.verify.topic import Records
 
 TOPIC = TopicKey("cluster", "topic-1")
@@ -70,6 +71,12 @@ def test_the_entries_of_a_map_have_no_order():
     assert one == other
 
 
+@pytest.mark.parametrize("kind", [pa.list_(NESTED), pa.map_(pa.int32(), NESTED), pa.large_list(NESTED)])
+def test_a_list_of_structs_that_is_null_is_an_empty_one_as_its_reader_has_it(kind):
+    null, empty, other = hashes([None, [], [{"a": None}] if not pa.types.is_map(kind) else [(1, None)]], kind)
+    assert null == empty != other
+
+
 def test_exchanged_columns_change_the_hash_of_a_row():
     straight = row_hashes(column_hashes([pa.array([1]), pa.array([2])]))
     exchanged = row_hashes(column_hashes([pa.array([2]), pa.array([1])]))
@@ -105,8 +112,8 @@ def test_ranges_put_neighbours_together():
     assert list(ranges([])) == []
 
 
-def record(*fields):
-    return {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+def record(*fields, name="r"):
+    return {"type": "record", "name": name, "fields": [{"name": name, "type": kind} for name, kind in fields]}
 
 
 def frame(schema_id, schema, row):
@@ -129,6 +136,7 @@ def decoder(columns, **schemas):
     return Decoder(pa.schema([*columns, ("_kafka", KAFKA)]), "t", by_id.get)
 
 
+EITHER = pa.struct([("int", pa.int32()), ("long", pa.int64())])
 SAMPLES = [
     ("int", pa.int64(), 7, 7),
     ("float", pa.float64(), 1.5, 1.5),
@@ -142,6 +150,15 @@ SAMPLES = [
     (["string", "null"], pa.string(), "x", "x"),
     ({"type": "array", "items": ["null", "int"]}, pa.list_(pa.int64()), [1, None], [1, None]),
     ({"type": "map", "values": "long"}, pa.map_(pa.string(), pa.int64()), {"k": 1}, [("k", 1)]),
+    (
+        {"type": "array", "items": record(("key", "int"), ("value", ["null", "long"]), name="Entry")},
+        pa.map_(pa.int32(), pa.int64()),
+        [{"key": 1, "value": 2}, {"key": 3, "value": None}, {"key": 1, "value": 4}],
+        [(1, 4), (3, None)],
+    ),
+    (["null", "int", "long"], EITHER, ("long", 7), {"int": None, "long": 7}),
+    (["null", "int", "long"], EITHER, None, None),
+    ({"type": "array", "items": ["int", "long"]}, pa.list_(EITHER), [("int", 7)], [{"int": 7, "long": None}]),
     (
         {
             "type": "record",
@@ -179,6 +196,34 @@ def test_a_column_that_the_writer_lacks_is_null_and_a_field_that_the_table_lacks
     [batch], _ = decoder(columns, s1=schema).rows(records(frame(1, schema, {"x": 1, "extra": "e"})))
     assert batch.column("venue").null_count == 1
     assert batch.schema.names == ["x", "venue", "_kafka"]
+
+
+def renaming(name, *aliases):
+    return {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": name, "aliases": list(aliases), "type": "int"}],
+    }
+
+
+A, B, C, BOTH = renaming("a"), renaming("b", "a"), renaming("c", "b"), record(("a", "int"), ("b", "int"))
+
+
+@pytest.mark.parametrize(
+    ("versions", "columns", "written", "found"),
+    [
+        ([A, B], ["b"], ["a"], {"b": "a"}),
+        ([A, B], ["b"], ["b"], {"b": "b"}),
+        ([A, B, C], ["c"], ["a"], {"c": "a"}),
+        ([B, A], ["b"], ["a"], {"b": "a"}),
+        ([BOTH, B], ["a", "b"], ["a"], {"a": "a"}),
+        ([A, B, BOTH], ["b", "a"], ["a"], {"b": "a"}),
+        ([A, B, BOTH], ["b", "a"], ["a", "b"], {"a": "a", "b": "b"}),
+        ([record(("in", A | {"name": "i"})), record(("in", B | {"name": "i"}))], ["b"], ["a"], {"b": "a"}),
+    ],
+)
+def test_an_earlier_name_is_the_column_that_later_versions_made_of_it(versions, columns, written, found):
+    assert sources(columns, written, renames_of(versions)) == found
 
 
 def test_several_schema_ids_in_one_chunk_are_told_apart():

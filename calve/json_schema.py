@@ -1,0 +1,285 @@
+"""JSON Schemas (draft 7 and 2020-12) as table columns.
+
+Sources: the two specifications, Iceberg's type list, and the mapping that Confluent's public converters apply. Choices that are
+calve's own: every column is optional; `format` is read; an object or a value without a schema is kept as its JSON text.
+
+A shape is an Iceberg type in JSON form whose leaves may also be one of `WIRE`: how the value stands in the JSON text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from calve.columns import Json, field, list_of, map_of, struct
+from calve.evolution import SchemaProblem, join
+from calve.json_merge import merged
+from calve.json_pointers import Documents
+from calve.names import FIELD_NAME, SYSTEM_COLUMN
+
+WIRE = {"json": "string", "days": "date", "millis": "timestamptz"}
+"""Leaves of a shape that are no type of Iceberg -> the column they become."""
+MAX_DEPTH = 32
+MAX_PARTS = 10_000
+UNION = "several alternatives have no column type yet; only one beside null has"
+CONDITIONAL = ("if", "then", "else", "not")
+CONDITIONAL_BY_NAME = ("dependentSchemas", "dependencies")
+
+FORMATS = {"date": "date", "date-time": "timestamptz"}
+CONNECT = "org.apache.kafka.connect.data."
+CONNECT_TIMES = {("int32", f"{CONNECT}Date"): "days", ("int64", f"{CONNECT}Timestamp"): "millis"}
+CONNECT_NUMBERS = {"int8": "int", "int16": "int", "int32": "int", "int64": "long"} | {
+    "float32": "float",
+    "float64": "double",
+}
+
+
+def shape(text: str, references: Mapping[str, str]) -> Json:
+    """What values of a registered schema hold; `references`: the schemas that it refers to, by the name it uses.
+
+    Raises:
+        SchemaProblem: no table can hold it: it is no object with properties, or a part of it has no column type.
+        ValueError: the text is no JSON.
+    """
+    documents = Documents(text, references)
+    found = _Shapes(documents).of(documents.root, "", ())
+    if not isinstance(found, dict) or found["type"] != "struct":
+        raise SchemaProblem(
+            "", "a table needs an object with properties at the top, so that they can be columns"
+        )
+    if any(each["name"].lower() == SYSTEM_COLUMN for each in found["fields"]):
+        raise SchemaProblem(SYSTEM_COLUMN, "this name is taken by the facts of the record")
+    return found
+
+
+def columns_of(shape: Json) -> Json:
+    """The table columns of a shape."""
+    if isinstance(shape, str):
+        return WIRE.get(shape, shape)
+    match shape["type"]:
+        case "struct":
+            return shape | {"fields": [each | {"type": columns_of(each["type"])} for each in shape["fields"]]}
+        case "list":
+            return shape | {"element": columns_of(shape["element"])}
+        case _:
+            return shape | {"value": columns_of(shape["value"])}
+
+
+class _Shapes:
+    """Walks one schema. `inside`: the nodes around a node, as written; one that comes again contains itself."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._parts = 0
+
+    def of(self, node: Json, path: str, inside: tuple[Json, ...]) -> Json:
+        if any(each is node for each in inside):
+            raise SchemaProblem(path, "it contains itself; a recursive type has no table form")
+        if len(inside) >= MAX_DEPTH:
+            raise SchemaProblem(path, f"it is nested deeper than {MAX_DEPTH}")
+        inside = (*inside, node)
+        resolved = self._resolved(node, path)
+        others = [each for each in self._branches(resolved, path) if not _is_null(each)]
+        if len(others) == 1:
+            rest = {key: value for key, value in resolved.items() if key not in ("oneOf", "anyOf")}
+            return self.of(merged([rest, others[0]], path), path, inside)
+        kind = _kind(resolved, path)
+        if kind is None and others:
+            return self._union(others, path, inside)
+        match kind:
+            case "object":
+                return self._object(resolved, path, inside)
+            case "array":
+                return self._array(resolved, path, inside)
+            case None:
+                return "json"
+        return _scalar(kind, resolved, path)
+
+    def _resolved(self, node: Json, path: str, seen: tuple[str, ...] = ()) -> dict[str, Json]:
+        """The node with what its `$ref` and `allOf` say."""
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise SchemaProblem(path, f"the schema has more than {MAX_PARTS} parts")
+        if node is True:
+            return {}
+        if not isinstance(node, dict) or not _is_type(node.get("type", [])):
+            raise SchemaProblem(
+                path, "no value is allowed here" if node is False else "this is no JSON Schema"
+            )
+        if "$dynamicRef" in node or "$recursiveRef" in node:
+            raise SchemaProblem(path, "a dynamic reference has no table form")
+        parts = []
+        rest = {key: value for key, value in node.items() if key not in ("$ref", "allOf")}
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            if reference in seen:
+                raise SchemaProblem(path, f'"{reference}" refers to itself')
+            target = self._documents.resolve(reference, path)
+            parts.append(self._resolved(target, path, (*seen, reference)))
+            if self._documents.siblings_ignored:
+                return parts[0]
+        parts += [self._resolved(each, path, seen) for each in _listed(node, "allOf", path)]
+        return merged([rest, *parts], path)
+
+    def _branches(self, node: dict[str, Json], path: str) -> list[dict[str, Json]]:
+        """The alternatives of a node, resolved; none where they only say more of what the node says itself."""
+        found = [
+            self._resolved(each, path) for each in _listed(node, "oneOf", path) + _listed(node, "anyOf", path)
+        ]
+        return [] if _kind(node, path) == "object" and "properties" in node else found
+
+    def _union(self, branches: list[dict[str, Json]], path: str, inside: tuple[Json, ...]) -> Json:
+        """Alternatives that say the same of a value's type, as a type with several formats."""
+        first, *others = [self.of(each, path, inside) for each in branches]
+        if any(each != first for each in others):
+            raise SchemaProblem(path, UNION)
+        return first
+
+    def _object(self, node: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:
+        properties, more = node.get("properties", {}), node.get("additionalProperties", True)
+        if not isinstance(properties, dict) or not isinstance(more, dict | bool):
+            raise SchemaProblem(path, "this is no JSON Schema")
+        if node.get("patternProperties"):
+            raise SchemaProblem(path, "properties by a pattern have no column type")
+        for name in self._conditional(node, path, ()):
+            if name not in properties:
+                raise SchemaProblem(
+                    join(path, name), "it is declared only under a condition, and so no column"
+                )
+        if properties:
+            if isinstance(more, dict) and more:
+                raise SchemaProblem(
+                    path, "further properties with a type have no column beside the named ones"
+                )
+            return self._struct(properties, path, inside)
+        if more is False:
+            raise SchemaProblem(path, "an object without properties has no columns")
+        if (isinstance(more, dict) and more) or node.get("connect.type") == "map":
+            return map_of(self.of(more, f"{path}{{}}", inside))
+        return "json"
+
+    def _struct(self, properties: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:
+        fields: dict[str, Json] = {}
+        for name, node in sorted(properties.items(), key=_order):
+            where = join(path, name)
+            if not FIELD_NAME.fullmatch(name):
+                raise SchemaProblem(
+                    where, "a column name must be letters, digits and _ and start with a letter or _"
+                )
+            if name.lower() in fields:
+                raise SchemaProblem(where, f'differs from "{fields[name.lower()]["name"]}" only by case')
+            doc = node.get("description") if isinstance(node, dict) else None
+            fields[name.lower()] = field(
+                name, self.of(node, where, inside), doc=doc if isinstance(doc, str) else None
+            )
+        return struct(*fields.values())
+
+    def _array(self, node: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:
+        if "prefixItems" in node or isinstance(node.get("items"), list):
+            raise SchemaProblem(path, "an array with a type for each place has no column type")
+        if "items" not in node:
+            raise SchemaProblem(path, "an array that does not say what its items are has no column type")
+        return list_of(self.of(node["items"], f"{path}[]", inside))
+
+    def _conditional(self, node: Json, path: str, seen: tuple[str, ...]) -> Iterator[str]:
+        """Names of properties that a node declares anywhere but in its own `properties`."""
+        for each in _conditions(node, path):
+            reference = each.get("$ref")
+            if isinstance(reference, str) and reference not in seen:
+                target = self._documents.resolve(reference, path)
+                yield from self._conditional({"allOf": [target]}, path, (*seen, reference))
+            properties = each.get("properties", {})
+            yield from properties if isinstance(properties, dict) else ()
+            yield from self._conditional(each, path, seen)
+
+
+def _conditions(node: Json, path: str) -> list[Json]:
+    """The schemas of a node that hold for the same value, but not always."""
+    found = [node[key] for key in CONDITIONAL if key in node]
+    for key in ("allOf", "anyOf", "oneOf"):
+        found += _listed(node, key, path)
+    for key in CONDITIONAL_BY_NAME:
+        found += node[key].values() if isinstance(node.get(key), dict) else ()
+    return [each for each in found if isinstance(each, dict)]
+
+
+def _listed(node: dict[str, Json], key: str, path: str) -> list[Json]:
+    found = node.get(key, [])
+    if not isinstance(found, list):
+        raise SchemaProblem(path, "this is no JSON Schema")
+    return found
+
+
+def _order(named: tuple[str, Json]) -> float:
+    index = named[1].get("connect.index") if isinstance(named[1], dict) else None
+    return index if isinstance(index, int) else float("inf")
+
+
+def _is_type(named: Json) -> bool:
+    return isinstance(named, str) or (
+        isinstance(named, list) and all(isinstance(each, str) for each in named)
+    )
+
+
+def _is_null(node: dict[str, Json]) -> bool:
+    return node.get("type") == "null" or node.get("enum") == [None] or node.get("const", 0) is None
+
+
+def _kind(node: dict[str, Json], path: str) -> str | None:
+    """The one type of a node's values beside null; None where it has any."""
+    kind = node.get("type")
+    if kind is None:
+        return _kind_of_values(node, path)
+    kinds = set(kind if isinstance(kind, list) else [kind]) - {"null"}
+    if kinds == {"integer", "number"}:
+        return "number"
+    if len(kinds) > 1:
+        raise SchemaProblem(path, UNION)
+    if not kinds:
+        raise SchemaProblem(path, "a value that is always null has no column type")
+    return str(kinds.pop())
+
+
+def _kind_of_values(node: dict[str, Json], path: str) -> str | None:
+    """The type of a node that does not name it: that of its values, or of what it says of them."""
+    if "properties" in node or "additionalProperties" in node or "patternProperties" in node:
+        return "object"
+    if "items" in node or "prefixItems" in node:
+        return "array"
+    listed = node.get("enum", [node["const"]] if "const" in node else None)
+    if not isinstance(listed, list):
+        return None
+    kinds = {type(each) for each in listed if each is not None}
+    for kind, types in (("string", {str}), ("boolean", {bool}), ("integer", {int}), ("number", {int, float})):
+        if kinds and kinds <= types:
+            return kind
+    raise SchemaProblem(path, "an enumeration of values of several types has no column type")
+
+
+def _scalar(kind: str, node: dict[str, Json], path: str) -> Json:
+    connect, title = node.get("connect.type"), node.get("title")
+    match kind:
+        case "boolean":
+            return "boolean"
+        case "string":
+            return "binary" if connect == "bytes" else FORMATS.get(str(node.get("format")), "string")
+        case "number" if connect == "bytes" and title == f"{CONNECT}Decimal":
+            return _decimal(node, path)
+        case "integer" | "number" if connect is None:
+            return "long" if kind == "integer" else "double"
+        case "integer" | "number" if connect in CONNECT_NUMBERS:
+            return CONNECT_TIMES.get((connect, str(title)), CONNECT_NUMBERS[connect])
+    raise SchemaProblem(
+        path, f'"{connect}" is no connect.type of a {kind}' if connect else f'"{kind}" is no type'
+    )
+
+
+def _decimal(node: dict[str, Json], path: str) -> str:
+    parameters = node.get("connect.parameters", {})
+    try:
+        precision = int(parameters.get("connect.decimal.precision", 38))
+        scale = int(parameters.get("scale", 0))
+    except (AttributeError, TypeError, ValueError):
+        raise SchemaProblem(path, "precision and scale of a decimal must be whole numbers") from None
+    if not (1 <= precision <= 38 and 0 <= scale <= precision):
+        raise SchemaProblem(path, f"decimal({precision}, {scale}) is outside decimal(1..38, 0..precision)")
+    return f"decimal({precision}, {scale})"

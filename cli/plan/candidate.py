@@ -1,0 +1,95 @@
+"""`calve plan --table --schema`: what registering a schema would do to a table, before a producer does it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from calve.decoding import proposal
+from calve.errors import ConfigError
+from calve.evolution import data_columns
+from calve.registry import Registry, Schema
+from calve.secrets import read_secret
+from cli.console import Branch
+from cli.kafka import cluster_database
+from cli.lake import load, open_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from calve.job import Job, Table
+    from calve.lineage import Proposal
+
+TYPES = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
+MARKS = {"add": "+", "widen": "~", "rename": "~"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that would happen to one path. `kind`: a kind of change, `unfilled` or `reject`."""
+
+    kind: str
+    path: str
+    note: str
+    rule: str | None = None
+
+
+def read_candidate(file: Path) -> Schema:
+    """A schema that has no id yet.
+
+    Raises:
+        ConfigError: there is no such file, or its name does not say what it is.
+    """
+    kind = TYPES.get(file.suffix)
+    if kind is None:
+        raise ConfigError(f"{file} has none of the endings {', '.join(TYPES)}")
+    try:
+        return Schema(0, file.read_text(encoding="utf-8"), kind)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from None
+
+
+def proposed(jobs: Sequence[Job], name: str, candidate: Schema) -> Proposal:
+    """What the schema would do to the table as it is now, after all versions that its subject has."""
+    job, table = next((job, table) for job in jobs for table in job.tables if table.name == name)
+    return proposal(_columns(job, table), _versions(job, table), candidate)
+
+
+def lines(found: Proposal) -> list[Line]:
+    """A proposal, path by path."""
+    if found.problem is not None:
+        problem = found.problem
+        return [Line("reject", problem.path or "the schema", problem.why, problem.rule)]
+    return [
+        *(Line(each.kind, each.where, _note(each.kind, each.path, each.type)) for each in found.changes),
+        *(Line("unfilled", path, "stays, and this version does not fill it") for path in found.unfilled),
+    ]
+
+
+def tree(name: str, found: Sequence[Line]) -> Branch:
+    below = [
+        Branch(each.path, MARKS.get(each.kind, "-"), f"{each.note} ({each.rule})" if each.rule else each.note)
+        for each in found
+    ]
+    return Branch(name, below=below or [Branch("nothing changes", "=")])
+
+
+def _note(kind: str, path: str, column: Any) -> str:
+    if kind == "rename":
+        return f"rename of {path}"
+    shown = column if isinstance(column, str) else column["type"]
+    return f"{kind} {shown}" if kind == "add" else f"{kind} to {shown}"
+
+
+def _columns(job: Job, table: Table) -> Any:
+    found = load(open_catalog(job.lake), job.table_name(table, cluster_database(job)))
+    return None if found is None else data_columns(json.loads(found.schema().model_dump_json()))
+
+
+def _versions(job: Job, table: Table) -> list[Schema]:
+    settings = job.registry
+    credentials = read_secret(settings.secret) if settings.secret else None
+    registry = Registry(settings.url, credentials=credentials, ca_file=settings.ca_file)
+    return registry.versions(f"{table.topic}-value")

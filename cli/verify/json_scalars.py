@@ -1,0 +1,155 @@
+"""JSON values that are no object and no array, as values of Arrow columns."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import struct
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from cli.verify.conversion import EXACT, Unreadable
+from cli.verify.json_text import Real, exact, written
+
+Convert = Callable[[Any], Any]
+CONNECT = "org.apache.kafka.connect.data."
+SMALL = ("int8", "int16", "int32")
+MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})0*)?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
+)
+DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FARTHEST = timedelta(hours=18)
+"""The greatest offset from UTC that a column's reader takes."""
+
+
+def converter(facts: dict[str, Any], kind: Any) -> Convert:
+    """How a JSON value becomes a value of the Arrow type.
+
+    Raises:
+        Unreadable: values of this schema are no values of the type.
+    """
+    written_as, connect = _type(facts), facts.get("connect.type")
+    if written_as in ("integer", "number"):
+        return _number(facts, kind)
+    if pa.types.is_date(kind) and written_as == "string":
+        return _day
+    if pa.types.is_timestamp(kind) and written_as == "string":
+        return _moment
+    if pa.types.is_boolean(kind) and written_as == "boolean":
+        return lambda value: _instance(value, bool)
+    if (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)) and connect == "bytes":
+        return _bytes
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        if written_as == "string":
+            return lambda value: _instance(value, str)
+        if written_as in (None, "object"):
+            return written
+    raise Unreadable("incompatible_schema")
+
+
+def _number(facts: dict[str, Any], kind: Any) -> Convert:
+    connect = facts.get("connect.type")
+    if pa.types.is_decimal(kind) and facts.get("title") == f"{CONNECT}Decimal":
+        return lambda value: _decimal(value, kind)
+    if pa.types.is_date(kind):
+        return lambda value: _whole(value, 32)
+    if pa.types.is_timestamp(kind):
+        return _millis
+    if pa.types.is_integer(kind):
+        return lambda value: _whole(value, 32 if connect in SMALL else 64)
+    if pa.types.is_floating(kind):
+        return _single if connect == "float32" else _double
+    raise Unreadable("incompatible_schema")
+
+
+def _type(facts: dict[str, Any]) -> str | None:
+    if "type" in facts or not ("enum" in facts or "const" in facts):
+        return facts.get("type")
+    values = [each for each in facts.get("enum", [facts.get("const")]) if each is not None]
+    for name, kind in (("string", str), ("boolean", bool), ("integer", int)):
+        if all(type(each) is kind for each in values):
+            return name
+    return "number"
+
+
+def _instance(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise Unreadable("malformed")
+    return value
+
+
+def _whole(value: Any, bits: int) -> int:
+    number = int(_instance(value, int))
+    if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+        raise Unreadable("malformed")
+    return number
+
+
+def _millis(value: Any) -> int:
+    return _whole(_whole(value, 64) * 1000, 64)
+
+
+def _double(value: Any) -> float:
+    if type(value) not in (int, Real):
+        raise Unreadable("malformed")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise Unreadable("malformed") from None
+    if math.isinf(number):
+        raise Unreadable("malformed")
+    return number
+
+
+def _single(value: Any) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", _double(value)))[0])
+    except OverflowError:
+        raise Unreadable("malformed") from None
+
+
+def _decimal(value: Any, kind: Any) -> Decimal:
+    number = exact(value) if type(value) in (int, Real) else None
+    if number is None:
+        raise Unreadable("malformed")
+    scaled = number.scaleb(kind.scale, EXACT)
+    if scaled != scaled.to_integral_value() or scaled.copy_abs() >= Decimal(10**kind.precision):
+        raise Unreadable("malformed")
+    return number
+
+
+def _day(value: Any) -> int:
+    try:
+        if DAY.fullmatch(_instance(value, str)):
+            return (date.fromisoformat(value) - EPOCH.date()).days
+    except ValueError:
+        pass
+    raise Unreadable("malformed")
+
+
+def _moment(value: Any) -> int:
+    found = MOMENT.fullmatch(_instance(value, str))
+    try:
+        if found:
+            day, clock, fraction, sign, hours, minutes = found.groups()
+            offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+            since = datetime.fromisoformat(f"{day}T{clock}+00:00") - EPOCH
+            if int(minutes or 0) < 60 and offset <= FARTHEST:
+                shifted = since + (offset if sign == "-" else -offset)
+                return shifted // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0"))
+    except ValueError:
+        pass
+    raise Unreadable("malformed")
+
+
+def _bytes(value: Any) -> bytes:
+    try:
+        return base64.b64decode(_instance(value, str), validate=True)
+    except ValueError:
+        raise Unreadable("malformed") from None

@@ -1,0 +1,150 @@
+"""JSON Schemas as verification sees them: what a JSON value becomes in an Arrow column, by its own rules, not the engine's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote, urljoin
+
+import pyarrow as pa
+
+from cli.verify import json_scalars as scalars
+from cli.verify.conversion import Unreadable
+from cli.verify.json_text import Members
+
+Convert = Callable[[Any], Any]
+Nodes = list[tuple[str, dict[str, Any]]]
+"""All the schemas that hold for one value, each with the name of its document."""
+
+
+class Schemas:
+    """A registered schema with its references: makes converters for Arrow types."""
+
+    def __init__(self, text: str, references: Mapping[str, str]) -> None:
+        self._documents = {name: json.loads(each) for name, each in references.items()} | {
+            "": json.loads(text)
+        }
+        self._anchors = {name: dict(_anchors(each)) for name, each in self._documents.items()}
+
+    def root(self, columns: pa.Schema) -> dict[str, Convert]:
+        """A converter for each column that the schema has, by name."""
+        properties = self._properties(self._all("", self._documents[""]))
+        return {c.name: self.converter(properties[c.name], c.type) for c in columns if c.name in properties}
+
+    def converter(self, nodes: Nodes, kind: Any) -> Convert:
+        """How a JSON value becomes a value of an Arrow type.
+
+        Raises:
+            Unreadable: values of this schema are no values of the type.
+        """
+        if pa.types.is_struct(kind):
+            return self._struct(nodes, kind)
+        if pa.types.is_map(kind):
+            return self._map(nodes, kind)
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            items = self.converter(self._inner(nodes, "items"), kind.value_type)
+            return lambda value: [items(each) for each in _typed(value, list)] if value is not None else None
+        found = scalars.converter(_facts(nodes), kind)
+        return lambda value: found(value) if value is not None else None
+
+    def _struct(self, nodes: Nodes, kind: Any) -> Convert:
+        properties = self._properties(nodes)
+        fields = {c.name: self.converter(properties[c.name], c.type) for c in kind if c.name in properties}
+        if not fields:
+            raise Unreadable("incompatible_schema")
+
+        def convert(value: Any) -> dict[str, Any] | None:
+            if value is None:
+                return None
+            members = _typed(value, Members)
+            return {name: inner(members.get(name)) for name, inner in fields.items()}
+
+        return convert
+
+    def _map(self, nodes: Nodes, kind: Any) -> Convert:
+        items = self.converter(self._inner(nodes, "additionalProperties"), kind.item_type)
+
+        def convert(value: Any) -> list[tuple[str, Any]] | None:
+            if value is None:
+                return None
+            members = _typed(value, Members)
+            if members.repeated:
+                raise Unreadable("malformed")
+            return [(name, items(each)) for name, each in members.items()]
+
+        return convert
+
+    def _properties(self, nodes: Nodes) -> dict[str, Nodes]:
+        found: dict[str, Nodes] = {}
+        for document, node in nodes:
+            for name, each in node.get("properties", {}).items():
+                found.setdefault(name, []).extend(self._all(document, each))
+        return found
+
+    def _inner(self, nodes: Nodes, key: str) -> Nodes:
+        found = [each for document, node in nodes if key in node for each in self._all(document, node[key])]
+        if not any(key in node for _, node in nodes):
+            raise Unreadable("incompatible_schema")
+        return found
+
+    def _all(self, document: str, node: Any) -> Nodes:
+        """A node and what its `$ref`, its `allOf` and its only alternative beside null say of the same value."""
+        if not isinstance(node, dict):
+            return []
+        found = [(document, node)]
+        if "$ref" in node:
+            there, target = self._target(document, node["$ref"])
+            found += self._all(there, target)
+        for each in node.get("allOf", []):
+            found += self._all(document, each)
+        for key in ("oneOf", "anyOf"):
+            branches = [self._all(document, each) for each in node.get(key, [])]
+            others = [each for each in branches if _facts(each).get("type") != "null"]
+            if others and ("type" not in node or len(others) == 1):
+                found += others[0]
+        return found
+
+    def _target(self, document: str, reference: str) -> tuple[str, Any]:
+        name, _, pointer = reference.partition("#")
+        there = next(
+            (each for each in (name, urljoin(document, name)) if name and each in self._documents), document
+        )
+        if pointer in self._anchors[there]:
+            return there, self._anchors[there][pointer]
+        if name and there == document and name != self._documents[there].get("$id"):
+            raise Unreadable("incompatible_schema")
+        node = self._documents[there]
+        for part in pointer.split("/")[1:]:
+            node = node[unquote(part).replace("~1", "/").replace("~0", "~")]
+        return there, node
+
+
+def _facts(nodes: Nodes) -> dict[str, Any]:
+    """What the nodes say together; the type without null."""
+    facts: dict[str, Any] = {}
+    for _, node in nodes:
+        for key, value in node.items():
+            facts.setdefault(key, value)
+    kinds = facts.get("type")
+    if isinstance(kinds, list):
+        others = [each for each in kinds if each != "null"]
+        facts["type"] = "number" if "number" in others else next(iter(others), "null")
+    return facts
+
+
+def _anchors(node: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$anchor"), str):
+            yield node["$anchor"], node
+        if str(node.get("$id", "")).startswith("#"):
+            yield node["$id"][1:], node
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for each in children:
+        yield from _anchors(each)
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise Unreadable("malformed")
+    return value

@@ -1,0 +1,215 @@
+"""The types of a JSON shape, one by one: as what each is parsed, what is wrong with a parsed value, and its column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from calve.columns import Json
+
+TYPES: dict[str, T.DataType] = {
+    "boolean": T.BooleanType(),
+    "int": T.IntegerType(),
+    "long": T.LongType(),
+    "float": T.FloatType(),
+    "double": T.DoubleType(),
+    "string": T.StringType(),
+    "binary": T.BinaryType(),
+    "date": T.DateType(),
+    "timestamp": T.TimestampNTZType(),
+    "timestamptz": T.TimestampType(),
+}
+PARSED: dict[str, T.DataType] = {
+    "date": T.StringType(),
+    "timestamptz": T.StringType(),
+    "days": T.IntegerType(),
+    "millis": T.LongType(),
+    "json": T.VariantType(),
+}
+"""Types that the parser would read too freely, or not at all, are read as something from which they can be made exactly."""
+YEAR = "(?!0000)[0-9]{4}"
+DATE = rf"\A{YEAR}-[0-9]{{2}}-[0-9]{{2}}\z"
+ZONE = r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
+MOMENT = rf"\A{YEAR}-[0-9]{{2}}-[0-9]{{2}}[Tt ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}}0*)?{ZONE}\z"
+"""RFC 3339 with microseconds: what has more of them, or no offset, is no exact moment of a column."""
+GREATEST_MILLIS = (2**63 - 1) // 1000
+LIKE_NO_STRING = r"\A(?:true\z|false\z|-?[0-9][0-9.eE+-]*\z|[{\[])"
+"""Texts that the parser makes of what is no string; some strings look like them."""
+OVERFLOWN = '"-?Infinity"'
+CAN_OVERFLOW = r"[eE][+]?[0-9]{3}|[0-9]{309}"
+
+Walk = Callable[[Json, Column], Column | None]
+
+
+def false() -> Column:
+    return F.lit(False)  # noqa: FBT003 a literal column
+
+
+def parse_type(shape: Json) -> T.StructType:
+    """The Spark type that values of a struct are parsed as."""
+    return cast("T.StructType", _mapped(shape, _parsed))
+
+
+def strings(shape: Json) -> T.DataType | None:
+    """A Spark type that holds only the strings of a shape, as what the parser takes from any JSON string and nothing else."""
+    return _mapped(shape, lambda leaf: T.CalendarIntervalType() if leaf == "string" else None)
+
+
+def suspicious(shape: Json, value: Column) -> Column | None:
+    """True where a text may have been no string in the JSON; None: there are no strings."""
+    if shape == "string":
+        first = F.substring(value, 1, 1)
+        return first.isin(*"tf-0123456789{[") & value.rlike(LIKE_NO_STRING)
+    return _any(shape, value, suspicious)
+
+
+def invalid(shape: Json, value: Column, text: Column) -> Column | None:
+    """True (else false or null) where a parsed value is not what the JSON `text` says; None: that cannot be."""
+    match shape:
+        case "float" | "double":
+            return F.abs(value) == F.lit(float("inf"))
+        case "date" | "timestamptz" | "millis":
+            return value.isNotNull() & _made(shape, value).isNull()
+        case "json":
+            overflown = F.to_json(value).rlike(OVERFLOWN)
+            return F.when(overflown, text.rlike(CAN_OVERFLOW))
+        case str() if shape.startswith("decimal"):
+            return value.isNotNull() & ~F.is_variant_null(value) & _made(shape, value).isNull()
+    found = _any(shape, value, lambda inner, each: invalid(inner, each, text))
+    if isinstance(shape, dict) and shape["type"] == "map":
+        names = F.map_keys(value)
+        twice = F.size(names) != F.size(F.array_distinct(names))
+        return twice if found is None else twice | F.coalesce(found, false())
+    return found
+
+
+def converted(shape: Json, column: Json, value: Column) -> Column:
+    """A parsed value as a column of this type (Iceberg, JSON form) of a table."""
+    if _same(shape, column):
+        return value
+    if isinstance(shape, str):
+        return _made(shape, value).cast(_type(column))
+    match shape["type"]:
+        case "struct":
+            held = {each["name"]: each["type"] for each in shape["fields"]}
+            fields = [
+                (
+                    converted(held[each["name"]], each["type"], value[each["name"]])
+                    if each["name"] in held
+                    else F.lit(None).cast(_type(each["type"]))
+                ).alias(each["name"])
+                for each in column["fields"]
+            ]
+            return F.when(value.isNotNull(), F.struct(*fields))
+        case "list":
+            return F.transform(value, lambda each: converted(shape["element"], column["element"], each))
+        case _:
+            return F.transform_values(value, lambda _, each: converted(shape["value"], column["value"], each))
+
+
+def _made(shape: str, value: Column) -> Column:
+    """The value of a leaf, null where it has none."""
+    match shape:
+        case "date":
+            return F.when(value.rlike(DATE), value.try_cast("date"))
+        case "timestamptz":
+            return F.when(value.rlike(MOMENT), F.upper(value).try_cast("timestamp"))
+        case "days":
+            return F.date_from_unix_date(value)
+        case "millis":
+            return F.when(F.abs(value) <= GREATEST_MILLIS, F.timestamp_millis(value))
+        case "json":
+            return F.when(~F.is_variant_null(value), F.to_json(value))
+        case str() if shape.startswith("decimal"):
+            return _decimal(shape, value)
+    return value
+
+
+def _decimal(shape: str, value: Column) -> Column:
+    """A number whose digits all fit. The parser keeps up to 38 digits exactly, and makes a double of what it does not keep."""
+    scale = int(shape[8:-1].split(",")[1])
+    text = value.cast("string")
+    exact = F.schema_of_variant(value).rlike(r"\A(?:BIGINT|DECIMAL)")
+    fits = text.rlike(rf"\A-?[0-9]+(?:\.[0-9]{{1,{scale}}})?\z" if scale else r"\A-?[0-9]+\z")
+    return F.when(exact & fits, text.try_cast(shape))
+
+
+def _any(shape: Json, value: Column, test: Walk) -> Column | None:
+    """True where a test finds something in a part of a value."""
+    if isinstance(shape, str):
+        return None
+    match shape["type"]:
+        case "struct":
+            found = [test(each["type"], value[each["name"]]) for each in shape["fields"]]
+            some = [F.coalesce(each, false()) for each in found if each is not None]
+            return _either(some) if some else None
+        case "list":
+            return _exists(value, shape["element"], test)
+        case _:
+            return _exists(F.map_values(value), shape["value"], test)
+
+
+def _either(conditions: list[Column]) -> Column:
+    """All of them with OR, as a tree of small depth: Spark recurses into expressions."""
+    if len(conditions) == 1:
+        return conditions[0]
+    half = len(conditions) // 2
+    return _either(conditions[:half]) | _either(conditions[half:])
+
+
+def _exists(values: Column, shape: Json, test: Walk) -> Column | None:
+    if test(shape, F.lit(None)) is None:
+        return None
+    return F.exists(values, lambda each: F.coalesce(test(shape, each), false()))  # type: ignore[arg-type]
+
+
+def _same(shape: Json, column: Json) -> bool:
+    """True where a parsed value is the column's value as it stands."""
+    if isinstance(shape, str):
+        return shape == column and shape in TYPES and shape not in PARSED
+    if shape["type"] == "struct":
+        pairs = [(each["name"], each["type"]) for each in shape["fields"]]
+        wanted = [(each["name"], each["type"]) for each in column["fields"]]
+        return len(pairs) == len(wanted) and all(
+            name == other and _same(kind, want)
+            for (name, kind), (other, want) in zip(pairs, wanted, strict=True)
+        )
+    inner = "element" if shape["type"] == "list" else "value"
+    return _same(shape[inner], column[inner])
+
+
+def _type(column: Json) -> T.DataType:
+    """The Spark type of a column."""
+    return cast("T.DataType", _mapped(column, _leaf_type))
+
+
+def _parsed(leaf: str) -> T.DataType:
+    return T.VariantType() if leaf.startswith("decimal") else PARSED.get(leaf) or TYPES[leaf]
+
+
+def _leaf_type(column: str) -> T.DataType:
+    if column.startswith("decimal"):
+        precision, scale = (int(each) for each in column[8:-1].split(","))
+        return T.DecimalType(precision, scale)
+    return T.BinaryType() if column.startswith("fixed") else TYPES[column]
+
+
+def _mapped(shape: Json, leaf: Callable[[str], T.DataType | None]) -> T.DataType | None:
+    """A Spark type of the same form; parts without a type are left out."""
+    if isinstance(shape, str):
+        return leaf(shape)
+    match shape["type"]:
+        case "struct":
+            found = [(each["name"], _mapped(each["type"], leaf)) for each in shape["fields"]]
+            fields = [T.StructField(name, kind) for name, kind in found if kind is not None]
+            return T.StructType(fields) if fields else None
+        case "list":
+            element = _mapped(shape["element"], leaf)
+            return T.ArrayType(element) if element is not None else None
+        case _:
+            value = _mapped(shape["value"], leaf)
+            return T.MapType(T.StringType(), value) if value is not None else None

@@ -1,0 +1,146 @@
+import json
+from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calve.registry import Schema
+from cli.verify.conversion import Unreadable
+from cli.verify.decoding import Decoder
+from cli.verify.json_text import read, written
+
+MOMENT = pa.timestamp("us", tz="UTC")
+CONNECT = "org.apache.kafka.connect.data."
+DECIMAL = {
+    "type": "number",
+    "connect.type": "bytes",
+    "title": f"{CONNECT}Decimal",
+    "connect.parameters": {"scale": "2"},
+}
+
+
+def decoded(
+    schema: Any, kind: pa.DataType, text: str | bytes, references: dict[str, Any] | None = None
+) -> Any:
+    """The value of column x, or the reason why there is no row."""
+    columns = pa.schema([("x", kind), ("_kafka", pa.struct([("offset", pa.int64())]))])
+    texts = {name: json.dumps(each) for name, each in (references or {}).items()}
+    registered = Schema(1, json.dumps({"type": "object", "properties": {"x": schema}}), "JSON", texts)
+    decoder = Decoder(columns, "t", {1: registered}.get)
+    value = b"\0\0\0\0\1" + (text if isinstance(text, bytes) else text.encode())
+    if reason := decoder.verdict(value):
+        return reason
+    writer, row = decoder._decode(value)
+    return writer.project([row])[0].to_pylist()[0]
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "text", "expected"),
+    [
+        ({"type": "integer"}, pa.int64(), "9223372036854775807", 2**63 - 1),
+        ({"type": "integer"}, pa.int64(), "9223372036854775808", "malformed"),
+        ({"type": "integer"}, pa.int64(), "1.0", "malformed"),
+        ({"type": "integer"}, pa.int64(), "true", "malformed"),
+        ({"type": "integer", "connect.type": "int32"}, pa.int64(), "2147483648", "malformed"),
+        ({"type": "number"}, pa.float64(), "1e400", "malformed"),
+        ({"type": "number"}, pa.float64(), "NaN", "malformed"),
+        ({"type": "number"}, pa.float64(), "3", 3.0),
+        ({"type": "number", "connect.type": "float32"}, pa.float64(), "0.1", 0.10000000149011612),
+        ({"type": "number", "connect.type": "float32"}, pa.float32(), "1e39", "malformed"),
+        (DECIMAL, pa.decimal128(5, 2), "1.50", Decimal("1.50")),
+        (DECIMAL, pa.decimal128(5, 2), "1.505", "malformed"),
+        (DECIMAL, pa.decimal128(5, 2), "1234.5", "malformed"),
+        (DECIMAL, pa.decimal128(5, 2), "1e1", "malformed"),
+        (DECIMAL, pa.decimal128(5, 2), '"1.5"', "malformed"),
+        (
+            DECIMAL,
+            pa.decimal128(38, 2),
+            "-999999999999999999999999999999999999.99",
+            Decimal("-999999999999999999999999999999999999.99"),
+        ),
+        ({"type": "string"}, pa.string(), '"a"', "a"),
+        ({"type": "string"}, pa.string(), "1", "malformed"),
+        ({"type": "string"}, pa.string(), '"\\ud800"', "malformed"),
+        ({"type": "string"}, pa.string(), b'"\xff"', "malformed"),
+        ({"enum": ["A"]}, pa.string(), '"A"', "A"),
+        ({}, pa.string(), '{"b":1.10,"a":null}', '{"a":null,"b":1.1}'),
+        (True, pa.string(), '"a"', '"a"'),
+        ({}, pa.string(), '{"a":1,"a":2}', "malformed"),
+        ({"type": "string", "format": "date"}, pa.date32(), '"0001-01-01"', date(1, 1, 1)),
+        ({"type": "string", "format": "date"}, pa.date32(), '"2026-02-30"', "malformed"),
+        (
+            {"oneOf": [{"type": "null"}, {"$ref": "m.json"}]},
+            MOMENT,
+            '"1969-12-31T23:59:59.5-01:00"',
+            datetime.fromisoformat("1970-01-01T00:59:59.5+00:00"),
+        ),
+        ({"$ref": "m.json"}, MOMENT, '"2026-01-01T00:00:00.1234567Z"', "malformed"),
+        ({"type": "integer"}, MOMENT, "-1", datetime.fromisoformat("1969-12-31T23:59:59.999+00:00")),
+        ({"type": "array", "items": {"type": "string"}}, pa.list_(pa.string()), '["a",null]', ["a", None]),
+        ({"type": "array", "items": {"type": "string"}}, pa.list_(pa.string()), "[1]", "malformed"),
+        (
+            {"additionalProperties": {"type": "integer"}},
+            pa.map_(pa.string(), pa.int64()),
+            '{"a":1}',
+            [("a", 1)],
+        ),
+        (
+            {"additionalProperties": {"type": "integer"}},
+            pa.map_(pa.string(), pa.int64()),
+            '{"a":1,"a":1}',
+            "malformed",
+        ),
+        (
+            {"allOf": [{"properties": {"a": {"type": "string"}}}]},
+            pa.struct([("a", pa.string())]),
+            '{"a":"x","b":[]}',
+            {"a": "x"},
+        ),
+        ({"type": "string"}, pa.int64(), "1", "incompatible_schema"),
+        ({"$ref": "none.json"}, pa.int64(), "1", "incompatible_schema"),
+    ],
+)
+def test_json_values_become_column_values(schema: Any, kind: pa.DataType, text: Any, expected: Any) -> None:
+    text = b'{"x":' + text + b"}" if isinstance(text, bytes) else f'{{"x":{text}}}'
+    moments = {"m.json": {"type": "string", "format": "date-time"}}
+    assert decoded(schema, kind, text, moments) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "null", "3", "[]", "{} {}", "{", "\ufeff{}", "{'x':1}", '{"x":1,}', '{"x":01}']
+)
+def test_what_is_no_json_object_is_malformed(text: str) -> None:
+    assert decoded({"type": "integer"}, pa.int64(), text) == "malformed"
+
+
+@pytest.mark.parametrize("depth", [998, 999])
+def test_nesting_has_the_limit_of_the_engine(depth: int) -> None:
+    text = '{"a":' * (depth - 1) + '"[["' + "}" * (depth - 1)
+    expected = None if depth <= 998 else "malformed"
+    assert decoded({"type": "integer"}, pa.int64(), f'{{"b":{text}}}') == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"b": 1, "a": [ ] }', '{"a":[],"b":1}'),
+        ("[1.10, 100.0, -0.0, 0.00, 1e2, 1E-7, 12345678.5e0]", "[1.1,100,0,0,100.0,1.0E-7,1.23456785E7]"),
+        ("[1e-3, 9.99e-4, 1e7, 9999999e0, -0e0]", "[0.001,9.99E-4,1.0E7,9999999.0,-0.0]"),
+        ("1" * 38, "1" * 38),
+        ("1" * 39, "1.111111111111111E38"),
+        ('"\\u0007é\\/"', '"\\u0007é/"'),
+    ],
+)
+def test_json_of_any_form_has_one_text(text: str, expected: str) -> None:
+    assert written(read(text.encode())) == expected
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_malformed(data: bytes) -> None:
+    with suppress(Unreadable):
+        assert written(read(data))
