@@ -126,6 +126,11 @@ def decoding(table: Json, versions: Sequence[Schema], foreign: Sequence[Schema] 
     return Decoding(tuple(writers), tuple(incompatible))
 
 
+def misfit(table: Json, versions: Sequence[Schema], schema_id: int) -> SchemaProblem | None:
+    """Why no value of a version can be a row of the table; None where that is not the schema's fault."""
+    return next((each.problem for version, each in _fits(table, versions) if version.id == schema_id), None)
+
+
 def proposal(table: Json | None, versions: Sequence[Schema], candidate: Schema) -> Proposal:
     """What registering one more version would do to a table (None: there is none yet)."""
     *known, new = (_columns_or_problem(version) for version in (*versions, candidate))

@@ -32,7 +32,7 @@ class Retryable(CalveError):
 
 
 class Suspended(CalveError):
-    """This table must not be written until an operator has looked; other tables go on.
+    """This table must not be written before something outside of it has changed, mostly by an operator; other tables go on.
 
     `code` is a stable word for alarms: `position_lost`, `topic_recreated`, `offsets_expired`, `offset_gap`, ...
     """

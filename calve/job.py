@@ -68,6 +68,15 @@ class Transform:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """How many records the rounds of the last `within_s` may reject: `records`, or `share` of what they read if that is more."""
+
+    share: float = 0.01
+    records: int = 1_000
+    within_s: float = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """One topic kept as one table."""
 
@@ -83,7 +92,8 @@ class Table:
     format_version: int = 2
     on_data_loss: Literal["suspend", "continue"] = "suspend"
     gaps: Literal["detect", "allow"] = "detect"
-    on_error: Literal["dead_letter"] = "dead_letter"
+    on_error: Literal["dead_letter", "skip", "suspend"] = "dead_letter"
+    dead_letter_budget: Budget = Budget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,4 +134,5 @@ class Job:
 def _table(raw: dict[str, Any]) -> Table:
     start = raw["start"] | {"offsets": {int(p): o for p, o in raw["start"]["offsets"].items()}}
     transforms = {key: tuple(Transform(**t) for t in raw[key]) for key in ("partition_by", "sort_by")}
-    return Table(**(raw | {"start": Start(**start)} | transforms))
+    budget = Budget(**raw.get("dead_letter_budget", {}))
+    return Table(**(raw | {"start": Start(**start), "dead_letter_budget": budget} | transforms))

@@ -58,6 +58,8 @@ class Ledger:
 
     `rows_appended` counts rows of the table, which need not equal `applied` records. `rejected` is by reason.
     `lost` holds offset ranges that were gone before they could be read: partition -> [from, to).
+    `skipped` is by reason, too: rejects that are in no table. `skipped_schemas` tells those that a schema was the reason of by
+    its id, as far as they are not too many: what is unknown today may be registered tomorrow.
     """
 
     span: int = 0
@@ -72,16 +74,19 @@ class Ledger:
     rows_deleted: int = 0
     lost: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+    skipped_schemas: dict[str, int] = field(default_factory=dict)
 
     def imbalance(self) -> str | None:
         """The first law that the figures break, or None where the ledger balances."""
         if self.span != self.consumed + self.gaps + self.lost:
             return f"span {self.span} is not consumed {self.consumed} + gaps {self.gaps} + lost {self.lost}"
-        fates = self.applied + self.deduplicated + self.filtered + self.dead_lettered
+        skipped = sum(self.skipped.values())
+        fates = self.applied + self.deduplicated + self.filtered + self.dead_lettered + skipped
         if self.consumed != fates:
             return (
                 f"consumed {self.consumed} is not applied {self.applied} + deduplicated {self.deduplicated}"
-                f" + filtered {self.filtered} + dead-lettered {self.dead_lettered}"
+                f" + filtered {self.filtered} + dead-lettered {self.dead_lettered} + skipped {skipped}"
             )
         if self.dead_lettered != sum(self.rejected.values()):
             return f"dead-lettered {self.dead_lettered} is not the sum of its reasons {sum(self.rejected.values())}"

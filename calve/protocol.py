@@ -28,11 +28,15 @@ from calve.position import (
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A snapshot as the protocol sees it; `parent` is None for the first snapshot of a table."""
+    """A snapshot as the protocol sees it; `parent` is None for the first snapshot of a table.
+
+    `committed_at`: by the clock of its writer, in seconds since epoch; 0 where nobody looked.
+    """
 
     id: int
     parent: int | None
     summary: Mapping[str, str]
+    committed_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from calve.errors import CalveError, ConfigError
 from cli.console import Console
 from cli.cost.command import cost
 from cli.datagen.command import datagen
+from cli.dead_letters.command import dead_letters
 from cli.demo.command import demo
 from cli.deploy import deploy
 from cli.doctor import doctor
@@ -56,6 +57,7 @@ topics_and_tables(ingest)
 topics_and_tables(status)
 topics_and_tables(tables)
 topics_and_tables(verify)
+app.add_typer(dead_letters, name="dead-letters", rich_help_panel="Topics and tables")
 app.add_typer(export, name="export", rich_help_panel="Exports")
 app.add_typer(link, name="link", rich_help_panel="Exports")
 

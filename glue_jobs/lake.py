@@ -292,7 +292,10 @@ def commit_of(jvm: Any, snapshot: Any) -> Commit:
     """A Java snapshot as the protocol sees it."""
     parent = snapshot.parentId()
     return Commit(
-        int(snapshot.snapshotId()), None if parent is None else int(parent), strings(jvm, snapshot.summary())
+        int(snapshot.snapshotId()),
+        None if parent is None else int(parent),
+        strings(jvm, snapshot.summary()),
+        snapshot.timestampMillis() / 1000,
     )
 
 

@@ -201,6 +201,7 @@ class TableLoop:
             records=ledger.consumed,
             rows=ledger.rows_appended,
             rejects=ledger.rejected,
+            skipped=ledger.skipped,
             gaps=ledger.gaps,
             lost=ledger.lost,
             commit_ms=outcome.commit_ms,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 
 from calve.position import Offsets, TopicKey
+from calve.rejects import Rejects
 from glue_jobs.decode import decode, flattened, rejected, rows
 from glue_jobs.kafka import read
 from glue_jobs.layout import clustered, tasks_for
@@ -16,6 +17,7 @@ from glue_jobs.seen import (
     count_by_partition,
     observe_records,
     observe_rejects,
+    reject_groups,
     seen_reasons,
     seen_records,
     unknown_ids,
@@ -54,6 +56,12 @@ class Reading:
         refused = rejected(observed, topic=topic, round_id=round_id).coalesce(1)
         staged = stage(self.target.lake, self.target.letters.ensure(), refused, f"{round_id}-letters")
         return staged, seen_reasons(observation)
+
+    def count_rejects(self, seen: Seen) -> Rejects:
+        """What the rejects are, in a second read of their range, where they are not to be kept."""
+        observed, observation = observe_rejects(self._decoded(*self._reject_range(seen)))
+        groups = reject_groups(observed)
+        return Rejects(seen_reasons(observation), groups)
 
     def unknown_ids(self, seen: Seen) -> list[int]:
         """Schema ids in the range of the rejects that the round does not know."""

@@ -28,10 +28,12 @@ from calve.protocol import (
     next_position,
     recheck,
 )
+from calve.rejects import Rejects
 from glue_jobs import faults
 from glue_jobs.lake import catalog_errors
 from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.reading import Reading
+from glue_jobs.rejecting import require_allowed, require_same
 from glue_jobs.seen import Seen
 from glue_jobs.staging import NOTHING, Ambiguous, Staged, discard, publish
 from glue_jobs.target import Target
@@ -66,6 +68,7 @@ class Round:
         self.main: Staged = NOTHING
         self.rejects: Staged = NOTHING
         self.seen = Seen()
+        self.skipped = Rejects()
         self.reasons: dict[str, int] = {}
         self.ledger = Ledger()
         self.result: Outcome | None = None
@@ -126,9 +129,10 @@ class Round:
             self._stage_rows()
 
     def reject(self) -> None:
-        """Read the range of the rejects again, with the same schemas, and hold them on a branch.
+        """Decide what becomes of the rejects: read their range again, with the same schemas, and hold or count them.
 
-        Ids that were registered since the round began are learnt, and the rows are staged anew.
+        Ids that were registered since the round began are learnt, and the rows are staged anew. Where the table's policy or
+        its budget does not allow the rejects, nothing is left behind: the round is tried again for as long as that is so.
         """
         if self.seen.rejects and self.target.learn(self.reading.unknown_ids(self.seen)):
             discard(self.target.main, self.main)
@@ -137,16 +141,15 @@ class Round:
             faults.point("reject.restaged", self.target.table.name)
         if not self.seen.rejects:
             return
+        require_allowed(self.reading, self.seen, self.main)
+        if self.target.table.on_error == "skip":
+            self.skipped = self.reading.count_rejects(self.seen)
+            require_same(self.topic, self.seen, sum(self.skipped.reasons.values()))
+            return
         self.rejects, self.reasons = self.reading.stage_rejects(
             self.seen, topic=self.topic.key, round_id=self.id
         )
-        if self.topic.compacted and self.rejects.rows < self.seen.rejects:
-            raise Retryable(f"topic {self.topic.name} was compacted while its rejects were read again")
-        if self.rejects.rows != self.seen.rejects:
-            raise Suspended(
-                "rejects_differ",
-                f"{self.seen.rejects} records were rejected, {self.rejects.rows} when they were read again",
-            )
+        require_same(self.topic, self.seen, self.rejects.rows)
         faults.point("reject.staged", self.target.table.name)
         self.held = self.target.letters.hold(self.rejects, round_id=self.id, base=self.base)
 
@@ -170,17 +173,19 @@ class Round:
             missing=self.reading.missing,
         )
         before = self._since()
-        skipped = sum(o - before[p] for p, o in self.start.since.items())
+        empty = sum(o - before[p] for p, o in self.start.since.items())
         applied = self.seen.records - self.seen.rejects
         self.ledger = Ledger(
             span=sum(self.to[p] - o for p, o in before.items()),
             consumed=self.seen.records,
-            gaps=gaps + skipped,
+            gaps=gaps + empty,
             applied=applied,
-            dead_lettered=self.seen.rejects,
+            dead_lettered=self.rejects.rows,
             rows_appended=applied,
             lost=sum(b - a for a, b in self.start.lost.values()),
             rejected=self.reasons,
+            skipped=dict(self.skipped.reasons),
+            skipped_schemas=self.skipped.schemas,
         )
         check_ledger(self.ledger, staged_rows=self.main.rows)
         if not self.seen.records and not self.start.lost and not self._must_persist():

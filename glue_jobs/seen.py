@@ -16,7 +16,8 @@ from calve.columns import REASONS
 from calve.decoding import Decoding
 from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets
-from glue_jobs.decode import REJECT, SIZE
+from calve.rejects import MAX_GROUPS, Group
+from glue_jobs.decode import REJECT, SCHEMA_ID, SIZE
 
 MAX_UNKNOWN_IDS = 1_000
 KAFKA_OFFSET = f"{SYSTEM_COLUMN}.offset"
@@ -82,6 +83,16 @@ def observe_rejects(decoded: DataFrame) -> tuple[DataFrame, Observation]:
 
 def seen_reasons(observation: Observation) -> dict[str, int]:
     return {reason: int(count) for reason, count in observation.get.items() if count}
+
+
+def reject_groups(decoded: DataFrame) -> tuple[Group, ...]:
+    """The largest groups of rejects by reason and schema id, each with its first place; so many that a flood stays bounded."""
+    grouped = decoded.where(F.col(REJECT).isNotNull()).groupBy(F.col(REJECT), F.col(SCHEMA_ID))
+    counted = grouped.agg(
+        F.count(F.lit(1)).alias("records"), F.min(F.struct("partition", "offset")).alias("first")
+    )
+    largest = counted.orderBy(F.desc("records"), "first").limit(MAX_GROUPS).collect()
+    return tuple(Group(row[0], row[1], row[2], row[3]["partition"], row[3]["offset"]) for row in largest)
 
 
 def unknown_ids(records: DataFrame, decoding: Decoding) -> list[int]:

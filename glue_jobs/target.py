@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from calve import job
 from calve.columns import KAFKA, Json, struct
-from calve.decoding import Decoding, decoding, evolution, first_columns
+from calve.decoding import Decoding, decoding, evolution, first_columns, misfit
 from calve.errors import Retryable, Suspended
 from calve.evolution import data_columns, has_column
 from calve.log import event
@@ -101,6 +101,14 @@ class Target:
         self._evolve(versions)
         self._pin(versions)
         return True
+
+    def misfit(self, schema_id: int) -> str:
+        """Why records of a schema are no rows of the table, as far as it is known: subject, path and rule."""
+        versions = self._versions()
+        if all(each.id != schema_id for each in versions):
+            return f"not one of subject {self.subject}"
+        problem = misfit(data_columns(self.main.schema), versions, schema_id)
+        return f"subject {self.subject}" + (f", {problem.message}" if problem else "")
 
     def position(self) -> Position:
         """Where the table stands.

@@ -156,6 +156,7 @@ Topic = Annotated[str, _without(topic_problem)]
 FieldPath = Annotated[str, _without(field_problem)]
 Duration = Annotated[float, BeforeValidator(notation.seconds)]
 Size = Annotated[int, BeforeValidator(notation.size_bytes)]
+Share = Annotated[float, BeforeValidator(notation.share)]
 StartingPoint = Annotated[Start, BeforeValidator(notation.start)]
 Partitioning = Annotated[
     list[Annotated[Transform, BeforeValidator(notation.partition_field)]],

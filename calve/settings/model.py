@@ -112,6 +112,19 @@ class LakeSection(Section):
     """`true`: the Glue database exists already; it is never deleted. Default: `false`"""
 
 
+class BudgetSection(Section):
+    """How many records the rounds of some time may reject before the table suspends: the greater of `share` and `records`.
+    `share: 100%` is no limit. With `on_error: dead_letter` and `skip`.
+    """
+
+    share: fields.Share | None = None
+    """Part of the records read in that time: `1%`, `0.5%`. Default: `1%`"""
+    records: int | None = Field(default=None, ge=0)
+    """Number of records. Default: `1000`"""
+    within: fields.Duration | None = None
+    """The time: rounds that were committed within it count, and the one that is about to be. Default: `1h`"""
+
+
 class TableOptions(Section):
     """What a table may set for itself and `defaults` for all."""
 
@@ -124,8 +137,12 @@ class TableOptions(Section):
     start: fields.StartingPoint | None = None
     """Where a table that has read nothing begins: `earliest`, `latest`, `{timestamp: 2026-01-01T00:00:00Z}` or
     `{offsets: {0: 12}}` (partition: next offset to read). Default: `earliest`"""
-    on_error: Literal["dead_letter"] | None = None
-    """What becomes of a record that cannot be read: `dead_letter` keeps it. Default: `dead_letter`"""
+    on_error: Literal["dead_letter", "skip", "suspend"] | None = None
+    """What becomes of a record that cannot be read: `dead_letter` keeps it beside the table, `skip` counts it and leaves
+    it out, `suspend` stops the table before it; see docs/dead-letters.md. Default: `dead_letter`"""
+    dead_letter_budget: BudgetSection | None = None
+    """How many such records are too many; what a table does not set is that of `defaults`; see
+    `defaults.dead_letter_budget`. Default: `{share: 1%, records: 1000, within: 1h}`"""
     on_data_loss: Literal["suspend", "continue"] | None = None
     """Offsets that expired before they were read: `suspend` the table, or `continue` and record the loss.
     Default: `suspend`"""
@@ -134,6 +151,13 @@ class TableOptions(Section):
     table. Default: `detect`"""
     format_version: Literal[2, 3] | None = None
     """Iceberg format version of a new table: `2` or `3`. Default: `2`"""
+
+    @model_validator(mode="after")
+    def _budget_has_a_use(self) -> Self:
+        if self.on_error == "suspend" and self.dead_letter_budget is not None:
+            fix = "remove it, or use `on_error: dead_letter` or `skip`"
+            raise InvalidParts([Problem(("dead_letter_budget",), "has no use with `on_error: suspend`", fix)])
+        return self
 
 
 class DefaultsSection(TableOptions):
@@ -194,7 +218,9 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("jobs", "<name>", "workers"): WorkersSection,
     ("alerts",): AlertsSection,
     ("defaults",): DefaultsSection,
+    ("defaults", "dead_letter_budget"): BudgetSection,
     ("tables", "<name>"): TableSection,
+    ("tables", "<name>", "dead_letter_budget"): BudgetSection,
     ("exports", "<name>"): ExportSection,
     ("exports", "<name>", "csv"): CsvSection,
     ("exports", "<name>", "link"): LinkSection,

@@ -31,6 +31,7 @@ STARTS = ("earliest", "latest")
 FUNCTIONS: tuple[Function, ...] = get_args(Function)
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _CALL = re.compile(r"([A-Za-z_]+)\s*\(\s*([^()]*?)\s*\)")
 _MAX_ARGUMENT = 2**31 - 1
 
@@ -49,6 +50,20 @@ def size_bytes(raw: Any) -> int:
     if value < 1:
         raise Invalid(f'"{raw}" is no size: it must be at least one byte')
     return value
+
+
+def share(raw: Any) -> float:
+    """`1%`, `0.5%` as a part of one."""
+    example = 'write it as a percentage, such as "1%"'
+    match = _SHARE.fullmatch(raw.strip()) if isinstance(raw, str) else None
+    if not match:
+        raise Invalid(
+            f'"{raw}" is no share' if isinstance(raw, str | int | float) else "must be text", example
+        )
+    percent = float(match[1])
+    if percent > 100:
+        raise Invalid(f'"{raw}" is more than all', "use 100% or less")
+    return percent / 100
 
 
 def partition_field(raw: Any) -> Transform:

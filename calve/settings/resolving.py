@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from calve.deployment import UNKNOWN_SERVERS
-from calve.job import Job, Kafka, Lake, Registry, Table, Transform
+from calve.job import Budget, Job, Kafka, Lake, Registry, Table, Transform
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from calve.settings.model import Configuration, DefaultsSection, TableSection
+    from calve.settings.model import BudgetSection, Configuration, DefaultsSection, TableSection
 
 _T = TypeVar("_T")
 
@@ -99,6 +99,7 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection) -> Table:
         own, shared = getattr(table, key), getattr(defaults, key)
         if own is not None or shared is not None:
             options[option] = own if own is not None else shared
+    budget = _budget(table.dead_letter_budget, defaults.dead_letter_budget)
     partition_by = table.partition_by
     if partition_by is None:
         partition_by = [Transform(table.event_time, "day")] if table.event_time else []
@@ -108,8 +109,19 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection) -> Table:
         event_time=table.event_time,
         partition_by=tuple(partition_by),
         sort_by=tuple(table.sort_by or ()),
+        dead_letter_budget=budget,
         **options,
     )
+
+
+def _budget(own: BudgetSection | None, shared: BudgetSection | None) -> Budget:
+    """Key by key: the table's own, else that of `defaults`, else calve's."""
+    options: dict[str, Any] = {}
+    for key, option in (("share", "share"), ("records", "records"), ("within", "within_s")):
+        for section in (own, shared):
+            if section is not None and option not in options and getattr(section, key) is not None:
+                options[option] = getattr(section, key)
+    return Budget(**options)
 
 
 def _file(file: str | None, folder: Path) -> str | None:

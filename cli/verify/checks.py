@@ -49,8 +49,10 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
         "records": records,
         "rows": rows,
         "dead_letters": letters,
-        "gaps": offsets - records,
     }
+    if sides.topic.skips.found:
+        coverage["skipped"] = len(sides.topic.skips.found)
+    coverage["gaps"] = offsets - records
     dead: dict[str, int | str] = {"compared": letters, **dict(sorted(sides.letters.by_reason.items()))}
     if sides.pending:
         dead["waiting on a branch"] = f"round {sides.pending}"
@@ -62,7 +64,12 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
     if sides.claim.known_from_birth:
         totals = {"rows": sides.table.total, "rows_appended": sides.claim.totals.rows_appended}
         checks.append(check("totals", totals))
-    return checks + _unverifiable(sides)
+    skips, compacted = sides.topic.skips, sides.topic.held is not None
+    return [
+        *checks,
+        *skips.checks(sides.spans, compacted=compacted, failed="skipped" in failed),
+        *_unverifiable(sides),
+    ]
 
 
 def digests_of(sides: Sides) -> tuple[PartitionDigest, ...]:
@@ -77,7 +84,8 @@ def digests_of(sides: Sides) -> tuple[PartitionDigest, ...]:
 
 def findings_of(sides: Sides) -> list[Finding]:
     """What is wrong beside rows that differ: places, reasons, the topic's end, totals."""
-    return [*_outside(sides), *_misjudged(sides), *_truncated(sides), *_totals(sides)]
+    skipped = sides.topic.skips.findings(sides.spans, compacted=sides.topic.held is not None)
+    return [*_outside(sides), *_misjudged(sides), *_truncated(sides), *_totals(sides), *skipped]
 
 
 def _unverifiable(sides: Sides) -> list[Check]:

@@ -80,7 +80,10 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
         rounds=tuple(rounds),
     )
     figures: dict[str, int | str] = {"rounds": len(rounds), "offsets": claim.totals.span}
-    figures |= {name: getattr(claim.totals, name) for name in ("applied", "dead_lettered", "gaps", "lost")}
+    figures |= {name: getattr(claim.totals, name) for name in ("applied", "dead_lettered")}
+    if skipped := sum(claim.totals.skipped.values()):
+        figures["skipped"] = skipped
+    figures |= {name: getattr(claim.totals, name) for name in ("gaps", "lost")}
     if not born:
         figures["history"] = "older snapshots have expired"
     return claim, Check(CHECK, "failed" if findings else "proved", figures), findings
@@ -170,10 +173,11 @@ def _totals(rounds: list[Round]) -> Ledger:
         "rows_appended",
         "lost",
     )
-    reasons: dict[str, int] = {}
+    rejected: dict[str, int] = {}
+    skipped: dict[str, int] = {}
     for each in rounds:
-        for reason, count in each.ledger.rejected.items():
-            reasons[reason] = reasons.get(reason, 0) + count
-    return Ledger(
-        **{name: sum(getattr(each.ledger, name) for each in rounds) for name in names}, rejected=reasons
-    )
+        for reasons, total in ((each.ledger.rejected, rejected), (each.ledger.skipped, skipped)):
+            for reason, count in reasons.items():
+                total[reason] = total.get(reason, 0) + count
+    sums = {name: sum(getattr(each.ledger, name) for each in rounds) for name in names}
+    return Ledger(**sums, rejected=rejected, skipped=skipped)

@@ -26,10 +26,8 @@ from cli.verify.rows import (
     comparable_records,
     letter_columns,
 )
+from cli.verify.skips import BY_SCHEMA, LASTING, Skips
 from cli.verify.topic import Reader, Records
-
-LASTING = {"null_value", "truncated", "bad_magic", "malformed", "trailing_bytes"}
-"""Reasons that a record's bytes prove for ever. The others need not be true now: schemas are registered, tables evolve."""
 
 Span = tuple[int, int]
 Count = Callable[[int], object]
@@ -63,6 +61,7 @@ class TopicSide:
     undecodable: dict[tuple[int, int], str] = field(default_factory=dict)
     misjudged: dict[tuple[int, int], tuple[str, str | None]] = field(default_factory=dict)
     held: dict[int, list[Any]] | None = None
+    skips: Skips = field(default_factory=Skips)
 
 
 @dataclass(slots=True)
@@ -101,12 +100,13 @@ def read_topic(
     spans: dict[int, Span],
     decoder: Decoder,
     letters: Letters,
+    skips: Skips,
     *,
     remember: bool,
     count: Count,
 ) -> TopicSide:
     """One pass over the topic. `remember`: keep which offsets still have a record (compacted topics)."""
-    side = TopicSide(held={} if remember else None)
+    side = TopicSide(held={} if remember else None, skips=skips)
     done = 0
     for records in reader.read(spans):
         for partition in set(records.partitions):
@@ -114,7 +114,7 @@ def read_topic(
         if side.held is not None:
             for partition, offset in zip(records.partitions, records.offsets, strict=True):
                 side.held.setdefault(partition, []).append(offset)
-        for rows in topic_rows(records, decoder, letters, side):
+        for rows in topic_rows(records, decoder, letters, skips, side):
             side.rows.add(rows.partitions, rows.offsets, rows.hashes)
         dead = topic_letters(records, letters)
         side.letters.add(dead.partitions, dead.offsets, dead.hashes)
@@ -124,9 +124,9 @@ def read_topic(
 
 
 def topic_rows(
-    records: Records, decoder: Decoder, letters: Letters, side: TopicSide | None = None
+    records: Records, decoder: Decoder, letters: Letters, skips: Skips, side: TopicSide | None = None
 ) -> Iterator[Rows]:
-    """The rows that the records must be in the table; what is no row is noted in `side`."""
+    """The rows that the records must be in the table; what is no row is noted in `side` and its `skips`."""
     places = zip(records.partitions, records.offsets, strict=True)
     alive = [
         place for place, (partition, offset) in enumerate(places) if not letters.holds(partition, offset)
@@ -134,10 +134,17 @@ def topic_rows(
     if side is not None and len(alive) < len(records):
         _judge(records, set(alive), decoder, letters, side)
     living = records if len(alive) == len(records) else records.select(alive)
+    if skipped := skips.for_their_schema(living):
+        if side is not None:
+            for place in skipped:
+                skips.take((living.partitions[place], living.offsets[place]), BY_SCHEMA)
+        living = living.select([place for place in range(len(living)) if place not in skipped])
     batches, refused = decoder.rows(living)
     if side is not None:
         for place, reason in refused:
-            side.undecodable[living.partitions[place], living.offsets[place]] = reason
+            key = living.partitions[place], living.offsets[place]
+            if not skips.take(key, reason):
+                side.undecodable[key] = reason
     for batch in batches:
         kafka = batch.column(SYSTEM_COLUMN)
         yield Rows("", kafka.field("partition"), kafka.field("offset"), comparable(batch))

@@ -76,19 +76,21 @@ class Explainer:
         files = [file for file, _ in held]
         dead = self._letters.holds(*key)
         undecodable = self._topic.undecodable.get(key)
+        refused = undecodable or self._topic.skips.found.get(key)
         if key not in look.records:
             found.add("coverage", "rows whose offset has no record in Kafka", key, files)
         elif dead and held:
             found.add("coverage", "records both in the table and among the dead letters", key, files)
-        elif undecodable and held:
-            found.add("contents", f"rows of records that cannot be decoded: {undecodable}", key, files)
+        elif refused and held:
+            what = "cannot be decoded" if undecodable else "were skipped"
+            found.add("contents", f"rows of records that {what}: {refused}", key, files)
         elif undecodable:
             found.add(
                 "coverage",
                 f"undecodable records ({undecodable}) that are no dead letters{self._round(key)}",
                 key,
             )
-        elif not dead and not held:
+        elif not (dead or held or refused):
             found.add("coverage", f"records in neither the table nor the dead letters{self._round(key)}", key)
         elif len(held) > 1:
             found.add("coverage", "records more than once in the table", key, files)
@@ -120,7 +122,7 @@ class Explainer:
         for spans in self._runs(places):
             for records in self._reader.read(spans):
                 look.records.update(zip(records.partitions, records.offsets, strict=True))
-                for rows in topic_rows(records, self._decoder, self._letters):
+                for rows in topic_rows(records, self._decoder, self._letters, self._topic.skips):
                     look.rows.update(_expected(rows))
                 look.letters.update(_expected(topic_letters(records, self._letters)))
         for task in self._main.tasks:

@@ -22,6 +22,7 @@ from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.renames import renames_of
 from cli.verify.rows import LetterRows, MainRows
+from cli.verify.skips import Skips
 from cli.verify.topic import Reader, is_compacted
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ def _compare(
     total = sum(max(0, to - start) for start, to in readable.values())
     with progress.task("reading the topic", total=total, unit="records") as task:
         remember = is_compacted(topic.name, properties)
-        produced = read_topic(reader, readable, decoder, dead, remember=remember, count=task.update)
+        skips = Skips([each for each in claim.rounds if each.topic == claim.topic], claim.known_from_birth)
+        produced = read_topic(reader, readable, decoder, dead, skips, remember=remember, count=task.update)
     with progress.task("reading the table", total=main.count, unit="records") as task:
         kept = read_table(main, claimed, spans, produced.held, task.update)
     sides = Sides(

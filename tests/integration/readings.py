@@ -128,18 +128,16 @@ class World:
             held = DeadLetterRound(round_id, refs[branch or "main"].snapshot_id, len(self.letters))
         span = sum(to[p] - o for p, o in start.items())
         consumed = len(self.rows) + len(self.letters)
-        ledger = Ledger(
-            **{
-                "span": span,
-                "consumed": consumed,
-                "gaps": span - consumed,
-                "applied": len(self.rows),
-                "dead_lettered": len(self.letters),
-                "rows_appended": len(self.rows),
-            }
-            | figures,
-            rejected={"malformed": len(self.letters)} if self.letters else {},
-        )
+        given: dict[str, Any] = {
+            "span": span,
+            "consumed": consumed,
+            "gaps": span - consumed,
+            "applied": len(self.rows),
+            "dead_lettered": len(self.letters),
+            "rows_appended": len(self.rows),
+            "rejected": {"malformed": len(self.letters)} if self.letters else {},
+        }
+        ledger = Ledger(**given | figures)
         position = Position({topic: to}, round_id, "w", self.topic, dead_letters=held)
         summary = encode(position=position, topic=topic, start={topic: start}, ledger=ledger, metrics={})
         table = self._table(COLUMNS, self.name)

@@ -51,7 +51,7 @@ def test_each_trouble_has_an_alarm_that_mails(synthesized):
 def test_the_alarms_of_a_table_watch_what_its_events_become(synthesized, written, deployment, table):
     name = table.partition(".")[2]
     filters = synthesized.find(f"{deployment}-monitoring", "AWS::Logs::MetricFilter").values()
-    round_ = written("round.committed", table, rejects={"malformed": 3}, **NUMBERS)
+    round_ = written("round.committed", table, rejects={"malformed": 3}, skipped={}, **NUMBERS)
     state = written("table.state", table, state="suspended", code="topic_recreated", reason="r", fix=None)
     idle = written("table.complete", table, complete_until=1.0)
     watched = {
@@ -75,7 +75,7 @@ def test_the_alarms_of_a_table_watch_what_its_events_become(synthesized, written
 
 def test_a_round_without_rejects_or_loss_is_no_trouble(synthesized, written):
     filters = synthesized.find("trading-monitoring", "AWS::Logs::MetricFilter").values()
-    line = written("round.committed", "trading.users", rejects={}, **(NUMBERS | {"lost": 0}))
+    line = written("round.committed", "trading.users", rejects={}, skipped={}, **(NUMBERS | {"lost": 0}))
     assert {metric for _, metric, _ in metrics(filters, line)} == {"Freshness", "Lag", "Rows", "Heard"}
 
 

@@ -82,7 +82,10 @@ def test_equal_positions_are_written_equally(offsets: dict[TopicKey, dict[int, i
     assert encode_offsets(turned) == encode_offsets(offsets)
 
 
-@given(st.builds(Ledger, *([counts] * 11), rejected=st.dictionaries(ids, st.integers(1, 9), max_size=3)))
+by_name = st.dictionaries(ids, st.integers(1, 9), max_size=3)
+
+
+@given(st.builds(Ledger, *([counts] * 11), rejected=by_name, skipped=by_name, skipped_schemas=by_name))
 def test_a_ledger_is_read_as_it_was_written(ledger: Ledger) -> None:
     assert Ledger.from_json(ledger.to_json()) == ledger
 
@@ -130,6 +133,19 @@ def test_a_balanced_ledger_has_no_imbalance() -> None:
     assert ledger.imbalance() is None
 
 
+def test_skipped_records_are_a_fate_of_their_own() -> None:
+    ledger = Ledger(
+        span=9,
+        consumed=9,
+        applied=3,
+        dead_lettered=1,
+        rejected={"malformed": 1},
+        skipped={"bad_magic": 2, "unknown_schema_id": 3},
+        skipped_schemas={"7": 3},
+    )
+    assert ledger.imbalance() is None
+
+
 @pytest.mark.parametrize(
     ("ledger", "law"),
     [
@@ -137,6 +153,7 @@ def test_a_balanced_ledger_has_no_imbalance() -> None:
         (Ledger(consumed=1), "span"),
         (Ledger(span=1, consumed=1), "consumed"),
         (Ledger(span=1, consumed=1, applied=1, filtered=1), "consumed"),
+        (Ledger(span=1, consumed=1, applied=1, skipped={"malformed": 1}), "consumed"),
         (Ledger(span=1, consumed=1, dead_lettered=1), "dead-lettered"),
         (Ledger(span=1, consumed=1, applied=1, rejected={"malformed": 1}), "dead-lettered"),
     ],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from calve.errors import ConfigError
-from calve.job import Job, Kafka, Lake, Registry, Start, Table, Transform
+from calve.job import Budget, Job, Kafka, Lake, Registry, Start, Table, Transform
 from calve.settings import StackDefaults, load
 
 STACK = StackDefaults(
@@ -74,7 +75,8 @@ tables:
     flush_size: 64MiB
     partition_flush_size: 1.5GB
     start: {offsets: {0: 12, 1: 0}}
-    on_error: dead_letter
+    on_error: skip
+    dead_letter_budget: {share: 2.5%, records: 7, within: 30m}
     on_data_loss: continue
     gaps: allow
     format_version: 3
@@ -101,6 +103,8 @@ tables:
             Transform("userid", "bucket", 8),
         ),
         format_version=3,
+        on_error="skip",
+        dead_letter_budget=Budget(0.025, 7, 1800.0),
         on_data_loss="continue",
         gaps="allow",
     )
@@ -124,6 +128,26 @@ def test_the_facts_of_the_record_can_partition_and_sort_a_table(write: Write) ->
     table = table_of(write, "partition_by: [hour(_kafka.timestamp)], sort_by: [_kafka.offset]")
     assert table.partition_by == (Transform("_kafka.timestamp", "hour"),)
     assert table.sort_by == (Transform("_kafka.offset"),)
+
+
+def test_a_budget_is_completed_key_by_key(write: Write) -> None:
+    path = write(
+        NAMED + "name: t\ndefaults: {dead_letter_budget: {records: 5, within: 2h}}\n"
+        "tables: {a: {topic: t}, b: {topic: t, dead_letter_budget: {records: 0, share: 100%}}}"
+    )
+    (job,) = load(path)
+    assert [each.dead_letter_budget for each in job.tables] == [
+        Budget(0.01, 5, 7200.0),
+        Budget(1.0, 0, 7200.0),
+    ]
+    assert Job.from_json(job.to_json()) == job
+
+
+def test_a_job_of_an_older_release_has_the_default_budget() -> None:
+    job = Job("t", "main", Kafka("b:1"), Registry("http://r"), Lake("t", "s3://l"), (Table("a", "t"),))
+    raw = json.loads(job.to_json())
+    del raw["tables"][0]["dead_letter_budget"]
+    assert Job.from_json(json.dumps(raw)) == job
 
 
 def test_defaults_hold_for_tables_that_do_not_say_otherwise(write: Write) -> None:

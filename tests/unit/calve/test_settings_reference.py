@@ -10,11 +10,11 @@ import pytest
 
 from calve.deployment import Alerts, JobDeployment
 from calve.export import Export
-from calve.job import Table
+from calve.job import Budget, Table
 from calve.settings import load_deployment, notation
 from calve.settings.deploying import AlertsSection, JobSection
 from calve.settings.exporting import CsvSection, ExportSection, LinkSection
-from calve.settings.model import SECTIONS, TableOptions
+from calve.settings.model import SECTIONS, BudgetSection, TableOptions
 from calve.settings.reference import reference
 from calve.settings.section import Section
 
@@ -43,21 +43,26 @@ def test_the_example_of_the_page_can_be_deployed(tmp_path: Path) -> None:
 
 def test_the_defaults_on_the_page_are_those_of_a_table() -> None:
     descriptions = {key: str(field.description) for key, field in TableOptions.model_fields.items()}
-    written = {key: re.findall(r"Default:\s+`(.*)`", text)[0] for key, text in descriptions.items()}
+    defaults = {key: re.findall(r"Default:\s+`(.*)`", text)[0] for key, text in descriptions.items()}
     table = Table("a", "t")
-    assert written == {
+    assert defaults == {
         "freshness": "60s",
         "flush_size": "250MB",
         "partition_flush_size": "300MB",
         "start": table.start.at,
         "on_error": table.on_error,
+        "dead_letter_budget": "{share: 1%, records: 1000, within: 1h}",
         "on_data_loss": table.on_data_loss,
         "gaps": table.gaps,
         "format_version": str(table.format_version),
     }
-    assert notation.seconds(written["freshness"]) == table.freshness_s
-    assert notation.size_bytes(written["flush_size"]) == table.flush_bytes
-    assert notation.size_bytes(written["partition_flush_size"]) == table.partition_flush_bytes
+    assert notation.seconds(defaults["freshness"]) == table.freshness_s
+    given = written(BudgetSection)
+    assert Budget(
+        notation.share(given["share"]), int(given["records"]), notation.seconds(given["within"])
+    ) == (table.dead_letter_budget)
+    assert notation.size_bytes(defaults["flush_size"]) == table.flush_bytes
+    assert notation.size_bytes(defaults["partition_flush_size"]) == table.partition_flush_bytes
 
 
 def test_the_defaults_on_the_page_are_those_of_a_deployment(tmp_path: Path) -> None:

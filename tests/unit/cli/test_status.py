@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.metadata import new_table_metadata
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortDirection, SortField, SortOrder
-from pyiceberg.table.update import update_table_metadata
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import (
     IntegerType,
@@ -36,6 +31,7 @@ from cli.kafka import Topic
 from cli.lake import State, ancestors, count_by, latest_commit, load, rows, state_of
 from cli.status import duration
 from cli.survey import Survey, unread_offsets
+from tests.unit.cli.folder_catalog import FolderCatalog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,42 +47,6 @@ JOB = Job(
     lake=Lake("trading", "s3://lake"),
     tables=(TableSettings("trades", "stock_trades"), TableSettings("users", "users")),
 )
-
-
-class FolderCatalog(NoopCatalog):
-    """Real Iceberg tables in a local folder, without a server."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__("folder")
-        self._folder = folder
-        self._tables: dict[Any, Table] = {}
-
-    def make(
-        self,
-        name: tuple[str, str],
-        schema: Schema,
-        *,
-        partitioning: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: dict[str, str] | None = None,
-    ) -> Table:
-        location = str(self._folder / name[1])
-        metadata = new_table_metadata(schema, partitioning, order, location, properties or {})
-        self._tables[name] = Table(name, metadata, f"{location}/metadata", PyArrowFileIO(), self)
-        return self._tables[name]
-
-    def load_table(self, identifier: Any) -> Table:
-        if identifier not in self._tables:
-            raise NoSuchTableError(str(identifier))
-        return self._tables[identifier]
-
-    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
-        for requirement in requirements:
-            requirement.validate(table.metadata)
-        metadata = update_table_metadata(table.metadata, updates)
-        return CommitTableResponse.model_construct(
-            metadata=metadata, metadata_location=table.metadata_location
-        )
 
 
 @pytest.fixture

@@ -1,0 +1,250 @@
+"""The commands of `calve dead-letters`."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from calve.errors import CalveError
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
+from cli.console import Console, Output, OutputOption
+from cli.status import duration
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from calve.names import TableName
+    from cli.dead_letters.selection import Selection
+    from cli.dead_letters.summary import Group
+
+SHOWN_GROUPS = 40
+SHOWN_PARTITIONS = 3
+
+
+class TableFirst(TyperGroup):
+    """`calve dead-letters TABLE` is `calve dead-letters list TABLE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take what is neither a command nor a question for help as the arguments of `list`."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+dead_letters = typer.Typer(
+    cls=TableFirst,
+    help="Show what could not be read, and where it lies.",
+    no_args_is_help=True,
+    subcommand_metavar="TABLE | COMMAND [ARGS]...",
+)
+
+TableArgument = Annotated[str, typer.Argument(help="The table's name in calve.yaml.", show_default=False)]
+PlaceArgument = Annotated[
+    str, typer.Argument(metavar="PARTITION:OFFSET", help="Where the record stands.", show_default=False)
+]
+FileArgument = Annotated[Path, typer.Argument(help="File to write; it must not exist.", show_default=False)]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        "-s",
+        help="Only those rejected since: 2h, 7d, 2026-01-01T00:00:00Z.",
+        show_default=False,
+    ),
+]
+ReasonOption = Annotated[
+    str | None, typer.Option("--reason", "-r", help="Only those of this reason.", show_default=False)
+]
+SchemaOption = Annotated[
+    int | None,
+    typer.Option("--schema-id", "-i", help="Only those with this registry id.", show_default=False),
+]
+
+
+@dead_letters.command("list")
+def listed(
+    table: TableArgument,
+    *,
+    since: SinceOption = None,
+    reason: ReasonOption = None,
+    schema_id: SchemaOption = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Count a table's dead letters by reason and schema id: when they were rejected, and where they lie."""
+    from cli.dead_letters.reading import read
+    from cli.dead_letters.selection import Selection
+    from cli.dead_letters.summary import COLUMNS, summarize
+
+    console, now = Console(output), datetime.now(UTC)
+    selection = Selection.of(since, reason, schema_id, now=now)
+    name, letters = _open(table, config, env)
+    groups = summarize(read(letters, selection.expression, COLUMNS)) if letters else []
+    count = sum(each.dead_letters for each in groups)
+    console.document(
+        {"table": str(name), "dead_letters": count, "groups": [each.document() for each in groups]}
+    )
+    if not groups:
+        console.say(_nothing(name, selection))
+        return
+    several = len({(each.cluster_id, each.topic_id) for each in groups}) > 1
+    shown = [_line(each, now, topic=several) for each in groups[:SHOWN_GROUPS]]
+    console.table(f"dead letters {name}", shown)
+    if left := groups[SHOWN_GROUPS:]:
+        rest = sum(each.dead_letters for each in left)
+        console.say(f"{rest:,} more in {len(left):,} groups: --output json lists them all")
+
+
+@dead_letters.command()
+def show(
+    table: TableArgument,
+    place: PlaceArgument,
+    *,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Show one dead letter with everything: also its key, its value and its headers."""
+    from cli.dead_letters.letter import document, letters
+    from cli.dead_letters.reading import read
+    from cli.dead_letters.selection import Place
+
+    wanted = Place.of(place)
+    name, found = _open(table, config, env)
+    batches = read(found, wanted.expression) if found else ()
+    held = [letter for batch in batches for letter in letters(batch)]
+    if not held:
+        raise CalveError(
+            f"{name} has no dead letter in partition {wanted.partition} at offset {wanted.offset}",
+            fix=f"calve dead-letters {table} shows where they lie",
+        )
+    console = Console(output)
+    held.sort(key=lambda each: (each["topic_id"], each["attempt"]))
+    for each in held:
+        _show(console, str(name), each)
+    console.document({"table": str(name), "dead_letters": [document(each) for each in held]})
+
+
+@dead_letters.command()
+def export(
+    table: TableArgument,
+    file: FileArgument,
+    *,
+    since: SinceOption = None,
+    reason: ReasonOption = None,
+    schema_id: SchemaOption = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Write dead letters to a file: a JSON object each, one a line, from which the record can be rebuilt.
+
+    Key, value and the headers' values are base64. Only you may read the file.
+    """
+    from cli.dead_letters.selection import Selection
+
+    console = Console(output)
+    selection = Selection.of(since, reason, schema_id, now=datetime.now(UTC))
+    if file.exists():
+        raise _taken(file)
+    name, letters = _open(table, config, env)
+    count = _write(file, letters, selection) if letters else 0
+    written = str(file) if count else None
+    size = file.stat().st_size if count else 0
+    console.document({"table": str(name), "file": written, "dead_letters": count, "size_bytes": size})
+    if count:
+        console.say(f"{count:,} dead letters of {name} are in {file}, {size:,} bytes.")
+    else:
+        console.say(f"{_nothing(name, selection)} No file was written.")
+
+
+def _open(table: str, config: Path, env: str | None) -> tuple[TableName, Table | None]:
+    from cli.dead_letters.reading import open_letters
+    from cli.kafka import cluster_database
+    from cli.lake import open_catalog
+
+    job, wanted = next(
+        (job, each)
+        for job in load_jobs(config, env, tables=[table])
+        for each in job.tables
+        if each.name == table
+    )
+    name = job.table_name(wanted, cluster_database(job))
+    return name, open_letters(open_catalog(job.lake), name)
+
+
+def _write(file: Path, letters: Table, selection: Selection) -> int:
+    """Write the selected dead letters; a file that could not be finished is removed, as is one without any."""
+    from cli.dead_letters import letter
+    from cli.dead_letters.reading import read
+
+    count = 0
+    try:
+        file.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        raise _taken(file) from None
+    except OSError as error:
+        raise CalveError(
+            f"{file} cannot be written: {error.strerror}", fix="name a file in a folder that exists"
+        ) from None
+    try:
+        with file.open("w", encoding="utf-8") as out:
+            for batch in read(letters, selection.expression):
+                for each in letter.letters(batch):
+                    out.write(json.dumps(letter.document(each), ensure_ascii=False) + "\n")
+                    count += 1
+    except BaseException:
+        file.unlink()
+        raise
+    if not count:
+        file.unlink()
+    return count
+
+
+def _taken(file: Path) -> CalveError:
+    return CalveError(f"{file} exists already", fix="name another file, or remove this one")
+
+
+def _nothing(name: TableName, selection: Selection) -> str:
+    return f"{name} has no dead letters{selection.words}."
+
+
+def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:
+    """One group for people."""
+    places = [str(each) for _, each in sorted(group.places.items())]
+    where = "  ".join(places[:SHOWN_PARTITIONS])
+    if (more := len(places) - SHOWN_PARTITIONS) > 0:
+        where += f"  +{more:,} more"
+    schema = "others" if group.other_schemas else group.schema_id
+    return ({"topic_id": group.topic_id} if topic else {}) | {
+        "reason": group.reason,
+        "schema_id": "-" if schema is None else str(schema),
+        "dead_letters": group.dead_letters,
+        "first": _ago(group.first, now),
+        "last": _ago(group.last, now),
+        "partition:offsets": where,
+    }
+
+
+def _ago(moment: datetime | None, now: datetime) -> str:
+    return "-" if moment is None else f"{duration(max(0.0, (now - moment).total_seconds()))} ago"
+
+
+def _show(console: Console, name: str, found: dict[str, object]) -> None:
+    from cli.dead_letters.letter import facts, preview, size
+
+    console.panel(f"dead letter of {name}", facts(found))
+    for part in ("key", "value"):
+        data = found[part]
+        shown = data if isinstance(data, bytes) else None
+        console.quote(f"{part}{size(shown)}", preview(shown))
+    headers = found["headers"]
+    for number, header in enumerate(headers if isinstance(headers, list) else (), start=1):
+        name = f"{header['key']!r}"  # a producer's text, which may hold anything
+        console.quote(f"header {number}{size(header['value'])}", f"{name}\n{preview(header['value'])}")

@@ -1,0 +1,120 @@
+"""Which dead letters a command is about: filters and places as the operator writes them, as Iceberg expressions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThanOrEqual
+
+from calve.columns import REASONS
+from calve.errors import ConfigError
+from calve.settings import notation
+from calve.settings.problems import Invalid, near_miss, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_PLACE = re.compile(r"(\d{1,9}):(\d{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Dead letters rejected at `since` or later, for this reason, framed with this schema id; None: whichever."""
+
+    since: datetime | None = None
+    reason: str | None = None
+    schema_id: int | None = None
+
+    @classmethod
+    def of(cls, since: str | None, reason: str | None, schema_id: int | None, *, now: datetime) -> Selection:
+        """The options of a command.
+
+        Raises:
+            ConfigError: one of them cannot be used.
+        """
+        if reason is not None and reason not in REASONS:
+            fix = near_miss(reason, REASONS) or f"use {one_of(REASONS)}"
+            raise ConfigError(f'--reason: "{reason}" is no reason', fix=fix)
+        return cls(None if since is None else _moment(since, now), reason, schema_id)
+
+    @property
+    def expression(self) -> BooleanExpression:
+        parts: list[BooleanExpression] = []
+        if self.since is not None:
+            parts.append(_compare(GreaterThanOrEqual, "rejected_at", self.since.isoformat()))
+        if self.reason is not None:
+            parts.append(_compare(EqualTo, "reason", self.reason))
+        if self.schema_id is not None:
+            parts.append(_compare(EqualTo, "schema_id", self.schema_id))
+        return _all_of(parts)
+
+    @property
+    def words(self) -> str:
+        """The filters in words, for a sentence; empty where there is none."""
+        parts = [
+            f"since {self.since.isoformat(timespec='seconds')}" if self.since else "",
+            f"with reason {self.reason}" if self.reason else "",
+            f"with schema id {self.schema_id}" if self.schema_id is not None else "",
+        ]
+        return "".join(f" {part}" for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record stands in its topic."""
+
+    partition: int
+    offset: int
+
+    @classmethod
+    def of(cls, text: str) -> Place:
+        """`3:1042`.
+
+        Raises:
+            ConfigError: this is no place.
+        """
+        match = _PLACE.fullmatch(text.strip())
+        if not match:
+            fix = (
+                'write it as PARTITION:OFFSET, such as "0:17"; calve dead-letters TABLE shows where they lie'
+            )
+            raise ConfigError(f'"{text}" is no place of a record', fix=fix)
+        return cls(int(match[1]), int(match[2]))
+
+    @property
+    def expression(self) -> BooleanExpression:
+        return _all_of(
+            [_compare(EqualTo, "partition", self.partition), _compare(EqualTo, "offset", self.offset)]
+        )
+
+
+def _compare(kind: Any, column: str, value: object) -> BooleanExpression:
+    """A predicate; of these mypy reads pydantic's fields, not the constructors."""
+    found: BooleanExpression = kind(column, value)
+    return found
+
+
+def _all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
+    found: BooleanExpression = AlwaysTrue()
+    for part in parts:
+        found = And(found, part)
+    return found
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    """`1h` before now, or a moment with its time zone."""
+    try:
+        return now - timedelta(seconds=notation.seconds(text))
+    except (Invalid, OverflowError):
+        pass
+    fix = 'write a duration, such as "2h" or "7d", or a moment, such as "2026-01-01T00:00:00Z"'
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f'--since: "{text}" is neither a duration nor a moment', fix=fix) from None
+    if moment.tzinfo is None:
+        raise ConfigError(f'--since: "{text}" has no time zone', fix=fix)
+    return moment.astimezone(UTC)
