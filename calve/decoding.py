@@ -82,13 +82,10 @@ def first_columns(versions: Sequence[Schema], subject: str) -> Json:
             "schema_unsupported",
             f"subject {subject} is {first.type}; only {' and '.join(FORMATS)} is supported yet",
         )
-    try:
-        found = plain(columns(first))
-    except SchemaProblem as problem:
-        raise Suspended(
-            "schema_unsupported", f"subject {subject}, schema id {first.id}: {problem.message}"
-        ) from None
-    return settle(found, [_columns_or_problem(version) for version in versions])[0]
+    found = _columns_or_problem(first)
+    if isinstance(found, SchemaProblem):
+        raise Suspended("schema_unsupported", f"subject {subject}, schema id {first.id}: {found.message}")
+    return settle(plain(found), [_columns_or_problem(version) for version in versions])[0]
 
 
 def columns(schema: Schema) -> Json:
@@ -117,9 +114,10 @@ def decoding(table: Json, versions: Sequence[Schema], foreign: Sequence[Schema] 
     """
     writers, incompatible = [], [schema.id for schema in foreign]
     for version, each in _fits(table, versions):
+        if each.columns is None:
+            incompatible.append(version.id)
+            continue
         try:
-            if each.columns is None:
-                raise each.problem or SchemaProblem("", "the table lacks columns of this version")
             writers.append(FORMATS[version.type].writer(version, each.columns))
         except SchemaProblem:
             incompatible.append(version.id)
@@ -141,14 +139,15 @@ def _fits(table: Json, versions: Sequence[Schema]) -> Iterator[tuple[Schema, Fit
     return zip(versions, fit(table, [_columns_or_problem(each) for each in versions]), strict=True)
 
 
+@lru_cache(maxsize=4096)
 def _columns_or_problem(version: Schema) -> Json | SchemaProblem:
+    """`columns`, kept: versions are looked at again and again, and never change."""
     try:
         return columns(version)
     except SchemaProblem as problem:
-        return problem
+        return problem.with_traceback(None)
 
 
-@lru_cache(maxsize=4096)
 def _avro_columns(schema: Schema) -> Json:
     return avro.columns_of(avro.expand(_avro_text(schema)))
 

@@ -56,6 +56,8 @@ class Target:
     _foreign: dict[int, Schema] = field(default_factory=dict)
     _deleted: dict[int, Schema] = field(default_factory=dict)
     """Versions of the subject that it does not list any more, met in records."""
+    _pinned: tuple[Json, list[Schema], list[Schema]] | None = None
+    """The table's data columns, the versions and the foreign schemas that `decoding` was made of."""
 
     def __post_init__(self) -> None:
         self.letters = Letters(self.lake, self.name)
@@ -83,8 +85,7 @@ class Target:
                 fix="drop it, or name another table",
             )
         self.main = found
-        self._evolve(versions)
-        self._pin(versions)
+        self._fit(versions)
 
     def learn(self, ids: Sequence[int]) -> bool:
         """Look up ids that the round did not know; True where the round must decode again because of what was found."""
@@ -92,14 +93,17 @@ class Target:
         if not known:
             return False
         self.registry.forget(self.subject)
-        listed = {version.id for version in self._versions()}
-        for schema_id, schema in known.items():
-            if schema_id not in listed:
-                ours = self.registry.was_version(schema_id, self.subject)
-                (self._deleted if ours else self._foreign)[schema_id] = schema
         versions = self._versions()
-        self._evolve(versions)
-        self._pin(versions)
+        listed = {version.id for version in versions}
+        for schema_id, schema in known.items():
+            if schema_id in listed:
+                continue
+            if self.registry.was_version(schema_id, self.subject):
+                self._deleted[schema_id] = schema
+                versions.append(schema)
+            else:
+                self._foreign[schema_id] = schema
+        self._fit(versions)
         return True
 
     def misfit(self, schema_id: int) -> str:
@@ -182,6 +186,17 @@ class Target:
         listed = {version.id for version in versions}
         return [*versions, *(each for schema_id, each in self._deleted.items() if schema_id not in listed)]
 
+    def _fit(self, versions: list[Schema]) -> None:
+        """Bring the table level with the versions and pin how records are decoded; nothing to do in most rounds."""
+        foreign = list(self._foreign.values())
+        if self._pinned == (data_columns(self.main.schema), versions, foreign):
+            return
+        self._evolve(versions)
+        columns = data_columns(self.main.schema)
+        self.decoding = decoding(columns, versions, foreign)
+        self.columns = [each["name"] for each in columns["fields"]]
+        self._pinned = columns, versions, foreign
+
     def _evolve(self, versions: Sequence[Schema]) -> None:
         """One commit per version that adds something, oldest first; a version that does not fit changes nothing.
 
@@ -203,11 +218,6 @@ class Target:
                 changes=[str(each) for each in changes],
             )
             self.main.refresh()
-
-    def _pin(self, versions: Sequence[Schema]) -> None:
-        columns = data_columns(self.main.schema)
-        self.decoding = decoding(columns, versions, tuple(self._foreign.values()))
-        self.columns = [each["name"] for each in columns["fields"]]
 
     def _greatest_offsets(self) -> dict[TopicKey, Offsets]:
         """The greatest offset held, by topic and partition: rows of main count for the only topic that it has read."""
