@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from calve.avro import branch_names, branches, column_type, is_map
-from calve.columns import Json
+from calve.columns import Json, decimal_digits
 from calve.evolution import Rule, SchemaProblem, join, show, widens
 
 FLOATS, INTEGERS = {"float", "double"}, {"int", "long"}
@@ -237,8 +237,8 @@ def _by_written_name(struct: Json) -> dict[str, Json]:
 
 def _logical(written: Json, node: Json, own: str) -> Json:
     """The type for reading: with a logical type only where Spark is to make one of it."""
-    if own.startswith("decimal"):
-        precision, scale = _digits(own)
+    if digits := decimal_digits(own):
+        precision, scale = digits
         kind = written if isinstance(written, dict) else {"type": written}
         return kind | {"logicalType": "decimal", "precision": precision, "scale": scale}
     if own in SPARK_LOGICAL:
@@ -247,18 +247,13 @@ def _logical(written: Json, node: Json, own: str) -> Json:
 
 
 def _absent_primitive(column: str) -> Json:
-    if column.startswith("decimal"):
-        precision, scale = _digits(column)
+    if digits := decimal_digits(column):
+        precision, scale = digits
         return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
     if column in SPARK_LOGICAL:
         kind, name = SPARK_LOGICAL[column]
         return {"type": kind, "logicalType": name}
     return "bytes" if column == "binary" or column.startswith("fixed") else column
-
-
-def _digits(decimal: str) -> tuple[int, int]:
-    precision, scale = decimal[8:-1].split(",")
-    return int(precision), int(scale)
 
 
 def _mismatch(table: str, writer: str, path: str) -> SchemaProblem:

@@ -6,11 +6,14 @@ Types are written in Iceberg's JSON form (https://iceberg.apache.org/spec/#appen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 Json = Any
+
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 REASONS = {
     "null_value": "the value is null, and an append table has no row to delete",
@@ -22,6 +25,12 @@ REASONS = {
     "trailing_bytes": "bytes are left over after the payload was decoded",
 }
 """Why a record is rejected: `reason` of the dead-letter table -> its `message`."""
+
+
+def decimal_digits(kind: Json) -> tuple[int, int] | None:
+    """Precision and scale of a decimal type; None where it is another type."""
+    match = _DECIMAL.fullmatch(kind) if isinstance(kind, str) else None
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def field(name: str, kind: Json, *, required: bool = False, doc: str | None = None) -> dict[str, Json]:

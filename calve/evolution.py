@@ -6,18 +6,16 @@ and is null; every column is optional, so that no later schema needs a rewrite. 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from calve.columns import Json
+from calve.columns import Json, decimal_digits
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
 
 WIDENINGS = (("int", "long"), ("float", "double"))
-DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 
 class Rule(StrEnum):
@@ -155,11 +153,8 @@ def widens(narrow: Json, wide: Json) -> bool:
     """True where every value of one column type is, unchanged, a value of the other, and Iceberg can widen it in place."""
     if (narrow, wide) in WIDENINGS:
         return True
-    pair = [DECIMAL.fullmatch(kind) for kind in (narrow, wide) if isinstance(kind, str)]
-    match pair:
-        case [re.Match() as one, re.Match() as other]:
-            return one[2] == other[2] and int(one[1]) < int(other[1])
-    return False
+    one, other = decimal_digits(narrow), decimal_digits(wide)
+    return one is not None and other is not None and one[1] == other[1] and one[0] < other[0]
 
 
 def apply(table: Json, wanted: Sequence[Change]) -> Json:

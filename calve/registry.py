@@ -17,7 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from calve import job
 from calve.errors import Fatal, Retryable
+from calve.secrets import read_secret
 
 TIMEOUT_S = 10
 NOT_FOUND_CODES = {40401, 40402, 40403}
@@ -149,6 +151,16 @@ class Registry:
             raise Retryable(f"the schema registry at {self._url} answered HTTP {error.code}") from None
         except (OSError, ValueError) as error:
             raise Retryable(f"the schema registry at {self._url} does not answer: {error}") from None
+
+
+def open_registry(settings: job.Registry) -> Registry:
+    """The registry of a configuration, with the credentials that its secret holds.
+
+    Raises:
+        ConfigError, Retryable: as `read_secret`. Fatal: the url is neither http nor https.
+    """
+    credentials = read_secret(settings.secret) if settings.secret else None
+    return Registry(settings.url, credentials=credentials, ca_file=settings.ca_file)
 
 
 def _error_code(error: urllib.error.HTTPError) -> int | None:

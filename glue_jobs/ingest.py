@@ -24,7 +24,7 @@ from calve.job import Job
 from calve.kafka_auth import java_properties
 from calve.log import event
 from calve.names import database_for_cluster
-from calve.registry import Registry
+from calve.registry import open_registry
 from calve.secrets import read_secret
 from glue_jobs import faults
 from glue_jobs.handover import HandOver
@@ -80,8 +80,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event) -> dict[str, State]:
 
 def open_targets(job: Job, lake: Lake, cluster: Cluster, properties: dict[str, str]) -> list[Target]:
     """One target per table; all share the cluster, the catalog and the registry's cache."""
-    credentials = read_secret(job.registry.secret) if job.registry.secret else None
-    registry = Registry(job.registry.url, credentials=credentials, ca_file=job.registry.ca_file)
+    registry = open_registry(job.registry)
     database = database_for_cluster(cluster.id) if job.lake.namespace == "cluster_id" else None
     writer = uuid.uuid4().hex
     cores = lake.spark.sparkContext.defaultParallelism

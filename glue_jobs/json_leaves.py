@@ -9,7 +9,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from calve.columns import Json
+from calve.columns import Json, decimal_digits
+from glue_jobs.shapes import spark_type
 
 TYPES: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),
@@ -92,7 +93,7 @@ def converted(shape: Json, column: Json, value: Column) -> Column:
     if _same(shape, column):
         return value
     if isinstance(shape, str):
-        return _made(shape, value).cast(_type(column))
+        return _made(shape, value).cast(spark_type(column))
     match shape["type"]:
         case "struct":
             held = {each["name"]: each["type"] for each in shape["fields"]}
@@ -100,7 +101,7 @@ def converted(shape: Json, column: Json, value: Column) -> Column:
                 (
                     converted(held[each["name"]], each["type"], value[each["name"]])
                     if each["name"] in held
-                    else F.lit(None).cast(_type(each["type"]))
+                    else F.lit(None).cast(spark_type(each["type"]))
                 ).alias(each["name"])
                 for each in column["fields"]
             ]
@@ -131,7 +132,7 @@ def _made(shape: str, value: Column) -> Column:
 
 def _decimal(shape: str, value: Column) -> Column:
     """A number whose digits all fit. The parser keeps up to 38 digits exactly, and makes a double of what it does not keep."""
-    scale = int(shape[8:-1].split(",")[1])
+    _, scale = cast("tuple[int, int]", decimal_digits(shape))
     text = value.cast("string")
     exact = F.schema_of_variant(value).rlike(r"\A(?:BIGINT|DECIMAL)")
     fits = text.rlike(rf"\A-?[0-9]+(?:\.[0-9]{{1,{scale}}})?\z" if scale else r"\A-?[0-9]+\z")
@@ -182,20 +183,8 @@ def _same(shape: Json, column: Json) -> bool:
     return _same(shape[inner], column[inner])
 
 
-def _type(column: Json) -> T.DataType:
-    """The Spark type of a column."""
-    return cast("T.DataType", _mapped(column, _leaf_type))
-
-
 def _parsed(leaf: str) -> T.DataType:
     return T.VariantType() if leaf.startswith("decimal") else PARSED.get(leaf) or TYPES[leaf]
-
-
-def _leaf_type(column: str) -> T.DataType:
-    if column.startswith("decimal"):
-        precision, scale = (int(each) for each in column[8:-1].split(","))
-        return T.DecimalType(precision, scale)
-    return T.BinaryType() if column.startswith("fixed") else TYPES[column]
 
 
 def _mapped(shape: Json, leaf: Callable[[str], T.DataType | None]) -> T.DataType | None:

@@ -6,8 +6,7 @@ Everything that knows a Java class of the catalog stands here and in `glue_jobs.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from threading import Lock
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -20,7 +19,7 @@ from calve.job import Transform
 from calve.names import OWNER_TAG, TableName
 from calve.protocol import Commit
 from calve.spark_conf import CATALOG
-from glue_jobs import glue_columns
+from glue_jobs.glue_columns import GlueColumns
 from glue_jobs.specs import partition_spec, sort_order
 
 PROPERTIES = {
@@ -36,9 +35,9 @@ PROPERTIES = {
 
 
 class Table:
-    """An Iceberg table; every method sees the state of the last `refresh`. `glue` makes a client of Glue."""
+    """An Iceberg table; every method sees the state of the last `refresh`."""
 
-    def __init__(self, jvm: Any, java: Any, name: TableName, glue: Callable[[], Any]) -> None:
+    def __init__(self, jvm: Any, java: Any, name: TableName, glue: GlueColumns) -> None:
         self.jvm = jvm
         self.java = java
         self.name = name
@@ -85,16 +84,18 @@ class Table:
 
     def committed(self) -> None:
         """To be called after every commit: Iceberg has written Glue's list of columns anew."""
-        if glue_columns.has_earlier_names(self.jvm, self.java):
-            glue_columns.level(self.jvm, self._glue, self.java, self.name)
+        self._glue.level(self.java, self.name)
+
+    def _commit(self, update: Any) -> None:
+        update.commit()
+        self.committed()
 
     def set_properties(self, values: Mapping[str, str]) -> None:
         with catalog_errors(f"table {self.name}"):
             update = self.java.updateProperties()
             for name, value in values.items():
                 update.set(name, value)
-            update.commit()
-            self.committed()
+            self._commit(update)
 
     def set_tag(self, name: str, snapshot_id: int) -> None:
         """Make the tag point to a snapshot, new or moved."""
@@ -102,31 +103,27 @@ class Table:
             manage = self.java.manageSnapshots()
             known = name in self.refs()
             (manage.replaceTag if known else manage.createTag)(name, snapshot_id)
-            manage.commit()
-            self.committed()
+            self._commit(manage)
 
     def drop_branch(self, name: str) -> None:
         with catalog_errors(f"table {self.name}"):
             if name in self.refs():
-                self.java.manageSnapshots().removeBranch(name).commit()
-                self.committed()
+                self._commit(self.java.manageSnapshots().removeBranch(name))
 
     def evolve(self, changes: list[Change]) -> None:
         """Add, widen and rename columns in one commit; columns that another writer added meanwhile are left as they are."""
         with catalog_errors(f"table {self.name}"):
             update = self.java.updateSchema()
             for change in changes:
-                kind = self._type(change.type)
-                if change.kind == "rename":
-                    update.renameColumn(change.path, change.to)
-                elif change.kind == "widen":
-                    update.updateColumn(change.path, kind)
-                elif change.parent:
-                    update.addColumn(".".join(change.parent), change.name, kind, change.doc)
-                else:
-                    update.addColumn(change.name, kind, change.doc)
-            update.commit()
-            self.committed()
+                match change.kind:
+                    case "rename":
+                        update.renameColumn(change.path, change.to)
+                    case "widen":
+                        update.updateColumn(change.path, self._type(change.type))
+                    case "add":
+                        parent = [".".join(change.parent)] if change.parent else []
+                        update.addColumn(*parent, change.name, self._type(change.type), change.doc)
+            self._commit(update)
 
     def _type(self, kind: Json) -> Any:
         schema = {
@@ -150,8 +147,7 @@ class Lake:
         self.jvm: Any = spark._jvm
         manager = spark._jsparkSession.sessionState().catalogManager()
         self._catalog = manager.catalog(CATALOG).icebergCatalog()
-        self._glue_client: Any = None
-        self._lock = Lock()
+        self._glue = GlueColumns(spark)
 
     def enter_thread(self, pool: str) -> None:
         """Make the session active in this thread, without which catalogs are looked up in empty settings, and name its pool."""
@@ -208,19 +204,6 @@ class Lake:
                 if not java_class(error).endswith("AlreadyExistsException"):
                     raise
             return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
-
-    def _glue(self) -> Any:
-        """A client of Glue with the catalog's own settings; one for all tables."""
-        with self._lock:
-            if self._glue_client is None:
-                prefix = f"spark.sql.catalog.{CATALOG}."
-                settings = self.jvm.java.util.HashMap()
-                for key, value in self.spark.sparkContext.getConf().getAll():
-                    if key.startswith(prefix):
-                        settings.put(key.removeprefix(prefix), value)
-                factories = self.jvm.org.apache.iceberg.aws.AwsClientFactories
-                self._glue_client = getattr(factories, "from")(settings).glue()
-        return self._glue_client
 
     def _create_database(self, database: str) -> None:
         """Make the database where it does not exist; its tables lie in a folder of the warehouse with its name."""

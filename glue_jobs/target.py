@@ -241,9 +241,6 @@ class Target:
         """Commit the position once more on main, so that its history proves it again."""
         head = self.main.head
         again = replace(found, round=uuid.uuid4().hex, writer=self.writer)
-        summary = root(writer=self.writer, topic=found.topic, round_id=again.round)
-        if found.offsets:
-            again = replace(found, round=uuid.uuid4().hex, writer=self.writer)
         if found.offsets:
             newest = next(reversed(found.offsets))
             summary = encode(position=again, topic=newest, start=found.offsets, ledger=Ledger(), metrics={})

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from calve.decoding import columns
 from calve.evolution import SchemaProblem
-from calve.registry import Registry, Schema
-from calve.secrets import read_secret
+from calve.registry import Schema, open_registry
 from cli.kafka import Cluster
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ def survey(kafka: job.Kafka, registry: job.Registry, region: str) -> list[Found]
     """
     cluster = Cluster(kafka, region)
     topics = cluster.topics(set(cluster.topic_names()))
-    credentials = read_secret(registry.secret) if registry.secret else None
-    schemas = Registry(registry.url, credentials=credentials, ca_file=registry.ca_file)
+    schemas = open_registry(registry)
     subjects = set(schemas.subjects())
     found = []
     for name, topic in sorted(topics.items()):

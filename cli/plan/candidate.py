@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from calve.decoding import proposal
 from calve.errors import ConfigError
 from calve.evolution import data_columns
-from calve.registry import Registry, Schema
-from calve.secrets import read_secret
+from calve.registry import Schema, open_registry
 from cli.console import Branch
 from cli.kafka import cluster_database
 from cli.lake import load, open_catalog
@@ -89,7 +88,4 @@ def _columns(job: Job, table: Table) -> Any:
 
 
 def _versions(job: Job, table: Table) -> list[Schema]:
-    settings = job.registry
-    credentials = read_secret(settings.secret) if settings.secret else None
-    registry = Registry(settings.url, credentials=credentials, ca_file=settings.ca_file)
-    return registry.versions(f"{table.topic}-value")
+    return open_registry(job.registry).versions(f"{table.topic}-value")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
-from calve.registry import Registry
-from calve.secrets import read_secret
+from calve.registry import open_registry
 from cli import lake
 from cli.kafka import Cluster, client_properties
 from cli.verify.checks import Sides, checks_of, digests_of, findings_of
@@ -105,7 +104,7 @@ def _compare(
     letter_rows, pending = _letter_rows(letters, claim)
     claimed = _claimed(claim, main, letter_rows)
     spans = {p: (min(max(a, topic.log_start.get(p, 0)), b), b) for p, (a, b) in claimed.items()}
-    registry = _registry(sources.registry)
+    registry = open_registry(sources.registry)
     renames = renames_of(_avro(registry.versions(f"{topic.name}-value")))
     decoder = Decoder(main.columns, topic.name, registry.by_id, renames)
     reader = Reader(topic.name, properties)
@@ -159,11 +158,6 @@ def _avro(versions: Iterable[Schema]) -> Iterator[Any]:
         if version.type == "AVRO":
             with suppress(ValueError):
                 yield json.loads(version.text)
-
-
-def _registry(settings: job.Registry) -> Registry:
-    credentials = read_secret(settings.secret) if settings.secret else None
-    return Registry(settings.url, credentials=credentials, ca_file=settings.ca_file)
 
 
 def _letter_rows(letters: Table | None, claim: Claim) -> tuple[LetterRows | None, str | None]:
