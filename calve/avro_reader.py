@@ -260,16 +260,10 @@ def _mismatch(table: str, writer: str, path: str) -> SchemaProblem:
     return SchemaProblem(path, f"the table holds {table}, the writer wrote {writer}", Rule.TYPE_MISMATCH)
 
 
-def framed(schema: Json) -> Json:
-    """A record of the frame (5 bytes), the value, and the 8 bytes appended by the reader (see `glue_jobs.decode`)."""
-    return {
-        "type": "record",
-        "name": "calve_framed",
-        "fields": [
-            {"name": "frame", "type": {"type": "fixed", "name": "calve_frame", "size": 5}},
-            *_tail(schema),
-        ],
-    }
+def framed(schema: Json, size: int) -> Json:
+    """A record of the frame (`size` bytes), the value, and the 8 bytes appended by the reader (see `glue_jobs.decode`)."""
+    frame = {"name": "frame", "type": {"type": "fixed", "name": "calve_frame", "size": size}}
+    return {"type": "record", "name": "calve_framed", "fields": [*([frame] if size else []), *_tail(schema)]}
 
 
 def unframed(schema: Json) -> Json:

@@ -15,16 +15,18 @@ from calve.errors import Suspended
 from calve.evolution import Change, SchemaProblem, plain
 from calve.lineage import Fit, Proposal, fit, propose, settle
 from calve.registry import Schema
+from calve.wire import CONFLUENT, Wire
 
 
 @dataclass(frozen=True, slots=True)
 class AvroWriter:
     """A schema id, the schema its framed values were written with, and the one to read them with (Avro JSON text).
 
-    `shape` says what is left to do with the value (`calve.avro_reader.Resolution`).
+    `prefix`: what its values begin with. `shape`: what is left to do with the value (`calve.avro_reader.Resolution`).
     """
 
     id: int
+    prefix: bytes
     schema: str
     reader: str
     shape: Json | None = None
@@ -32,9 +34,10 @@ class AvroWriter:
 
 @dataclass(frozen=True, slots=True)
 class JsonWriter:
-    """A schema id, what its values hold (a shape of `calve.json_schema`), and the columns to read them as."""
+    """A schema id, what its values begin with and hold (a shape of `calve.json_schema`), and the columns to read them as."""
 
     id: int
+    prefix: bytes
     shape: Json
     table: Json
 
@@ -48,11 +51,11 @@ class Format:
 
     columns: the table columns of a schema, as `calve.evolution` compares them.
     writer: how values of a schema are read as the columns of a table, each with the name by which the schema writes it
-        (`calve.lineage.Fit`). Both raise `SchemaProblem`.
+        (`calve.lineage.Fit`); they begin with the frame that is given. Both raise `SchemaProblem`.
     """
 
     columns: Callable[[Schema], Json]
-    writer: Callable[[Schema, Json], Writer]
+    writer: Callable[[Schema, Json, bytes], Writer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Decoding:
 
     writers: tuple[Writer, ...]
     incompatible: tuple[int, ...] = ()
+    wire: Wire = CONFLUENT
 
     @property
     def ids(self) -> frozenset[int]:
@@ -107,7 +111,9 @@ def evolution(table: Json, versions: Sequence[Schema]) -> list[tuple[Schema, lis
     return [(version, list(each.changes)) for version, each in _fits(table, versions) if each.changes]
 
 
-def decoding(table: Json, versions: Sequence[Schema], foreign: Sequence[Schema] = ()) -> Decoding:
+def decoding(
+    table: Json, versions: Sequence[Schema], foreign: Sequence[Schema] = (), *, wire: Wire = CONFLUENT
+) -> Decoding:
     """How to read every version of the subject as the table's columns.
 
     `foreign`: schemas that the registry knows, but not under this subject; their records are rejected.
@@ -118,10 +124,10 @@ def decoding(table: Json, versions: Sequence[Schema], foreign: Sequence[Schema] 
             incompatible.append(version.id)
             continue
         try:
-            writers.append(FORMATS[version.type].writer(version, each.columns))
+            writers.append(FORMATS[version.type].writer(version, each.columns, wire.frame(version.id)))
         except SchemaProblem:
             incompatible.append(version.id)
-    return Decoding(tuple(writers), tuple(incompatible))
+    return Decoding(tuple(writers), tuple(incompatible), wire)
 
 
 def misfit(table: Json, versions: Sequence[Schema], schema_id: int) -> SchemaProblem | None:
@@ -152,10 +158,10 @@ def _avro_columns(schema: Schema) -> Json:
     return avro.columns_of(avro.expand(_avro_text(schema)))
 
 
-def _avro_writer(schema: Schema, table: Json) -> Writer:
+def _avro_writer(schema: Schema, table: Json, frame: bytes) -> Writer:
     found = resolution(avro.expand(_avro_text(schema)), table)
-    written, read = json.dumps(framed(found.writer)), json.dumps(unframed(found.reader))
-    return AvroWriter(schema.id, written, read, found.shape)
+    written, read = json.dumps(framed(found.writer, len(frame))), json.dumps(unframed(found.reader))
+    return AvroWriter(schema.id, frame, written, read, found.shape)
 
 
 def _avro_text(schema: Schema) -> str:
@@ -166,8 +172,8 @@ def _json_columns(schema: Schema) -> Json:
     return json_schema.columns_of(json_schema.shape(schema.text, schema.references))
 
 
-def _json_writer(schema: Schema, table: Json) -> Writer:
-    return JsonWriter(schema.id, json_schema.shape(schema.text, schema.references), table)
+def _json_writer(schema: Schema, table: Json, frame: bytes) -> Writer:
+    return JsonWriter(schema.id, frame, json_schema.shape(schema.text, schema.references), table)
 
 
 FORMATS: Mapping[str, Format] = {

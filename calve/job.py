@@ -77,6 +77,16 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """How the values of a topic are read. `subject`: the registry's; None: the topic's."""
+
+    subject: str | None = None
+
+    def subject_of(self, topic: str) -> str:
+        return self.subject or f"{topic}-value"
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """One topic kept as one table."""
 
@@ -94,6 +104,12 @@ class Table:
     gaps: Literal["detect", "allow"] = "detect"
     on_error: Literal["dead_letter", "skip", "suspend"] = "dead_letter"
     dead_letter_budget: Budget = Budget()
+    value: Source = Source()
+
+    @property
+    def subject(self) -> str:
+        """The subject of the topic's values."""
+        return self.value.subject_of(self.topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,4 +151,5 @@ def _table(raw: dict[str, Any]) -> Table:
     start = raw["start"] | {"offsets": {int(p): o for p, o in raw["start"]["offsets"].items()}}
     transforms = {key: tuple(Transform(**t) for t in raw[key]) for key in ("partition_by", "sort_by")}
     budget = Budget(**raw.get("dead_letter_budget", {}))
-    return Table(**(raw | {"start": Start(**start), "dead_letter_budget": budget} | transforms))
+    parts = {"start": Start(**start), "dead_letter_budget": budget, "value": Source(**raw.get("value", {}))}
+    return Table(**(raw | parts | transforms))

@@ -1,6 +1,6 @@
 """Records to rows: one pass, no Python per record, and a verdict for each record.
 
-An Avro value is decoded together with its five-byte frame and eight bytes appended to it: the schemas are wrapped in a record
+An Avro value is decoded together with its frame and eight bytes appended to it: the schemas are wrapped in a record
 (frame, value, end) by `calve.avro_reader.framed`. `end` comes out as the appended bytes only where the payload was exactly as
 long as its schema says. Cut short, the decoder runs into the end and `from_avro` gives null; longer, `end` holds left-over bytes.
 
@@ -9,6 +9,7 @@ A JSON value is parsed in a projection of its own, so that it is parsed once; `e
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -19,6 +20,7 @@ from calve.columns import REASONS
 from calve.decoding import AvroWriter, Decoding, JsonWriter
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
+from calve.wire import Wire
 from glue_jobs.json_values import JsonValue
 from glue_jobs.shapes import shaped
 
@@ -40,13 +42,15 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes) -> DataFrame:
     parsed: dict[str, Column] = {}
     branches = []
     for writer in decoding.writers:
+        ours = _begins_with(writer.prefix)
         match writer:
             case AvroWriter():
-                branches.append((_has_id(writer.id), _from_avro(framed, writer)))
+                branches.append((ours, _from_avro(framed, writer)))
             case JsonWriter():
-                json, name = JsonValue(F.col("value"), writer.shape, end.hex()), f"calve:json:{writer.id}"
-                parsed[name] = F.when(_has_id(writer.id), json.parsed())
-                branches.append((_has_id(writer.id), _from_json(json, F.col(name), writer, end)))
+                payload = F.substring("value", len(writer.prefix) + 1, 2**31 - 1)
+                json, name = JsonValue(payload, writer.shape, end.hex()), f"calve:json:{writer.id}"
+                parsed[name] = F.when(ours, json.parsed())
+                branches.append((ours, _from_json(json, F.col(name), writer, end)))
     decoded = _case(branches, F.lit(None)) if branches else F.lit(None).cast(NOTHING)
     size = F.coalesce(F.length("value"), F.lit(0)) + F.coalesce(F.length("key"), F.lit(0))
     found = (records.withColumns(parsed) if parsed else records).withColumn(DECODED, decoded)
@@ -109,9 +113,9 @@ def _kafka() -> Column:
     )
 
 
-def _has_id(schema_id: int) -> Column:
-    """True for values framed with this id; compares bytes, since a number would cost a string per record."""
-    return F.substring("value", 1, 5) == F.lit(bytearray(b"\x00" + schema_id.to_bytes(4, "big")))
+def _begins_with(prefix: bytes) -> Column:
+    """Compares bytes, since a number would cost a string per record."""
+    return F.substring("value", 1, len(prefix)) == F.lit(bytearray(prefix))
 
 
 def _from_avro(framed: Column, writer: AvroWriter) -> Column:
@@ -130,31 +134,41 @@ def _from_json(json: JsonValue, parsed: Column, writer: JsonWriter, end: bytes) 
 
 def _schema_id(decoding: Decoding) -> Column:
     """The registry id in the frame, null where there is no frame."""
-    has_frame = (F.length("value") >= 5) & (F.substring("value", 1, 1) == F.lit(bytearray(b"\x00")))
-    parsed = F.conv(F.hex(F.substring("value", 2, 4)), 16, 10).cast("long").cast("int")
-    known = [(_has_id(each), F.lit(each)) for each in sorted(decoding.ids)]
-    return _case([*known, (has_frame, parsed)], F.lit(None).cast("int"))
+    known = [(_begins_with(decoding.wire.frame(each)), F.lit(each)) for each in sorted(decoding.ids)]
+    number = framed_number(decoding.wire).cast("int")
+    return _case([*known, (is_framed(decoding.wire), number)], F.lit(None).cast("int"))
+
+
+def is_framed(wire: Wire) -> Column:
+    return (F.length("value") >= wire.size) & _begins_with(wire.magic)
+
+
+def framed_number(wire: Wire) -> Column:
+    """The id in a frame, as a long."""
+    number = F.substring("value", len(wire.magic) + 1, wire.size - len(wire.magic))
+    return F.conv(F.hex(number), 16, 10).cast("long")
 
 
 def _verdict(decoding: Decoding, end: bytes) -> Column:
     """Why the record is no row; the good case is tested first, since nearly every record is good."""
-    found = F.col(DECODED)["end"]
+    wire, found = decoding.wire, F.col(DECODED)["end"]
     return _case(
         [
             (found == F.lit(bytearray(end)), F.lit(None).cast("string")),
             (F.col("value").isNull(), F.lit("null_value")),
-            (F.length("value") < 5, F.lit("truncated")),
-            (F.substring("value", 1, 1) != F.lit(bytearray(b"\x00")), F.lit("bad_magic")),
-            (_any_id(decoding.incompatible), F.lit("incompatible_schema")),
-            (~_any_id(tuple(writer.id for writer in decoding.writers)), F.lit("unknown_schema_id")),
+            (F.length("value") < wire.size, F.lit("truncated")),
+            (~_begins_with(wire.magic), F.lit("bad_magic")),
+            (_any_id(wire, decoding.incompatible), F.lit("incompatible_schema")),
+            (~_any_id(wire, {writer.id for writer in decoding.writers}), F.lit("unknown_schema_id")),
             (found.isNull(), F.lit("malformed")),
         ],
         F.lit("trailing_bytes"),
     )
 
 
-def _any_id(ids: tuple[int, ...]) -> Column:
-    return reduce(lambda a, b: a | b, (_has_id(each) for each in ids), F.lit(False))  # noqa: FBT003 a literal column
+def _any_id(wire: Wire, ids: Iterable[int]) -> Column:
+    found = (_begins_with(wire.frame(each)) for each in sorted(ids))
+    return reduce(lambda a, b: a | b, found, F.lit(False))  # noqa: FBT003 a literal column
 
 
 def _case(branches: list[tuple[Column, Column]], otherwise: Column) -> Column:

@@ -29,9 +29,9 @@ LONE_SURROGATE = rf"(?<!\\)(?:\\\\)*+(?:{HIGH}(?!{LOW})|(?<!{HIGH}){LOW})"
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """Framed values (binary) that hold this shape of `calve.json_schema`; `word` is the random one of the round."""
+    """Payloads (binary) that hold this shape of `calve.json_schema`; `word` is the random one of the round."""
 
-    value: Column
+    payload: Column
     shape: Json
     word: str
 
@@ -45,7 +45,7 @@ class JsonValue:
 
     def is_good(self, parsed: Column) -> Column:
         """True where the payload is one value of the shape, and nothing of it was changed or lost on the way; never null."""
-        items, text = parsed[self.word], self._payload.cast("string")
+        items, text = parsed[self.word], self.payload.cast("string")
         found = F.get(items, F.lit(0))
         escaped_surrogate = text.contains("\\ud") | text.contains("\\uD")
         conditions = [
@@ -65,15 +65,11 @@ class JsonValue:
             conditions.append(~F.when(doubtful, no_string).otherwise(false()))
         return F.coalesce(reduce(Column.__and__, conditions), false())
 
-    @property
-    def _payload(self) -> Column:
-        return F.substring(self.value, 6, 2**31 - 1)
-
     def _parse(self, kind: T.StructType) -> Column:
         item = T.StructType([*kind.fields, T.StructField(self.word, T.BooleanType())])
         schema = T.StructType(
             [T.StructField(self.word, T.ArrayType(item)), T.StructField(CORRUPT, T.StringType())]
         )
         before, after = f'{{"{self.word}":['.encode(), f',{{"{self.word}":true}}]}}'.encode()
-        framed = F.concat(F.lit(bytearray(before)), self._payload, F.lit(bytearray(after)))
+        framed = F.concat(F.lit(bytearray(before)), self.payload, F.lit(bytearray(after)))
         return F.from_json(framed.cast("string"), schema, STRICT)

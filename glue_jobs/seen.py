@@ -17,7 +17,7 @@ from calve.decoding import Decoding
 from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets
 from calve.rejects import MAX_GROUPS, Group
-from glue_jobs.decode import REJECT, SCHEMA_ID, SIZE
+from glue_jobs.decode import REJECT, SCHEMA_ID, SIZE, framed_number, is_framed
 
 MAX_UNKNOWN_IDS = 1_000
 KAFKA_OFFSET = f"{SYSTEM_COLUMN}.offset"
@@ -97,10 +97,10 @@ def reject_groups(decoded: DataFrame) -> tuple[Group, ...]:
 
 def unknown_ids(records: DataFrame, decoding: Decoding) -> list[int]:
     """Schema ids framed in these records that the round does not know; at most 1,000, so that a flood stays bounded."""
-    framed = (F.length("value") >= 5) & (F.substring("value", 1, 1) == F.lit(bytearray(b"\x00")))
-    number = F.conv(F.hex(F.substring("value", 2, 4)), 16, 10).cast("long").alias("id")
-    ids = records.where(framed).select(number).distinct().where(~F.col("id").isin(*decoding.ids, -1))
-    return sorted(row["id"] for row in ids.limit(MAX_UNKNOWN_IDS).collect())
+    number = framed_number(decoding.wire).alias("id")
+    ids = records.where(is_framed(decoding.wire)).select(number).distinct()
+    unknown = ids.where(~F.col("id").isin(*decoding.ids, -1))
+    return sorted(row["id"] for row in unknown.limit(MAX_UNKNOWN_IDS).collect())
 
 
 def _observe(frame: DataFrame, found: dict[str, Column]) -> tuple[DataFrame, Observation]:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from calve import job
 from calve.columns import KAFKA, Json, struct
 from calve.decoding import Decoding, decoding, evolution, first_columns, misfit
-from calve.errors import Retryable, Suspended
+from calve.errors import Suspended
 from calve.evolution import data_columns, has_column
 from calve.log import event
 from calve.names import SYSTEM_COLUMN, TableName
@@ -30,6 +30,7 @@ from calve.position import (
 from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
 from calve.registry import Registry, Schema
 from calve.spark_conf import CATALOG
+from calve.subjects import Subjects
 from glue_jobs import faults
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake, Table
@@ -49,22 +50,17 @@ class Target:
     cluster: Cluster
     registry: Registry
     kafka_properties: Mapping[str, str]
+    schemas: Subjects = field(init=False)
     letters: Letters = field(init=False)
     main: Table = field(init=False)
     decoding: Decoding = field(init=False)
     columns: list[str] = field(init=False)
-    _foreign: dict[int, Schema] = field(default_factory=dict)
-    _deleted: dict[int, Schema] = field(default_factory=dict)
-    """Versions of the subject that it does not list any more, met in records."""
     _pinned: tuple[Json, list[Schema], list[Schema]] | None = None
     """The table's data columns, the versions and the foreign schemas that `decoding` was made of."""
 
     def __post_init__(self) -> None:
+        self.schemas = Subjects(self.registry, self.table.subject)
         self.letters = Letters(self.lake, self.name)
-
-    @property
-    def subject(self) -> str:
-        return f"{self.table.topic}-value"
 
     def open(self) -> None:
         """Load the table, or make it from the registered schemas; add the columns that newer versions have.
@@ -73,7 +69,7 @@ class Target:
             Retryable: the subject is not registered yet, or a system does not answer.
             Suspended: the table was not made by calve (`not_ours`), or no column can hold the schema (`schema_unsupported`).
         """
-        versions = self._versions()
+        versions = self.schemas.versions()
         found = self.lake.load(self.name)
         if found is None:
             found = self._create(versions)
@@ -89,30 +85,18 @@ class Target:
 
     def learn(self, ids: Sequence[int]) -> bool:
         """Look up ids that the round did not know; True where the round must decode again because of what was found."""
-        known = {schema_id: schema for schema_id in ids if (schema := self.registry.by_id(schema_id))}
-        if not known:
+        if not self.schemas.learn(ids):
             return False
-        self.registry.forget(self.subject)
-        versions = self._versions()
-        listed = {version.id for version in versions}
-        for schema_id, schema in known.items():
-            if schema_id in listed:
-                continue
-            if self.registry.was_version(schema_id, self.subject):
-                self._deleted[schema_id] = schema
-                versions.append(schema)
-            else:
-                self._foreign[schema_id] = schema
-        self._fit(versions)
+        self._fit(self.schemas.versions())
         return True
 
     def misfit(self, schema_id: int) -> str:
         """Why records of a schema are no rows of the table, as far as it is known: subject, path and rule."""
-        versions = self._versions()
+        versions = self.schemas.versions()
         if all(each.id != schema_id for each in versions):
-            return f"not one of subject {self.subject}"
+            return f"not one of subject {self.schemas.name}"
         problem = misfit(data_columns(self.main.schema), versions, schema_id)
-        return f"subject {self.subject}" + (f", {problem.message}" if problem else "")
+        return f"subject {self.schemas.name}" + (f", {problem.message}" if problem else "")
 
     def position(self) -> Position:
         """Where the table stands.
@@ -148,7 +132,7 @@ class Target:
         faults.point("idle.noted", self.table.name)
 
     def _create(self, versions: Sequence[Schema]) -> Table:
-        data = first_columns(versions, self.subject)
+        data = first_columns(versions, self.schemas.name)
         self._check_layout(data)
         created = self.lake.create(
             self.name,
@@ -172,23 +156,14 @@ class Target:
             if not has_column(columns, each.column):
                 raise Suspended(
                     "layout_unknown_column",
-                    f"table {self.name} cannot be laid out by {each.column}: the schemas of subject {self.subject} make no"
+                    f"table {self.name} cannot be laid out by {each.column}: the schemas of subject {self.schemas.name} make no"
                     " such column",
                     fix=f"in calve.yaml, change partition_by or sort_by of table {self.table.name}",
                 )
 
-    def _versions(self) -> list[Schema]:
-        versions = self.registry.versions(self.subject)
-        if not versions:
-            raise Retryable(
-                f"the registry has no subject {self.subject}", fix="register the schema of the topic's values"
-            )
-        listed = {version.id for version in versions}
-        return [*versions, *(each for schema_id, each in self._deleted.items() if schema_id not in listed)]
-
     def _fit(self, versions: list[Schema]) -> None:
         """Bring the table level with the versions and pin how records are decoded; nothing to do in most rounds."""
-        foreign = list(self._foreign.values())
+        foreign = self.schemas.foreign
         if self._pinned == (data_columns(self.main.schema), versions, foreign):
             return
         self._evolve(versions)

@@ -164,6 +164,13 @@ class DefaultsSection(TableOptions):
     """Options of every table that does not set them itself."""
 
 
+class SourceSection(Section):
+    """How the values of the topic are read."""
+
+    subject: fields.Text | None = None
+    """Subject of their schemas in the registry. Default: the topic's name and `-value`"""
+
+
 class TableSection(TableOptions):
     """One topic kept as one table; its key is the table's name."""
 
@@ -171,6 +178,8 @@ class TableSection(TableOptions):
     """Topic to read"""
     job: fields.Text | None = None
     """Job that writes the table; needed where there are several"""
+    value: SourceSection = SourceSection()
+    """See `tables.<name>.value`. Default: as the registry says"""
     event_time: fields.FieldPath | None = None
     """Field that says when the fact happened, such as `created_at` or `order.created_at`"""
     partition_by: fields.Partitioning | None = None
@@ -221,6 +230,7 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("defaults", "dead_letter_budget"): BudgetSection,
     ("tables", "<name>"): TableSection,
     ("tables", "<name>", "dead_letter_budget"): BudgetSection,
+    ("tables", "<name>", "value"): SourceSection,
     ("exports", "<name>"): ExportSection,
     ("exports", "<name>", "csv"): CsvSection,
     ("exports", "<name>", "link"): LinkSection,

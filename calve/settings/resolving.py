@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from calve.deployment import UNKNOWN_SERVERS
-from calve.job import Budget, Job, Kafka, Lake, Registry, Table, Transform
+from calve.job import Budget, Job, Kafka, Lake, Registry, Source, Table, Transform
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,6 +110,7 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection) -> Table:
         partition_by=tuple(partition_by),
         sort_by=tuple(table.sort_by or ()),
         dead_letter_budget=budget,
+        value=Source(subject=table.value.subject),
         **options,
     )
 

@@ -174,9 +174,9 @@ def _show_dead_letters(kept: Kept, console: Console) -> None:
 
 def _verify(catalog: Catalog, job: Job, console: Console) -> dict[str, Verification]:
     console.heading("9  Verified: topics and tables read again, without Spark, and compared")
-    sources = Sources(catalog, job.kafka, job.registry, job.lake.region)
     found = {}
     for table in job.tables:
+        sources = Sources(catalog, job.kafka, job.registry, job.lake.region, table.value)
         found[table.topic] = verify(job.table_name(table), sources, console.progress())
         show(console, found[table.topic], digests=False)
     return found

@@ -88,4 +88,4 @@ def _columns(job: Job, table: Table) -> Any:
 
 
 def _versions(job: Job, table: Table) -> list[Schema]:
-    return open_registry(job.registry).versions(f"{table.topic}-value")
+    return open_registry(job.registry).versions(table.subject)

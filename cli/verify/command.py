@@ -43,7 +43,7 @@ def verify(
         job for job in load_jobs(config, env, tables=[table]) if table in {each.name for each in job.tables}
     )
     wanted = next(each for each in job.tables if each.name == table)
-    sources = Sources(open_catalog(job.lake), job.kafka, job.registry, job.lake.region)
+    sources = Sources(open_catalog(job.lake), job.kafka, job.registry, job.lake.region, wanted.value)
     found = verify(job.table_name(wanted, cluster_database(job)), sources, console.progress())
     show(console, found)
     if not found.ok or not (found.complete or allow_unproved):

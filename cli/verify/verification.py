@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from calve import job
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.registry import open_registry
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from calve import job
     from calve.registry import Schema
     from cli.kafka import Topic
     from cli.progress import Progress
@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the table, the topic and its schemas are read from."""
+    """Where the table, the topic and its schemas are read from, and how its values are."""
 
     catalog: Catalog
     kafka: job.Kafka
     registry: job.Registry
     region: str
+    value: job.Source = field(default_factory=job.Source)
 
 
 def verify(name: TableName, sources: Sources, progress: Progress) -> Verification:
@@ -105,7 +106,7 @@ def _compare(
     claimed = _claimed(claim, main, letter_rows)
     spans = {p: (min(max(a, topic.log_start.get(p, 0)), b), b) for p, (a, b) in claimed.items()}
     registry = open_registry(sources.registry)
-    renames = renames_of(_avro(registry.versions(f"{topic.name}-value")))
+    renames = renames_of(_avro(registry.versions(sources.value.subject_of(topic.name))))
     decoder = Decoder(main.columns, topic.name, registry.by_id, renames)
     reader = Reader(topic.name, properties)
     dead = read_letters(letter_rows, claimed, spans)

@@ -191,10 +191,12 @@ def read(writer: dict[str, Any], table: dict[str, Any], row: dict[str, Any]) -> 
     """A row written with `writer`, read as the columns of `table` by the reader schema, with Avro's own resolution."""
     found = resolution(expand(json.dumps(writer)), struct(table))
     data = io.BytesIO()
-    original = fastavro.parse_schema(json.loads(json.dumps(framed(writer))))
+    original = fastavro.parse_schema(json.loads(json.dumps(framed(writer, 5))))
     fastavro.schemaless_writer(data, original, {"frame": b"\0\0\0\0\1", "value": row, "end": b"endmark!"})
     data.seek(0)
-    outer, inner = (json.loads(json.dumps(each)) for each in (framed(found.writer), unframed(found.reader)))
+    outer, inner = (
+        json.loads(json.dumps(each)) for each in (framed(found.writer, 5), unframed(found.reader))
+    )
     value = fastavro.schemaless_reader(data, fastavro.parse_schema(outer), fastavro.parse_schema(inner))
     assert isinstance(value, dict)
     assert value["end"] == b"endmark!"
