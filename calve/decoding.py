@@ -11,6 +11,7 @@ from calve import avro, json_schema
 from calve.avro_reader import framed, resolution, unframed
 from calve.avro_references import with_definitions
 from calve.columns import Json, struct
+from calve.comments import comments
 from calve.errors import Suspended
 from calve.evolution import Change, SchemaProblem, plain
 from calve.lineage import Fit, Proposal, fit, propose, settle
@@ -107,8 +108,17 @@ def columns(schema: Schema) -> Json:
 
 
 def evolution(table: Json, versions: Sequence[Schema]) -> list[tuple[Schema, list[Change]]]:
-    """The changes that each version asks of a table's data columns, oldest first; versions that do not fit are left out."""
-    return [(version, list(each.changes)) for version, each in _fits(table, versions) if each.changes]
+    """The changes that each version asks of a table's data columns, oldest first; versions that do not fit are left out.
+
+    Comments are last, and alone: the newest version that fits has them.
+    """
+    fits = list(_fits(table, versions))
+    found = [(version, list(each.changes)) for version, each in fits if each.changes]
+    if found:
+        return found
+    named = [(version, each.named) for version, each in fits if each.named is not None]
+    wanted = comments(table, [each for _, each in named])
+    return [(named[-1][0], wanted)] if wanted else []
 
 
 def decoding(

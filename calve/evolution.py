@@ -58,11 +58,11 @@ class SchemaProblem(CalveError):
 class Change:
     """One thing that must be done to a table before rows of a schema fit.
 
-    `add` a column, `widen` its type, `rename` it to `to`. `parent` and `name` are as the table has them before any change.
-    `path` is Iceberg's (`a.element.b`), `where` that of a `SchemaProblem`, with new names.
+    `add` a column, `widen` its type, `rename` it to `to`, `comment` it with `doc`. `parent` and `name` are as the table has them
+    before any change. `path` is Iceberg's (`a.element.b`), `where` that of a `SchemaProblem`, with new names.
     """
 
-    kind: Literal["add", "widen", "rename"]
+    kind: Literal["add", "widen", "rename", "comment"]
     parent: tuple[str, ...]
     name: str
     type: Json
@@ -172,12 +172,14 @@ def _applied(kind: Json, wanted: Sequence[Change], path: tuple[str, ...]) -> Jso
             return kind | {"value": _applied(kind["value"], wanted, (*path, "value"))}
     here = [each for each in wanted if each.parent == path]
     names = {each.name: each.to for each in here if each.kind == "rename"}
+    docs = {each.name: {"doc": each.doc} for each in here if each.kind == "comment"}
     kept = [
         each
         | {
             "name": names.get(each["name"], each["name"]),
             "type": _applied(each["type"], wanted, (*path, each["name"])),
         }
+        | docs.get(each["name"], {})
         for each in kind["fields"]
     ]
     added = [

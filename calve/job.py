@@ -105,6 +105,7 @@ class Table:
     on_error: Literal["dead_letter", "skip", "suspend"] = "dead_letter"
     dead_letter_budget: Budget = Budget()
     value: Source = Source()
+    owner: str | None = None
 
     @property
     def subject(self) -> str:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from calve.columns import Json
+from calve.comments import comments
 from calve.evolution import Change, Rule, SchemaProblem, apply, changes, join
 
 
@@ -82,11 +83,11 @@ def settle(table: Json, versions: Sequence[Json | SchemaProblem]) -> tuple[Json,
         fits = fit(table, versions)
         asked = [each.named for each in fits if each.changes]
         if not asked:
-            return table, done, fits
+            said = comments(table, [each.named for each in fits if each.named is not None])
+            return apply(table, said), [*done, *said], fits
         for columns in asked:
-            with suppress(
-                SchemaProblem
-            ):  # what an earlier version asked for stands in its way; the next look says so
+            # What an earlier version asked for may stand in its way; the next look says so.
+            with suppress(SchemaProblem):
                 wanted = _first(changes(table, columns))
                 done += wanted
                 table = apply(table, wanted)

@@ -111,7 +111,7 @@ class Table:
                 self._commit(self.java.manageSnapshots().removeBranch(name))
 
     def evolve(self, changes: list[Change]) -> None:
-        """Add, widen and rename columns in one commit; columns that another writer added meanwhile are left as they are."""
+        """Change columns in one commit; those that another writer added meanwhile are left as they are."""
         with catalog_errors(f"table {self.name}"):
             update = self.java.updateSchema()
             for change in changes:
@@ -120,6 +120,8 @@ class Table:
                         update.renameColumn(change.path, change.to)
                     case "widen":
                         update.updateColumn(change.path, self._type(change.type))
+                    case "comment":
+                        update.updateColumnDoc(change.path, change.doc)
                     case "add":
                         parent = [".".join(change.parent)] if change.parent else []
                         update.addColumn(*parent, change.name, self._type(change.type), change.doc)

@@ -37,6 +37,8 @@ from glue_jobs.lake import Lake, Table
 from glue_jobs.letters import Letters
 from glue_jobs.staging import NOTHING, publish
 
+OWNER = "owner"
+
 
 @dataclass(slots=True)
 class Target:
@@ -82,6 +84,8 @@ class Target:
             )
         self.main = found
         self._fit(versions)
+        if self.table.owner and found.properties.get(OWNER) != self.table.owner:
+            found.set_properties({OWNER: self.table.owner})
 
     def learn(self, ids: Sequence[int]) -> bool:
         """Look up ids that the round did not know; True where the round must decode again because of what was found."""

@@ -151,6 +151,8 @@ class TableOptions(Section):
     table. Default: `detect`"""
     format_version: Literal[2, 3] | None = None
     """Iceberg format version of a new table: `2` or `3`. Default: `2`"""
+    owner: fields.Text | None = None
+    """Who answers for the table, such as a team or an address: its property `owner`"""
 
     @model_validator(mode="after")
     def _budget_has_a_use(self) -> Self:

@@ -24,6 +24,7 @@ _TABLE_OPTIONS = {  # key in calve.yaml -> field of calve.job.Table
     "on_data_loss": "on_data_loss",
     "gaps": "gaps",
     "format_version": "format_version",
+    "owner": "owner",
 }
 
 

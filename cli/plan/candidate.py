@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from calve.evolution import Change
     from calve.job import Job, Table
     from calve.lineage import Proposal
 
 TYPES = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
-MARKS = {"add": "+", "widen": "~", "rename": "~"}
+MARKS = {"add": "+", "widen": "~", "rename": "~", "comment": "~"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def lines(found: Proposal) -> list[Line]:
         problem = found.problem
         return [Line("reject", problem.path or "the schema", problem.why, problem.rule)]
     return [
-        *(Line(each.kind, each.where, _note(each.kind, each.path, each.type)) for each in found.changes),
+        *(Line(each.kind, each.where, _note(each)) for each in found.changes),
         *(Line("unfilled", path, "stays, and this version does not fill it") for path in found.unfilled),
     ]
 
@@ -75,11 +76,16 @@ def tree(name: str, found: Sequence[Line]) -> Branch:
     return Branch(name, below=below or [Branch("nothing changes", "=")])
 
 
-def _note(kind: str, path: str, column: Any) -> str:
-    if kind == "rename":
-        return f"rename of {path}"
-    shown = column if isinstance(column, str) else column["type"]
-    return f"{kind} {shown}" if kind == "add" else f"{kind} to {shown}"
+def _note(change: Change) -> str:
+    shown = change.type if isinstance(change.type, str) else change.type["type"]
+    match change.kind:
+        case "rename":
+            return f"rename of {change.path}"
+        case "comment":
+            return f'comment "{change.doc}"'
+        case "add":
+            return f"add {shown}"
+    return f"widen to {shown}"
 
 
 def _columns(job: Job, table: Table) -> Any:

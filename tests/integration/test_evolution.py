@@ -81,6 +81,28 @@ def test_a_table_with_rows_evolves_in_nested_fields(engine: Engine) -> None:
     ]
 
 
+def test_comments_and_the_owner_follow_what_is_said_last(engine: Engine) -> None:
+    def order(amount: str, street: str) -> Avro:
+        address = record("Address", street="string")
+        address["fields"][0]["doc"] = street
+        made = record("Order", amount="long", address=address)
+        made["fields"][0]["doc"] = amount
+        return made
+
+    topic = engine.topic(partitions=1, schema=json.dumps(order("in cents", "with number")))
+    engine.drain(engine.target(topic, owner="sales"))
+    engine.register(topic, json.dumps(order("in euro", "with number")))
+    engine.drain(engine.target(topic, owner="finance"))
+    table = engine.table(topic)
+    fields = {each["name"]: each for each in table.schema["fields"]}
+    assert fields["amount"]["doc"] == "in euro"
+    assert fields["address"]["type"]["fields"][0]["doc"] == "with number"
+    assert table.properties["owner"] == "finance"
+    head = table.head
+    engine.drain(engine.target(topic, owner="finance"))
+    assert engine.table(topic).head == head
+
+
 @contextmanager
 def any_schema(engine: Engine) -> Iterator[None]:
     """The registry takes versions that are not compatible with the ones before."""

@@ -43,8 +43,14 @@ def test_the_example_of_the_page_can_be_deployed(tmp_path: Path) -> None:
 
 def test_the_defaults_on_the_page_are_those_of_a_table() -> None:
     descriptions = {key: str(field.description) for key, field in TableOptions.model_fields.items()}
-    defaults = {key: re.findall(r"Default:\s+`(.*)`", text)[0] for key, text in descriptions.items()}
+    defaults = {
+        key: found[0]
+        for key, text in descriptions.items()
+        if (found := re.findall(r"Default:\s+`(.*)`", text))
+    }
     table = Table("a", "t")
+    assert {key for key in descriptions if key not in defaults} == {"owner"}
+    assert table.owner is None
     assert defaults == {
         "freshness": "60s",
         "flush_size": "250MB",

@@ -1,0 +1,117 @@
+"""Random schemas that evolve at random, with random data by the official serializers: every value is where it belongs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import Schema
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from calve.evolution import data_columns
+from tests.integration.avro_records import read, same
+from tests.integration.engine import Engine
+from tests.integration.json_topics import proved
+from tests.integration.test_evolution import any_schema
+from tests.random_formats import avro_schema, json_schema, json_text
+from tests.random_schemas import Field, Steps, newest_names, padded, rows_of
+
+VERSIONS = 25
+RECORDS = 4
+FORMATS: dict[str, Callable[[tuple[Field, ...]], Any]] = {"AVRO": avro_schema, "JSON": json_schema}
+once = settings(phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_fifty_schemas(engine: Engine, kind: str) -> None:
+    @given(st.randoms(use_true_random=False))
+    @settings(once, max_examples=2)
+    def run(random: Random) -> None:
+        keeps_every_value(engine, kind, random)
+
+    run()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", FORMATS)
+def test_five_hundred_schemas(engine: Engine, kind: str) -> None:
+    @given(st.randoms(use_true_random=False))
+    @settings(once, max_examples=20)
+    def run(random: Random) -> None:
+        keeps_every_value(engine, kind, random)
+
+    run()
+
+
+def keeps_every_value(engine: Engine, kind: str, random: Random) -> None:
+    """One topic: versions registered one after the other, records of all so far in any order, a round now and then."""
+    steps = Steps(random, renames=kind == "AVRO")
+    topic, versions, ids = f"r{random.getrandbits(48):012x}", [steps.first()], list[int]()
+    engine.create(topic, partitions=1)
+    sent: list[tuple[tuple[Field, ...], dict[str, Any]] | None] = []
+    target = engine.target(topic)
+    with any_schema(engine):
+        for number in range(VERSIONS):
+            if number:
+                versions.append(steps.next(versions[-1]))
+            ids.append(registered(engine, topic, kind, versions[-1]))
+            misfit = steps.broken(versions[-1]) if random.random() < 0.2 else None
+            if misfit:
+                send(engine, topic, kind, registered(engine, topic, kind, misfit), misfit, steps.row(misfit))
+                sent.append(None)
+            for _ in range(RECORDS):
+                place = random.randrange(len(versions))
+                row = send(engine, topic, kind, ids[place], versions[place], steps.row(versions[place]))
+                sent.append((versions[place], row))
+            if number == VERSIONS // 2:
+                engine.flush()
+                engine.drain(target)
+    engine.flush()
+    engine.drain(target)
+    names = newest_names(versions)
+    columns = data_columns(engine.table(topic).schema)
+    expected = [padded(columns, rows_of(fields, row, names)) for fields, row in filter(None, sent)]
+    assert [plain(columns, row) for row in read(engine, topic)] == [same(each) for each in expected]
+    assert engine.letter_offsets(topic) == [(0, n) for n, each in enumerate(sent) if each is None]
+    proved(engine, topic)
+
+
+def registered(engine: Engine, topic: str, kind: str, fields: tuple[Field, ...]) -> int:
+    schema = Schema(json.dumps(FORMATS[kind](fields)), kind)
+    return int(engine.registry.register_schema(f"{topic}-value", schema))
+
+
+def send(
+    engine: Engine, topic: str, kind: str, schema_id: int, fields: tuple[Field, ...], row: dict[str, Any]
+) -> dict[str, Any]:
+    """Produce a record; gives it as the official deserializer reads it, but for the JSON text of exact numbers."""
+    schema, context = json.dumps(FORMATS[kind](fields)), SerializationContext(topic, MessageField.VALUE)
+    if kind == "AVRO":
+        conf = {"auto.register.schemas": False, "use.latest.version": False}
+        value = AvroSerializer(engine.registry, schema, conf=conf)(row, context)
+        found: dict[str, Any] = AvroDeserializer(engine.registry)(value, context)
+    else:
+        value = b"\x00" + schema_id.to_bytes(4, "big") + json_text(row)
+        assert JSONDeserializer(schema)(value, context).keys() == row.keys()
+        found = row
+    engine.send(topic, value, partition=0)
+    return found
+
+
+def plain(column: Any, value: Any) -> Any:
+    """What Arrow gives of a column, with maps as dictionaries."""
+    if value is None or isinstance(column, str):
+        return same(value)
+    match column["type"]:
+        case "struct":
+            return {each["name"]: plain(each["type"], value[each["name"]]) for each in column["fields"]}
+        case "list":
+            return [plain(column["element"], each) for each in value]
+    return {key: plain(column["value"], each) for key, each in value}
