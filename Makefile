@@ -47,8 +47,9 @@ check: $(READY) ## Style, types, layers and unit tests
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n auto -m "not full" tests/unit
 
-bench: $(READY) ## Measure the ingest against a bare Spark program
+bench: $(READY) ## Measure the ingest against a bare Spark program, and the formats against each other
 	$(BIN)/python -m bench.ingest
+	$(BIN)/python -m bench.formats
 
 up: $(READY) ## Start the embedded stack
 	$(BIN)/calve up

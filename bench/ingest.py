@@ -15,17 +15,16 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-from bench.cpu import Run, run
+from bench.cpu import Run
+from bench.programs import figures, ingest, measured
 from calve.job import Job, Table
 from cli.config import load_jobs
 from cli.console import Console
 from cli.datagen.plan import Plan
 from cli.datagen.produce import Target, produce
-from cli.embedded.layout import Layout, project_root
+from cli.embedded.layout import project_root
 from cli.embedded.stack import Stack, running
 from cli.kafka import Cluster
-from cli.lake import open_catalog, rows
-from cli.spark import spark_environment
 
 GOAL = 1.15
 
@@ -55,38 +54,24 @@ def main(records: int, rounds: int) -> int:
 
 def _round(console: Console, job: Job, stack: Stack, records: int, number: int, folder: Path) -> float:
     """Both programs once, each into a new table; calve first in odd rounds."""
-    environment = spark_environment(stack.root, stack)
-    logs = Layout(stack.root).logs
     topic = job.tables[0].topic
-    names = {"calve": f"{topic}_calve_{number}", "bare": f"{topic}_bare_{number}"}
-    mine = replace(job, tables=(replace(job.tables[0], name=names["calve"]),))
-    settings = folder / "settings.json"
-    settings.write_text(mine.to_json())
-    ends = json.dumps(
-        {str(p): o for p, o in sorted(Cluster(job.kafka, job.lake.region).topics({topic})[topic].end.items())}
-    )
-    commands = {
-        "calve": [sys.executable, "-m", "glue_jobs.ingest", "--settings-file", str(settings), "--drain"],
-        "bare": [sys.executable, "-m", "bench.bare", str(settings), names["bare"], ends],
-    }
+    ours, bare = f"{topic}_calve_{number}", f"{topic}_bare_{number}"
+    mine = replace(job, tables=(replace(job.tables[0], name=ours),))
     results: dict[str, Run] = {}
     for who in ("calve", "bare") if number % 2 else ("bare", "calve"):
-        results[who] = run(commands[who], environment=environment, log=logs / f"bench-{who}.log")
-        held = rows(open_catalog(job.lake).load_table((job.lake.database, names[who])))
-        if held != records:
-            raise RuntimeError(f"{names[who]} holds {held:,} rows, the topic {records:,} records")
-    console.table(f"round {number}", [_row(who, result, records) for who, result in results.items()])
+        if who == "calve":
+            results[who] = ingest(mine, stack, folder, records=records)
+        else:
+            command = [sys.executable, "-m", "bench.bare", str(folder / "bare.json"), bare, _ends(job, topic)]
+            (folder / "bare.json").write_text(job.to_json())
+            results[who] = measured(command, job, stack, bare, records=records)
+    console.table(f"round {number}", [figures(who, result, records) for who, result in results.items()])
     return results["calve"].cpu_s / results["bare"].cpu_s
 
 
-def _row(who: str, result: Run, records: int) -> dict[str, object]:
-    return {
-        "program": who,
-        "cpu s / M records": result.cpu_s / records * 1e6,
-        "cpu s": result.cpu_s,
-        "wall s": result.wall_s,
-        "other cpu s": result.other_cpu_s,
-    }
+def _ends(job: Job, topic: str) -> str:
+    ends = Cluster(job.kafka, job.lake.region).topics({topic})[topic].end
+    return json.dumps({str(p): o for p, o in sorted(ends.items())})
 
 
 if __name__ == "__main__":

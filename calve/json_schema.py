@@ -1,7 +1,7 @@
 """JSON Schemas (draft 7 and 2020-12) as table columns.
 
 Sources: the two specifications, Iceberg's type list, and the mapping that Confluent's public converters apply. Choices that are
-calve's own: every column is optional; `format` is read; an object or a value without a schema is kept as its JSON text.
+calve's own: every column is optional; `format` is read; what no other column type holds is kept as its JSON text.
 
 A shape is an Iceberg type in JSON form whose leaves may also be one of `WIRE`: how the value stands in the JSON text.
 """
@@ -20,7 +20,9 @@ WIRE = {"json": "string", "days": "date", "millis": "timestamptz"}
 """Leaves of a shape that are no type of Iceberg -> the column they become."""
 MAX_DEPTH = 32
 MAX_PARTS = 10_000
-UNION = "several alternatives have no column type yet; only one beside null has"
+TEXTS = {"string", "date", "timestamptz"}
+ALIASES = "x-aliases"
+"""Annotation of a property: the names that it had before."""
 CONDITIONAL = ("if", "then", "else", "not")
 CONDITIONAL_BY_NAME = ("dependentSchemas", "dependencies")
 
@@ -128,28 +130,29 @@ class _Shapes:
         return [] if _kind(node, path) == "object" and "properties" in node else found
 
     def _union(self, branches: list[dict[str, Json]], path: str, inside: tuple[Json, ...]) -> Json:
-        """Alternatives that say the same of a value's type, as a type with several formats."""
+        """Alternatives that say the same of a value's type; several formats of text are text, all else is JSON text.
+
+        Which alternative wrote a value is not in the JSON, and may be undecidable.
+        """
         first, *others = [self.of(each, path, inside) for each in branches]
-        if any(each != first for each in others):
-            raise SchemaProblem(path, UNION)
-        return first
+        if all(each == first for each in others):
+            return first
+        return (
+            "string" if all(isinstance(each, str) and each in TEXTS for each in (first, *others)) else "json"
+        )
 
     def _object(self, node: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:
         properties, more = node.get("properties", {}), node.get("additionalProperties", True)
         if not isinstance(properties, dict) or not isinstance(more, dict | bool):
             raise SchemaProblem(path, "this is no JSON Schema")
         if node.get("patternProperties"):
-            raise SchemaProblem(path, "properties by a pattern have no column type")
+            return _text(path, "properties by a pattern have no column type")
         for name in self._conditional(node, path, ()):
             if name not in properties:
-                raise SchemaProblem(
-                    join(path, name), "it is declared only under a condition, and so no column"
-                )
+                return _text(path, f"{name} is declared only under a condition, and so no column")
         if properties:
             if isinstance(more, dict) and more:
-                raise SchemaProblem(
-                    path, "further properties with a type have no column beside the named ones"
-                )
+                return _text(path, "further properties with a type have no column beside the named ones")
             return self._struct(properties, path, inside)
         if more is False:
             raise SchemaProblem(path, "an object without properties has no columns")
@@ -168,16 +171,14 @@ class _Shapes:
             if name.lower() in fields:
                 raise SchemaProblem(where, f'differs from "{fields[name.lower()]["name"]}" only by case')
             doc = node.get("description") if isinstance(node, dict) else None
-            fields[name.lower()] = field(
-                name, self.of(node, where, inside), doc=doc if isinstance(doc, str) else None
-            )
+            made = field(name, self.of(node, where, inside), doc=doc if isinstance(doc, str) else None)
+            aliases = _aliases(node, where)
+            fields[name.lower()] = made | ({"aliases": aliases} if aliases else {})
         return struct(*fields.values())
 
     def _array(self, node: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:
-        if "prefixItems" in node or isinstance(node.get("items"), list):
-            raise SchemaProblem(path, "an array with a type for each place has no column type")
-        if "items" not in node:
-            raise SchemaProblem(path, "an array that does not say what its items are has no column type")
+        if "prefixItems" in node or not isinstance(node.get("items"), dict | bool):
+            return "json"
         return list_of(self.of(node["items"], f"{path}[]", inside))
 
     def _conditional(self, node: Json, path: str, seen: tuple[str, ...]) -> Iterator[str]:
@@ -190,6 +191,20 @@ class _Shapes:
             properties = each.get("properties", {})
             yield from properties if isinstance(properties, dict) else ()
             yield from self._conditional(each, path, seen)
+
+
+def _text(path: str, why: str) -> Json:
+    """What no column type holds is kept as JSON text; but for the top, which must be columns."""
+    if path:
+        return "json"
+    raise SchemaProblem(path, why)
+
+
+def _aliases(node: Json, path: str) -> list[str]:
+    found = node.get(ALIASES, []) if isinstance(node, dict) else []
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise SchemaProblem(path, f"{ALIASES} must be a list of names")
+    return found
 
 
 def _conditions(node: Json, path: str) -> list[Json]:
@@ -233,7 +248,7 @@ def _kind(node: dict[str, Json], path: str) -> str | None:
     if kinds == {"integer", "number"}:
         return "number"
     if len(kinds) > 1:
-        raise SchemaProblem(path, UNION)
+        return None
     if not kinds:
         raise SchemaProblem(path, "a value that is always null has no column type")
     return str(kinds.pop())
@@ -252,7 +267,7 @@ def _kind_of_values(node: dict[str, Json], path: str) -> str | None:
     for kind, types in (("string", {str}), ("boolean", {bool}), ("integer", {int}), ("number", {int, float})):
         if kinds and kinds <= types:
             return kind
-    raise SchemaProblem(path, "an enumeration of values of several types has no column type")
+    return None
 
 
 def _scalar(kind: str, node: dict[str, Json], path: str) -> Json:

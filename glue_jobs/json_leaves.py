@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import cast
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.avro.functions import from_avro
 
 from calve.columns import Json, decimal_digits
 from glue_jobs.shapes import spark_type
@@ -37,6 +39,8 @@ DATE = rf"\A{YEAR}-[0-9]{{2}}-[0-9]{{2}}\z"
 ZONE = r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
 MOMENT = rf"\A{YEAR}-[0-9]{{2}}-[0-9]{{2}}[Tt ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}}0*)?{ZONE}\z"
 """RFC 3339 with microseconds: what has more of them, or no offset, is no exact moment of a column."""
+BASE64 = r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
+DECIMAL_BYTES = 16
 GREATEST_MILLIS = (2**63 - 1) // 1000
 LIKE_NO_STRING = r"\A(?:true\z|false\z|-?[0-9][0-9.eE+-]*\z|[{\[])"
 """Texts that the parser makes of what is no string; some strings look like them."""
@@ -97,14 +101,14 @@ def converted(shape: Json, column: Json, value: Column) -> Column:
     match shape["type"]:
         case "struct":
             held = {each["name"]: each["type"] for each in shape["fields"]}
-            fields = [
-                (
-                    converted(held[each["name"]], each["type"], value[each["name"]])
-                    if each["name"] in held
-                    else F.lit(None).cast(spark_type(each["type"]))
-                ).alias(each["name"])
-                for each in column["fields"]
-            ]
+            fields = []
+            for each in column["fields"]:
+                source = _source(each)
+                if source in held:
+                    found = converted(held[source], each["type"], value[source])
+                else:
+                    found = F.lit(None).cast(spark_type(each["type"]))
+                fields.append(found.alias(each["name"]))
             return F.when(value.isNotNull(), F.struct(*fields))
         case "list":
             return F.transform(value, lambda each: converted(shape["element"], column["element"], each))
@@ -131,12 +135,26 @@ def _made(shape: str, value: Column) -> Column:
 
 
 def _decimal(shape: str, value: Column) -> Column:
-    """A number whose digits all fit. The parser keeps up to 38 digits exactly, and makes a double of what it does not keep."""
+    """A number whose digits all fit. The parser keeps up to 38 digits exactly, and makes a double of what it does not keep.
+
+    A string is the number without its point in Base64, as Kafka Connect writes decimals unless it is told otherwise.
+    """
     _, scale = cast("tuple[int, int]", decimal_digits(shape))
-    text = value.cast("string")
-    exact = F.schema_of_variant(value).rlike(r"\A(?:BIGINT|DECIMAL)")
+    text, kind = value.cast("string"), F.schema_of_variant(value)
     fits = text.rlike(rf"\A-?[0-9]+(?:\.[0-9]{{1,{scale}}})?\z" if scale else r"\A-?[0-9]+\z")
-    return F.when(exact & fits, text.try_cast(shape))
+    number = F.when(kind.rlike(r"\A(?:BIGINT|DECIMAL)") & fits, text.try_cast(shape))
+    return F.when(kind == "STRING", _from_base64(text, scale).try_cast(shape)).otherwise(number)
+
+
+def _from_base64(text: Column, scale: int) -> Column:
+    """Two's complement, big-endian, of at most 16 bytes: what Avro's decimals are behind a byte that tells their length."""
+    unscaled = F.unbase64(F.when(text.rlike(BASE64), text))
+    size = F.length(unscaled)
+    framed = F.when(
+        (size >= 1) & (size <= DECIMAL_BYTES), F.concat(F.char(size * 2).cast("binary"), unscaled)
+    )
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": scale}
+    return from_avro(framed, json.dumps(kind), {"mode": "PERMISSIVE"})
 
 
 def _any(shape: Json, value: Column, test: Walk) -> Column | None:
@@ -173,14 +191,19 @@ def _same(shape: Json, column: Json) -> bool:
     if isinstance(shape, str):
         return shape == column and shape in TYPES and shape not in PARSED
     if shape["type"] == "struct":
-        pairs = [(each["name"], each["type"]) for each in shape["fields"]]
-        wanted = [(each["name"], each["type"]) for each in column["fields"]]
-        return len(pairs) == len(wanted) and all(
-            name == other and _same(kind, want)
-            for (name, kind), (other, want) in zip(pairs, wanted, strict=True)
+        pairs = zip(shape["fields"], column["fields"], strict=False)
+        return len(shape["fields"]) == len(column["fields"]) and all(
+            held["name"] == each["name"] == _source(each) and _same(held["type"], each["type"])
+            for held, each in pairs
         )
     inner = "element" if shape["type"] == "list" else "value"
     return _same(shape[inner], column[inner])
+
+
+def _source(column: Json) -> str | None:
+    """The name by which the writer writes a column."""
+    name: str | None = column.get("written", column["name"])
+    return name
 
 
 def _parsed(leaf: str) -> T.DataType:

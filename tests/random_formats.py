@@ -66,7 +66,10 @@ def _avro(each: Field, numbers: count[int]) -> Json:
 
 
 def json_schema(fields: tuple[Field, ...]) -> Json:
-    nullable = {each.name: {"oneOf": [{"type": "null"}, _json(each)]} for each in fields}
+    nullable = {
+        each.name: {"oneOf": [{"type": "null"}, _json(each)], "x-aliases": list(each.aliases)}
+        for each in fields
+    }
     return {"type": "object", "properties": nullable, "additionalProperties": False}
 
 

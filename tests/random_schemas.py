@@ -32,10 +32,9 @@ class Field:
 
 @dataclass
 class Steps:
-    """Makes a first version, and the next one of any; `renames`: whether fields may change their names."""
+    """Makes a first version, and the next one of any."""
 
     random: Random
-    renames: bool = True
     leaves: tuple[str, ...] = LEAVES
     nested: tuple[str, ...] = NESTED
     numbers: count[int] = field(default_factory=count)
@@ -65,7 +64,7 @@ class Steps:
                     left.remove(each.aliases[0])
                 case "drop" if len(found) > 1 and not each.aliases:
                     del found[place]
-                case "rename" if self.renames:
+                case "rename":
                     name = f"g{next(self.numbers)}"
                     found[place] = replace(each, name=name, aliases=(each.name, *each.aliases))
                 case "widen":

@@ -17,7 +17,7 @@ from calve import registry
 from calve.names import SYSTEM_COLUMN
 from cli.verify import json_text
 from cli.verify.conversion import Schema, Unreadable, bytes_alone, field_converters, resolved
-from cli.verify.json_schema import Schemas
+from cli.verify.json_schema import Schemas, filled
 from cli.verify.renames import Renames
 from cli.verify.topic import Records
 
@@ -101,7 +101,7 @@ class Decoder:
             return "unknown_schema_id"
         try:
             if schema.type == "JSON":
-                return _JsonWriter(frame, schema, self.columns)
+                return _JsonWriter(frame, schema, self.columns, self._renames)
             return _AvroWriter(frame, schema, self.columns, self._renames)
         except (
             Unreadable,
@@ -150,17 +150,17 @@ class _Writer(Protocol):
 
 
 class _JsonWriter:
-    def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema) -> None:
+    def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> None:
         self.frame = frame
         self.schema_id = schema.id
         self._columns = [column for column in columns if column.name != SYSTEM_COLUMN]
-        self._converters = Schemas(schema.text, schema.references).root(columns)
+        self._fields = Schemas(schema.text, schema.references, renames).root(self._columns)
 
     def decode(self, value: bytes) -> Any:
         found = json_text.read(value[FRAME_BYTES:])
         if not isinstance(found, json_text.Members):
             raise Unreadable("malformed")
-        return {name: convert(found.get(name)) for name, convert in self._converters.items()}
+        return filled(self._fields, found)
 
     def project(self, rows: list[Any]) -> list[Any]:
         return [pa.array([row.get(column.name) for row in rows], column.type) for column in self._columns]

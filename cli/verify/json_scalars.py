@@ -17,6 +17,8 @@ from cli.verify.conversion import EXACT, Unreadable
 from cli.verify.json_text import Real, exact, written
 
 Convert = Callable[[Any], Any]
+SEVERAL = "several"
+"""The type of values that may be of several types."""
 CONNECT = "org.apache.kafka.connect.data."
 SMALL = ("int8", "int16", "int32")
 MOMENT = re.compile(
@@ -24,6 +26,7 @@ MOMENT = re.compile(
 )
 DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DECIMAL_BYTES = 16
 FARTHEST = timedelta(hours=18)
 """The greatest offset from UTC that a column's reader takes."""
 
@@ -35,6 +38,9 @@ def converter(facts: dict[str, Any], kind: Any) -> Convert:
         Unreadable: values of this schema are no values of the type.
     """
     written_as, connect = _type(facts), facts.get("connect.type")
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if is_text and written_as in (None, "object", "array", SEVERAL):
+        return written
     if written_as in ("integer", "number"):
         return _number(facts, kind)
     if pa.types.is_date(kind) and written_as == "string":
@@ -45,11 +51,8 @@ def converter(facts: dict[str, Any], kind: Any) -> Convert:
         return lambda value: _instance(value, bool)
     if (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)) and connect == "bytes":
         return _bytes
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        if written_as == "string":
-            return lambda value: _instance(value, str)
-        if written_as in (None, "object"):
-            return written
+    if is_text and written_as == "string":
+        return lambda value: _instance(value, str)
     raise Unreadable("incompatible_schema")
 
 
@@ -72,10 +75,10 @@ def _type(facts: dict[str, Any]) -> str | None:
     if "type" in facts or not ("enum" in facts or "const" in facts):
         return facts.get("type")
     values = [each for each in facts.get("enum", [facts.get("const")]) if each is not None]
-    for name, kind in (("string", str), ("boolean", bool), ("integer", int)):
-        if all(type(each) is kind for each in values):
+    for name, kinds in (("string", [str]), ("boolean", [bool]), ("integer", [int]), ("number", [int, float])):
+        if all(type(each) in kinds for each in values):
             return name
-    return "number"
+    return SEVERAL
 
 
 def _instance(value: Any, kind: type) -> Any:
@@ -115,13 +118,23 @@ def _single(value: Any) -> float:
 
 
 def _decimal(value: Any, kind: Any) -> Decimal:
-    number = exact(value) if type(value) in (int, Real) else None
+    number = _exact(value, kind)
     if number is None:
         raise Unreadable("malformed")
     scaled = number.scaleb(kind.scale, EXACT)
     if scaled != scaled.to_integral_value() or scaled.copy_abs() >= Decimal(10**kind.precision):
         raise Unreadable("malformed")
     return number
+
+
+def _exact(value: Any, kind: Any) -> Decimal | None:
+    """A number by its digits, or the number without its point in Base64, two's complement."""
+    if type(value) is not str:
+        return exact(value) if type(value) in (int, Real) else None
+    data = _bytes(value)
+    if not 1 <= len(data) <= DECIMAL_BYTES:
+        return None
+    return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-kind.scale, EXACT)
 
 
 def _day(value: Any) -> int:

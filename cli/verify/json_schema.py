@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urljoin
 
@@ -12,8 +12,10 @@ import pyarrow as pa
 from cli.verify import json_scalars as scalars
 from cli.verify.conversion import Unreadable
 from cli.verify.json_text import Members
+from cli.verify.renames import Renames, sources
 
 Convert = Callable[[Any], Any]
+Fields = dict[str, tuple[str, Convert]]
 Nodes = list[tuple[str, dict[str, Any]]]
 """All the schemas that hold for one value, each with the name of its document."""
 
@@ -21,16 +23,21 @@ Nodes = list[tuple[str, dict[str, Any]]]
 class Schemas:
     """A registered schema with its references: makes converters for Arrow types."""
 
-    def __init__(self, text: str, references: Mapping[str, str]) -> None:
+    def __init__(self, text: str, references: Mapping[str, str], renames: Renames) -> None:
+        self._renames = renames
         self._documents = {name: json.loads(each) for name, each in references.items()} | {
             "": json.loads(text)
         }
         self._anchors = {name: dict(_anchors(each)) for name, each in self._documents.items()}
 
-    def root(self, columns: pa.Schema) -> dict[str, Convert]:
-        """A converter for each column that the schema has, by name."""
-        properties = self._properties(self._all("", self._documents[""]))
-        return {c.name: self.converter(properties[c.name], c.type) for c in columns if c.name in properties}
+    def root(self, columns: pa.Schema) -> Fields:
+        """For each column that the schema has, by name: the property that fills it, and how."""
+        return self._fields(self._all("", self._documents[""]), columns)
+
+    def _fields(self, nodes: Nodes, columns: Iterable[Any]) -> Fields:
+        properties, by_name = self._properties(nodes), {each.name: each for each in columns}
+        found = sources(by_name, properties, self._renames)
+        return {n: (p, self.converter(properties[p], by_name[n].type)) for n, p in found.items()}
 
     def converter(self, nodes: Nodes, kind: Any) -> Convert:
         """How a JSON value becomes a value of an Arrow type.
@@ -49,8 +56,7 @@ class Schemas:
         return lambda value: found(value) if value is not None else None
 
     def _struct(self, nodes: Nodes, kind: Any) -> Convert:
-        properties = self._properties(nodes)
-        fields = {c.name: self.converter(properties[c.name], c.type) for c in kind if c.name in properties}
+        fields = self._fields(nodes, kind)
         if not fields:
             raise Unreadable("incompatible_schema")
 
@@ -58,7 +64,7 @@ class Schemas:
             if value is None:
                 return None
             members = _typed(value, Members)
-            return {name: inner(members.get(name)) for name, inner in fields.items()}
+            return filled(fields, members)
 
         return convert
 
@@ -89,7 +95,7 @@ class Schemas:
         return found
 
     def _all(self, document: str, node: Any) -> Nodes:
-        """A node and what its `$ref`, its `allOf` and its only alternative beside null say of the same value."""
+        """A node and what its `$ref`, its `allOf` and its alternatives beside null say of the same value."""
         if not isinstance(node, dict):
             return []
         found = [(document, node)]
@@ -102,7 +108,7 @@ class Schemas:
             branches = [self._all(document, each) for each in node.get(key, [])]
             others = [each for each in branches if _facts(each).get("type") != "null"]
             if others and ("type" not in node or len(others) == 1):
-                found += others[0]
+                found += others[0] if _agree(others) else [(document, {"type": scalars.SEVERAL})]
         return found
 
     def _target(self, document: str, reference: str) -> tuple[str, Any]:
@@ -120,6 +126,11 @@ class Schemas:
         return there, node
 
 
+def filled(fields: Fields, members: Members) -> dict[str, Any]:
+    """The columns that an object fills."""
+    return {name: convert(members.get(source)) for name, (source, convert) in fields.items()}
+
+
 def _facts(nodes: Nodes) -> dict[str, Any]:
     """What the nodes say together; the type without null."""
     facts: dict[str, Any] = {}
@@ -129,8 +140,30 @@ def _facts(nodes: Nodes) -> dict[str, Any]:
     kinds = facts.get("type")
     if isinstance(kinds, list):
         others = [each for each in kinds if each != "null"]
-        facts["type"] = "number" if "number" in others else next(iter(others), "null")
+        several = len(others) > 1 and set(others) != {"integer", "number"}
+        facts["type"] = (
+            scalars.SEVERAL if several else "number" if "number" in others else next(iter(others), "null")
+        )
     return facts
+
+
+def _agree(alternatives: list[Nodes]) -> bool:
+    """True where a value is read the same way whichever of them wrote it."""
+    first, *others = [_facts(each) for each in alternatives]
+    if all(each.get("type") == "string" and "connect.type" not in each for each in (first, *others)):
+        return True
+    keys = (
+        "type",
+        "connect.type",
+        "title",
+        "format",
+        "properties",
+        "items",
+        "additionalProperties",
+        "enum",
+        "const",
+    )
+    return all(all(each.get(key) == first.get(key) for key in keys) for each in others)
 
 
 def _anchors(node: Any) -> Iterator[tuple[str, Any]]:

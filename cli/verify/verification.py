@@ -6,7 +6,7 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from calve import job
 from calve.errors import CalveError
@@ -20,7 +20,7 @@ from cli.verify.compare import Span, read_letters, read_table, read_topic
 from cli.verify.decoding import Decoder
 from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
-from cli.verify.renames import renames_of
+from cli.verify.renames import Fields, avro_records, json_objects, renames_of
 from cli.verify.rows import LetterRows, MainRows
 from cli.verify.skips import Skips
 from cli.verify.topic import Reader, is_compacted
@@ -106,7 +106,7 @@ def _compare(
     claimed = _claimed(claim, main, letter_rows)
     spans = {p: (min(max(a, topic.log_start.get(p, 0)), b), b) for p, (a, b) in claimed.items()}
     registry = open_registry(sources.registry)
-    renames = renames_of(_avro(registry.versions(sources.value.subject_of(topic.name))))
+    renames = renames_of(_declared(registry.versions(sources.value.subject_of(topic.name))))
     decoder = Decoder(main.columns, topic.name, registry.by_id, renames)
     reader = Reader(topic.name, properties)
     dead = read_letters(letter_rows, claimed, spans)
@@ -153,12 +153,11 @@ def _claimed(claim: Claim, main: MainRows, letters: LetterRows | None) -> dict[i
     return {p: (min(start.get(p, to), to), to) for p, to in claim.to.items()}
 
 
-def _avro(versions: Iterable[Schema]) -> Iterator[Any]:
-    """The Avro schemas among them that are JSON at all."""
+def _declared(versions: Iterable[Schema]) -> Iterator[Iterable[Fields]]:
+    """The records of each version that is JSON at all."""
     for version in versions:
-        if version.type == "AVRO":
-            with suppress(ValueError):
-                yield json.loads(version.text)
+        with suppress(ValueError):
+            yield list((json_objects if version.type == "JSON" else avro_records)(json.loads(version.text)))
 
 
 def _letter_rows(letters: Table | None, claim: Claim) -> tuple[LetterRows | None, str | None]:

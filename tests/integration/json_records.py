@@ -35,6 +35,8 @@ EVERY_TYPE = {
         "ln": {"type": "array", "items": {"type": "number"}},
         "m": {"type": "object", "additionalProperties": {"type": "string"}},
         "md": {"type": "object", "additionalProperties": {"type": "string", "format": "date"}},
+        "u": {"type": ["string", "integer", "boolean", "null"]},
+        "uo": {"oneOf": [{"$ref": "#/$defs/inner"}, {"type": "array", "items": {}}, {"type": "null"}]},
     },
 }
 
@@ -66,6 +68,8 @@ FULL = {
     "ln": [1.0, -0.0, None, 1.7976931348623157e308],
     "m": [("k", "1"), ("", None)],
     "md": [("k", date(2026, 1, 1)), ("n", None)],
+    "u": '"7"',
+    "uo": '{"s":1}',
 }
 FULL_TEXT = json.dumps(
     FULL
@@ -83,6 +87,8 @@ FULL_TEXT = json.dumps(
         "w": {"lo": [{"at": "2026-01-01 00:00:00Z"}, None]},
         "m": {"k": "1", "": None},
         "md": {"k": "2026-01-01", "n": None},
+        "u": "7",
+        "uo": {"s": 1},
         "not in the schema": [{}],
     }
 )
@@ -96,6 +102,10 @@ ROWS: list[tuple[str, dict[str, Any]]] = [
     ('{"i":1,"i":2}', {"i": 2}),
     ('{"n":123456789012345678901234567890}', {"n": 1.2345678901234568e29}),
     ('{"n":-0.0}', {"n": -0.0}),
+    ('{"u":7,"uo":["x",1]}', {"u": "7", "uo": '["x",1]'}),
+    ('{"u":true,"uo":null}', {"u": "true"}),
+    ('{"dec":"MDk=","big":"/w=="}', {"dec": Decimal("123.45"), "big": Decimal("-0.0000000001")}),
+    ('{"big":"tMSzV6V5O4X2dd3AAAAAAQ=="}', {"big": Decimal("-9999999999999999999999999999.9999999999")}),
     ('{"any":"s","l":[],"m":{},"o":{}}', {"any": '"s"', "l": [], "m": [], "o": {"s": None, "at": None}}),
     ('{"any":{"a":1e2,"\\u0001":"\\u0007\\b\\f\\n\\r\\t\\"\\\\/\\u007f\\u2028"}}', None),  # type: ignore[list-item]
     ('{"any":[12345678901234567890123456789012345678,1e-7,1.0E300,0.00,-0,-0.0,123e-2]}', None),  # type: ignore[list-item]
@@ -153,7 +163,13 @@ REFUSED = [
     '{"dec":123.456}',
     '{"dec":1234.5}',
     '{"dec":"12.5"}',
-    '{"dec":"MDk="}',
+    '{"dec":""}',
+    '{"dec":"MDkw"}',
+    '{"dec":"MDk"}',
+    '{"big":"SztMqFqGxHoJiiJAAAAAAA=="}',
+    '{"big":"AAAAAAAAAAAAAAAAAAAAAAA="}',
+    '{"big":"f////////////////////w=="}',
+    '{"u":1e400}',
     '{"dec":1e2}',
     '{"big":0.00000000001}',
     '{"raw":"AQ"}',

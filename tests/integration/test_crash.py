@@ -168,8 +168,11 @@ def test_a_job_goes_on_where_another_has_died(engine: Engine, stands_at: str, di
     stand_still(scene, stands_at, other)
 
 
-def killed(engine: Engine, points: Sequence[str], logs: Path) -> None:
-    """A process with a table for each point is killed when every table stands at its own; then the next process."""
+def killed(engine: Engine, points: Sequence[str], logs: Path, *, again: bool) -> None:
+    """A process with a table for each point is killed when every table stands at its own; then the next process.
+
+    `again`: the next one is killed as well, while it recovers, and one in a later round.
+    """
     scenes = {point: Scene(engine, foreign=point in OF_FOREIGN) for point in points}
 
     def run(name: str, at_points: Sequence[str], nth: Callable[[str], int]) -> None:
@@ -183,25 +186,28 @@ def killed(engine: Engine, points: Sequence[str], logs: Path) -> None:
     for scene in scenes.values():
         scene.produce()
     run("first round", [point for point in points if point not in NOT_AT_FIRST], lambda _: 1)
-    if len(points) == len(POINTS):
+    if again:
         run("recovery", [point for point in points if point not in ONCE], lambda _: 1)
     for point, scene in scenes.items():
         if point in PROVOKED:
             PROVOKED[point](scene)
         scene.produce()
-    run("later round", points, lambda point: 1 if point in ONCE else 2)
+    if again:
+        run("later round", points, lambda point: 1 if point in ONCE else 2)
     run("end", [], lambda _: 0)
     for scene in scenes.values():
         scene.assert_exact()
 
 
-@pytest.mark.parametrize(
-    "points", [pytest.param(CRITICAL, id="critical"), pytest.param(POINTS, id="all", marks=slow)]
-)
-def test_killed_processes_are_mended_by_the_next(
-    engine: Engine, points: Sequence[str], tmp_path: Path
+def test_a_process_that_is_killed_is_mended_by_the_next(engine: Engine, tmp_path: Path) -> None:
+    killed(engine, CRITICAL, tmp_path, again=False)
+
+
+@slow
+def test_processes_that_are_killed_at_any_point_are_mended_by_the_next(
+    engine: Engine, tmp_path: Path
 ) -> None:
-    killed(engine, points, tmp_path)
+    killed(engine, POINTS, tmp_path, again=True)
 
 
 EFFECTS = (

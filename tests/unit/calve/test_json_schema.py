@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.columns import list_of
 from calve.evolution import SchemaProblem
 from calve.json_schema import MAX_PARTS, columns_of, shape
 from calve.names import FIELD_NAME
@@ -148,6 +149,32 @@ def test_conditions_on_declared_fields_change_nothing() -> None:
     assert list(types(schema)) == ["a", "b"]
 
 
+def test_what_no_column_type_holds_is_json_text_but_for_the_top() -> None:
+    schema = objects(
+        union={"oneOf": [NULL, STRING, INTEGER]},
+        types={"type": ["string", "integer", "null"]},
+        objects={"anyOf": [objects(a=STRING), objects(b=STRING)]},
+        mixed={"enum": [1, "a"]},
+        pair={"type": "array", "items": [STRING, INTEGER]},
+        prefix={"prefixItems": [STRING]},
+        items={"type": "array"},
+        pattern={"patternProperties": {"^a": STRING}},
+        further=objects(b=STRING) | {"additionalProperties": STRING},
+        conditional=objects(a=STRING) | {"then": {"properties": {"b": STRING}}},
+        moments={"oneOf": [STRING | {"format": "date"}, STRING | {"format": "date-time"}]},
+        each={"type": "array", "items": {"type": ["boolean", "string"]}},
+    )
+    text = {name: "string" for name in schema["properties"] if name != "each"}
+    assert types(schema) == text | {"each": list_of("string")}
+    kinds = {each["name"]: each["type"] for each in shape(json.dumps(schema), {})["fields"]}
+    assert [name for name, kind in kinds.items() if kind == "string"] == ["moments"]
+
+
+def test_an_annotation_names_what_a_property_was_called_before() -> None:
+    [found] = columns(objects(a=STRING | {"x-aliases": ["b", "c"]}))["fields"]
+    assert found["aliases"] == ["b", "c"]
+
+
 def deep(levels: int) -> Any:
     return objects(x=deep(levels - 1)) if levels else STRING
 
@@ -159,11 +186,6 @@ PROBLEMS: dict[str, tuple[Any, str]] = {
     "no properties": ({"type": "object"}, "the schema: a table needs an object"),
     "false": (objects(x=False), "x: no value is allowed"),
     "always null": (objects(x=NULL), "x: a value that is always null"),
-    "tuple": (objects(x={"type": "array", "items": [STRING]}), "x: an array with a type for each place"),
-    "prefix items": (objects(x={"prefixItems": [STRING]}), "x: an array with a type for each place"),
-    "no items": (objects(x={"type": "array"}), "x: an array that does not say"),
-    "pattern": (objects(x={"patternProperties": {"^a": STRING}}), "x: properties by a pattern"),
-    "further": (objects(a=objects(b=STRING) | {"additionalProperties": STRING}), "a: further properties"),
     "recursive": (objects(next={"$ref": "#"}), r"next\.next: it contains itself"),
     "recursive items": (
         objects(t={"$ref": "#/$defs/T"})
@@ -174,21 +196,21 @@ PROBLEMS: dict[str, tuple[Any, str]] = {
     "nowhere": (objects(x={"$ref": "#/$defs/x"}), "x: .* is neither in the schema"),
     "other document": (objects(x={"$ref": "http://x.org/a.json"}), "x: .* is neither in the schema"),
     "dynamic": (objects(x={"$dynamicRef": "#x"}), "x: a dynamic reference"),
-    "union": (objects(x={"oneOf": [STRING, INTEGER]}), "x: several alternatives"),
-    "types": (objects(x={"type": ["string", "integer", "null"]}), "x: several alternatives"),
     "alternatives of fields": (
         {"type": "object", "oneOf": [objects(a=STRING), objects(b=STRING)]},
-        "a: it is declared only",
+        "a is declared only",
     ),
     "conditional": (
         objects(a=STRING) | {"then": {"properties": {"b": STRING}}},
-        "b: it is declared only under",
+        "b is declared only under",
     ),
+    "pattern": (objects(a=STRING) | {"patternProperties": {"^b": STRING}}, "properties by a pattern"),
+    "further": (objects(a=STRING) | {"additionalProperties": STRING}, "further properties"),
+    "aliases": (objects(x=STRING | {"x-aliases": "y"}), "x: x-aliases must be a list"),
     "clash": (objects(x={"allOf": [STRING, INTEGER]}), "x: no value has the types"),
     "case": (objects(x=objects(a=STRING, A=STRING)), r'x\.A: differs from "a" only by case'),
     "name": (objects(**{"a-b": STRING}), "a-b: a column name must be"),
     "reserved": (objects(_Kafka=STRING), "_kafka: this name is taken"),
-    "mixed": (objects(x={"enum": [1, "a"]}), "x: an enumeration of values of several types"),
     "connect": (objects(x={"type": "integer", "connect.type": "int7"}), 'x: "int7" is no connect.type'),
     "no decimal": (objects(x={"type": "number", "connect.type": "bytes"}), 'x: "bytes" is no connect.type'),
     "precision": (objects(x=DECIMAL | {"connect.parameters": {"scale": 39}}), "x: decimal"),

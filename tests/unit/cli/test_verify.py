@@ -17,7 +17,7 @@ from cli.verify.decoding import Decoder
 from cli.verify.digest import RANGE, Digests, Place, ranges
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.hashing import column_hashes, row_hashes
-from cli.verify.renames import renames_of, sources
+from cli.verify.renames import avro_records, renames_of, sources
 from cli.verify.topic import Records
 
 TOPIC = TopicKey("cluster", "topic-1")
@@ -223,7 +223,7 @@ A, B, C, BOTH = renaming("a"), renaming("b", "a"), renaming("c", "b"), record(("
     ],
 )
 def test_an_earlier_name_is_the_column_that_later_versions_made_of_it(versions, columns, written, found):
-    assert sources(columns, written, renames_of(versions)) == found
+    assert sources(columns, written, renames_of(map(avro_records, versions))) == found
 
 
 def test_several_schema_ids_in_one_chunk_are_told_apart():
