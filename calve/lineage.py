@@ -88,9 +88,9 @@ def settle(table: Json, versions: Sequence[Json | SchemaProblem]) -> tuple[Json,
         for columns in asked:
             # What an earlier version asked for may stand in its way; the next look says so.
             with suppress(SchemaProblem):
-                wanted = _first(changes(table, columns))
-                done += wanted
-                table = apply(table, wanted)
+                while wanted := _first(changes(table, columns)):
+                    done += wanted
+                    table = apply(table, wanted)
 
 
 def _first(wanted: Sequence[Change]) -> Sequence[Change]:

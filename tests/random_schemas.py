@@ -32,9 +32,13 @@ class Field:
 
 @dataclass
 class Steps:
-    """Makes a first version, and the next one of any."""
+    """Makes a first version, and the next one of any. `reuse`: whether a new field may take a name that another has laid down.
+
+    Renamed again and again, such names can be told from each other by nobody, and versions are refused.
+    """
 
     random: Random
+    reuse: bool = False
     leaves: tuple[str, ...] = LEAVES
     nested: tuple[str, ...] = NESTED
     numbers: count[int] = field(default_factory=count)
@@ -59,7 +63,7 @@ class Steps:
             match self.random.choice(["add", "reuse", "drop", "rename", "widen", "mix", "inside", "inside"]):
                 case "add":
                     found.insert(place, self.new(depth))
-                case "reuse" if each.aliases and each.aliases[0] in left:
+                case "reuse" if self.reuse and each.aliases and each.aliases[0] in left:
                     found.append(self.new(depth, name=each.aliases[0]))
                     left.remove(each.aliases[0])
                 case "drop" if len(found) > 1 and not each.aliases:

@@ -36,6 +36,18 @@ B = struct(f("id"), f("b", "int", "a"))
 C = struct(f("id"), f("c", "int", "b"))
 
 
+def test_of_two_types_of_a_new_column_the_earlier_holds_also_where_its_version_renames() -> None:
+    first = struct(f("id"), f("b", "int", "a"), f("c", "string"))
+    second = struct(f("id"), f("b", "int", "a"), f("c", "boolean"))
+    table, found, _ = settled(A, [A, first, second])
+    assert {each["name"]: each["type"] for each in table["fields"]} == {
+        "id": "int",
+        "b": "int",
+        "c": "string",
+    }
+    assert [each.problem is None for each in found] == [True, True, False]
+
+
 def test_a_renamed_column_keeps_its_place_and_old_records_go_on_filling_it() -> None:
     table, found, done = settled(A, [A, B])
     assert names(table) == ["id", "b"]
