@@ -67,6 +67,9 @@ KAFKA = field(
     doc="where the row comes from",
 )
 
+REDRIVEN = "redriven"
+"""The column of the dead-letter table that tells the letters that came back from those that are open."""
+
 DEAD_LETTERS = struct(
     field("cluster_id", "string"),
     field("topic_id", "string", doc="id of the topic's incarnation (KIP-516)"),
@@ -82,9 +85,12 @@ DEAD_LETTERS = struct(
     field("stage", "string", doc="stage of the round that refused the record"),
     field("reason", "string", doc="stable word for the cause"),
     field("message", "string", doc="the cause in a sentence; never holds the record's bytes"),
-    field("attempt", "int", doc="1 for the first time; a redrive that fails again adds one"),
+    field("attempt", "int", doc="1: refused by the round that read it"),
     field("round", "string", doc="round of the table that refused the record"),
     field("rejected_at", "timestamptz"),
+    field(
+        REDRIVEN, "string", doc="round in which a redrive brought the record into the table; null: it did not"
+    ),
 )
 
 

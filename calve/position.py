@@ -4,13 +4,15 @@ The table is the checkpoint (ADR 1). Keys under `calve.`:
 
 | key | value |
 | --- | --- |
-| `calve.format` | 1; a newer release reads older positions |
+| `calve.format` | 1, or 2 from a table's first redrive on; a newer release reads older positions |
 | `calve.round` | uuid of the round; finds an ambiguous commit again |
 | `calve.writer` | epoch of the writer: uuid of the process that committed |
 | `calve.cluster_id`, `calve.topic`, `calve.topic_id` | the topic read by this round |
 | `calve.from`, `calve.to` | JSON `{"<cluster id>/<topic id>": {"<partition>": next offset}}` |
 | `calve.ledger` | JSON, see `Ledger` |
-| `calve.dead_letters` | JSON of `DeadLetterRound`: the newest round that had rejects; carried forward |
+| `calve.dead_letters` | JSON of `DeadLetterRound`: the newest round that had rejects, or redrive; carried forward |
+| `calve.redrives` | how many redrives the table's history holds; carried forward |
+| `calve.redrive` | id of the request that this commit is a part of (`calve.redrive`) |
 | `calve.metrics` | JSON of the round's figures (lag, freshness, bytes, files, times) |
 """
 
@@ -23,7 +25,9 @@ from typing import Any
 
 from calve.errors import Suspended
 
-FORMAT = 1
+FORMAT = 2
+WITHOUT_REDRIVES = 1
+"""A release that knows no redrives must not write a table that has had one: it would forget which letters came back."""
 INITIALISED = "calve.initialised"
 STATE = "calve.state"
 COMPLETE_UNTIL = "calve.complete-until"
@@ -58,6 +62,8 @@ class Ledger:
 
     `rows_appended` counts rows of the table, which need not equal `applied` records. `rejected` is by reason.
     `lost` holds offset ranges that were gone before they could be read: partition -> [from, to).
+    A redrive reads no offsets: of the dead letters `selected`, each is `redriven`, `present` (the table had its record already)
+    or `refused`, by reason.
     `skipped` is by reason, too: rejects that are in no table. `skipped_schemas` tells those that a schema was the reason of by
     its id, as far as they are not too many: what is unknown today may be registered tomorrow.
     """
@@ -73,9 +79,13 @@ class Ledger:
     rows_updated: int = 0
     rows_deleted: int = 0
     lost: int = 0
+    selected: int = 0
+    redriven: int = 0
+    present: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     skipped_schemas: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
 
     def imbalance(self) -> str | None:
         """The first law that the figures break, or None where the ledger balances."""
@@ -90,6 +100,9 @@ class Ledger:
             )
         if self.dead_lettered != sum(self.rejected.values()):
             return f"dead-lettered {self.dead_lettered} is not the sum of its reasons {sum(self.rejected.values())}"
+        refused = sum(self.refused.values())
+        if self.selected != self.redriven + self.present + refused:
+            return f"selected {self.selected} is not redriven {self.redriven} + present {self.present} + refused {refused}"
         return None
 
     def to_json(self) -> str:
@@ -103,15 +116,18 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRound:
-    """The newest round of a table that had rejects; `snapshot` is the commit on the dead-letter table's branch.
+    """The newest round of a table that changed its dead letters; `snapshot` is the commit on the dead-letter table's branch.
 
-    `previous` is the round that had rejects before it: what the dead-letter table must end with when this one is appended.
+    `previous` is the one before it: what the dead-letter table must end with when this one is published.
+    `redriven`: it is a redrive, and the branch holds the letters that came back, each with its mark, in the place of those
+    without.
     """
 
     round: str
     snapshot: int
     count: int
     previous: str = NO_LETTERS
+    redriven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +140,7 @@ class Position:
     topic: str
     snapshot: int | None = None
     dead_letters: DeadLetterRound | None = None
+    redrives: int = 0
 
     def of(self, topic: TopicKey) -> Offsets | None:
         """Next offsets of a topic's incarnation; None where the table has never read it."""
@@ -172,13 +189,14 @@ def decode(summary: Mapping[str, str], snapshot: int | None = None) -> Position:
         topic=summary["calve.topic"],
         snapshot=snapshot,
         dead_letters=DeadLetterRound(**json.loads(letters)) if letters else None,
+        redrives=int(summary.get("calve.redrives", 0)),
     )
 
 
 def root(*, writer: str, topic: str, round_id: str) -> dict[str, str]:
     """The summary of a table's first, empty snapshot: nothing has been read, and that is known for certain."""
     return {
-        "calve.format": str(FORMAT),
+        "calve.format": str(WITHOUT_REDRIVES),
         "calve.round": round_id,
         "calve.writer": writer,
         "calve.topic": topic,
@@ -203,7 +221,7 @@ def encode(
 ) -> dict[str, str]:
     """The summary entries of a data commit; `decode` reads them back."""
     summary = {
-        "calve.format": str(FORMAT),
+        "calve.format": str(FORMAT if position.redrives else WITHOUT_REDRIVES),
         "calve.round": position.round,
         "calve.writer": position.writer,
         "calve.cluster_id": topic.cluster_id,
@@ -215,5 +233,14 @@ def encode(
         "calve.metrics": json.dumps(metrics, sort_keys=True),
     }
     if position.dead_letters:
-        summary["calve.dead_letters"] = json.dumps(asdict(position.dead_letters))
+        summary["calve.dead_letters"] = _named(position.dead_letters)
+    if position.redrives:
+        summary["calve.redrives"] = str(position.redrives)
     return summary
+
+
+def _named(letters: DeadLetterRound) -> str:
+    named = asdict(letters)
+    if not letters.redriven:
+        del named["redriven"]
+    return json.dumps(named)

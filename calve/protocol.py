@@ -294,6 +294,7 @@ def next_position(
         writer=writer,
         topic=topic.name,
         dead_letters=dead_letters or base.dead_letters,
+        redrives=base.redrives,
     )
 
 

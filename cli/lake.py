@@ -12,6 +12,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.expressions import AlwaysTrue
 
 from calve.errors import ConfigError, Fatal, Retryable
 from calve.position import POSITION_TAG, STATE, Ledger, Position
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
     from pyiceberg.table import snapshots as iceberg
 
     from calve.job import Lake
     from calve.names import TableName
 
+ALWAYS_TRUE = AlwaysTrue()
 _DENIED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClientTokenId")
 
 
@@ -157,11 +160,11 @@ def rows(table: Table) -> int:
     return totals.total("records") - totals.total("position-deletes")
 
 
-def count_by(table: Table, column: str) -> dict[str, int]:
-    """How often each value of a text column occurs; reads this column only, batch by batch."""
+def count_by(table: Table, column: str, chosen: BooleanExpression = ALWAYS_TRUE) -> dict[str, int]:
+    """How often each value of a text column occurs among the chosen rows, batch by batch."""
     counts: dict[str, int] = {}
     with aws_errors(f"table {'.'.join(table.name())}"):
-        for batch in table.scan(selected_fields=(column,)).to_arrow_batch_reader():
+        for batch in table.scan(chosen, selected_fields=(column,)).to_arrow_batch_reader():
             for each in batch.column(column).value_counts().to_pylist():
                 counts[str(each["values"])] = counts.get(str(each["values"]), 0) + int(each["counts"])
     return dict(sorted(counts.items()))

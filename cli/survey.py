@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from calve.errors import Fatal, Retryable
+from cli.dead_letters.selection import Selection
 from cli.kafka import Cluster, Topic, cluster_database
 from cli.lake import count_by, latest_commit, load, open_catalog, rows, state_of
 
@@ -108,7 +109,7 @@ class Survey:
             lag_s=lag_s,
             freshness_s=shown.metrics.get("freshness_s") if shown else None,
             freshness_target_s=table.freshness_s,
-            dead_letters=count_by(letters, "reason") if letters else {},
+            dead_letters=count_by(letters, "reason", Selection().within(letters)) if letters else {},
         )
 
     def _lag(self, position: Position | None, topic: Topic | None) -> tuple[int | None, float | None]:

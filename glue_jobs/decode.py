@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from calve.columns import REASONS
+from calve.columns import REASONS, REDRIVEN
 from calve.decoding import AvroWriter, Decoding, JsonWriter
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
@@ -97,6 +97,7 @@ def rejected(decoded: DataFrame, *, topic: TopicKey, round_id: str) -> DataFrame
         F.lit(1).alias("attempt"),
         F.lit(round_id).alias("round"),
         F.current_timestamp().alias("rejected_at"),
+        F.lit(None).cast("string").alias(REDRIVEN),
     )
 
 

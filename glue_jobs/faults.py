@@ -15,19 +15,26 @@ from dataclasses import dataclass
 
 from calve.errors import ConfigError
 
-STEPS = ("prepare", "recover", "plan", "stage", "reject", "audit", "publish", "release")
+STEPS = ("prepare", "recover", "redrive", "plan", "stage", "reject", "audit", "publish", "release")
 """The steps of a round, in order. `Round.run` is the only caller of a step and passes a point before and after each."""
 
 INNER = (
     "table.created",
     "table.evolved",
     "position.anchored",
+    "letters.rewritten",
     "letters.deleted",
     "letters.withdrawn",
     "reject.discarded",
     "reject.restaged",
     "letters.created",
+    "letters.evolved",
     "reject.staged",
+    "redrive.staged",
+    "redrive.marked",
+    "redrive.held",
+    "redrive.committed",
+    "redrive.answered",
     "publish.committed",
     "release.appended",
     "branch.dropped",

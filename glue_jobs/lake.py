@@ -6,7 +6,7 @@ Everything that knows a Java class of the catalog stands here and in `glue_jobs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -90,11 +90,13 @@ class Table:
         update.commit()
         self.committed()
 
-    def set_properties(self, values: Mapping[str, str]) -> None:
+    def set_properties(self, values: Mapping[str, str], *, remove: Iterable[str] = ()) -> None:
         with catalog_errors(f"table {self.name}"):
             update = self.java.updateProperties()
             for name, value in values.items():
                 update.set(name, value)
+            for name in remove:
+                update.remove(name)
             self._commit(update)
 
     def set_tag(self, name: str, snapshot_id: int) -> None:

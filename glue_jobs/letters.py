@@ -12,7 +12,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from calve.columns import DEAD_LETTERS
+from calve.columns import DEAD_LETTERS, REDRIVEN
 from calve.dead_letters import (
     Leftover,
     LetterBranch,
@@ -24,6 +24,7 @@ from calve.dead_letters import (
     was_rolled_back,
 )
 from calve.errors import LostRace, Retryable
+from calve.evolution import Change, has_column
 from calve.names import BRANCH_PREFIX, TableName
 from calve.position import (
     INITIALISED,
@@ -37,6 +38,7 @@ from calve.protocol import Commit, nearest_position
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
 from glue_jobs.lake import Lake, Table, elements, java_class
+from glue_jobs.marks import Marks
 from glue_jobs.staging import NOTHING, Ambiguous, Staged, commit, publish
 
 
@@ -64,6 +66,7 @@ class Letters:
     def ensure(self) -> Table:
         """The dead-letter table, made where it does not exist; its first snapshot says that nothing was published yet."""
         if (table := self.table) is not None:
+            self._evolve(table)
             return table
         summary = root(writer="", topic="", round_id=NO_LETTERS)
         created = self._lake.create(
@@ -71,6 +74,14 @@ class Letters:
         )
         faults.point("letters.created", self._main.table)
         return created
+
+    def _evolve(self, table: Table) -> None:
+        """Add the column that releases before the first redrive did not know."""
+        mark = next(each for each in DEAD_LETTERS["fields"] if each["name"] == REDRIVEN)
+        if not has_column(table.schema, REDRIVEN):
+            table.evolve([Change("add", (), REDRIVEN, mark["type"], mark["doc"])])
+            table.refresh()
+            faults.point("letters.evolved", self._main.table)
 
     def look(self) -> Look | None:
         """The table as it is before main is read; None where it does not exist."""
@@ -132,7 +143,12 @@ class Letters:
             raise Retryable(f"the dead letters of round {named.round} are gone from {table.name}")
         summary = published_letters(main, named.round)
         try:
-            publish(table, files, summary, lambda ancestors: may_release(main, ancestors))
+            if named.redriven:
+                self._marks(table).place(
+                    named, files, summary, lambda ancestors: may_release(main, ancestors)
+                )
+            else:
+                publish(table, files, summary, lambda ancestors: may_release(main, ancestors))
         except (LostRace, Ambiguous) as error:
             table.refresh()
             if letters_round(table.ancestors()) != named.round:
@@ -157,8 +173,11 @@ class Letters:
         def unchanged(ancestors: Iterator[Commit]) -> bool:
             return letters_round(ancestors) == newest
 
+        marks = self._marks(table)
         try:
-            if left.rounds:
+            if marks.of(left.rounds):
+                marks.withdraw(left.rounds, summary, unchanged)
+            elif left.rounds:
                 self._delete_rounds(table, left, summary, unchanged)
             else:
                 publish(table, NOTHING, summary, unchanged)
@@ -192,7 +211,17 @@ class Letters:
         rows = self._lake.spark.table(table.name.quoted(CATALOG))
         stored = {row["round"]: row["count"] for row in rows.groupBy("round").count().collect()}
         beyond = {row["round"] for row in rows.where(_beyond(main)).select("round").distinct().collect()}
-        return leftover_by_offsets(main, newest=newest, beyond=beyond, stored=stored)
+        marks = self._marks(table)
+        main_rows = self._lake.spark.table(self._main.quoted(CATALOG))
+        return leftover_by_offsets(
+            main,
+            newest=newest,
+            beyond=beyond | marks.without_rows(main_rows),
+            stored=stored | marks.counts(),
+        )
+
+    def _marks(self, table: Table) -> Marks:
+        return Marks(self._lake, table, self._main.table)
 
 
 def _branches(table: Table) -> list[LetterBranch]:

@@ -22,6 +22,7 @@ from calve.protocol import nearest_position
 from glue_jobs import faults
 from glue_jobs.lake import java_class, java_message
 from glue_jobs.outcome import Memory, Outcome
+from glue_jobs.redrive import requested
 from glue_jobs.round import Round
 from glue_jobs.target import Target
 
@@ -32,6 +33,7 @@ POLL_S = 5.0
 FAILED_AFTER = 8
 TAG_EVERY_S = 3600.0
 NOTE_EVERY_S = 300.0
+REQUEST_EVERY_S = 30.0
 
 
 @dataclass(slots=True)
@@ -113,9 +115,15 @@ class TableLoop:
         return part * wait_s
 
     def _wait(self, wait_s: float) -> None:
-        """Wait, but not while a flush worth of records is there: volume beats the clock."""
+        """Wait, but not while a flush worth of records is there, or a request: volume and people beat the clock."""
         until = time.monotonic() + wait_s
+        asked = time.monotonic()
         while (left := until - time.monotonic()) > 0 and not self.stop.wait(min(left, POLL_S)):
+            if time.monotonic() - asked >= REQUEST_EVERY_S:
+                asked = time.monotonic()
+                with contextlib.suppress(CalveError):
+                    if requested(self.target):
+                        return
             per_record = self.memory.bytes_per_record
             if per_record is None or left <= POLL_S or self.state != "running":
                 continue

@@ -1,4 +1,4 @@
-"""One ingest round of one table: prepare -> recover -> plan -> stage -> reject -> audit -> publish -> release.
+"""One ingest round of one table: prepare -> recover -> redrive -> plan -> stage -> reject -> audit -> publish -> release.
 
 The table is the checkpoint (ADR 1): a round begins at the position that main's history proves and ends with one commit that
 moves it. Nothing a step leaves behind matters until `publish`; whatever dies before it is done again, whatever dies after it is
@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from calve.errors import LostRace, Retryable, Suspended
+from calve.errors import Retryable, Suspended
 from calve.position import DeadLetterRound, Ledger, Offsets, Position, encode
 from calve.protocol import (
     Begin,
-    Commit,
     TopicState,
     begin,
     bounded,
     check_gaps,
     check_ledger,
-    contains_round,
-    may_publish,
     next_position,
     recheck,
 )
@@ -32,14 +28,15 @@ from calve.rejects import Rejects
 from glue_jobs import faults
 from glue_jobs.lake import catalog_errors
 from glue_jobs.outcome import Memory, Outcome
+from glue_jobs.publishing import publish_round
 from glue_jobs.reading import Reading
+from glue_jobs.redrive import serve
 from glue_jobs.rejecting import require_allowed, require_same
 from glue_jobs.seen import Seen
-from glue_jobs.staging import NOTHING, Ambiguous, Staged, discard, publish
+from glue_jobs.staging import NOTHING, Staged, discard
 from glue_jobs.target import Target
 
 PERSIST_AFTER_S = 3600
-COMMIT_ATTEMPTS = 3
 LOOKS = 5
 
 
@@ -98,12 +95,12 @@ class Round:
 
     def recover(self) -> None:
         """Read the position and bring the dead letters level with it; they are looked at before main and after it."""
-        for _ in range(LOOKS):
-            before = self.target.letters.look()
-            self.base = self.target.position()
-            if self.target.letters.recover(self.base, before):
-                return
-        raise Retryable(f"table {self.target.name}: another writer keeps moving the dead letters")
+        self._level()
+
+    def redrive(self) -> None:
+        """Answer a person's request to decode dead letters again; the table stands at another round then."""
+        if serve(self.target, self.base):
+            self._level()
 
     def plan(self) -> None:
         """Choose the offsets to read; a topic without new ones ends the round."""
@@ -213,7 +210,7 @@ class Round:
             metrics=self.metrics if until is None else self.metrics | {"complete_until": until},
         )
         began = time.monotonic()
-        self.snapshot = self._commit(summary)
+        self.snapshot = publish_round(self.target.main, self.main, summary, base=self.base, round_id=self.id)
         self.commit_ms = _ms(began)
         self.memory.committed_at = time.monotonic()
         if self.seen.records:
@@ -234,6 +231,14 @@ class Round:
             commit_ms=self.commit_ms,
             complete_until=self._complete_until(),
         )
+
+    def _level(self) -> None:
+        for _ in range(LOOKS):
+            before = self.target.letters.look()
+            self.base = self.target.position()
+            if self.target.letters.recover(self.base, before):
+                return
+        raise Retryable(f"table {self.target.name}: another writer keeps moving the dead letters")
 
     def _stage_rows(self) -> None:
         began = time.monotonic()
@@ -284,30 +289,6 @@ class Round:
             "stage_ms": self.stage_ms,
             "round_ms": int((now - self.began) * 1000),
         }
-
-    def _commit(self, summary: dict[str, str]) -> int:
-        """Commit the same files until it is known whether they are in; a lost answer is resolved by looking for the round."""
-        for _ in range(COMMIT_ATTEMPTS):
-            try:
-                return publish(
-                    self.target.main, self.main, summary, lambda ancestors: may_publish(ancestors, self.base)
-                )
-            except (Ambiguous, LostRace) as error:
-                self.target.main.refresh()
-                mine = next((c.id for c in self._new_commits() if contains_round([c], self.id)), None)
-                if mine is not None:
-                    return mine
-                if isinstance(error, LostRace):
-                    raise
-                failure = error
-        raise Retryable(failure.message)
-
-    def _new_commits(self) -> Iterator[Commit]:
-        """Main's snapshots down to the one that this round started from."""
-        for commit in self.target.main.ancestors():
-            if commit.id == self.base.snapshot:
-                return
-            yield commit
 
 
 def _records(size_bytes: int, bytes_per_record: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +12,18 @@ import typer
 from typer.core import TyperGroup
 
 from calve.errors import CalveError
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption
 from cli.console import Console, Output, OutputOption
+from cli.dead_letters.options import (
+    ReasonOption,
+    RedrivenOption,
+    SchemaOption,
+    SinceOption,
+    TableArgument,
+    UntilOption,
+    open_table,
+)
+from cli.dead_letters.redrive import redrive
 from cli.status import duration
 
 if TYPE_CHECKING:
@@ -38,32 +49,15 @@ class TableFirst(TyperGroup):
 
 dead_letters = typer.Typer(
     cls=TableFirst,
-    help="Show what could not be read, and where it lies.",
+    help="Show what could not be read, where it lies, and send it back after a fix.",
     no_args_is_help=True,
     subcommand_metavar="TABLE | COMMAND [ARGS]...",
 )
-
-TableArgument = Annotated[str, typer.Argument(help="The table's name in calve.yaml.", show_default=False)]
+dead_letters.command()(redrive)
 PlaceArgument = Annotated[
     str, typer.Argument(metavar="PARTITION:OFFSET", help="Where the record stands.", show_default=False)
 ]
 FileArgument = Annotated[Path, typer.Argument(help="File to write; it must not exist.", show_default=False)]
-SinceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--since",
-        "-s",
-        help="Only those rejected since: 2h, 7d, 2026-01-01T00:00:00Z.",
-        show_default=False,
-    ),
-]
-ReasonOption = Annotated[
-    str | None, typer.Option("--reason", "-r", help="Only those of this reason.", show_default=False)
-]
-SchemaOption = Annotated[
-    int | None,
-    typer.Option("--schema-id", "-i", help="Only those with this registry id.", show_default=False),
-]
 
 
 @dead_letters.command("list")
@@ -73,32 +67,44 @@ def listed(
     since: SinceOption = None,
     reason: ReasonOption = None,
     schema_id: SchemaOption = None,
+    until: UntilOption = None,
+    redriven: RedrivenOption = False,
     config: ConfigOption = DEFAULT_CONFIG,
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Count a table's dead letters by reason and schema id: when they were rejected, and where they lie."""
-    from cli.dead_letters.reading import read
+    from cli.dead_letters.reading import count, read
     from cli.dead_letters.selection import Selection
     from cli.dead_letters.summary import COLUMNS, summarize
 
     console, now = Console(output), datetime.now(UTC)
-    selection = Selection.of(since, reason, schema_id, now=now)
-    name, letters = _open(table, config, env)
-    groups = summarize(read(letters, selection.expression, COLUMNS)) if letters else []
-    count = sum(each.dead_letters for each in groups)
+    selection = Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)
+    name, letters = open_table(table, config, env)
+    groups = summarize(read(letters, selection.within(letters), COLUMNS)) if letters else []
+    others = replace(selection, redriven=not redriven)
+    rest = count(letters, others) if letters else 0
+    number = sum(each.dead_letters for each in groups)
+    open_, back = (rest, number) if redriven else (number, rest)
     console.document(
-        {"table": str(name), "dead_letters": count, "groups": [each.document() for each in groups]}
+        {
+            "table": str(name),
+            "dead_letters": open_,
+            "redriven": back,
+            "groups": [each.document() for each in groups],
+        }
     )
     if not groups:
-        console.say(_nothing(name, selection))
+        console.say(_nothing(name, selection) + (f" {_rest(rest, redriven)}" if rest else ""))
         return
     several = len({(each.cluster_id, each.topic_id) for each in groups}) > 1
     shown = [_line(each, now, topic=several) for each in groups[:SHOWN_GROUPS]]
-    console.table(f"dead letters {name}", shown)
+    console.table(f"{'redriven' if redriven else 'dead letters'} {name}", shown)
     if left := groups[SHOWN_GROUPS:]:
-        rest = sum(each.dead_letters for each in left)
-        console.say(f"{rest:,} more in {len(left):,} groups: --output json lists them all")
+        more = sum(each.dead_letters for each in left)
+        console.say(f"{more:,} more in {len(left):,} groups: --output json lists them all")
+    if rest:
+        console.say(_rest(rest, redriven))
 
 
 @dead_letters.command()
@@ -116,7 +122,7 @@ def show(
     from cli.dead_letters.selection import Place
 
     wanted = Place.of(place)
-    name, found = _open(table, config, env)
+    name, found = open_table(table, config, env)
     batches = read(found, wanted.expression) if found else ()
     held = [letter for batch in batches for letter in letters(batch)]
     if not held:
@@ -139,6 +145,8 @@ def export(
     since: SinceOption = None,
     reason: ReasonOption = None,
     schema_id: SchemaOption = None,
+    until: UntilOption = None,
+    redriven: RedrivenOption = False,
     config: ConfigOption = DEFAULT_CONFIG,
     env: EnvOption = None,
     output: OutputOption = Output.text,
@@ -150,10 +158,10 @@ def export(
     from cli.dead_letters.selection import Selection
 
     console = Console(output)
-    selection = Selection.of(since, reason, schema_id, now=datetime.now(UTC))
+    selection = Selection.of(since, reason, schema_id, now=datetime.now(UTC), until=until, redriven=redriven)
     if file.exists():
         raise _taken(file)
-    name, letters = _open(table, config, env)
+    name, letters = open_table(table, config, env)
     count = _write(file, letters, selection) if letters else 0
     written = str(file) if count else None
     size = file.stat().st_size if count else 0
@@ -162,21 +170,6 @@ def export(
         console.say(f"{count:,} dead letters of {name} are in {file}, {size:,} bytes.")
     else:
         console.say(f"{_nothing(name, selection)} No file was written.")
-
-
-def _open(table: str, config: Path, env: str | None) -> tuple[TableName, Table | None]:
-    from cli.dead_letters.reading import open_letters
-    from cli.kafka import cluster_database
-    from cli.lake import open_catalog
-
-    job, wanted = next(
-        (job, each)
-        for job in load_jobs(config, env, tables=[table])
-        for each in job.tables
-        if each.name == table
-    )
-    name = job.table_name(wanted, cluster_database(job))
-    return name, open_letters(open_catalog(job.lake), name)
 
 
 def _write(file: Path, letters: Table, selection: Selection) -> int:
@@ -195,7 +188,7 @@ def _write(file: Path, letters: Table, selection: Selection) -> int:
         ) from None
     try:
         with file.open("w", encoding="utf-8") as out:
-            for batch in read(letters, selection.expression):
+            for batch in read(letters, selection.within(letters)):
                 for each in letter.letters(batch):
                     out.write(json.dumps(letter.document(each), ensure_ascii=False) + "\n")
                     count += 1
@@ -212,7 +205,12 @@ def _taken(file: Path) -> CalveError:
 
 
 def _nothing(name: TableName, selection: Selection) -> str:
-    return f"{name} has no dead letters{selection.words}."
+    which = "dead letters that came back" if selection.redriven else "dead letters"
+    return f"{name} has no {which}{selection.words}."
+
+
+def _rest(count: int, redriven: bool) -> str:  # noqa: FBT001 which of both are left
+    return f"{count:,} are open." if redriven else f"{count:,} came back: --redriven lists them."
 
 
 def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from calve.columns import REDRIVEN
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -49,6 +51,7 @@ def facts(letter: Letter) -> dict[str, object]:
         "rejected at": "-" if letter["rejected_at"] is None else letter["rejected_at"].isoformat(),
         "stage": letter["stage"],
         "attempt": letter["attempt"],
+        "redriven": letter.get(REDRIVEN) or "no",
         "round": letter["round"],
         "cluster, topic id": f"{letter['cluster_id']}/{letter['topic_id']}",
     }

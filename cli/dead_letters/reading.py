@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from calve.names import TableName
+    from cli.dead_letters.selection import Selection
 
 
-def open_letters(catalog: Catalog, name: TableName) -> Table | None:
-    """The dead-letter table of the table `name`; None where no record was ever rejected.
+def open_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None]:
+    """The table `name` and its dead-letter table; None where no record was ever rejected.
 
     Raises:
         CalveError: there is no table of that name.
     """
-    if lake.load(catalog, name) is None:
+    main = lake.load(catalog, name)
+    if main is None:
         raise CalveError(f"the table {name} does not exist yet", fix="the job makes it: calve ingest")
-    return lake.load(catalog, name.dead_letters)
+    return main, lake.load(catalog, name.dead_letters)
 
 
 def read(
@@ -47,3 +49,8 @@ def read(
             yield from batches.read(letters, tasks, scan.projection(), selected)
         except ExportFailed as error:
             raise CalveError(error.message, fix=error.fix) from None
+
+
+def count(letters: Table, selection: Selection) -> int:
+    """How many there are; reads one column."""
+    return sum(batch.num_rows for batch in read(letters, selection.within(letters), ("offset",)))

@@ -7,9 +7,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThanOrEqual
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    IsNull,
+    LessThan,
+    NotNull,
+)
 
-from calve.columns import REASONS
+from calve.columns import REASONS, REDRIVEN
 from calve.errors import ConfigError
 from calve.settings import notation
 from calve.settings.problems import Invalid, near_miss, one_of
@@ -17,19 +27,35 @@ from calve.settings.problems import Invalid, near_miss, one_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pyiceberg.table import Table
+
 _PLACE = re.compile(r"(\d{1,9}):(\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Dead letters rejected at `since` or later, for this reason, framed with this schema id; None: whichever."""
+    """Dead letters rejected at `since` or later and before `until`, for this reason, framed with this schema id.
+
+    None: whichever. `redriven`: those that came back, instead of those that are open.
+    """
 
     since: datetime | None = None
     reason: str | None = None
     schema_id: int | None = None
+    until: datetime | None = None
+    redriven: bool = False
 
     @classmethod
-    def of(cls, since: str | None, reason: str | None, schema_id: int | None, *, now: datetime) -> Selection:
+    def of(
+        cls,
+        since: str | None,
+        reason: str | None,
+        schema_id: int | None,
+        *,
+        now: datetime,
+        until: str | None = None,
+        redriven: bool = False,
+    ) -> Selection:
         """The options of a command.
 
         Raises:
@@ -38,10 +64,17 @@ class Selection:
         if reason is not None and reason not in REASONS:
             fix = near_miss(reason, REASONS) or f"use {one_of(REASONS)}"
             raise ConfigError(f'--reason: "{reason}" is no reason', fix=fix)
-        return cls(None if since is None else _moment(since, now), reason, schema_id)
+        return cls(
+            None if since is None else _moment(since, now, "--since"),
+            reason,
+            schema_id,
+            None if until is None else _moment(until, now, "--until"),
+            redriven,
+        )
 
     @property
     def expression(self) -> BooleanExpression:
+        """The filters; whether letters came back is left to `within`."""
         parts: list[BooleanExpression] = []
         if self.since is not None:
             parts.append(_compare(GreaterThanOrEqual, "rejected_at", self.since.isoformat()))
@@ -49,13 +82,23 @@ class Selection:
             parts.append(_compare(EqualTo, "reason", self.reason))
         if self.schema_id is not None:
             parts.append(_compare(EqualTo, "schema_id", self.schema_id))
+        if self.until is not None:
+            parts.append(_compare(LessThan, "rejected_at", self.until.isoformat()))
         return _all_of(parts)
+
+    def within(self, letters: Table) -> BooleanExpression:
+        """The whole selection; a table that knows no redrives has open letters only."""
+        if REDRIVEN not in letters.schema().column_names:
+            return AlwaysFalse() if self.redriven else self.expression
+        kind: Any = NotNull if self.redriven else IsNull
+        return _all_of([self.expression, kind(REDRIVEN)])
 
     @property
     def words(self) -> str:
         """The filters in words, for a sentence; empty where there is none."""
         parts = [
             f"since {self.since.isoformat(timespec='seconds')}" if self.since else "",
+            f"until {self.until.isoformat(timespec='seconds')}" if self.until else "",
             f"with reason {self.reason}" if self.reason else "",
             f"with schema id {self.schema_id}" if self.schema_id is not None else "",
         ]
@@ -104,7 +147,7 @@ def _all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
     return found
 
 
-def _moment(text: str, now: datetime) -> datetime:
+def _moment(text: str, now: datetime, option: str) -> datetime:
     """`1h` before now, or a moment with its time zone."""
     try:
         return now - timedelta(seconds=notation.seconds(text))
@@ -114,7 +157,7 @@ def _moment(text: str, now: datetime) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f'--since: "{text}" is neither a duration nor a moment', fix=fix) from None
+        raise ConfigError(f'{option}: "{text}" is neither a duration nor a moment', fix=fix) from None
     if moment.tzinfo is None:
-        raise ConfigError(f'--since: "{text}" has no time zone', fix=fix)
+        raise ConfigError(f'{option}: "{text}" has no time zone', fix=fix)
     return moment.astimezone(UTC)

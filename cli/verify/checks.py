@@ -54,6 +54,8 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
         coverage["skipped"] = len(sides.topic.skips.found)
     coverage["gaps"] = offsets - records
     dead: dict[str, int | str] = {"compared": letters, **dict(sorted(sides.letters.by_reason.items()))}
+    if sides.letters.came_back:
+        dead["redriven"] = sides.letters.came_back
     if sides.pending:
         dead["waiting on a branch"] = f"round {sides.pending}"
     checks = [
@@ -61,6 +63,9 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
         check("dead letters", dead),
         check("contents", {"rows": rows, "files": len(sides.main.tasks)}),
     ]
+    if sides.claim.redrives or sides.letters.came_back:
+        back = {"dead_letters": sides.letters.came_back, "rows": sides.claim.totals.redriven}
+        checks.append(check("redriven", back))
     if sides.claim.known_from_birth:
         totals = {"rows": sides.table.total, "rows_appended": sides.claim.totals.rows_appended}
         checks.append(check("totals", totals))
@@ -160,4 +165,11 @@ def _totals(sides: Sides) -> list[Finding]:
     if sides.letters.by_reason != totals.rejected:
         text = f"the dead letters are {sides.letters.by_reason}, the ledgers say {totals.rejected}"
         findings.append(Finding("totals", text))
+    # A letter that had lost its mark is counted twice: once as redriven, once as present.
+    if not totals.redriven <= sides.letters.came_back <= totals.redriven + totals.present:
+        text = (
+            f"{sides.letters.came_back} dead letters came back, the ledgers of the redrives say {totals.redriven}"
+            f" and {totals.present} that the table had already"
+        )
+        findings.append(Finding("redriven", text))
     return findings

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from calve.errors import Suspended
 from calve.position import Ledger, Offsets, Position, TopicKey, decode_offsets, has_position
 from calve.protocol import Commit
+from calve.redrive import REQUEST_ID
 from cli import lake
 from cli.verify.findings import Check, Finding
 
@@ -23,7 +24,7 @@ class Claim:
     """The offsets [start, to) of the topic's newest incarnation.
 
     `known_from_birth`: the history begins with the empty snapshot that a table is made with; none of it has expired.
-    `totals` adds up the ledgers of those `rounds` (all that are left, newest first) that read this incarnation.
+    `rounds` and `redrives` are all that are left, newest first; `totals` adds up the ledgers of those of this incarnation.
     """
 
     position: Position
@@ -33,11 +34,17 @@ class Claim:
     known_from_birth: bool
     totals: Ledger
     rounds: tuple[Round, ...]
+    redrives: tuple[Round, ...] = ()
+
+    @property
+    def others(self) -> set[int]:
+        """The snapshots that added rows of other incarnations."""
+        return {each.snapshot for each in (*self.rounds, *self.redrives) if each.topic != self.topic}
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A data commit: what one snapshot's summary says."""
+    """A data commit: what one snapshot's summary says. A redrive reads no offsets; its `topic` is that of its dead letters."""
 
     snapshot: int
     round: str
@@ -45,6 +52,7 @@ class Round:
     start: dict[TopicKey, Offsets]
     to: dict[TopicKey, Offsets]
     ledger: Ledger
+    redrive: bool = False
 
     def covers(self, partition: int, offset: int) -> bool:
         first = self.start.get(self.topic, {}).get(partition)
@@ -66,8 +74,10 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
             fix="was it made by calve? A table that was replaced, or whose history was expired, cannot be verified",
         )
     _, position = latest
-    rounds = rounds_of(history)
-    findings = [finding for each in rounds for finding in ledger_problems(each)] + chain_problems(history)
+    commits = rounds_of(history)
+    rounds = [each for each in commits if not each.redrive]
+    redrives = [each for each in commits if each.redrive]
+    findings = [finding for each in commits for finding in ledger_problems(each)] + chain_problems(history)
     topic = rounds[0].topic if rounds else next(reversed(position.offsets), TopicKey("", ""))
     born = has_position(history[-1].summary) and not decode_offsets(history[-1].summary["calve.to"])
     claim = Claim(
@@ -76,13 +86,16 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
         start=_start(rounds, topic),
         to=position.offsets.get(topic, {}),
         known_from_birth=born,
-        totals=_totals([each for each in rounds if each.topic == topic]),
+        totals=_totals([each for each in commits if each.topic == topic]),
         rounds=tuple(rounds),
+        redrives=tuple(redrives),
     )
     figures: dict[str, int | str] = {"rounds": len(rounds), "offsets": claim.totals.span}
     figures |= {name: getattr(claim.totals, name) for name in ("applied", "dead_lettered")}
     if skipped := sum(claim.totals.skipped.values()):
         figures["skipped"] = skipped
+    if redrives:
+        figures |= {"redrives": len(redrives), "redriven": claim.totals.redriven}
     figures |= {name: getattr(claim.totals, name) for name in ("gaps", "lost")}
     if not born:
         figures["history"] = "older snapshots have expired"
@@ -101,7 +114,8 @@ def rounds_of(history: list[Commit]) -> list[Round]:
         ledger = Ledger.from_json(summary.get("calve.ledger", "{}"))
         start, to = decode_offsets(summary["calve.from"]), decode_offsets(summary["calve.to"])
         topic = TopicKey(summary["calve.cluster_id"], summary["calve.topic_id"])
-        found.append(Round(commit.id, summary["calve.round"], topic, start, to, ledger))
+        redrive = REQUEST_ID in summary
+        found.append(Round(commit.id, summary["calve.round"], topic, start, to, ledger, redrive))
     return found[::-1]
 
 
@@ -172,6 +186,9 @@ def _totals(rounds: list[Round]) -> Ledger:
         "dead_lettered",
         "rows_appended",
         "lost",
+        "selected",
+        "redriven",
+        "present",
     )
     rejected: dict[str, int] = {}
     skipped: dict[str, int] = {}

@@ -35,16 +35,26 @@ Count = Callable[[int], object]
 
 @dataclass(slots=True)
 class Letters:
-    """The dead letters without their contents: partition -> offset -> reason of those that can be compared."""
+    """The dead letters without their contents: partition -> offset -> reason of those that can be compared.
+
+    `redriven`: those of them that came back, so that the table must have their records. `came_back`: all that did.
+    """
 
     rows: LetterRows | None
     reasons: dict[int, dict[int, str]] = field(default_factory=dict)
     digests: Digests = field(default_factory=Digests)
     places: dict[str, set[Place]] = field(default_factory=dict)
     by_reason: dict[str, int] = field(default_factory=dict)
+    redriven: set[tuple[int, int]] = field(default_factory=set)
+    came_back: int = 0
+
+    def keeps(self, partition: int, offset: int) -> bool:
+        """True where there is a dead letter, open or not."""
+        return offset in self.reasons.get(partition, {})
 
     def holds(self, partition: int, offset: int) -> bool:
-        return offset in self.reasons.get(partition, {})
+        """True where there is one that is open: its record must not be in the table."""
+        return self.keeps(partition, offset) and (partition, offset) not in self.redriven
 
 
 @dataclass(slots=True)
@@ -79,19 +89,22 @@ def read_letters(rows: LetterRows | None, claimed: dict[int, Span], spans: dict[
     """One pass over the dead letters. All that the table claims are counted, those that Kafka still has can be compared."""
     letters = Letters(rows)
     for task in rows.tasks if rows else ():
-        for found, reasons in rows.read(task) if rows else ():
-            counted = reasons.filter(_inside(found, claimed))
+        for found, reasons, marked in rows.read(task) if rows else ():
+            claimed_here = _inside(found, claimed)
+            letters.came_back += pc.sum(marked.filter(claimed_here)).as_py() or 0
+            counted = reasons.filter(claimed_here)
             for pair in counted.value_counts().to_pylist():
                 letters.by_reason[pair["values"]] = letters.by_reason.get(pair["values"], 0) + pair["counts"]
             inside = _inside(found, spans)
             kept = found.where(inside)
             added = letters.digests.add(kept.partitions, kept.offsets, kept.hashes)
             letters.places.setdefault(found.file, set()).update(added)
-            chosen = reasons.filter(inside).to_pylist()
-            for partition, offset, reason in zip(
-                kept.partitions.to_pylist(), kept.offsets.to_pylist(), chosen, strict=True
-            ):
+            places = zip(kept.partitions.to_pylist(), kept.offsets.to_pylist(), strict=True)
+            told = zip(reasons.filter(inside).to_pylist(), marked.filter(inside).to_pylist(), strict=True)
+            for (partition, offset), (reason, back) in zip(places, told, strict=True):
                 letters.reasons.setdefault(partition, {})[offset] = reason
+                if back:
+                    letters.redriven.add((partition, offset))
     return letters
 
 
@@ -154,7 +167,7 @@ def topic_letters(records: Records, letters: Letters) -> Rows:
     """The records that are dead letters, as those keep them."""
     places = zip(records.partitions, records.offsets, strict=True)
     dead = records.select(
-        [n for n, (partition, offset) in enumerate(places) if letters.holds(partition, offset)]
+        [n for n, (partition, offset) in enumerate(places) if letters.keeps(partition, offset)]
     )
     topic = letters.rows.topic if letters.rows else ""
     made = {

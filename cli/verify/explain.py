@@ -90,6 +90,8 @@ class Explainer:
                 f"undecodable records ({undecodable}) that are no dead letters{self._round(key)}",
                 key,
             )
+        elif not held and key in self._letters.redriven:
+            found.add("redriven", "dead letters that came back, and whose records are not in the table", key)
         elif not (dead or held or refused):
             found.add("coverage", f"records in neither the table nor the dead letters{self._round(key)}", key)
         elif len(held) > 1:
@@ -132,7 +134,7 @@ class Explainer:
         letters = self._letters.rows
         for task in letters.tasks if letters else ():
             if letters and wanted & self._letters.places.get(task.file.file_path, set()):
-                for rows, _ in letters.read(task):
+                for rows, *_ in letters.read(task):
                     _gather(look.found_letters, self._comparable(rows, wanted, look))
         return look
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, And, EqualTo
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 
-from calve.columns import DEAD_LETTERS
+from calve.columns import DEAD_LETTERS, REDRIVEN
 from calve.names import SYSTEM_COLUMN
 from cli.verify.hashing import column_hashes, row_hashes
 
@@ -92,11 +93,26 @@ class MainRows:
 
 
 class LetterRows:
-    """The dead letters of one incarnation of a topic, as main of the dead-letter table or another snapshot has them."""
+    """The dead letters of one incarnation of a topic, as main of the dead-letter table or another snapshot has them.
 
-    def __init__(self, table: Table, *, topic: str, topic_id: str, snapshot_id: int | None) -> None:
+    `marked`: places of letters that came back by a redrive whose marks are still on their branch.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        *,
+        topic: str,
+        topic_id: str,
+        snapshot_id: int | None = None,
+        marked: AbstractSet[tuple[int, int]] = frozenset(),
+    ) -> None:
         self.topic = topic
-        scan = table.scan(snapshot_id=snapshot_id, selected_fields=("topic_id", "reason", *LETTER_COLUMNS))
+        self._marked = marked
+        self._mark = (REDRIVEN,) if REDRIVEN in table.schema().column_names else ()
+        scan = table.scan(
+            snapshot_id=snapshot_id, selected_fields=("topic_id", "reason", *self._mark, *LETTER_COLUMNS)
+        )
         self._table = table
         self._topic_id = topic_id
         self._schema = scan.projection()
@@ -109,15 +125,37 @@ class LetterRows:
 
     def lowest(self) -> dict[int, int]:
         """The lowest offset held, by partition."""
-        return _lowest((rows.partitions, rows.offsets) for task in self.tasks for rows, _ in self.read(task))
+        return _lowest(
+            (rows.partitions, rows.offsets) for task in self.tasks for rows, _, _ in self.read(task)
+        )
 
-    def read(self, task: FileScanTask) -> Iterator[tuple[Rows, Any]]:
-        """Dead letters of a file, and the reason of each."""
+    def read(self, task: FileScanTask) -> Iterator[tuple[Rows, Any, Any]]:
+        """Dead letters of a file, the reason of each, and whether it came back."""
         for batch in _batches(self._table, self._schema, task):
             batch = batch.filter(pc.equal(batch.column("topic_id"), self._topic_id))
             records = comparable_records(batch.select(list(LETTER_COLUMNS)).cast(letter_columns()))
             rows = Rows(task.file.file_path, batch.column("partition"), batch.column("offset"), records)
-            yield rows, batch.column("reason").cast(pa.string())
+            yield rows, batch.column("reason").cast(pa.string()), self._came_back(batch)
+
+    def _came_back(self, batch: pa.RecordBatch) -> Any:
+        if self._marked:
+            places = zip(
+                batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True
+            )
+            pending = pa.array((place in self._marked for place in places), pa.bool_())
+        else:
+            pending = pa.repeat(pa.scalar(False), batch.num_rows)  # noqa: FBT003 a value
+        if not self._mark:
+            return pending
+        return pc.or_(pending, pc.is_valid(batch.column(REDRIVEN)))
+
+
+def places_marked_by(table: Table, round_id: str, *, topic_id: str, snapshot_id: int) -> set[tuple[int, int]]:
+    """Where the letters stood that a redrive brought back, as the snapshot of its branch has them."""
+    chosen: Any = And(EqualTo(REDRIVEN, round_id), EqualTo("topic_id", topic_id))  # type: ignore[call-arg, arg-type]
+    scan = table.scan(chosen, snapshot_id=snapshot_id, selected_fields=("partition", "offset"))
+    found = scan.to_arrow().to_pylist()
+    return {(each["partition"], each["offset"]) for each in found}
 
 
 def letter_columns() -> pa.Schema:

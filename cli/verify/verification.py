@@ -21,7 +21,7 @@ from cli.verify.decoding import Decoder
 from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.renames import Fields, avro_records, json_objects, renames_of
-from cli.verify.rows import LetterRows, MainRows
+from cli.verify.rows import LetterRows, MainRows, places_marked_by
 from cli.verify.skips import Skips
 from cli.verify.topic import Reader, is_compacted
 
@@ -101,7 +101,7 @@ def _compare(
 ) -> tuple[Sides, list[Finding]]:
     """The passes over both sides, in order, and what is wrong."""
     properties = client_properties(sources.kafka, sources.region)
-    main = MainRows(table, others={each.snapshot for each in claim.rounds if each.topic != claim.topic})
+    main = MainRows(table, others=claim.others)
     letter_rows, pending = _letter_rows(letters, claim)
     claimed = _claimed(claim, main, letter_rows)
     spans = {p: (min(max(a, topic.log_start.get(p, 0)), b), b) for p, (a, b) in claimed.items()}
@@ -167,8 +167,11 @@ def _letter_rows(letters: Table | None, claim: Claim) -> tuple[LetterRows | None
     named = claim.position.dead_letters
     published = {commit.summary.get("calve.round") for commit in lake.ancestors(letters)}
     waiting = named if named and named.round not in published else None
-    snapshot = waiting.snapshot if waiting and letters.snapshot_by_id(waiting.snapshot) else None
-    rows = LetterRows(
-        letters, topic=claim.position.topic, topic_id=claim.topic.topic_id, snapshot_id=snapshot
-    )
-    return rows, waiting.round if waiting and snapshot else None
+    topic, topic_id = claim.position.topic, claim.topic.topic_id
+    if waiting is None or letters.snapshot_by_id(waiting.snapshot) is None:
+        return LetterRows(letters, topic=topic, topic_id=topic_id), None
+    snapshot = waiting.snapshot
+    if waiting.redriven:
+        marked = places_marked_by(letters, waiting.round, topic_id=topic_id, snapshot_id=snapshot)
+        return LetterRows(letters, topic=topic, topic_id=topic_id, marked=marked), waiting.round
+    return LetterRows(letters, topic=topic, topic_id=topic_id, snapshot_id=snapshot), waiting.round

@@ -18,10 +18,13 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
+from calve.columns import REDRIVEN
 from calve.job import Lake, Table
 from calve.names import TableName
 from calve.position import POSITION_TAG
+from calve.redrive import REQUEST, Request
 from cli import lake
+from cli.dead_letters.selection import Selection
 from cli.progress import LineProgress
 from cli.spark import spark_environment
 from cli.verify.verification import Sources, verify
@@ -125,7 +128,8 @@ class Scene:
         assert letters is not None
         rows = [each["_kafka"] for each in main.scan(selected_fields=("_kafka",)).to_arrow().to_pylist()]
         held: list[tuple[int, int, str | None]] = [(each["partition"], each["offset"], None) for each in rows]
-        dead = letters.scan(selected_fields=("partition", "offset", "reason")).to_arrow().to_pylist()
+        open_ = Selection().within(letters)
+        dead = letters.scan(open_, selected_fields=("partition", "offset", "reason")).to_arrow().to_pylist()
         held += [(each["partition"], each["offset"], each["reason"]) for each in dead]
         found, wanted = Counter(held), Counter((*place, fate) for place, fate in self.fates.items())
         assert found == wanted, f"missing {dict(wanted - found)}, too many {dict(found - wanted)}"
@@ -270,11 +274,32 @@ def _roll_back(scene: Scene) -> None:
     _call(scene.engine, "rollback_to_snapshot", scene.name, f"snapshot_id => {rounds[2]}")
 
 
+def ask_for_redrive(scene: Scene) -> None:
+    """A letter is a row by now, and a person has asked for it."""
+    scene.produce(early=True)
+    scene.work()
+    scene.evolve()
+    request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00")
+    scene.engine.table(scene.topic).set_properties({REQUEST: request.to_json()})
+
+
+def forget_marks(scene: Scene) -> None:
+    """The dead-letter table is as releases made it that knew no redrive."""
+    scene.finish()
+    scene.engine.spark.sql(f"ALTER TABLE lake.{scene.name.dead_letters} DROP COLUMN {REDRIVEN}")
+
+
 def _call(engine: Engine, procedure: str, table: TableName, arguments: str) -> None:
     engine.spark.sql(f"CALL lake.system.{procedure}(table => '{table}', {arguments})")
 
 
+OF_REDRIVE = (
+    *("redrive.staged", "redrive.marked", "redrive.held", "redrive.committed"),
+    *("letters.rewritten", "redrive.answered"),
+)
 PROVOKED = {
+    "letters.evolved": forget_marks,
+    **dict.fromkeys(OF_REDRIVE, ask_for_redrive),
     "table.evolved": Scene.evolve,
     "table.created": drop_main,
     "letters.created": drop_both,
@@ -283,7 +308,10 @@ PROVOKED = {
     "position.anchored": forget,
 }
 """Points that an ordinary later round does not pass -> what makes it pass them."""
-NOT_AT_FIRST = ("table.evolved", "position.anchored", "letters.withdrawn", "letters.deleted")
+NOT_AT_FIRST = (
+    *("table.evolved", "position.anchored", "letters.withdrawn", "letters.deleted", "letters.evolved"),
+    *OF_REDRIVE,
+)
 """Points that the first job of a table does not pass."""
 OF_FOREIGN = ("reject.discarded", "reject.restaged")
 """Points that a job passes where a record is framed with an id of another subject."""

@@ -24,7 +24,9 @@ from tests.integration.crashing import (
     ONCE,
     PROVOKED,
     Scene,
+    ask_for_redrive,
     forget,
+    forget_marks,
     mix_and_roll_back,
     run_job,
 )
@@ -249,7 +251,11 @@ def test_points_stand_between_all_effects_of_a_job(engine: Engine) -> None:
     assert tuple(passed[: len(FIRST_ROUND)]) == FIRST_ROUND
     assert passed[-2:] == ["idle.tagged", "idle.noted"]
     scene.foreign = False
-    for arrange in (Scene.evolve, mix_and_roll_back, lambda scene: scene.die("reject.end"), forget):
+    arrangements = (
+        *(Scene.evolve, mix_and_roll_back, lambda scene: scene.die("reject.end"), forget),
+        *(forget_marks, ask_for_redrive),
+    )
+    for arrange in arrangements:
         scene.produce()
         arrange(scene)
         with traced() as more:

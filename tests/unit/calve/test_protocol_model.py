@@ -63,6 +63,8 @@ BROKEN = {
     ),
     "a lost answer taken for a failure": ("benign", Rules(same_round_when_in_doubt=False)),
     "the topic not looked at again after it was read": ("hostile", Rules(recheck=lambda *_: None)),
+    "a redrive that main does not name": ("benign", Rules(redrive_named=False)),
+    "letters marked that a rollback has opened again": ("rollback", Rules(marks_withdrawn=False)),
     "the tag trusted after a rollback": ("maintenance", Rules(locate=tag_without_totals)),
 }
 

@@ -63,6 +63,7 @@ def rejected(partition: int, offset: int, reason: str = "malformed", **changes: 
         "attempt": 1,
         "round": "r1",
         "rejected_at": NOW - timedelta(hours=offset),
+        "redriven": None,
     }
     return row | changes
 
@@ -73,7 +74,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderCatalog:
     made.make(("trading", "trades"), Schema(NestedField(1, "id", LongType())))
     monkeypatch.setattr("cli.lake.open_catalog", lambda _: made)
     monkeypatch.setattr("cli.kafka.cluster_database", lambda _: None)
-    monkeypatch.setattr("cli.dead_letters.command.load_jobs", lambda *_, **__: (JOB,))
+    monkeypatch.setattr("cli.dead_letters.options.load_jobs", lambda *_, **__: (JOB,))
     return made
 
 
@@ -140,6 +141,8 @@ def test_neither_list_nor_export_prints_a_value(catalog: FolderCatalog, tmp_path
         ({"reason": "bad_magic"}, [5]),
         ({"schema_id": 8}, [6]),
         ({"since": "4h30m"}, None),
+        ({"until": "5h"}, [6]),
+        ({"since": "5h", "until": "4h"}, [5]),
         ({"since": "5h"}, [3, 5]),
         ({"since": "2026-05-01T08:30:00Z"}, [3]),
         ({"since": "2026-05-01T10:30:00+02:00"}, [3]),

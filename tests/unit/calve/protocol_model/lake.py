@@ -18,12 +18,17 @@ MAIN = "main"
 
 
 class Row(NamedTuple):
-    """One record, as the topic really gave it (whatever the writer believed it was reading)."""
+    """One record, as the topic really gave it (whatever the writer believed it was reading).
+
+    `redriven`: of a dead letter, the redrive that brought the record into main.
+    """
 
     topic: TopicKey
     partition: int
     offset: int
     round: str
+    kind: str = "g"
+    redriven: str = ""
 
     @property
     def record(self) -> tuple[TopicKey, int, int]:

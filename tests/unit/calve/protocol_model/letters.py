@@ -70,7 +70,7 @@ def release(world: World, main: Position, rejects: Sequence[Row] | None = None) 
         yield from commit(
             world,
             letters,
-            lambda base: letters.snapshot(base, summary, base.head().rows + files, named.round),
+            lambda base: letters.snapshot(base, summary, _without(base, files) + files, named.round),
             lambda base: world.rules.may_release(main, base.ancestors()),
         )
     except (LostRace, Ambiguous):
@@ -80,16 +80,24 @@ def release(world: World, main: Position, rejects: Sequence[Row] | None = None) 
     yield from or_again(commit(world, letters, _dropping(f"calve_{named.round}")))
 
 
+def _without(base: Metadata, files: tuple[Row, ...]) -> tuple[Row, ...]:
+    """What is there, but for letters that come again with a mark."""
+    marked = {row.record for row in files if row.redriven}
+    return tuple(row for row in base.head().rows if row.record not in marked)
+
+
 def _undo_rollback(world: World, main: Position, now: Metadata) -> Steps:
     """Delete what a rolled-back main will read again, and say which dead letters are the newest now: one commit."""
     newest = letters_round(now.ancestors())
-    left = leftover_letters(main, now.ancestors()) or _search(main, now, newest)
+    left = leftover_letters(main, now.ancestors()) or _search(world, main, now, newest)
     yield f"left over: {sorted(left.rounds)}, back to {left.back_to}"
     by_round = world.rules.cleanup_by_round
 
     def delete(base: Metadata) -> Metadata:
         rows = base.head().rows
         kept = tuple(r for r in rows if not (r.round in left.rounds if by_round else beyond(main, r)))
+        if world.rules.marks_withdrawn:
+            kept = tuple(r._replace(redriven="") if r.redriven in left.rounds else r for r in kept)
         return world.letters.snapshot(base, stamp(main, left.back_to) | left.summary, kept)
 
     def unchanged(base: Metadata) -> bool:
@@ -98,10 +106,15 @@ def _undo_rollback(world: World, main: Position, now: Metadata) -> Steps:
     yield from or_again(commit(world, world.letters, delete, unchanged))
 
 
-def _search(main: Position, now: Metadata, newest: str | None) -> Leftover:
+def _search(world: World, main: Position, now: Metadata, newest: str | None) -> Leftover:
+    """A redrive is in main as a whole or not at all, so one record of it tells."""
+    held = {row.record for row in world.main.metadata.head().rows}
     rows = now.head().rows
     past = {row.round for row in rows if beyond(main, row)}
-    return leftover_by_offsets(main, newest=newest, beyond=past, stored=Counter(row.round for row in rows))
+    marked = {row.redriven for row in rows} - {""}
+    past |= marked - {row.redriven for row in rows if row.record in held}
+    stored = Counter(row.round for row in rows) + Counter(row.redriven for row in rows)
+    return leftover_by_offsets(main, newest=newest, beyond=past, stored=stored)
 
 
 def beyond(main: Position, row: Row) -> bool:
@@ -115,7 +128,8 @@ def _branch(metadata: Metadata, name: str, snapshot: int) -> LetterBranch:
 
 def _added(snapshot: Snapshot) -> tuple[Row, ...]:
     """The rows that the commit itself added."""
-    return tuple(row for row in snapshot.rows if row.round == snapshot.summary["calve.round"])
+    round_id = snapshot.summary["calve.round"]
+    return tuple(row for row in snapshot.rows if round_id in (row.round, row.redriven))
 
 
 def _dropping(branch: str) -> Callable[[Metadata], Metadata | None]:

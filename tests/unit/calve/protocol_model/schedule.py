@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
+from calve.dead_letters import letters_round
 from calve.position import (
     NO_LETTERS,
     Ledger,
@@ -16,8 +17,9 @@ from calve.position import (
     decode_offsets,
     has_position,
 )
+from calve.protocol import nearest_position
 from tests.unit.calve.protocol_model import outside
-from tests.unit.calve.protocol_model.lake import Table, Topic, doubled
+from tests.unit.calve.protocol_model.lake import Snapshot, Table, Topic, doubled
 from tests.unit.calve.protocol_model.world import PRODUCTION, Rules, Steps, World, stamp
 from tests.unit.calve.protocol_model.writer import writer
 
@@ -97,6 +99,9 @@ class Schedule:
         elif choice < 0.085:
             self.world.schema_registered = True
             self.note("schema registered")
+        elif choice < 0.095:
+            self.world.redrive_wanted = True
+            self.note("a redrive is wanted")
         elif choice < 0.13 and self.events:
             self.outside(self.rng.choice(self.events))
         elif choice < 0.16 and self.late():
@@ -184,14 +189,28 @@ class Schedule:
         rows, dead = self.world.main.metadata.head().rows, self.world.letters.metadata.head().rows
         if twice := doubled(dead):
             self.fail(f"twice in the dead letters: {twice}")
-        if both := {row.record for row in rows} & {row.record for row in dead}:
+        held, waiting = {row.record for row in rows}, self.waiting_marks()
+        still_open = {row.record for row in dead if not row.redriven} - waiting
+        if both := held & still_open:
             self.fail(f"in main and in the dead letters: {both}")
+        neither = {row.record for row in dead if row.redriven} - held
+        if neither and "replace main" not in self.happened:
+            self.fail(f"came back, and is not in main: {neither}")
+
+    def waiting_marks(self) -> set[tuple[TopicKey, int, int]]:
+        """The records of a redrive that main names and whose marks are still to be published."""
+        main = nearest_position(self.world.main.metadata.ancestors())
+        named = main.dead_letters if main else None
+        newest = letters_round(self.world.letters.metadata.ancestors())
+        if named is None or not named.redriven or newest == named.round:
+            return set()
+        return self.world.marked[named.round]
 
     def check_position_and_fates(self) -> None:
         """At rest: every offset below the position has exactly one fate, and the ledgers say the same."""
         self.check_dead_letters()
         world, head = self.world, self.world.main.metadata
-        rows = head.head().rows + world.letters.metadata.head().rows
+        rows = head.head().rows + tuple(r for r in world.letters.metadata.head().rows if not r.redriven)
         held = Counter(row.record for row in rows)
         lost = {
             (topic, partition, offset)
@@ -220,6 +239,17 @@ class Schedule:
                 added = sum(row.round == newer.summary["calve.round"] for row in newer.rows)
                 if (ledger.span, ledger.applied) != (span, added) or ledger.imbalance():
                     self.fail(f"{ledger} for {span} offsets and {added} rows")
+            if not begun:
+                self.check_standstill(newer, before, ended)
+
+    def check_standstill(
+        self, commit: Snapshot, before: dict[TopicKey, Offsets], after: dict[TopicKey, Offsets]
+    ) -> None:
+        """A redrive moves no offset and adds as many rows as it says."""
+        ledger = Ledger.from_json(commit.summary["calve.ledger"])
+        added = sum(row.round == commit.summary["calve.round"] for row in commit.rows)
+        if before != after or ledger.redriven != added or ledger.imbalance():
+            self.fail(f"{ledger} for {added} rows, from {before} to {after}")
 
     def check_chain(self, before: Offsets, start: Offsets) -> None:
         if broken := {p: o for p, o in start.items() if o != before.get(p, o)}:

@@ -51,6 +51,8 @@ class Rules:
     letters_read_first: bool = True
     cleanup_by_round: bool = True
     same_round_when_in_doubt: bool = True
+    marks_withdrawn: bool = True
+    redrive_named: bool = True
 
 
 PRODUCTION = Rules()
@@ -58,7 +60,10 @@ PRODUCTION = Rules()
 
 @dataclass
 class World:
-    """`lost`: by round, the ranges that were gone before they could be read. `unreliable`: share of requests that go wrong."""
+    """`lost`: by round, the ranges that were gone before they could be read. `marked`: by redrive, the records it brings back.
+
+    `unreliable`: share of requests that go wrong.
+    """
 
     rng: random.Random
     topic: Topic
@@ -68,7 +73,9 @@ class World:
     on_data_loss: Literal["suspend", "continue"] = "suspend"
     unreliable: float = 0.0
     schema_registered: bool = False
+    redrive_wanted: bool = False
     lost: dict[str, dict[tuple[TopicKey, int], tuple[int, int]]] = field(default_factory=dict)
+    marked: dict[str, set[tuple[TopicKey, int, int]]] = field(default_factory=dict)
     suspended: list[Suspended] = field(default_factory=list)
     made: int = 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from calve.errors import LostRace, Suspended
@@ -14,13 +13,14 @@ from calve.protocol import (
     bounded,
     check_gaps,
     check_ledger,
-    contains_round,
     nearest_position,
     next_position,
 )
 from tests.unit.calve.protocol_model import letters
 from tests.unit.calve.protocol_model.lake import Metadata, Row, as_commit
-from tests.unit.calve.protocol_model.world import Again, Ambiguous, Steps, World, commit, or_again, stamp
+from tests.unit.calve.protocol_model.publishing import publish
+from tests.unit.calve.protocol_model.redrive import redrive
+from tests.unit.calve.protocol_model.world import Again, Steps, World, commit, or_again, stamp
 
 Memory = dict[tuple[str, TopicKey], Offsets]
 """How far offsets without a record were read beyond a round's position of a topic."""
@@ -45,6 +45,10 @@ class Round:
 
     def run(self) -> Steps:
         yield from self.recover()
+        if self.world.redrive_wanted:
+            yield from redrive(self.world, self.base, self.writer, self.id)
+            self.world.redrive_wanted = False
+            raise Again
         if not self.plan():
             yield from self.tag()
             self.idle = True
@@ -118,7 +122,7 @@ class Round:
     def read(self) -> None:
         good = "gs" if self.world.schema_registered else "g"
         for topic, partition, offset, kind in self.world.topic.read(self.offsets, self.to):
-            row = Row(topic, partition, offset, self.id)
+            row = Row(topic, partition, offset, self.id, kind)
             (self.rows if kind in good else self.rejects).append(row)
 
     def audit(self) -> Ledger | None:
@@ -159,32 +163,9 @@ class Round:
         return ledger
 
     def publish(self, position: Position, ledger: Ledger) -> Steps:
-        """Commit the same rows until it is known whether they are in."""
-        world, main, base = self.world, self.world.main, self.base
         start = {self.topic.key: self.start.since}
         summary = encode(position=position, topic=self.topic.key, start=start, ledger=ledger, metrics={})
-        while True:
-            try:
-                yield from commit(
-                    world,
-                    main,
-                    lambda head: main.snapshot(head, summary, head.head().rows + tuple(self.rows), self.id),
-                    self.at(base),
-                )
-                break
-            except (Ambiguous, LostRace) as error:
-                yield "in doubt"
-                if world.rules.same_round_when_in_doubt:
-                    if contains_round(main.metadata.ancestors(), self.id):
-                        break
-                else:
-                    base = nearest_position(main.metadata.ancestors()) or base
-                if isinstance(error, LostRace):
-                    raise
-        yield f"published {self.id}"
-
-    def at(self, base: Position) -> Callable[[Metadata], bool]:
-        return lambda head: self.world.rules.may_publish(head.ancestors(), base)
+        yield from publish(self.world, self.base, self.id, summary, self.rows)
 
     def tag(self) -> Steps:
         """Mark the position of an idle table, so that expiry cannot take it."""

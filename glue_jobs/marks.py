@@ -1,0 +1,151 @@
+"""Marks of dead letters that came back: their rows are written anew, in one commit that compares before it swaps.
+
+Files are replaced whole: position deletes would need a writer of their own, and not every reader knows equality deletes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
+from itertools import chain
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from calve.columns import REDRIVEN
+from calve.errors import Retryable
+from calve.evolution import has_column
+from calve.names import SYSTEM_COLUMN
+from calve.position import DeadLetterRound
+from calve.protocol import Commit
+from calve.spark_conf import CATALOG
+from glue_jobs import faults
+from glue_jobs.lake import Lake, Table, elements
+from glue_jobs.staging import NOTHING, Staged, commit, stage
+
+LETTER = ("cluster_id", "topic_id", "partition", "offset")
+"""What tells a dead letter from all others."""
+RECORD = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key")
+"""What a row of the table keeps of its record: it names no incarnation of the topic, but no two records agree in all of this."""
+FILE = "_file"
+
+Validator = Callable[[Iterator[Commit]], bool]
+
+
+class Marks:
+    """The column `redriven` of a dead-letter table, as of the table's last refresh; `main` names the table that it is beside."""
+
+    def __init__(self, lake: Lake, table: Table, main: str) -> None:
+        self._lake = lake
+        self._table = table
+        self._main = main
+
+    def of(self, rounds: AbstractSet[str]) -> bool:
+        """True where letters are marked by one of these rounds."""
+        if not rounds or not self._known:
+            return False
+        return bool(self._rows().where(F.col(REDRIVEN).isin(*rounds)).limit(1).collect())
+
+    def counts(self) -> dict[str, int]:
+        """Redrive -> how many letters are marked by it."""
+        if not self._known:
+            return {}
+        marked = self._rows().where(F.col(REDRIVEN).isNotNull()).groupBy(REDRIVEN).count()
+        return {row[REDRIVEN]: row["count"] for row in marked.collect()}
+
+    def without_rows(self, main: DataFrame) -> frozenset[str]:
+        """Redrives that main was rolled back before: it holds no record of theirs, and would hold all of them."""
+        if not (marked := self.counts()):
+            return frozenset()
+        letters = self._rows().where(F.col(REDRIVEN).isNotNull())
+        found = letters.join(records_in(main, letters), [*RECORD], "left_semi").select(REDRIVEN).distinct()
+        return frozenset(marked) - {row[REDRIVEN] for row in found.collect()}
+
+    def place(
+        self, named: DeadLetterRound, marked: Staged, summary: dict[str, str], accept: Validator
+    ) -> None:
+        """Put the letters of a redrive, which its branch holds with their marks, in the place of those without.
+
+        Raises:
+            LostRace, Ambiguous: as `glue_jobs.staging.commit`.
+            Retryable: the branch's snapshot is gone.
+        """
+        if self._table.snapshot(named.snapshot) is None:
+            raise Retryable(f"the marks of redrive {named.round} are gone from {self._table.name}")
+        keys = self._rows(named.snapshot).where(F.col(REDRIVEN) == named.round).select(*LETTER)
+        rows = self._rows()
+        touched = rows.join(keys, [*LETTER], "left_semi")
+        self._rewrite(
+            touched,
+            lambda kept: kept.join(keys, [*LETTER], "left_anti"),
+            marked,
+            summary,
+            accept,
+            named.round,
+        )
+
+    def withdraw(self, rounds: AbstractSet[str], summary: dict[str, str], accept: Validator) -> None:
+        """Delete the letters of these rounds, and open those again that the redrives among them had marked.
+
+        Raises:
+            LostRace, Ambiguous: as `glue_jobs.staging.commit`.
+        """
+        marked = F.col(REDRIVEN).isin(*rounds)
+        touched = self._rows().where(F.col("round").isin(*rounds) | marked)
+        opened = F.when(~marked, F.col(REDRIVEN))
+
+        def left(rows: DataFrame) -> DataFrame:
+            return rows.where(~F.col("round").isin(*rounds)).withColumn(REDRIVEN, opened)
+
+        self._rewrite(touched, left, NOTHING, summary, accept, f"{min(rounds)}-withdrawn")
+
+    def _rewrite(
+        self,
+        touched: DataFrame,
+        left: Callable[[DataFrame], DataFrame],
+        added: Staged,
+        summary: dict[str, str],
+        accept: Validator,
+        stage_id: str,
+    ) -> None:
+        """Replace the files of `touched` rows by what is `left` of all their rows, and by the `added` files."""
+        table, head = self._table, self._table.head
+        paths = {row[FILE] for row in touched.select(FILE).distinct().collect()}
+        rows = self._rows().where(F.col(FILE).isin(*paths))
+        columns = [each["name"] for each in table.schema["fields"]]
+        staged = stage(self._lake, table, left(rows).select(*columns).coalesce(1), f"{stage_id}-rest")
+        faults.point("letters.rewritten", self._main)
+        update = table.java.newOverwrite()
+        for task in elements(table.java.newScan().useSnapshot(head).planFiles()):
+            if str(task.file().location()) in paths:
+                update = update.deleteFile(task.file())
+        for each in (*added.files, *staged.files):
+            update = update.addFile(each)
+
+        def unmoved(ancestors: Iterator[Commit]) -> bool:
+            first = next(ancestors, None)
+            return first is not None and first.id == head and accept(chain([first], ancestors))
+
+        commit(table, update, summary, unmoved)
+
+    @property
+    def _known(self) -> bool:
+        return has_column(self._table.schema, REDRIVEN)
+
+    def _rows(self, snapshot: int | None = None) -> DataFrame:
+        return rows_at(self._lake, self._table, snapshot or self._table.head)
+
+
+def rows_at(lake: Lake, table: Table, snapshot: int | None) -> DataFrame:
+    """All rows of a dead-letter table as a snapshot has them, with the `_file` of each; older ones lack the mark."""
+    found = lake.spark.read.option("versionAsOf", str(snapshot)).table(table.name.quoted(CATALOG))
+    mark = F.col(REDRIVEN) if REDRIVEN in found.columns else F.lit(None).cast("string")
+    return found.select("*", F.col(FILE)).withColumn(REDRIVEN, mark)
+
+
+def records_in(main: DataFrame, letters: DataFrame) -> DataFrame:
+    """Those records of the letters that a table holds, told by all that a row keeps of its record."""
+    places = letters.select(*(F.col(name).alias(f"letter_{name}") for name in RECORD))
+    rows = main.select(*(F.col(f"{SYSTEM_COLUMN}.{name}").alias(name) for name in RECORD))
+    same = [F.col(name).eqNullSafe(F.col(f"letter_{name}")) for name in RECORD]
+    return rows.join(places, same, "left_semi").distinct()

@@ -1,0 +1,46 @@
+"""One commit of rows and position on main, known to be in or known not to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from calve.errors import LostRace, Retryable
+from calve.position import Position
+from calve.protocol import Commit, contains_round, may_publish
+from glue_jobs.lake import Table
+from glue_jobs.staging import Ambiguous, Staged, publish
+
+COMMIT_ATTEMPTS = 3
+
+
+def publish_round(
+    main: Table, staged: Staged, summary: Mapping[str, str], *, base: Position, round_id: str
+) -> int:
+    """Commit the same files until it is known whether they are in; a lost answer is resolved by looking for the round.
+
+    Returns the id of the snapshot.
+
+    Raises:
+        LostRace: main stands at another round than `base`.
+        Retryable: the catalog does not say.
+    """
+    for _ in range(COMMIT_ATTEMPTS):
+        try:
+            return publish(main, staged, summary, lambda ancestors: may_publish(ancestors, base))
+        except (Ambiguous, LostRace) as error:
+            main.refresh()
+            mine = next((c.id for c in _since(main, base) if contains_round([c], round_id)), None)
+            if mine is not None:
+                return mine
+            if isinstance(error, LostRace):
+                raise
+            failure = error
+    raise Retryable(failure.message)
+
+
+def _since(main: Table, base: Position) -> Iterator[Commit]:
+    """Main's snapshots down to the one that this round started from."""
+    for commit in main.ancestors():
+        if commit.id == base.snapshot:
+            return
+        yield commit

@@ -1,0 +1,282 @@
+"""A redrive: the dead letters that a person has asked for are decoded as a round decodes, and enter the table by one commit.
+
+Main first, as with rejects (ADR 5): the letters that are rows now wait on a branch with their marks, main's commit names them,
+and whoever comes next puts them in the place of those without (ADR 12).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from calve.columns import DEAD_LETTERS, REDRIVEN
+from calve.errors import CalveError, Fatal, LostRace, Retryable
+from calve.log import event
+from calve.position import Ledger, Position, TopicKey, encode
+from calve.protocol import check_ledger, complete_until
+from calve.redrive import REQUEST, REQUEST_ID, RESULT, Request, Result, done_before, is_level, position_after
+from calve.spark_conf import CATALOG
+from glue_jobs import faults
+from glue_jobs.decode import REJECT, SIZE, decode, flattened, rows
+from glue_jobs.lake import Table, java_class
+from glue_jobs.layout import clustered, tasks_for
+from glue_jobs.marks import RECORD, records_in, rows_at
+from glue_jobs.publishing import publish_round
+from glue_jobs.seen import unknown_ids
+from glue_jobs.staging import Staged, discard, stage
+from glue_jobs.target import Target
+
+LETTER, PRESENT = "calve:letter", "calve:present"
+"""Columns beside those of Spark's Kafka source: the letter as it is, and whether main has its record."""
+
+
+def requested(target: Target) -> bool:
+    """True where a request waits; asks the catalog."""
+    found = target.lake.load(target.name)
+    return found is not None and REQUEST in found.properties
+
+
+def serve(target: Target, base: Position) -> bool:
+    """Answer the request that waits, if one does; True where main may stand elsewhere now.
+
+    `base`: where the table stands; its dead letters are level with it. What goes wrong before anything is committed is the
+    answer, and the round goes on: a redrive that cannot be done must not hold up the topic.
+
+    Raises:
+        LostRace, Retryable: as of a round.
+    """
+    properties = target.main.properties
+    try:
+        request = Request.pending(properties)
+    except ValueError:
+        _answer(target, Result("", _now(), problem="the request is not one that this release understands"))
+        return False
+    if request is None:
+        return False
+    letters = target.letters.table
+    if letters is not None and not is_level(base, letters.ancestors()):
+        raise Retryable(f"table {letters.name}: another writer is moving the dead letters")
+    redrive = _Redrive(target, base, request, letters)
+    try:
+        result = redrive.run()
+    except (LostRace, Fatal, Py4JNetworkError, ConnectionError):
+        raise
+    except Exception as error:
+        if redrive.committing:
+            raise
+        result = Result(request.id, _now(), problem=_problem(error))
+    _answer(target, result)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The selected letters of one incarnation of the topic, counted."""
+
+    topic: TopicKey
+    fresh: int = 0
+    present: int = 0
+    size_bytes: int = 0
+    refused: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def ledger(self) -> Ledger:
+        refused = dict(self.refused)
+        return Ledger(
+            selected=self.fresh + self.present + sum(refused.values()),
+            redriven=self.fresh,
+            present=self.present,
+            refused=refused,
+            rows_appended=self.fresh,
+        )
+
+
+class _Redrive:
+    """One request under way; `committing` once main may have been changed by it."""
+
+    def __init__(self, target: Target, base: Position, request: Request, letters: Table | None) -> None:
+        self.target = target
+        self.base = base
+        self.request = request
+        self.letters = letters
+        self.committing = False
+        self.mark = os.urandom(8)
+
+    def run(self) -> Result:
+        """Bring back what can be brought back, one commit for each incarnation of the topic.
+
+        A commit of an earlier try of the same request counts: its letters are marked, and are not selected again.
+        """
+        done = done_before(self.target.main.ancestors(), self.request.id)
+        shares = self._shares()
+        for share in shares:
+            if share.fresh or share.present:
+                self._bring_back(share)
+        refused: Counter[str] = Counter()
+        for share in shares:
+            refused.update(dict(share.refused))
+        redriven = done.redriven + sum(each.fresh for each in shares)
+        present = done.present + sum(each.present for each in shares)
+        selected = redriven + present + refused.total()
+        return Result(self.request.id, _now(), selected, redriven, present, dict(refused))
+
+    def _shares(self) -> list[_Share]:
+        """Select, look up ids that nobody knew, and count what each letter is today."""
+        if self.letters is None:
+            return []
+        self.chosen = _records(self.target, self.letters, self.request)
+        if not self.chosen.limit(1).collect():
+            return []
+        self.target.learn(unknown_ids(self.chosen, self.target.decoding))
+        self.held = self._held()
+        return _counted(self._judged())
+
+    def _held(self) -> DataFrame | None:
+        """The records of letters that can be rows and that main holds: a second proof beside the marks, nearly always none."""
+        good = self._decoded().where(F.col(REJECT).isNull()).select(f"{LETTER}.*")
+        main = self.target.lake.spark.table(self.target.name.quoted(CATALOG))
+        found = records_in(main, good)
+        return found if found.limit(1).collect() else None
+
+    def _decoded(self) -> DataFrame:
+        return decode(self.chosen, self.target.decoding, self.mark)
+
+    def _judged(self) -> DataFrame:
+        decoded = self._decoded()
+        if self.held is None:
+            return decoded.withColumn(PRESENT, F.lit(False))  # noqa: FBT003 a literal column
+        held = self.held.select(*(F.col(name).alias(f"held_{name}") for name in RECORD))
+        same = [F.col(LETTER)[name].eqNullSafe(F.col(f"held_{name}")) for name in RECORD]
+        joined = decoded.join(held, same, "left").withColumn(PRESENT, F.col("held_offset").isNotNull())
+        return joined.drop(*held.columns)
+
+    def _bring_back(self, share: _Share) -> None:
+        target, round_id, ledger = self.target, uuid.uuid4().hex, share.ledger
+        letters = target.letters.ensure()
+        good = self._judged().where(F.col(REJECT).isNull() & _of(share.topic))
+        staged = self._stage_rows(good.where(~F.col(PRESENT)), share, round_id)
+        faults.point("redrive.staged", target.table.name)
+        marked = self._stage_marks(good, letters, round_id)
+        faults.point("redrive.marked", target.table.name)
+        if (staged.rows, marked.rows) != (share.fresh, share.fresh + share.present):
+            discard(target.main, staged)
+            raise Retryable(f"{staged.rows} rows and {marked.rows} marks were written for {share}")
+        held = target.letters.hold(marked, round_id=round_id, base=self.base)
+        faults.point("redrive.held", target.table.name)
+        check_ledger(ledger, staged_rows=staged.rows)
+        position = position_after(self.base, round_id=round_id, writer=target.writer, held=held)
+        self.committing = True
+        snapshot = publish_round(
+            target.main, staged, self._summary(position, share, staged), base=self.base, round_id=round_id
+        )
+        faults.point("redrive.committed", target.table.name)
+        target.letters.release(position, marked)
+        self.base = replace(position, snapshot=snapshot)
+
+    def _summary(self, position: Position, share: _Share, staged: Staged) -> dict[str, str]:
+        """What the commit says: the position as it was, and until when the table was complete, which remains so."""
+        main = self.target.main
+        metrics: dict[str, float] = {"files": len(staged.files), "file_bytes": staged.size_bytes}
+        if until := complete_until(main.ancestors(), main.properties):
+            metrics["complete_until"] = until
+        summary = encode(position=position, topic=share.topic, start={}, ledger=share.ledger, metrics=metrics)
+        return summary | {REQUEST_ID: self.request.id}
+
+    def _stage_rows(self, good: DataFrame, share: _Share, round_id: str) -> Staged:
+        target = self.target
+        tasks = tasks_for(share.size_bytes, target.cores, target.cores)
+        arranged = clustered(rows(flattened(good, target.columns)), target.main, tasks)
+        return stage(target.lake, target.main, arranged, round_id)
+
+    def _stage_marks(self, good: DataFrame, letters: Table, round_id: str) -> Staged:
+        kept = good.select(f"{LETTER}.*").withColumn(REDRIVEN, F.lit(round_id))
+        columns = [each["name"] for each in letters.schema["fields"]]
+        return stage(self.target.lake, letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
+
+
+def _records(target: Target, table: Table, request: Request) -> DataFrame:
+    """The selected letters as records of Spark's Kafka source, each with its `LETTER`."""
+    found = rows_at(target.lake, table, table.head).where(F.col(REDRIVEN).isNull())
+    for wanted in _conditions(request):
+        found = found.where(wanted)
+    names = [each["name"] for each in DEAD_LETTERS["fields"]]
+    return found.select(
+        F.struct(*names).alias(LETTER),
+        *("key", "value", "headers", "topic", "partition", "offset", "timestamp"),
+        F.col("timestamp_type").alias("timestampType"),
+    )
+
+
+def _conditions(request: Request) -> Iterable[Column]:
+    if request.reason is not None:
+        yield F.col("reason") == request.reason
+    if request.schema_id is not None:
+        yield F.col("schema_id") == request.schema_id
+    if request.since is not None:
+        yield F.col("rejected_at") >= F.lit(datetime.fromisoformat(request.since))
+    if request.until is not None:
+        yield F.col("rejected_at") < F.lit(datetime.fromisoformat(request.until))
+
+
+def _of(topic: TopicKey) -> Column:
+    letter = F.col(LETTER)
+    return (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
+
+
+def _counted(judged: DataFrame) -> list[_Share]:
+    letter = F.col(LETTER)
+    keys = (letter["cluster_id"].alias("cluster"), letter["topic_id"].alias("topic"), REJECT, PRESENT)
+    counted = judged.groupBy(*keys).agg(F.count(F.lit(1)).alias("letters"), F.sum(SIZE).alias("size"))
+    shares: dict[TopicKey, _Share] = {}
+    for row in counted.collect():
+        topic = TopicKey(row["cluster"], row["topic"])
+        share = shares.setdefault(topic, _Share(topic))
+        if row[REJECT] is not None:
+            found = replace(share, refused=(*share.refused, (row[REJECT], row["letters"])))
+        elif row[PRESENT]:
+            found = replace(share, present=row["letters"])
+        else:
+            found = replace(share, fresh=row["letters"], size_bytes=int(row["size"] or 0))
+        shares[topic] = found
+    return [_merged(share) for share in shares.values()]
+
+
+def _merged(share: _Share) -> _Share:
+    """A reason that letters with and without a row in main share is one reason."""
+    refused: Counter[str] = Counter()
+    for reason, count in share.refused:
+        refused[reason] += count
+    return replace(share, refused=tuple(sorted(refused.items())))
+
+
+def _answer(target: Target, result: Result) -> None:
+    target.main.set_properties({RESULT: result.to_json()}, remove=[REQUEST])
+    faults.point("redrive.answered", target.table.name)
+    target.main.refresh()
+    event(
+        "redrive.answered",
+        table=str(target.name),
+        topic=target.table.topic,
+        request=result.id,
+        **{name: value for name, value in asdict(result).items() if name not in ("id", "at")},
+    )
+
+
+def _problem(error: Exception) -> str:
+    """Why it could not be done; a Java message may hold a value."""
+    if isinstance(error, CalveError):
+        return error.message
+    return java_class(error) if isinstance(error, Py4JJavaError) else type(error).__name__
+
+
+def _now() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")

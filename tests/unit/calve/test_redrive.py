@@ -1,0 +1,77 @@
+"""The request and the answer of a redrive, and the position after it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from calve.position import NO_LETTERS, DeadLetterRound, Ledger, encode, published_letters
+from calve.protocol import next_position
+from calve.redrive import (
+    REQUEST,
+    REQUEST_ID,
+    RESULT,
+    Request,
+    Result,
+    done_before,
+    is_level,
+    position_after,
+)
+from tests.unit.calve.protocol_model.says import TOPIC, data, history, position, topic
+
+HELD = DeadLetterRound("x1", 7, 3)
+REJECTS = DeadLetterRound("r1", 5, 9)
+
+
+def test_a_request_is_read_as_it_was_written() -> None:
+    request = Request("a", "2026-01-01T00:00:00+00:00", reason="malformed", schema_id=4)
+    assert Request.pending({REQUEST: request.to_json()}) == request
+    assert Request.pending({}) is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"id": "a", "at": "b", "where": 1}'])
+def test_what_is_no_request_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        Request.pending({REQUEST: text})
+
+
+def test_an_answer_to_another_request_is_none() -> None:
+    result = Result("a", "now", 3, 2, 0, {"malformed": 1})
+    assert Result.of({RESULT: result.to_json()}, "a") == result
+    assert Result.of({RESULT: result.to_json()}, "b") is None
+    assert Result.of({}, "a") is None
+
+
+def test_a_redrive_moves_no_offset_and_names_its_letters_after_those_before() -> None:
+    base = position("r2", {0: 5}, dead_letters=REJECTS)
+    after = position_after(base, round_id="x1", writer="w2", held=HELD)
+    assert (after.offsets, after.round, after.writer, after.redrives) == (base.offsets, "x1", "w2", 1)
+    assert after.dead_letters == DeadLetterRound("x1", 7, 3, previous="r1", redriven=True)
+
+
+def test_every_later_round_says_that_the_table_was_redriven() -> None:
+    base = position_after(position("r2", {0: 5}), round_id="x1", writer="w", held=HELD)
+    state = topic({0: 0}, {0: 9})
+    later = next_position(base, state, {0: 9}, round_id="r3", writer="w", dead_letters=None)
+    assert (later.redrives, later.dead_letters) == (1, base.dead_letters)
+
+
+def test_letters_are_selected_only_where_they_are_what_the_table_stands_for() -> None:
+    base = position("r2", {0: 5}, dead_letters=REJECTS)
+    assert is_level(base, history(published_letters(base, "r1")))
+    for other in ("r0", "x1", NO_LETTERS):
+        assert not is_level(base, history(published_letters(base, other)))
+    assert is_level(position("r2", {0: 5}), history(published_letters(base, NO_LETTERS)))
+
+
+def test_commits_of_the_same_request_are_counted_once() -> None:
+    def commit(round_id: str, request: str, redriven: int) -> dict[str, str]:
+        ledger = Ledger(selected=redriven, redriven=redriven)
+        summary = encode(position=position(round_id), topic=TOPIC, start={}, ledger=ledger, metrics={})
+        return summary | {REQUEST_ID: request}
+
+    mine = commit("x2", "a", 2)
+    found = done_before(history(mine, mine, commit("x1", "a", 3), commit("x0", "b", 9), data("r1")), "a")
+    assert found.redriven == 5
+    assert json.loads(mine["calve.from"]) == {}
