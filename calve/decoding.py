@@ -15,6 +15,11 @@ from calve.comments import comments
 from calve.errors import Suspended
 from calve.evolution import Change, SchemaProblem, plain
 from calve.lineage import Fit, Proposal, fit, propose, settle
+from calve.protobuf.columns import columns_of
+from calve.protobuf.linking import load, message_of, messages
+from calve.protobuf.numbers import with_former_names
+from calve.protobuf.reading import Struct, plan
+from calve.protobuf.wire import message_indexes
 from calve.registry import Schema
 from calve.wire import CONFLUENT, Wire
 
@@ -43,7 +48,20 @@ class JsonWriter:
     table: Json
 
 
-Writer = AvroWriter | JsonWriter
+@dataclass(frozen=True, slots=True)
+class ProtobufWriter:
+    """A schema id, what the values of one of its messages begin with, and how they are read.
+
+    `prefix`: the frame and the message's indexes. `others`: those of the schema's other messages, which are no rows of the table.
+    """
+
+    id: int
+    prefix: bytes
+    plan: Struct
+    others: tuple[bytes, ...] = ()
+
+
+Writer = AvroWriter | JsonWriter | ProtobufWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +108,7 @@ def first_columns(versions: Sequence[Schema], subject: str) -> Json:
     found = _columns_or_problem(first)
     if isinstance(found, SchemaProblem):
         raise Suspended("schema_unsupported", f"subject {subject}, schema id {first.id}: {found.message}")
-    return settle(plain(found), [_columns_or_problem(version) for version in versions])[0]
+    return settle(plain(found), _columns_of_all(versions))[0]
 
 
 def columns(schema: Schema) -> Json:
@@ -147,12 +165,16 @@ def misfit(table: Json, versions: Sequence[Schema], schema_id: int) -> SchemaPro
 
 def proposal(table: Json | None, versions: Sequence[Schema], candidate: Schema) -> Proposal:
     """What registering one more version would do to a table (None: there is none yet)."""
-    *known, new = (_columns_or_problem(version) for version in (*versions, candidate))
+    *known, new = _columns_of_all([*versions, candidate])
     return propose(struct() if table is None else table, known, new)
 
 
 def _fits(table: Json, versions: Sequence[Schema]) -> Iterator[tuple[Schema, Fit]]:
-    return zip(versions, fit(table, [_columns_or_problem(each) for each in versions]), strict=True)
+    return zip(versions, fit(table, _columns_of_all(versions)), strict=True)
+
+
+def _columns_of_all(versions: Sequence[Schema]) -> list[Json | SchemaProblem]:
+    return with_former_names([_columns_or_problem(each) for each in versions])
 
 
 @lru_cache(maxsize=4096)
@@ -186,8 +208,23 @@ def _json_writer(schema: Schema, table: Json, frame: bytes) -> Writer:
     return JsonWriter(schema.id, frame, json_schema.shape(schema.text, schema.references), table)
 
 
+def _protobuf_columns(schema: Schema) -> Json:
+    return columns_of(message_of(load(schema), None)[1])
+
+
+def _protobuf_writer(schema: Schema, table: Json, frame: bytes) -> Writer:
+    file = load(schema)
+    path, message = message_of(file, None)
+    found = plan(message, table)
+    if not frame:
+        return ProtobufWriter(schema.id, frame, found)
+    others = [frame + message_indexes(each) for each, _ in messages(file.messages) if each != path]
+    return ProtobufWriter(schema.id, frame + message_indexes(path), found, tuple(others))
+
+
 FORMATS: Mapping[str, Format] = {
     "AVRO": Format(_avro_columns, _avro_writer),
     "JSON": Format(_json_columns, _json_writer),
+    "PROTOBUF": Format(_protobuf_columns, _protobuf_writer),
 }
 """By the registry's `schemaType`."""

@@ -4,7 +4,8 @@ An Avro value is decoded together with its frame and eight bytes appended to it:
 (frame, value, end) by `calve.avro_reader.framed`. `end` comes out as the appended bytes only where the payload was exactly as
 long as its schema says. Cut short, the decoder runs into the end and `from_avro` gives null; longer, `end` holds left-over bytes.
 
-A JSON value is parsed in a projection of its own, so that it is parsed once; `end` is there where `JsonValue` finds it good.
+A JSON value is parsed in a projection of its own, so that it is parsed once; `end` is there where `JsonValue` finds it good. All
+Protobuf values are decoded together, whichever schema wrote them, by `glue_jobs.protobuf`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from calve.columns import REASONS, REDRIVEN
-from calve.decoding import AvroWriter, Decoding, JsonWriter
+from calve.decoding import AvroWriter, Decoding, JsonWriter, ProtobufWriter
+from calve.errors import Fatal
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
 from calve.wire import Wire
@@ -29,6 +31,7 @@ REJECT = "calve:reject"
 SIZE = "calve:size"
 """They stand beside the data columns: no field can have a name with a colon (`calve.names`)."""
 SCHEMA_ID = "schema_id"
+PROTOBUF = "calve:protobuf"
 NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
 
 
@@ -51,6 +54,10 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes) -> DataFrame:
                 json, name = JsonValue(payload, writer.shape, end.hex()), f"calve:json:{writer.id}"
                 parsed[name] = F.when(ours, json.parsed())
                 branches.append((ours, _from_json(json, F.col(name), writer, end)))
+    if protobuf := [each for each in decoding.writers if isinstance(each, ProtobufWriter)]:
+        ours = _begins_with_any([each.prefix for each in protobuf])
+        parsed[PROTOBUF] = _protobuf(F.when(ours, F.col("value")), protobuf)
+        branches.append((ours, _from_protobuf(F.col(PROTOBUF), end)))
     decoded = _case(branches, F.lit(None)) if branches else F.lit(None).cast(NOTHING)
     size = F.coalesce(F.length("value"), F.lit(0)) + F.coalesce(F.length("key"), F.lit(0))
     found = (records.withColumns(parsed) if parsed else records).withColumn(DECODED, decoded)
@@ -133,6 +140,24 @@ def _from_json(json: JsonValue, parsed: Column, writer: JsonWriter, end: bytes) 
     )
 
 
+def _protobuf(values: Column, writers: list[ProtobufWriter]) -> Column:
+    """A struct of `value` and `good`. Raises Fatal where Python's parts for it are missing, which other formats do not need."""
+    try:
+        from glue_jobs.protobuf.column import from_protobuf
+        from glue_jobs.protobuf.decoder import Frame
+    except ImportError as error:
+        raise Fatal(
+            f"Protobuf topics need {error.name} in the job's Python",
+            fix="run on a Glue release that brings it",
+        ) from error
+    return from_protobuf(values, [Frame(each.prefix, each.plan) for each in writers])
+
+
+def _from_protobuf(parsed: Column, end: bytes) -> Column:
+    good = F.when(parsed["good"], F.lit(bytearray(end)))
+    return F.struct(parsed["value"].alias("value"), good.alias("end"))
+
+
 def _schema_id(decoding: Decoding) -> Column:
     """The registry id in the frame, null where there is no frame."""
     known = [(_begins_with(decoding.wire.frame(each)), F.lit(each)) for each in sorted(decoding.ids)]
@@ -160,6 +185,7 @@ def _verdict(decoding: Decoding, end: bytes) -> Column:
             (F.length("value") < wire.size, F.lit("truncated")),
             (~_begins_with(wire.magic), F.lit("bad_magic")),
             (_any_id(wire, decoding.incompatible), F.lit("incompatible_schema")),
+            (_begins_with_any(_other_messages(decoding)), F.lit("incompatible_schema")),
             (~_any_id(wire, {writer.id for writer in decoding.writers}), F.lit("unknown_schema_id")),
             (found.isNull(), F.lit("malformed")),
         ],
@@ -168,8 +194,18 @@ def _verdict(decoding: Decoding, end: bytes) -> Column:
 
 
 def _any_id(wire: Wire, ids: Iterable[int]) -> Column:
-    found = (_begins_with(wire.frame(each)) for each in sorted(ids))
-    return reduce(lambda a, b: a | b, found, F.lit(False))  # noqa: FBT003 a literal column
+    return _begins_with_any([wire.frame(each) for each in sorted(ids)])
+
+
+def _begins_with_any(prefixes: Iterable[bytes]) -> Column:
+    return reduce(lambda a, b: a | b, map(_begins_with, prefixes), F.lit(False))  # noqa: FBT003 a literal column
+
+
+def _other_messages(decoding: Decoding) -> list[bytes]:
+    """The beginnings of values that are other messages of a known schema than the table's."""
+    return [
+        each for writer in decoding.writers if isinstance(writer, ProtobufWriter) for each in writer.others
+    ]
 
 
 def _case(branches: list[tuple[Column, Column]], otherwise: Column) -> Column:

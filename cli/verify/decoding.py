@@ -18,6 +18,7 @@ from calve.names import SYSTEM_COLUMN
 from cli.verify import json_text
 from cli.verify.conversion import Schema, Unreadable, bytes_alone, field_converters, resolved
 from cli.verify.json_schema import Schemas, filled
+from cli.verify.protobuf_values import Values
 from cli.verify.renames import Renames
 from cli.verify.topic import Records
 
@@ -102,6 +103,8 @@ class Decoder:
         try:
             if schema.type == "JSON":
                 return _JsonWriter(frame, schema, self.columns, self._renames)
+            if schema.type == "PROTOBUF":
+                return _ProtobufWriter(frame, schema, self.columns, self._renames)
             return _AvroWriter(frame, schema, self.columns, self._renames)
         except (
             Unreadable,
@@ -161,6 +164,20 @@ class _JsonWriter:
         if not isinstance(found, json_text.Members):
             raise Unreadable("malformed")
         return filled(self._fields, found)
+
+    def project(self, rows: list[Any]) -> list[Any]:
+        return [pa.array([row.get(column.name) for row in rows], column.type) for column in self._columns]
+
+
+class _ProtobufWriter:
+    def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> None:
+        self.frame = frame
+        self.schema_id = schema.id
+        self._columns = [column for column in columns if column.name != SYSTEM_COLUMN]
+        self._values = Values(schema, self._columns, renames)
+
+    def decode(self, value: bytes) -> Any:
+        return self._values.read(value[FRAME_BYTES:])
 
     def project(self, rows: list[Any]) -> list[Any]:
         return [pa.array([row.get(column.name) for row in rows], column.type) for column in self._columns]

@@ -20,6 +20,7 @@ from cli.verify.compare import Span, read_letters, read_table, read_topic
 from cli.verify.decoding import Decoder
 from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
+from cli.verify.protobuf_values import renames_of_protobuf
 from cli.verify.renames import Fields, avro_records, json_objects, renames_of
 from cli.verify.rows import LetterRows, MainRows, places_marked_by
 from cli.verify.skips import Skips
@@ -106,7 +107,9 @@ def _compare(
     claimed = _claimed(claim, main, letter_rows)
     spans = {p: (min(max(a, topic.log_start.get(p, 0)), b), b) for p, (a, b) in claimed.items()}
     registry = open_registry(sources.registry)
-    renames = renames_of(_declared(registry.versions(sources.value.subject_of(topic.name))))
+    versions = registry.versions(sources.value.subject_of(topic.name))
+    numbered = renames_of_protobuf(each for each in versions if each.type == "PROTOBUF")
+    renames = {**renames_of(_declared(versions)), **numbered}
     decoder = Decoder(main.columns, topic.name, registry.by_id, renames)
     reader = Reader(topic.name, properties)
     dead = read_letters(letter_rows, claimed, spans)

@@ -27,9 +27,26 @@ from tests.integration.json_records import (
     at_utc,
 )
 from tests.integration.json_topics import json_topic, proved, register, send
+from tests.integration.protobuf_topics import protobuf_topic
+from tests.integration.protobuf_topics import serializer as protobuf_serializer
 from tests.integration.test_evolution import any_schema
+from tests.protobuf_classes import message_class
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+TRADE = """
+syntax = "proto3";
+import "confluent/meta.proto"; import "confluent/type/decimal.proto";
+import "google/protobuf/timestamp.proto"; import "google/type/date.proto";
+enum Side { BUY = 0; SELL = 1; }
+message Trade {
+  int64 id = 1; optional double price = 2; float single = 3; bool flag = 4; Side side = 5;
+  google.type.Date day = 6; google.protobuf.Timestamp at = 7;
+  confluent.type.Decimal money = 8 [(confluent.field_meta).params = {key: "precision", value: "20"},
+    (confluent.field_meta).params = {key: "scale", value: "4"}];
+  bytes raw = 9; Place place = 10; map<string, int64> counts = 11;
+}
+message Place { string name = 1; repeated string lines = 2; }
+"""
 SETTINGS = {"auto.register.schemas": False, "use.latest.version": False}
 
 
@@ -89,7 +106,7 @@ def test_versions_in_one_batch_become_one_table_and_what_does_not_fit_dead_lette
     proved(engine, topic)
 
 
-def test_the_same_records_as_avro_and_as_json_are_the_same_table(engine: Engine) -> None:
+def test_the_same_records_in_every_format_are_the_same_table(engine: Engine) -> None:
     avro = record(
         "Trade",
         id="long",
@@ -101,7 +118,7 @@ def test_the_same_records_as_avro_and_as_json_are_the_same_table(engine: Engine)
         at=logical("long", "timestamp-micros"),
         money=logical("bytes", "decimal", precision=20, scale=4),
         raw="bytes",
-        place=nullable(record("Place", name="string", lines={"type": "array", "items": nullable("string")})),
+        place=nullable(record("Place", name="string", lines={"type": "array", "items": "string"})),
         counts={"type": "map", "values": "long"},
     )
     text, number = {"type": "string"}, {"type": "number"}
@@ -110,7 +127,7 @@ def test_the_same_records_as_avro_and_as_json_are_the_same_table(engine: Engine)
         "type": "object",
         "properties": {
             "name": text,
-            "lines": {"type": "array", "items": {"oneOf": [text, {"type": "null"}]}},
+            "lines": {"type": "array", "items": text},
         },
     }
     schema = {
@@ -141,24 +158,45 @@ def test_the_same_records_as_avro_and_as_json_are_the_same_table(engine: Engine)
             "at": at_utc(1, 1, 1) + timedelta(days=18_000 * n, microseconds=n),
             "money": Decimal("-1234567890123456.0789") + n,
             "raw": bytes([n, 255 - n]) * n,
-            "place": None if n % 4 == 0 else {"name": "ą" * n, "lines": ["1", None, "true"][: n % 4]},
+            "place": None if n % 4 == 0 else {"name": "ą" * n, "lines": ["1", "", "true"][: n % 4]},
             "counts": {str(k): k**n for k in range(n % 5)},
         }
         for n in range(40)
     ]
+    kind = message_class(TRADE, "Trade")
     topics = [engine.topic(partitions=1, schema=json.dumps(avro)), json_topic(engine, schema)]
+    topics.append(protobuf_topic(engine))
     written = AvroSerializer(engine.registry, json.dumps(avro), conf=SETTINGS)
     other = JSONSerializer(json.dumps(schema), engine.registry, conf=SETTINGS, json_encode=_encode)
-    for topic, serializer, form in ((topics[0], written, dict), (topics[1], other, _json)):
+    third = protobuf_serializer(engine, topics[2], kind)
+    makers = [
+        lambda row, context: written(row, context),
+        lambda row, context: other(_json(row), context),
+        lambda row, _: third(_message(kind, row)),
+    ]
+    for topic, make in zip(topics, makers, strict=True):
         for row in rows:
-            engine.send(topic, serializer(form(row), SerializationContext(topic, MessageField.VALUE)))
+            engine.send(topic, make(row, SerializationContext(topic, MessageField.VALUE)))
         engine.flush()
         (outcome,) = engine.drain(engine.target(topic))
         assert outcome.ledger.applied == len(rows)
     found = [[row | {"counts": dict(row["counts"])} for row in read(engine, topic)] for topic in topics]
-    assert same(found[0]) == same(found[1])
+    assert same(found[0]) == same(found[1]) == same(found[2])
     assert same(found[1]) == same([row | {"single": float(row["single"])} for row in rows])
-    proved(engine, topics[1])
+    assert len({str(engine.rows(topic).drop("_kafka").schema) for topic in topics}) == 1
+    for topic in topics[1:]:
+        proved(engine, topic)
+
+
+def _message(kind: Any, row: dict[str, Any]) -> Any:
+    """A row as its producer hands it to the Protobuf serializer."""
+    plain = ("id", "price", "single", "flag", "raw", "place", "counts")
+    message = kind(**{name: row[name] for name in plain if row[name] is not None}, side=row["side"])
+    message.at.FromDatetime(row["at"])
+    message.day.year, message.day.month, message.day.day = row["day"].timetuple()[:3]
+    unscaled = int(row["money"].scaleb(4))
+    message.money.value, message.money.scale = unscaled.to_bytes(10, "big", signed=True), 4
+    return message
 
 
 def _json(row: dict[str, Any]) -> dict[str, Any]:

@@ -59,8 +59,8 @@ def test_a_column_that_a_user_has_dropped_makes_its_writers_incompatible_rather_
 
 
 def test_a_schema_of_another_format_makes_no_table() -> None:
-    with pytest.raises(Suspended, match="is PROTOBUF") as caught:
-        first_columns([schema(1, ("a", "int"), kind="PROTOBUF")], "t-value")
+    with pytest.raises(Suspended, match="is THRIFT") as caught:
+        first_columns([schema(1, ("a", "int"), kind="THRIFT")], "t-value")
     assert caught.value.code == "schema_unsupported"
 
 

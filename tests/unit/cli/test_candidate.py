@@ -44,6 +44,25 @@ def test_what_would_be_added_widened_renamed_and_left_is_named_by_path() -> None
     assert [each.mark for each in tree("t", found).below] == ["~", "~", "+", "-"]
 
 
+def test_a_proto_file_is_a_candidate_that_renames_by_number(tmp_path: Path) -> None:
+    file = tmp_path / "next.proto"
+    file.write_text(
+        'syntax = "proto3"; message A { int64 b = 1; repeated In c = 2; message In { bool y = 2; } }'
+    )
+    first = Schema(
+        1,
+        'syntax = "proto3"; message A { int32 a = 1; repeated In c = 2; message In { bool x = 1; } }',
+        "PROTOBUF",
+    )
+    found = lines(proposal(first_columns([first], "t-value"), [first], read_candidate(file)))
+    assert found == [
+        Line("rename", "b", "rename of a"),
+        Line("widen", "b", "widen to long"),
+        Line("add", "c[].y", "add boolean"),
+        Line("unfilled", "c[].x", "stays, and this version does not fill it"),
+    ]
+
+
 def test_what_is_refused_is_named_by_path_and_rule() -> None:
     candidate = schema(0, ("id", "string"))
     [found] = lines(proposal(first_columns([FIRST], "t-value"), [FIRST], candidate))

@@ -1,0 +1,167 @@
+"""Protobuf schemas as verification sees them: compiled by protoc, or the descriptors that a client registered."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError
+
+from calve import registry
+from cli.verify.conversion import Unreadable
+
+OWN = "calve_own.proto"
+TIMEOUT_S = 60
+META = """syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";
+message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
+extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }"""
+CONFLUENT = {
+    "confluent/meta.proto": META,
+    "confluent/type/decimal.proto": 'syntax = "proto3"; package confluent.type;'
+    " message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }",
+    "confluent/type/variant.proto": 'syntax = "proto3"; package confluent.type;'
+    " message Variant { bytes metadata = 1; bytes value = 2; }",
+}
+Symbols = Mapping[str, Mapping[int, str]]
+
+
+@dataclass(slots=True)
+class Compiled:
+    """The messages of one registered schema.
+
+    symbols: the names of an enum's numbers, by the full name of the field. The fields themselves are numbers here: what an enum
+    does with a number that it does not name differs between versions of the language.
+    """
+
+    messages: list[Descriptor]
+    symbols: dict[str, dict[int, str]] = field(default_factory=dict)
+
+
+def compiled(schema: registry.Schema) -> Compiled:
+    """A registered schema with its references.
+
+    Raises:
+        Unreadable: it is no Protobuf schema.
+    """
+    files = [*_files(schema)]
+    enums = {name: each for file in files for name, each in _enums(file)}
+    made = Compiled([])
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        for file in files:
+            for message in file.message_type:
+                _plain(message, f"{file.package}.{message.name}".lstrip("."), enums, made.symbols)
+            del file.extension[:]
+            pool.Add(file)
+        own = pool.FindFileByName(files[-1].name)
+    except (TypeError, KeyError, ValueError):
+        raise Unreadable("incompatible_schema") from None
+    made.messages = [own.message_types_by_name[each.name] for each in files[-1].message_type]
+    return made
+
+
+def _files(schema: registry.Schema) -> list[descriptor_pb2.FileDescriptorProto]:
+    """The file and all that it needs, each after those that it needs itself."""
+    texts = {**schema.references, OWN: schema.text}
+    binary = {name: each for name, text in texts.items() if (each := _binary(text)) is not None}
+    wanted = [dependency for each in binary.values() for dependency in each.dependency]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in {**CONFLUENT, **texts}.items():
+            if name in binary:
+                continue
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                raise Unreadable("incompatible_schema")
+            target = Path(folder, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        roots = [name for name in [*wanted, OWN] if name not in binary]
+        found = {each.name: each for each in _protoc(Path(folder), roots)} if roots else {}
+    for name, each in binary.items():
+        each.name = name
+    found |= binary
+    ordered: dict[str, descriptor_pb2.FileDescriptorProto] = {}
+    _order(OWN, found, ordered)
+    return list(ordered.values())
+
+
+def _order(
+    name: str,
+    found: Mapping[str, descriptor_pb2.FileDescriptorProto],
+    ordered: dict[str, descriptor_pb2.FileDescriptorProto],
+) -> None:
+    for dependency in found[name].dependency if name in found else ():
+        if dependency not in ordered and dependency != name:
+            _order(dependency, found, ordered)
+    if name in found:
+        ordered[name] = found[name]
+
+
+def _protoc(folder: Path, roots: list[str]) -> list[descriptor_pb2.FileDescriptorProto]:
+    result = folder / "calve_result"
+    command = [sys.executable, "-m", "grpc_tools.protoc", *(f"-I{each}" for each in (folder, *known_files()))]
+    command += ["--include_imports", f"--descriptor_set_out={result}", *roots]
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S)
+    if done.returncode:
+        raise Unreadable("incompatible_schema")
+    return list(descriptor_pb2.FileDescriptorSet.FromString(result.read_bytes()).file)
+
+
+def known_files() -> list[Path]:
+    """The folders of the files that everyone may import."""
+    tools, types = find_spec("grpc_tools"), find_spec("google.type.date_pb2")
+    assert tools is not None and tools.origin and types is not None and types.origin  # noqa: PT018, S101 dependencies
+    return [Path(tools.origin).parent / "_proto", Path(types.origin).parents[2]]
+
+
+def _binary(text: str) -> descriptor_pb2.FileDescriptorProto | None:
+    """What a client registered in binary form; None: it is text."""
+    try:
+        data = base64.b64decode("".join(text.split()), validate=True)
+        return descriptor_pb2.FileDescriptorProto.FromString(data)
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+
+
+def _enums(file: descriptor_pb2.FileDescriptorProto) -> list[tuple[str, dict[int, str]]]:
+    scope = f".{file.package}" if file.package else ""
+    found = [(f"{scope}.{each.name}", _symbols(each)) for each in file.enum_type]
+    waiting = [(f"{scope}.{each.name}", each) for each in file.message_type]
+    while waiting:
+        name, message = waiting.pop()
+        found += [(f"{name}.{each.name}", _symbols(each)) for each in message.enum_type]
+        waiting += [(f"{name}.{each.name}", each) for each in message.nested_type]
+    return found
+
+
+def _symbols(enum: descriptor_pb2.EnumDescriptorProto) -> dict[int, str]:
+    return {each.number: each.name for each in reversed(enum.value)}
+
+
+def _plain(
+    message: descriptor_pb2.DescriptorProto,
+    name: str,
+    enums: Mapping[str, dict[int, str]],
+    symbols: dict[str, dict[int, str]],
+) -> None:
+    for each in message.field:
+        if each.type == each.TYPE_ENUM and each.type_name in enums:
+            symbols[f"{name}.{each.name}"] = enums[each.type_name]
+            each.type = each.TYPE_INT32
+            each.ClearField("type_name")
+            each.ClearField("default_value")
+    del message.extension[:]
+    for inner in message.nested_type:
+        _plain(inner, f"{name}.{inner.name}", enums, symbols)

@@ -1,0 +1,161 @@
+"""The fields of many Protobuf messages at once: numpy arrays in step, one field of every message in each turn.
+
+A message with far more fields than the others would need as many turns; what is left of it is read by trying every byte as the
+beginning of a field, and following the chain of those that are one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
+Bytes = NDArray[np.uint8]
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+PADDING = 16
+"""Zero bytes behind the data, so that reading a number never leaves it."""
+VARINT_BYTES, SHORT_VARINT_BYTES = 10, 5
+GREATEST_LENGTH = 2**31 - 1
+GREATEST_TAG = 2**32 - 1
+TURNS, FEW = 32, 256
+FIRST_WINDOW, LAST_WINDOW = 1 << 12, 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Pieces of data; several may make up one message, their `owner`. Of one owner they are in their order."""
+
+    data: Bytes
+    start: Ints
+    end: Ints
+    owner: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Fields that were found, in order only per message and turn: number, type on the wire, and where the content is.
+
+    value: the number, where it is a varint.
+    """
+
+    owner: Ints
+    number: Ints
+    wire: Ints
+    begin: Ints
+    length: Ints
+    value: Words
+
+    def at(self, which: NDArray[np.generic]) -> Found:
+        parts = (self.owner, self.number, self.wire, self.begin, self.length, self.value)
+        return Found(*(part[which] for part in parts))
+
+
+def scan(spans: Spans, bad: Flags) -> Found:
+    """All fields of all messages; `bad` is set for owners whose bytes are no message."""
+    place, stop, owner = spans.start, spans.end, spans.owner
+    parts: list[Found] = []
+    turn = 0
+    while True:
+        left = place < stop
+        if not left.all():
+            place, stop, owner = place[left], stop[left], owner[left]
+        if not place.size:
+            break
+        if turn >= TURNS and place.size < FEW:
+            parts += [
+                _chain(spans.data, *each, bad)
+                for each in zip(place.tolist(), stop.tolist(), owner, strict=True)
+            ]
+            break
+        found, place, good = _fields_at(spans.data, place, stop, owner)
+        if not good.all():
+            bad[owner[~good]] = True
+            found, place, stop, owner = found.at(good), place[good], stop[good], owner[good]
+        parts.append(found)
+        turn += 1
+    return _joined(parts)
+
+
+def varints(data: Bytes, place: Ints, most: int = VARINT_BYTES) -> tuple[Words, Ints, Flags]:
+    """The numbers that begin at these places, where each ends, and which are numbers of at most so many bytes."""
+    byte = data[place]
+    value = (byte & 0x7F).astype(np.uint64)
+    end = place + 1
+    good = np.ones(place.size, np.bool_)
+    more = np.flatnonzero(byte & 0x80)
+    for step in range(1, most):
+        if not more.size:
+            return value, end, good
+        byte = data[np.minimum(place[more] + step, data.size - 1)]
+        value[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * step)
+        end[more] += 1
+        more = more[(byte & 0x80) != 0]
+    good[more] = False
+    return value, end, good
+
+
+def _fields_at(data: Bytes, place: Ints, stop: Ints, owner: Ints) -> tuple[Found, Ints, Flags]:
+    """The field that begins at each place, the place after it, and whether it is one."""
+    tag, begin, good = varints(data, place, SHORT_VARINT_BYTES)
+    wire = (tag & np.uint64(7)).astype(np.int64)
+    good &= (tag >= 8) & (tag <= GREATEST_TAG)
+    value = np.zeros(place.size, np.uint64)
+    size = np.zeros(place.size, np.int64)
+    size[wire == FIXED64] = 8
+    size[wire == FIXED32] = 4
+    numbers = np.flatnonzero(wire == VARINT)
+    if numbers.size:
+        value[numbers], after, whole = varints(data, begin[numbers])
+        size[numbers] = after - begin[numbers]
+        good[numbers] &= whole
+    sized = np.flatnonzero(wire == LENGTH)
+    if sized.size:
+        length, after, whole = varints(data, begin[sized], SHORT_VARINT_BYTES)
+        good[sized] &= whole & (length <= GREATEST_LENGTH)
+        begin[sized] = after
+        size[sized] = np.minimum(length, GREATEST_LENGTH).astype(np.int64)
+    after = begin + size
+    good &= (after <= stop) & (wire != 3) & (wire != 4) & (wire < 6)
+    return Found(owner, (tag >> np.uint64(3)).astype(np.int64), wire, begin, size, value), after, good
+
+
+def _chain(data: Bytes, place: int, stop: int, owner: int, bad: Flags) -> Found:
+    """The fields of one piece, found from all places of a window at once: the chain is followed by doubling its steps."""
+    parts: list[Found] = []
+    window = FIRST_WINDOW
+    while place < stop:
+        every = np.arange(place, min(place + window, stop), dtype=np.int64)
+        width = every.size
+        found, after, good = _fields_at(data, every, np.full(width, stop), np.full(width, owner))
+        jump = np.append(np.where(good, np.minimum(after - place, width), width), width)
+        reached = np.zeros(1, np.int64)
+        while (more := jump[reached])[0] < width:
+            reached = np.concatenate([reached, more[more < width]])
+            jump = jump[jump]
+        reached = np.sort(reached)
+        if not good[reached[-1]]:
+            bad[owner] = True
+            break
+        parts.append(found.at(reached))
+        place = int(after[reached[-1]])
+        window = min(2 * window, LAST_WINDOW)
+    return _joined(parts)
+
+
+def _joined(parts: list[Found]) -> Found:
+    if len(parts) == 1:
+        return parts[0]
+    none, words = np.zeros(0, np.int64), np.zeros(0, np.uint64)
+    return Found(
+        np.concatenate([none, *(each.owner for each in parts)]),
+        np.concatenate([none, *(each.number for each in parts)]),
+        np.concatenate([none, *(each.wire for each in parts)]),
+        np.concatenate([none, *(each.begin for each in parts)]),
+        np.concatenate([none, *(each.length for each in parts)]),
+        np.concatenate([words, *(each.value for each in parts)]),
+    )
