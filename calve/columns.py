@@ -23,6 +23,9 @@ REASONS = {
     "incompatible_schema": "the schema of this id cannot be read as a row of this table",
     "malformed": "the payload is no value of its schema: cut short, an absurd length, another type, or more digits than fit",
     "trailing_bytes": "bytes are left over after the payload was decoded",
+    "key_unknown_schema_id": "the registry knows no schema of the id in the key",
+    "key_incompatible_schema": "the schema of the id in the key cannot be read as the key's column",
+    "key_malformed": "the key is no value of its schema, or does not begin as it should",
 }
 """Why a record is rejected: `reason` of the dead-letter table -> its `message`."""
 

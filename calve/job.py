@@ -78,12 +78,31 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How the values of a topic are read. `subject`: the registry's; None: the topic's."""
+    """How the values, or the keys, of a topic are read.
+
+    subject: the registry's, with `format: registry`; None: the topic's. schema: the text of the one schema that all were written
+    with. rest: the column of what a JSON schema does not declare. column: of keys, and of values that are one column.
+    """
 
     subject: str | None = None
+    format: Literal["registry", "avro", "json", "protobuf", "string", "bytes"] = "registry"
+    prefix: Literal["confluent", "none"] = "confluent"
+    schema: str | None = None
+    rest: str | None = None
+    column: str | None = None
 
-    def subject_of(self, topic: str) -> str:
-        return self.subject or f"{topic}-value"
+    @property
+    def registered(self) -> bool:
+        """True where the registry is asked for schemas."""
+        return self.format == "registry"
+
+    @property
+    def framed(self) -> bool:
+        """True where each begins with the id of its schema."""
+        return self.registered and self.prefix != "none"
+
+    def subject_of(self, topic: str, part: Literal["value", "key"] = "value") -> str:
+        return self.subject or f"{topic}-{part}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +124,7 @@ class Table:
     on_error: Literal["dead_letter", "skip", "suspend"] = "dead_letter"
     dead_letter_budget: Budget = Budget()
     value: Source = Source()
+    key: Source | None = None
     owner: str | None = None
 
     @property
@@ -112,15 +132,20 @@ class Table:
         """The subject of the topic's values."""
         return self.value.subject_of(self.topic)
 
+    @property
+    def registered(self) -> bool:
+        """True where the registry is asked for schemas."""
+        return self.value.registered or (self.key is not None and self.key.registered)
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything one ingest job needs."""
+    """Everything one ingest job needs. `registry`: None where no table needs one."""
 
     name: str
     job: str
     kafka: Kafka
-    registry: Registry
+    registry: Registry | None
     lake: Lake
     tables: tuple[Table, ...]
 
@@ -142,7 +167,7 @@ class Job:
             name=raw["name"],
             job=raw["job"],
             kafka=Kafka(**raw["kafka"]),
-            registry=Registry(**raw["registry"]),
+            registry=Registry(**raw["registry"]) if raw["registry"] else None,
             lake=Lake(**raw["lake"]),
             tables=tuple(_table(each) for each in raw["tables"]),
         )
@@ -152,5 +177,11 @@ def _table(raw: dict[str, Any]) -> Table:
     start = raw["start"] | {"offsets": {int(p): o for p, o in raw["start"]["offsets"].items()}}
     transforms = {key: tuple(Transform(**t) for t in raw[key]) for key in ("partition_by", "sort_by")}
     budget = Budget(**raw.get("dead_letter_budget", {}))
-    parts = {"start": Start(**start), "dead_letter_budget": budget, "value": Source(**raw.get("value", {}))}
+    key = raw.get("key")
+    parts = {
+        "start": Start(**start),
+        "dead_letter_budget": budget,
+        "value": Source(**raw.get("value", {})),
+        "key": Source(**key) if key else None,
+    }
     return Table(**(raw | parts | transforms))

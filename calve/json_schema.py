@@ -53,6 +53,19 @@ def shape(text: str, references: Mapping[str, str]) -> Json:
     return found
 
 
+def whole(text: str, references: Mapping[str, str], column: str) -> Json:
+    """As `shape`, with all that a value holds in one field: an object with properties, or one plain value.
+
+    Raises:
+        SchemaProblem, ValueError: as `shape`.
+    """
+    documents = Documents(text, references)
+    found = _Shapes(documents).of(documents.root, column, ())
+    if found == "json" or (isinstance(found, dict) and found["type"] != "struct"):
+        raise SchemaProblem(column, "it must be an object with properties, or one plain value")
+    return struct(field(column, found))
+
+
 def columns_of(shape: Json) -> Json:
     """The table columns of a shape."""
     if isinstance(shape, str):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calve import job
-from calve.errors import Fatal, Retryable
+from calve.errors import ConfigError, Fatal, Retryable
 from calve.secrets import read_secret
 
 TIMEOUT_S = 10
@@ -153,12 +153,16 @@ class Registry:
             raise Retryable(f"the schema registry at {self._url} does not answer: {error}") from None
 
 
-def open_registry(settings: job.Registry) -> Registry:
+def open_registry(settings: job.Registry | None) -> Registry:
     """The registry of a configuration, with the credentials that its secret holds.
 
     Raises:
-        ConfigError, Retryable: as `read_secret`. Fatal: the url is neither http nor https.
+        ConfigError: there is none. ConfigError, Retryable: as `read_secret`. Fatal: the url is neither http nor https.
     """
+    if settings is None:
+        raise ConfigError(
+            "no schema registry is named", fix="add `registry: {url: https://host}` to calve.yaml"
+        )
     credentials = read_secret(settings.secret) if settings.secret else None
     return Registry(settings.url, credentials=credentials, ca_file=settings.ca_file)
 

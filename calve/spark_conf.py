@@ -49,6 +49,8 @@ def spark_conf(job: Job) -> dict[str, str]:
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.ansi.enabled": "false",
+        # What is handed to Python at once, where Protobuf is decoded; records may be large.
+        "spark.sql.execution.arrow.maxBytesPerBatch": "8388608",
         # A key that a map written as a list holds twice: the later one counts, as in Avro's own maps.
         "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
         "spark.sql.session.timeZone": "UTC",

@@ -19,6 +19,10 @@ class Subjects:
     _deleted: dict[int, Schema] = field(default_factory=dict)
 
     @property
+    def title(self) -> str:
+        return f"subject {self.name}"
+
+    @property
     def foreign(self) -> list[Schema]:
         """Schemas that records have named and that are none of the subject's."""
         return list(self._foreign.values())
@@ -32,7 +36,8 @@ class Subjects:
         versions = self.registry.versions(self.name)
         if not versions:
             raise Retryable(
-                f"the registry has no subject {self.name}", fix="register the schema of the topic's values"
+                f"the registry has no subject {self.name}",
+                fix="register the schema that the topic is written with",
             )
         listed = {version.id for version in versions}
         return [*versions, *(each for schema_id, each in self._deleted.items() if schema_id not in listed)]

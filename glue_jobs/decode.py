@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from calve.columns import REASONS, REDRIVEN
-from calve.decoding import AvroWriter, Decoding, JsonWriter, ProtobufWriter
+from calve.decoding import AvroWriter, Decoding, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
 from calve.errors import Fatal
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
@@ -26,12 +27,12 @@ from calve.wire import Wire
 from glue_jobs.json_values import JsonValue
 from glue_jobs.shapes import shaped
 
-DECODED = "decoded"
+Part = Literal["value", "key"]
+DECODED: dict[Part, str] = {"value": "decoded", "key": "calve:key"}
 REJECT = "calve:reject"
 SIZE = "calve:size"
 """They stand beside the data columns: no field can have a name with a colon (`calve.names`)."""
 SCHEMA_ID = "schema_id"
-PROTOBUF = "calve:protobuf"
 NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
 
 
@@ -39,32 +40,59 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes) -> DataFrame:
     """Add `decoded` (struct of `value` and `end`), `schema_id`, `REJECT` (a word of `REASONS`, null: a good record) and `SIZE`.
 
     Keeps every column and every record of Spark's Kafka source. `end`: eight random bytes of this round, so that no
-    record can be made to end in them. The size is that of key and value in bytes.
+    record can be made to end in them. The size is that of key and value in bytes. Where the key is read, it is decoded likewise.
     """
-    framed = F.concat("value", F.lit(bytearray(end)))
     parsed: dict[str, Column] = {}
-    branches = []
-    for writer in decoding.writers:
-        ours = _begins_with(writer.prefix)
-        match writer:
-            case AvroWriter():
-                branches.append((ours, _from_avro(framed, writer)))
-            case JsonWriter():
-                payload = F.substring("value", len(writer.prefix) + 1, 2**31 - 1)
-                json, name = JsonValue(payload, writer.shape, end.hex()), f"calve:json:{writer.id}"
-                parsed[name] = F.when(ours, json.parsed())
-                branches.append((ours, _from_json(json, F.col(name), writer, end)))
-    if protobuf := [each for each in decoding.writers if isinstance(each, ProtobufWriter)]:
-        ours = _begins_with_any([each.prefix for each in protobuf])
-        parsed[PROTOBUF] = _protobuf(F.when(ours, F.col("value")), protobuf)
-        branches.append((ours, _from_protobuf(F.col(PROTOBUF), end)))
-    decoded = _case(branches, F.lit(None)) if branches else F.lit(None).cast(NOTHING)
+    decoded = {DECODED["value"]: _decoded(decoding, "value", end, parsed)}
+    verdict = _verdict(decoding, end)
+    if decoding.key is not None:
+        decoded[DECODED["key"]] = _decoded(decoding.key, "key", end, parsed)
+        verdict = F.coalesce(verdict, _verdict_on_key(decoding.key, end))
     size = F.coalesce(F.length("value"), F.lit(0)) + F.coalesce(F.length("key"), F.lit(0))
-    found = (records.withColumns(parsed) if parsed else records).withColumn(DECODED, decoded)
-    judged = found.withColumns(
-        {SCHEMA_ID: _schema_id(decoding), REJECT: _verdict(decoding, end), SIZE: size.cast("long")}
-    )
+    found = (records.withColumns(parsed) if parsed else records).withColumns(decoded)
+    judged = found.withColumns({SCHEMA_ID: _schema_id(decoding), REJECT: verdict, SIZE: size.cast("long")})
     return judged.drop(*parsed) if parsed else judged
+
+
+def _decoded(decoding: Decoding, part: Part, end: bytes, parsed: dict[str, Column]) -> Column:
+    """What one part of the record is decoded to. What must be evaluated once is put into `parsed`, under names of its own."""
+    branches = [
+        (_is_ours(writer, part), _read(writer, F.col(part), end, parsed))
+        for writer in decoding.writers
+        if _message(writer) is None
+    ]
+    branches += _messages(decoding.writers, part, end, parsed)
+    return _case(branches, F.lit(None)) if branches else F.lit(None).cast(NOTHING)
+
+
+def _is_ours(writer: Writer, part: Part) -> Column:
+    return F.lit(True) if isinstance(writer, PlainWriter) else _begins_with(writer.prefix, part)  # noqa: FBT003 a literal column
+
+
+def _read(writer: Writer, bytes_: Column, end: bytes, parsed: dict[str, Column]) -> Column:
+    """A struct of `value`, a struct of columns, and `end`, which is there where the bytes are good."""
+    match writer:
+        case AvroWriter():
+            return _from_avro(F.concat(bytes_, F.lit(bytearray(end))), writer)
+        case JsonWriter():
+            return _from_json(bytes_, writer, end, parsed)
+        case PlainWriter():
+            return _kept(bytes_, writer, end)
+        case WholeWriter():
+            inner = _read(writer.inner, bytes_, end, parsed)
+            return F.struct(
+                F.struct(_bare_struct(inner["value"], writer.inner).alias(writer.column)).alias("value"),
+                inner["end"].alias("end"),
+            )
+        case ProtobufWriter():
+            raise AssertionError("messages are read together, by `_messages`")
+
+
+def _bare_struct(value: Column, writer: Writer) -> Column:
+    """Parsed JSON also holds the mark of the round, which is no field of a column."""
+    if not isinstance(writer, JsonWriter):
+        return value
+    return F.struct(*(value[each["name"]].alias(each["name"]) for each in writer.table["fields"]))
 
 
 def flattened(decoded: DataFrame, columns: list[str]) -> DataFrame:
@@ -72,9 +100,13 @@ def flattened(decoded: DataFrame, columns: list[str]) -> DataFrame:
 
     Raw values end here: whatever passes an observation is copied, and a value is the widest column there is.
     """
-    fields = decoded.schema[DECODED].dataType["value"].dataType.names  # type: ignore[index]
-    data = (F.col(DECODED)["value"][name] if name in fields else F.lit(None) for name in columns)
-    named = (column.alias(name) for column, name in zip(data, columns, strict=True))
+    fields = {
+        name: F.col(part)["value"][name]
+        for part in DECODED.values()
+        if part in decoded.columns
+        for name in decoded.schema[part].dataType["value"].dataType.names  # type: ignore[index]
+    }
+    named = (fields.get(name, F.lit(None)).alias(name) for name in columns)
     return decoded.select(*named, _kafka().alias(SYSTEM_COLUMN), REJECT, SIZE)
 
 
@@ -121,9 +153,9 @@ def _kafka() -> Column:
     )
 
 
-def _begins_with(prefix: bytes) -> Column:
+def _begins_with(prefix: bytes, found: Column | Part = "value") -> Column:
     """Compares bytes, since a number would cost a string per record."""
-    return F.substring("value", 1, len(prefix)) == F.lit(bytearray(prefix))
+    return F.substring(found, 1, len(prefix)) == F.lit(bytearray(prefix))
 
 
 def _from_avro(framed: Column, writer: AvroWriter) -> Column:
@@ -133,15 +165,24 @@ def _from_avro(framed: Column, writer: AvroWriter) -> Column:
     return shaped(decoded, {"struct": [["value", writer.shape, None], ["end", None, None]]})
 
 
-def _from_json(json: JsonValue, parsed: Column, writer: JsonWriter, end: bytes) -> Column:
+def _from_json(bytes_: Column, writer: JsonWriter, end: bytes, parsed: dict[str, Column]) -> Column:
+    payload = F.substring(bytes_, len(writer.prefix) + 1, 2**31 - 1)
+    json = JsonValue(payload, writer.shape, end.hex(), writer.scalar, writer.rest)
+    name = f"calve:json:{len(parsed)}"
+    parsed[name] = F.when(_begins_with(writer.prefix, bytes_), json.parsed())
     return F.struct(
-        json.row(parsed, writer.table).alias("value"),
-        F.when(json.is_good(parsed), F.lit(bytearray(end))).alias("end"),
+        json.row(F.col(name), writer.table).alias("value"),
+        F.when(json.is_good(F.col(name)), F.lit(bytearray(end))).alias("end"),
     )
 
 
-def _protobuf(values: Column, writers: list[ProtobufWriter]) -> Column:
-    """A struct of `value` and `good`. Raises Fatal where Python's parts for it are missing, which other formats do not need."""
+def _messages(
+    writers: Iterable[Writer], part: Part, end: bytes, parsed: dict[str, Column]
+) -> list[tuple[Column, Column]]:
+    """One branch for all messages: they are decoded together. Raises Fatal where the job's Python lacks what that needs."""
+    messages = [inner for writer in writers if (inner := _message(writer)) is not None]
+    if not messages:
+        return []
     try:
         from glue_jobs.protobuf.column import from_protobuf
         from glue_jobs.protobuf.decoder import Frame
@@ -150,62 +191,101 @@ def _protobuf(values: Column, writers: list[ProtobufWriter]) -> Column:
             f"Protobuf topics need {error.name} in the job's Python",
             fix="run on a Glue release that brings it",
         ) from error
-    return from_protobuf(values, [Frame(each.prefix, each.plan) for each in writers])
+    ours, name = _begins_with_any([each.prefix for each in messages], part), f"calve:protobuf:{len(parsed)}"
+    frames = [Frame(each.prefix, each.plan) for each in messages]
+    parsed[name] = from_protobuf(F.when(ours, F.col(part)), frames)
+    value, good = F.col(name)["value"], F.when(F.col(name)["good"], F.lit(bytearray(end)))
+    for whole in (each.column for each in writers if isinstance(each, WholeWriter)):
+        value = F.struct(value.alias(whole))
+        break
+    return [(ours, F.struct(value.alias("value"), good.alias("end")))]
 
 
-def _from_protobuf(parsed: Column, end: bytes) -> Column:
-    good = F.when(parsed["good"], F.lit(bytearray(end)))
-    return F.struct(parsed["value"].alias("value"), good.alias("end"))
+def _kept(bytes_: Column, writer: PlainWriter, end: bytes) -> Column:
+    """The bytes as they are; null is a value, too."""
+    found = F.lit(bytearray(end))
+    if not writer.text:
+        return F.struct(F.struct(bytes_.alias(writer.column)).alias("value"), found.alias("end"))
+    text = bytes_.cast("string")
+    good = F.when(bytes_.isNull() | F.is_valid_utf8(text), found)
+    return F.struct(F.struct(text.alias(writer.column)).alias("value"), good.alias("end"))
 
 
 def _schema_id(decoding: Decoding) -> Column:
-    """The registry id in the frame, null where there is no frame."""
-    known = [(_begins_with(decoding.wire.frame(each)), F.lit(each)) for each in sorted(decoding.ids)]
-    number = framed_number(decoding.wire).cast("int")
-    return _case([*known, (is_framed(decoding.wire), number)], F.lit(None).cast("int"))
+    """The registry id of the schema that the value is read with, null where there is none."""
+    wire = decoding.wire
+    if not wire.size:
+        [only] = decoding.ids
+        return F.when(F.col("value").isNotNull(), F.lit(only or None).cast("int"))
+    known = [(_begins_with(wire.frame(each)), F.lit(each)) for each in sorted(decoding.ids)]
+    number = framed_number(wire).cast("int")
+    return _case([*known, (is_framed(wire), number)], F.lit(None).cast("int"))
 
 
-def is_framed(wire: Wire) -> Column:
-    return (F.length("value") >= wire.size) & _begins_with(wire.magic)
+def is_framed(wire: Wire, part: Part = "value") -> Column:
+    return (F.length(part) >= wire.size) & _begins_with(wire.magic, part)
 
 
-def framed_number(wire: Wire) -> Column:
+def framed_number(wire: Wire, part: Part = "value") -> Column:
     """The id in a frame, as a long."""
-    number = F.substring("value", len(wire.magic) + 1, wire.size - len(wire.magic))
+    number = F.substring(part, len(wire.magic) + 1, wire.size - len(wire.magic))
     return F.conv(F.hex(number), 16, 10).cast("long")
 
 
 def _verdict(decoding: Decoding, end: bytes) -> Column:
     """Why the record is no row; the good case is tested first, since nearly every record is good."""
-    wire, found = decoding.wire, F.col(DECODED)["end"]
+    wire, found = decoding.wire, F.col(DECODED["value"])["end"]
+    framed = [
+        (F.length("value") < wire.size, F.lit("truncated")),
+        (~_begins_with(wire.magic), F.lit("bad_magic")),
+        (_any_id(wire, decoding.incompatible), F.lit("incompatible_schema")),
+        (_begins_with_any(_other_messages(decoding)), F.lit("incompatible_schema")),
+        (~_any_id(wire, {writer.id for writer in decoding.writers}), F.lit("unknown_schema_id")),
+    ]
     return _case(
         [
             (found == F.lit(bytearray(end)), F.lit(None).cast("string")),
             (F.col("value").isNull(), F.lit("null_value")),
-            (F.length("value") < wire.size, F.lit("truncated")),
-            (~_begins_with(wire.magic), F.lit("bad_magic")),
-            (_any_id(wire, decoding.incompatible), F.lit("incompatible_schema")),
-            (_begins_with_any(_other_messages(decoding)), F.lit("incompatible_schema")),
-            (~_any_id(wire, {writer.id for writer in decoding.writers}), F.lit("unknown_schema_id")),
+            *(framed if wire.size else ()),
             (found.isNull(), F.lit("malformed")),
         ],
         F.lit("trailing_bytes"),
     )
 
 
-def _any_id(wire: Wire, ids: Iterable[int]) -> Column:
-    return _begins_with_any([wire.frame(each) for each in sorted(ids)])
+def _verdict_on_key(decoding: Decoding, end: bytes) -> Column:
+    """Why the key is no column; a record without a key has a null there."""
+    wire, good = decoding.wire, F.col(DECODED["key"])["end"] == F.lit(bytearray(end))
+    unknown = is_framed(wire, "key") & ~_any_id(wire, decoding.ids, "key")
+    framed = [
+        (_any_id(wire, decoding.incompatible, "key"), F.lit("key_incompatible_schema")),
+        (_begins_with_any(_other_messages(decoding), "key"), F.lit("key_incompatible_schema")),
+        (unknown, F.lit("key_unknown_schema_id")),
+    ]
+    return _case(
+        [(F.col("key").isNull() | good, F.lit(None).cast("string")), *(framed if wire.size else ())],
+        F.lit("key_malformed"),
+    )
 
 
-def _begins_with_any(prefixes: Iterable[bytes]) -> Column:
-    return reduce(lambda a, b: a | b, map(_begins_with, prefixes), F.lit(False))  # noqa: FBT003 a literal column
+def _any_id(wire: Wire, ids: Iterable[int], part: Part = "value") -> Column:
+    return _begins_with_any([wire.frame(each) for each in sorted(ids)], part)
+
+
+def _begins_with_any(prefixes: Iterable[bytes], part: Part = "value") -> Column:
+    found = (_begins_with(each, part) for each in prefixes)
+    return reduce(lambda a, b: a | b, found, F.lit(False))  # noqa: FBT003 a literal column
 
 
 def _other_messages(decoding: Decoding) -> list[bytes]:
     """The beginnings of values that are other messages of a known schema than the table's."""
-    return [
-        each for writer in decoding.writers if isinstance(writer, ProtobufWriter) for each in writer.others
-    ]
+    messages = (inner for writer in decoding.writers if (inner := _message(writer)) is not None)
+    return [prefix for each in messages for prefix in each.others]
+
+
+def _message(writer: Writer) -> ProtobufWriter | None:
+    inner = writer.inner if isinstance(writer, WholeWriter) else writer
+    return inner if isinstance(inner, ProtobufWriter) else None
 
 
 def _case(branches: list[tuple[Column, Column]], otherwise: Column) -> Column:

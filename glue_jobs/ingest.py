@@ -80,7 +80,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event) -> dict[str, State]:
 
 def open_targets(job: Job, lake: Lake, cluster: Cluster, properties: dict[str, str]) -> list[Target]:
     """One target per table; all share the cluster, the catalog and the registry's cache."""
-    registry = open_registry(job.registry)
+    registry = open_registry(job.registry) if any(each.registered for each in job.tables) else None
     database = database_for_cluster(cluster.id) if job.lake.namespace == "cluster_id" else None
     writer = uuid.uuid4().hex
     cores = lake.spark.sparkContext.defaultParallelism

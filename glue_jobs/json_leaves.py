@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from pyspark.sql import Column
@@ -48,6 +48,7 @@ OVERFLOWN = '"-?Infinity"'
 CAN_OVERFLOW = r"[eE][+]?[0-9]{3}|[0-9]{309}"
 
 Walk = Callable[[Json, Column], Column | None]
+NONE: Mapping[str, Column] = {}
 
 
 def false() -> Column:
@@ -92,8 +93,8 @@ def invalid(shape: Json, value: Column, text: Column) -> Column | None:
     return found
 
 
-def converted(shape: Json, column: Json, value: Column) -> Column:
-    """A parsed value as a column of this type (Iceberg, JSON form) of a table."""
+def converted(shape: Json, column: Json, value: Column, given: Mapping[str, Column] = NONE) -> Column:
+    """A parsed value as a column of this type (Iceberg, JSON form) of a table; some fields of a struct may be `given`."""
     if _same(shape, column):
         return value
     if isinstance(shape, str):
@@ -107,7 +108,7 @@ def converted(shape: Json, column: Json, value: Column) -> Column:
                 if source in held:
                     found = converted(held[source], each["type"], value[source])
                 else:
-                    found = F.lit(None).cast(spark_type(each["type"]))
+                    found = given.get(each["name"], F.lit(None).cast(spark_type(each["type"])))
                 fields.append(found.alias(each["name"]))
             return F.when(value.isNotNull(), F.struct(*fields))
         case "list":

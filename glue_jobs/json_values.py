@@ -13,7 +13,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from calve.columns import Json
+from calve.columns import Json, map_of
+from calve.names import quote
 from glue_jobs.json_leaves import converted, false, invalid, parse_type, strings, suspicious
 
 CORRUPT = "calve:corrupt"
@@ -27,21 +28,46 @@ HIGH, LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 LONE_SURROGATE = rf"(?<!\\)(?:\\\\)*+(?:{HIGH}(?!{LOW})|(?<!{HIGH}){LOW})"
 
 
+ESCAPE = r"\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4})"
+SCALAR = (
+    r"\A[ \t\r\n]*+(?:true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
+    rf"|\"(?:[^\"\\\x00-\x1f]++|{ESCAPE})*+\")[ \t\r\n]*+\z"
+)
+"""One JSON value that is no object and no array."""
+UNDECLARED = map_of("json")
+
+
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """Payloads (binary) that hold this shape of `calve.json_schema`; `word` is the random one of the round."""
+    """Payloads (binary) that hold this shape of `calve.json_schema`; `word` is the random one of the round.
+
+    scalar: they hold what is the only field of the shape, without an object around it. rest: the column of fields that the shape
+    does not have.
+    """
 
     payload: Column
     shape: Json
     word: str
+    scalar: str | None = None
+    rest: str | None = None
 
     def parsed(self) -> Column:
         """What the parser makes of it: to be evaluated once, in a projection of its own."""
-        return self._parse(parse_type(self.shape))
+        kind = parse_type(self.shape)
+        found = self._parse(T.StructType([*kind.fields, self._mark]))
+        if self.rest is None:
+            return found
+        return found.withField(quote(self._rest), self._parse_rest())
 
     def row(self, parsed: Column, table: Json) -> Column:
         """The columns of a table."""
-        return converted(self.shape, table, F.get(parsed[self.word], F.lit(0)))
+        given = {}
+        if self.rest is not None:
+            rest = parsed[self._rest]
+            names = F.map_keys(rest)
+            once = (F.size(names) > 0) & (F.size(names) == F.size(F.array_distinct(names)))
+            given[self.rest] = F.when(once, F.to_json(F.to_variant_object(rest)))
+        return converted(self.shape, table, F.get(parsed[self.word], F.lit(0)), given)
 
     def is_good(self, parsed: Column) -> Column:
         """True where the payload is one value of the shape, and nothing of it was changed or lost on the way; never null."""
@@ -56,20 +82,42 @@ class JsonValue:
             F.is_valid_utf8(text),
             ~F.when(escaped_surrogate, text.rlike(LONE_SURROGATE)).otherwise(false()),
         ]
+        if self.scalar is not None:
+            conditions.append(text.rlike(SCALAR))
         wrong = invalid(self.shape, found, text)
         if wrong is not None:
             conditions.append(~F.coalesce(wrong, false()))
         doubtful, kind = suspicious(self.shape, found), strings(self.shape)
         if doubtful is not None and isinstance(kind, T.StructType):
-            no_string = self._parse(kind)[CORRUPT].isNotNull()
+            no_string = self._parse(T.StructType([*kind.fields, self._mark]))[CORRUPT].isNotNull()
             conditions.append(~F.when(doubtful, no_string).otherwise(false()))
+        if self.rest is not None:
+            wrong = invalid(UNDECLARED, parsed[self._rest], text)
+            conditions.append(parsed[self._rest].isNotNull())
+            conditions += [] if wrong is None else [~F.coalesce(wrong, false())]
         return F.coalesce(reduce(Column.__and__, conditions), false())
 
-    def _parse(self, kind: T.StructType) -> Column:
-        item = T.StructType([*kind.fields, T.StructField(self.word, T.BooleanType())])
+    @property
+    def _mark(self) -> T.StructField:
+        return T.StructField(self.word, T.BooleanType())
+
+    @property
+    def _rest(self) -> str:
+        return f"{self.word}:rest"
+
+    def _parse_rest(self) -> Column:
+        """The fields that the shape does not have, by name; one that is there twice is there twice. Null: no JSON."""
+        declared = [each["name"] for each in self.shape["fields"]]
+        found = self._parse(T.MapType(T.StringType(), T.VariantType()))
+        first = F.get(found[self.word], F.lit(0))
+        return F.when(found[CORRUPT].isNull(), F.map_filter(first, lambda name, _: ~name.isin(*declared)))
+
+    def _parse(self, item: T.DataType) -> Column:
         schema = T.StructType(
             [T.StructField(self.word, T.ArrayType(item)), T.StructField(CORRUPT, T.StringType())]
         )
-        before, after = f'{{"{self.word}":['.encode(), f',{{"{self.word}":true}}]}}'.encode()
-        framed = F.concat(F.lit(bytearray(before)), self.payload, F.lit(bytearray(after)))
+        before, after = f'{{"{self.word}":[', f',{{"{self.word}":true}}]}}'
+        if self.scalar is not None:
+            before, after = f'{before}{{"{self.scalar}":', f"}}{after}"
+        framed = F.concat(F.lit(bytearray(before.encode())), self.payload, F.lit(bytearray(after.encode())))
         return F.from_json(framed.cast("string"), schema, STRICT)

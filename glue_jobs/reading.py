@@ -63,8 +63,8 @@ class Reading:
         groups = reject_groups(observed)
         return Rejects(seen_reasons(observation), groups)
 
-    def unknown_ids(self, seen: Seen) -> list[int]:
-        """Schema ids in the range of the rejects that the round does not know."""
+    def unknown_ids(self, seen: Seen) -> tuple[list[int], list[int]]:
+        """Schema ids in the range of the rejects that the round does not know: those of values, and those of keys."""
         return unknown_ids(self._records(*self._reject_range(seen)), self.target.decoding)
 
     def missing(self) -> Offsets:

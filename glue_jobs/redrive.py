@@ -136,7 +136,7 @@ class _Redrive:
         self.chosen = _records(self.target, self.letters, self.request)
         if not self.chosen.limit(1).collect():
             return []
-        self.target.learn(unknown_ids(self.chosen, self.target.decoding))
+        self.target.learn(*unknown_ids(self.chosen, self.target.decoding))
         self.held = self._held()
         return _counted(self._judged())
 

@@ -131,7 +131,7 @@ class Round:
         Ids that were registered since the round began are learnt, and the rows are staged anew. Where the table's policy or
         its budget does not allow the rejects, nothing is left behind: the round is tried again for as long as that is so.
         """
-        if self.seen.rejects and self.target.learn(self.reading.unknown_ids(self.seen)):
+        if self.seen.rejects and self.target.learn(*self.reading.unknown_ids(self.seen)):
             discard(self.target.main, self.main)
             faults.point("reject.discarded", self.target.table.name)
             self._stage_rows()
@@ -288,6 +288,7 @@ class Round:
             "freshness_s": round(now - oldest, 3) if oldest else 0.0,
             "stage_ms": self.stage_ms,
             "round_ms": int((now - self.began) * 1000),
+            **({"read_with": self.target.read_with} if self.target.read_with else {}),
         }
 
 

@@ -17,7 +17,7 @@ from calve.decoding import Decoding
 from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets
 from calve.rejects import MAX_GROUPS, Group
-from glue_jobs.decode import REJECT, SCHEMA_ID, SIZE, framed_number, is_framed
+from glue_jobs.decode import REJECT, SCHEMA_ID, SIZE, Part, framed_number, is_framed
 
 MAX_UNKNOWN_IDS = 1_000
 KAFKA_OFFSET = f"{SYSTEM_COLUMN}.offset"
@@ -95,10 +95,17 @@ def reject_groups(decoded: DataFrame) -> tuple[Group, ...]:
     return tuple(Group(row[0], row[1], row[2], row[3]["partition"], row[3]["offset"]) for row in largest)
 
 
-def unknown_ids(records: DataFrame, decoding: Decoding) -> list[int]:
-    """Schema ids framed in these records that the round does not know; at most 1,000, so that a flood stays bounded."""
-    number = framed_number(decoding.wire).alias("id")
-    ids = records.where(is_framed(decoding.wire)).select(number).distinct()
+def unknown_ids(records: DataFrame, decoding: Decoding) -> tuple[list[int], list[int]]:
+    """Schema ids framed in values, and in keys, that the round does not know; at most 1,000, so that a flood stays bounded."""
+    keys = _unknown_ids(records, decoding.key, "key") if decoding.key else []
+    return _unknown_ids(records, decoding, "value"), keys
+
+
+def _unknown_ids(records: DataFrame, decoding: Decoding, part: Part) -> list[int]:
+    if not decoding.wire.size:
+        return []
+    number = framed_number(decoding.wire, part).alias("id")
+    ids = records.where(is_framed(decoding.wire, part)).select(number).distinct()
     unknown = ids.where(~F.col("id").isin(*decoding.ids, -1))
     return sorted(row["id"] for row in unknown.limit(MAX_UNKNOWN_IDS).collect())
 

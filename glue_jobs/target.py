@@ -10,11 +10,12 @@ from pyspark.sql import functions as F
 
 from calve import job
 from calve.columns import KAFKA, Json, struct
-from calve.decoding import Decoding, decoding, evolution, first_columns, misfit
+from calve.decoding import Decoding
 from calve.errors import Suspended
 from calve.evolution import data_columns, has_column
 from calve.log import event
 from calve.names import SYSTEM_COLUMN, TableName
+from calve.parts import Parts, Versions, parts_of
 from calve.position import (
     COMPLETE_ROUND,
     COMPLETE_UNTIL,
@@ -28,9 +29,8 @@ from calve.position import (
     root,
 )
 from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
-from calve.registry import Registry, Schema
+from calve.registry import Registry
 from calve.spark_conf import CATALOG
-from calve.subjects import Subjects
 from glue_jobs import faults
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake, Table
@@ -42,7 +42,7 @@ OWNER = "owner"
 
 @dataclass(slots=True)
 class Target:
-    """Everything a round needs of one table; `main`, `decoding` and `columns` are as of the last `open`."""
+    """Everything a round needs of one table; `main`, `decoding`, `columns` and `read_with` are as of the last `open`."""
 
     table: job.Table
     name: TableName
@@ -50,25 +50,26 @@ class Target:
     cores: int
     lake: Lake
     cluster: Cluster
-    registry: Registry
+    registry: Registry | None
     kafka_properties: Mapping[str, str]
-    schemas: Subjects = field(init=False)
+    schemas: Parts = field(init=False)
     letters: Letters = field(init=False)
     main: Table = field(init=False)
     decoding: Decoding = field(init=False)
     columns: list[str] = field(init=False)
-    _pinned: tuple[Json, list[Schema], list[Schema]] | None = None
-    """The table's data columns, the versions and the foreign schemas that `decoding` was made of."""
+    read_with: dict[str, str] = field(init=False)
+    _pinned: tuple[Json, Versions] | None = None
+    """The table's data columns and the schemas that `decoding` was made of."""
 
     def __post_init__(self) -> None:
-        self.schemas = Subjects(self.registry, self.table.subject)
+        self.schemas = parts_of(self.table, self.registry)
         self.letters = Letters(self.lake, self.name)
 
     def open(self) -> None:
         """Load the table, or make it from the registered schemas; add the columns that newer versions have.
 
         Raises:
-            Retryable: the subject is not registered yet, or a system does not answer.
+            Retryable: a subject is not registered yet, or a system does not answer.
             Suspended: the table was not made by calve (`not_ours`), or no column can hold the schema (`schema_unsupported`).
         """
         versions = self.schemas.versions()
@@ -87,20 +88,16 @@ class Target:
         if self.table.owner and found.properties.get(OWNER) != self.table.owner:
             found.set_properties({OWNER: self.table.owner})
 
-    def learn(self, ids: Sequence[int]) -> bool:
+    def learn(self, values: Sequence[int], keys: Sequence[int]) -> bool:
         """Look up ids that the round did not know; True where the round must decode again because of what was found."""
-        if not self.schemas.learn(ids):
+        if not self.schemas.learn(values, keys):
             return False
         self._fit(self.schemas.versions())
         return True
 
     def misfit(self, schema_id: int) -> str:
         """Why records of a schema are no rows of the table, as far as it is known: subject, path and rule."""
-        versions = self.schemas.versions()
-        if all(each.id != schema_id for each in versions):
-            return f"not one of subject {self.schemas.name}"
-        problem = misfit(data_columns(self.main.schema), versions, schema_id)
-        return f"subject {self.schemas.name}" + (f", {problem.message}" if problem else "")
+        return self.schemas.misfit(data_columns(self.main.schema), schema_id)
 
     def position(self) -> Position:
         """Where the table stands.
@@ -135,8 +132,8 @@ class Target:
         self.main.set_properties({COMPLETE_UNTIL: f"{until:.3f}", COMPLETE_ROUND: position.round})
         faults.point("idle.noted", self.table.name)
 
-    def _create(self, versions: Sequence[Schema]) -> Table:
-        data = first_columns(versions, self.schemas.name)
+    def _create(self, versions: Versions) -> Table:
+        data = self.schemas.first_columns(versions)
         self._check_layout(data)
         created = self.lake.create(
             self.name,
@@ -160,30 +157,30 @@ class Target:
             if not has_column(columns, each.column):
                 raise Suspended(
                     "layout_unknown_column",
-                    f"table {self.name} cannot be laid out by {each.column}: the schemas of subject {self.schemas.name} make no"
+                    f"table {self.name} cannot be laid out by {each.column}: the schemas of its records make no"
                     " such column",
                     fix=f"in calve.yaml, change partition_by or sort_by of table {self.table.name}",
                 )
 
-    def _fit(self, versions: list[Schema]) -> None:
+    def _fit(self, versions: Versions) -> None:
         """Bring the table level with the versions and pin how records are decoded; nothing to do in most rounds."""
-        foreign = self.schemas.foreign
-        if self._pinned == (data_columns(self.main.schema), versions, foreign):
+        if self._pinned == (data_columns(self.main.schema), versions):
             return
         self._evolve(versions)
         columns = data_columns(self.main.schema)
-        self.decoding = decoding(columns, versions, foreign)
+        self.decoding = self.schemas.decoding(columns, versions)
         self.columns = [each["name"] for each in columns["fields"]]
-        self._pinned = columns, versions, foreign
+        self.read_with = self.schemas.read_with(versions)
+        self._pinned = columns, versions
 
-    def _evolve(self, versions: Sequence[Schema]) -> None:
+    def _evolve(self, versions: Versions) -> None:
         """One commit per version that adds something, oldest first; a version that does not fit changes nothing.
 
         A table whose position cannot be proved was replaced by somebody: it is left as it is.
         """
-        while evolution(data_columns(self.main.schema), versions):
+        while self.schemas.evolution(data_columns(self.main.schema), versions):
             self.position()
-            wanted = evolution(data_columns(self.main.schema), versions)
+            wanted = self.schemas.evolution(data_columns(self.main.schema), versions)
             if not wanted:  # another writer was faster, as the table shows now that it was read again
                 return
             version, changes = wanted[0]

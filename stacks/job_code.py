@@ -54,7 +54,8 @@ class JobSettings(Construct):
         job = replace(
             job,
             kafka=replace(job.kafka, ca_file=self._certificates("Kafka", job.kafka.ca_file)),
-            registry=replace(job.registry, ca_file=self._certificates("Registry", job.registry.ca_file)),
+            registry=job.registry
+            and replace(job.registry, ca_file=self._certificates("Registry", job.registry.ca_file)),
         )
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / f"{job.job}.json"

@@ -7,13 +7,14 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from itertools import count
 from random import Random
 from typing import Any
 
 WIDER = {"int": "long", "float": "double", "decimal(9, 2)": "decimal(30, 2)"}
 LEAVES = (*WIDER, *WIDER.values(), "boolean", "string", "binary", "date", "timestamptz")
+EXACT = Context(prec=40)
 NESTED = ("struct", "list", "map")
 INTEGERS = {"int": 31, "long": 63}
 TEXTS = ["", "a", "ünï", "\U0001f680", "line\nbreak", '"quoted"\\', "null", "0", "{}"]
@@ -32,13 +33,15 @@ class Field:
 
 @dataclass
 class Steps:
-    """Makes a first version, and the next one of any. `reuse`: whether a new field may take a name that another has laid down.
+    """Makes a first version, and the next one of any.
 
-    Renamed again and again, such names can be told from each other by nobody, and versions are refused.
+    collections: whether lists and maps may hold lists and maps. reuse: whether a new field may take a name that another has laid
+    down; renamed again and again, such names can be told from each other by nobody, and versions are refused.
     """
 
     random: Random
     reuse: bool = False
+    collections: bool = True
     leaves: tuple[str, ...] = LEAVES
     nested: tuple[str, ...] = NESTED
     numbers: count[int] = field(default_factory=count)
@@ -46,10 +49,11 @@ class Steps:
     def first(self) -> tuple[Field, ...]:
         return tuple(self.new() for _ in range(4))
 
-    def new(self, depth: int = 0, name: str | None = None) -> Field:
-        kind = self.random.choice(self.leaves + self.nested * 2 if depth < 2 else self.leaves)
+    def new(self, depth: int = 0, name: str | None = None, *, held: bool = False) -> Field:
+        nested = ("struct",) if held and not self.collections else self.nested
+        kind = self.random.choice(self.leaves + nested * 2 if depth < 2 else self.leaves)
         inner = {"struct": self.random.randint(1, 3), "list": 1, "map": 1}.get(kind, 0)
-        parts = tuple(self.new(depth + 1) for _ in range(inner))
+        parts = tuple(self.new(depth + 1, held=kind != "struct") for _ in range(inner))
         number = next(self.numbers)
         return Field(number, name or f"f{number}", kind, (), parts)
 
@@ -139,7 +143,7 @@ class Steps:
                 moment = timedelta(microseconds=random.randrange(200 * 365 * 86_400 * 10**6))
                 return datetime(1850, 1, 1, tzinfo=UTC) + moment
         digits = 9 if each.kind.startswith("decimal(9") else 30
-        return Decimal(random.choice([0, each.id, 10**digits - 1, 1 - 10**digits])).scaleb(-2)
+        return Decimal(random.choice([0, each.id, 10**digits - 1, 1 - 10**digits])).scaleb(-2, EXACT)
 
     def element(self, each: Field) -> Any:
         """Never null: a list of Avro or JSON Schema may say that it has none."""

@@ -105,6 +105,8 @@ class _Linker:
             numbers.add(each.number)
             if each.type_name:
                 self.resolve_type(each, message, here)
+            if each.message is not None and each.is_map:
+                each.message.fields[1].params = each.params
         for inner in message.messages:
             self.resolve(inner, "")
 

@@ -66,9 +66,10 @@ class _Known:
         for each in struct["fields"]:
             inner = _inner(each["type"])
             for key in _keys(each):
-                names = self.names.setdefault(key, [])
-                if each["name"] not in names:
-                    names.append(each["name"])
+                for other in self.names.values():
+                    if each["name"] in other:
+                        other.remove(each["name"])
+                self.names.setdefault(key, []).append(each["name"])
                 if inner is not None:
                     self.inside.setdefault(key, _Known()).learn(inner)
 

@@ -16,6 +16,7 @@ from calve.settings.deployed import deployment
 from calve.settings.problems import Problem, config_error
 from calve.settings.relations import job_names, relations
 from calve.settings.resolving import StackDefaults, resolved_job
+from calve.settings.schemas import schema_problems
 from calve.settings.supply import needed_by_a_command, needed_by_a_deploy
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _checked(path: Path, source: document.Document, missing: Iterable[Problem]) 
             f"{path} is empty", fix="begin with `name:` and `tables:`; docs/configuration.md has an example"
         )
     checked, found = configuration(source.values)
-    found += [*relations(source.values), *missing]
+    found += [*relations(source.values), *schema_problems(source.values, path.parent), *missing]
     found += _missing_files(checked, path.parent) if checked else []
     if checked is None or found or source.problems:
         raise config_error(

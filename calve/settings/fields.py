@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from calve.export import Measure
 from calve.job import Start, Transform
-from calve.names import DATABASE_NAME, field_problem, table_problem, topic_problem
+from calve.names import DATABASE_NAME, FIELD_NAME, field_problem, table_problem, topic_problem
 from calve.settings import notation, schedules
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, one_of
 from calve.spark_conf import OWN_SETTINGS
@@ -154,6 +154,11 @@ Region = Annotated[str, _matching(r"[a-z]{2}(-[a-z]+)+-\d", "region", 'write it 
 TableKey = Annotated[str, _without(table_problem)]
 Topic = Annotated[str, _without(topic_problem)]
 FieldPath = Annotated[str, _without(field_problem)]
+ColumnName = Annotated[
+    str,
+    _matching(FIELD_NAME, "column name", "use letters, digits and _, starting with a letter or _"),
+    _without(field_problem),
+]
 Duration = Annotated[float, BeforeValidator(notation.seconds)]
 Size = Annotated[int, BeforeValidator(notation.size_bytes)]
 Share = Annotated[float, BeforeValidator(notation.share)]

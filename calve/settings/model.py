@@ -166,11 +166,75 @@ class DefaultsSection(TableOptions):
     """Options of every table that does not set them itself."""
 
 
-class SourceSection(Section):
+class PartSection(Section):
+    """What values and keys have in common."""
+
+    format: Literal["registry", "avro", "json", "protobuf", "string", "bytes"] = "registry"
+    """`registry`: what the schema in the registry says; `avro`, `json`, `protobuf`: as the file `schema` says; `string` (UTF-8)
+    and `bytes`: one column, as they are. Default: `registry`"""
+    prefix: Literal["confluent", "none"] | None = None
+    """What they begin with, where a registry is asked: `confluent`: `0x00` and the schema's id; `none`: nothing, and all are
+    read with the newest version. Default: `confluent`"""
+    subject: fields.Text | None = None
+    """Subject of their schemas in the registry. Default: the topic's name and `-value`, or `-key`"""
+    schema_: fields.Text | None = Field(default=None, alias="schema")
+    """File of the schema that all of them were written with, relative to calve.yaml; with `format: avro`, `json` or `protobuf`"""
+
+    @property
+    def kept(self) -> bool:
+        """Whether they are one column, as they are."""
+        return self.format in {"string", "bytes"}
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> Self:
+        declared = self.format != "registry" and not self.kept
+        useless = f"has no use with `format: {self.format}`"
+        problems = []
+        if declared and self.schema_ is None:
+            fix = "add `schema: FILE`, or remove `format`, so that the registry is asked"
+            problems.append(Problem(("schema",), f"is missing: `format: {self.format}` needs it", fix))
+        if self.schema_ is not None and not declared:
+            fix = "remove it, or add `format: avro`, `json` or `protobuf`"
+            problems.append(Problem(("schema",), useless, fix))
+        if self.format != "registry":
+            for key, given in (("subject", self.subject), ("prefix", self.prefix == "confluent")):
+                if given:
+                    problems.append(Problem((key,), f"{useless}: no registry is asked", "remove it"))
+        if problems:
+            raise InvalidParts(problems)
+        return self
+
+
+class SourceSection(PartSection):
     """How the values of the topic are read."""
 
-    subject: fields.Text | None = None
-    """Subject of their schemas in the registry. Default: the topic's name and `-value`"""
+    rest: fields.ColumnName | None = None
+    """With `format: json`: a column for the fields that the schema does not declare, as one JSON text. Default: they are
+    ignored"""
+    column: fields.ColumnName | None = None
+    """With `format: string` and `bytes`: name of the column. Default: `value`"""
+
+    @model_validator(mode="after")
+    def _columns_have_a_use(self) -> Self:
+        problems = []
+        if self.rest is not None and self.format != "json":
+            fix = "remove it, or add `format: json` and `schema: FILE`"
+            problems.append(Problem(("rest",), f"has no use with `format: {self.format}`", fix))
+        if self.column is not None and not self.kept:
+            fix = "remove it: the fields of the schema are the columns"
+            problems.append(Problem(("column",), f"has no use with `format: {self.format}`", fix))
+        if problems:
+            raise InvalidParts(problems)
+        return self
+
+
+class KeySection(PartSection):
+    """How the keys of the topic are read, into one column: a struct, or a plain one where the schema is a plain type.
+    Absent: they are kept as their bytes alone, in `_kafka.key`.
+    """
+
+    column: fields.ColumnName = "key"
+    """Name of the column. Default: `key`"""
 
 
 class TableSection(TableOptions):
@@ -182,6 +246,8 @@ class TableSection(TableOptions):
     """Job that writes the table; needed where there are several"""
     value: SourceSection = SourceSection()
     """See `tables.<name>.value`. Default: as the registry says"""
+    key: KeySection | None = None
+    """See `tables.<name>.key`. Default: they make no column"""
     event_time: fields.FieldPath | None = None
     """Field that says when the fact happened, such as `created_at` or `order.created_at`"""
     partition_by: fields.Partitioning | None = None
@@ -189,6 +255,14 @@ class TableSection(TableOptions):
     `truncate(4, column)`. Default: `day(event_time)` where that is declared, else none"""
     sort_by: fields.Sorting | None = None
     """List of `column`, `column desc`, or a transform of one. Default: none"""
+
+    @model_validator(mode="after")
+    def _key_has_a_name_of_its_own(self) -> Self:
+        named = [self.value.rest, (self.value.column or "value") if self.value.kept else None]
+        if self.key and self.key.column.lower() in {each.lower() for each in named if each}:
+            reason = f'"{self.key.column}" is the name of a column of the values, too'
+            raise InvalidParts([Problem(("key", "column"), reason, "give it another name")])
+        return self
 
 
 class Configuration(Section):
@@ -233,6 +307,7 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("tables", "<name>"): TableSection,
     ("tables", "<name>", "dead_letter_budget"): BudgetSection,
     ("tables", "<name>", "value"): SourceSection,
+    ("tables", "<name>", "key"): KeySection,
     ("exports", "<name>"): ExportSection,
     ("exports", "<name>", "csv"): CsvSection,
     ("exports", "<name>", "link"): LinkSection,

@@ -106,8 +106,9 @@ def _section(path: str, section: type[Section]) -> Iterator[str]:
     yield ""
     yield "| key | meaning | default |"
     yield "| --- | --- | --- |"
+    fields = {field.alias or name: field for name, field in section.model_fields.items()}
     for key in section.known_keys():
-        field = section.model_fields[key]
+        field = fields[key]
         meaning, _, default = " ".join((field.description or "").split()).partition(" Default: ")
         yield f"| `{key}` | {meaning.rstrip('.')} | {'**required**' if field.is_required() else default} |"
 

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from calve.deployment import UNKNOWN_SERVERS
 from calve.job import Budget, Job, Kafka, Lake, Registry, Source, Table, Transform
+from calve.settings.schemas import schema_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from calve.settings.model import BudgetSection, Configuration, DefaultsSection, TableSection
+    from calve.settings.model import (
+        BudgetSection,
+        Configuration,
+        DefaultsSection,
+        PartSection,
+        TableSection,
+    )
 
 _T = TypeVar("_T")
 
@@ -53,7 +60,7 @@ def resolved_job(checked: Configuration, name: str, stack: StackDefaults, folder
         registry=_registry(checked, stack, folder),
         lake=_lake(checked, stack),
         tables=tuple(
-            _table(key, table, checked.defaults)
+            _table(key, table, checked.defaults, folder)
             for key, table in checked.tables.items()
             if only or table.job == name
         ),
@@ -74,10 +81,10 @@ def _kafka(checked: Configuration, stack: StackDefaults, folder: Path) -> Kafka:
     )
 
 
-def _registry(checked: Configuration, stack: StackDefaults, folder: Path) -> Registry:
+def _registry(checked: Configuration, stack: StackDefaults, folder: Path) -> Registry | None:
     registry = checked.registry
     if registry is None:
-        return _given(stack.registry)
+        return stack.registry
     return Registry(registry.url, _reference(registry.secret, folder), _file(registry.ca_file, folder))
 
 
@@ -94,7 +101,7 @@ def _lake(checked: Configuration, stack: StackDefaults) -> Lake:
     )
 
 
-def _table(name: str, table: TableSection, defaults: DefaultsSection) -> Table:
+def _table(name: str, table: TableSection, defaults: DefaultsSection, folder: Path) -> Table:
     options: dict[str, Any] = {}
     for key, option in _TABLE_OPTIONS.items():
         own, shared = getattr(table, key), getattr(defaults, key)
@@ -111,8 +118,19 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection) -> Table:
         partition_by=tuple(partition_by),
         sort_by=tuple(table.sort_by or ()),
         dead_letter_budget=budget,
-        value=Source(subject=table.value.subject),
+        value=_source(table.value, folder, rest=table.value.rest, column=table.value.column),
+        key=_source(table.key, folder, column=table.key.column) if table.key else None,
         **options,
+    )
+
+
+def _source(section: PartSection, folder: Path, **columns: str | None) -> Source:
+    return Source(
+        subject=section.subject,
+        format=section.format,
+        prefix=section.prefix or ("confluent" if section.format == "registry" else "none"),
+        schema=schema_text(folder, section.schema_) if section.schema_ else None,
+        **columns,
     )
 
 

@@ -20,4 +20,5 @@ class Section(BaseModel):
     @classmethod
     def known_keys(cls) -> list[str]:
         """The known keys, with those of this section before shared ones."""
-        return sorted(cls.model_fields, key=lambda key: key not in cls.__annotations__)
+        names = sorted(cls.model_fields, key=lambda key: key not in cls.__annotations__)
+        return [cls.model_fields[name].alias or name for name in names]

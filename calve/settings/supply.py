@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from calve.settings.problems import Problem
+from calve.settings.schemas import asks_registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +31,7 @@ def needed_by_a_command(values: Mapping[str, Any], stack: StackDefaults) -> Iter
     embedded = "or start the embedded stack: `calve up`"
     missing: list[tuple[KeyPath, bool, str]] = [
         (("kafka",), values.get("kafka") is None and stack.kafka is None, _KAFKA),
-        (("registry",), values.get("registry") is None and stack.registry is None, _REGISTRY),
+        (("registry",), _lacks_registry(values, stack), _REGISTRY),
         (("lake", "bucket"), not _bucket(values) and stack.warehouse is None, _WRITTEN_BUCKET),
     ]
     for path, absent, fix in missing:
@@ -48,7 +49,7 @@ def needed_by_a_deploy(values: Mapping[str, Any], stack: StackDefaults) -> Itera
     """Parts that a deploy cannot make, and what only a laptop can use."""
     if values.get("kafka") is None and stack.kafka is None:
         yield Problem(("kafka",), "is missing", f"{_KAFKA}, or `kafka: {{msk: {{create: serverless}}}}`")
-    if values.get("registry") is None and stack.registry is None:
+    if _lacks_registry(values, stack):
         yield Problem(("registry",), "is missing", _REGISTRY)
     for path in (("kafka", "auth", "secret"), ("registry", "secret")):
         secret = _at(values, path)
@@ -60,6 +61,10 @@ def needed_by_a_deploy(values: Mapping[str, Any], stack: StackDefaults) -> Itera
 def creates_cluster(values: Mapping[str, Any]) -> bool:
     """Whether the stack makes the Kafka cluster."""
     return _at(values, ("kafka", "msk", "create")) is not None
+
+
+def _lacks_registry(values: Mapping[str, Any], stack: StackDefaults) -> bool:
+    return values.get("registry") is None and stack.registry is None and asks_registry(values)
 
 
 def _bucket_name(values: Mapping[str, Any]) -> Iterator[Problem]:

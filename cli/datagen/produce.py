@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from calve.errors import CalveError, Retryable
+from calve.errors import CalveError, ConfigError, Retryable
 from calve.registry import Registry
 from calve.secrets import read_secret
 from cli.datagen.malformed import Breaker
@@ -45,7 +45,7 @@ class Target:
     """Where to produce; `region` is where an MSK cluster stands."""
 
     kafka: job.Kafka
-    registry: job.Registry
+    registry: job.Registry | None
     region: str = "us-east-1"
 
 
@@ -88,8 +88,10 @@ def produce(plan: Plan, target: Target, progress: Progress = lambda _: None) -> 
     return Produced(plan.topic, plan.count, sender.bytes, seconds, plan.fates(), plan.special(), created)
 
 
-def _registry(settings: job.Registry, topic: str) -> SchemaRegistryClient:
+def _registry(settings: job.Registry | None, topic: str) -> SchemaRegistryClient:
     """Confluent's client, for a registry that answers: its own errors are those of its HTTP library."""
+    if settings is None:
+        raise ConfigError("no schema registry is named", fix="add `registry: {url: https://host}`")
     given = {"url": settings.url}
     credentials = read_secret(settings.secret) if settings.secret else None
     Registry(settings.url, credentials=credentials, ca_file=settings.ca_file).versions(f"{topic}-value")

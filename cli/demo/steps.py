@@ -23,7 +23,8 @@ from cli.embedded.layout import CHECKOUT, Layout
 from cli.kafka import Cluster
 from cli.tables import snapshot_line
 from cli.verify.command import show
-from cli.verify.verification import Sources, verify
+from cli.verify.sources import Sources
+from cli.verify.verification import verify
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

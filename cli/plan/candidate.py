@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from calve.decoding import proposal
+from calve.declared import Declared
 from calve.errors import ConfigError
 from calve.evolution import data_columns
+from calve.parts import parts_of
 from calve.registry import Schema, open_registry
 from cli.console import Branch
 from cli.kafka import cluster_database
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from calve.evolution import Change
     from calve.job import Job, Table
     from calve.lineage import Proposal
+    from calve.parts import PartName
 
 TYPES = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 MARKS = {"add": "+", "widen": "~", "rename": "~", "comment": "~"}
@@ -51,10 +53,23 @@ def read_candidate(file: Path) -> Schema:
         raise ConfigError(f"{file} cannot be read: {error}") from None
 
 
-def proposed(jobs: Sequence[Job], name: str, candidate: Schema) -> Proposal:
-    """What the schema would do to the table as it is now, after all versions that its subject has."""
+def proposed(jobs: Sequence[Job], name: str, candidate: Schema, part: PartName = "value") -> Proposal:
+    """What the schema would do to the table as it is now, after all versions that its subject or its file has.
+
+    Raises:
+        ConfigError: this part of the table's records has no schema.
+    """
     job, table = next((job, table) for job in jobs for table in job.tables if table.name == name)
-    return proposal(_columns(job, table), _versions(job, table), candidate)
+    source = table.key if part == "key" else table.value
+    if source is None or source.format in ("string", "bytes"):
+        raise ConfigError(f"the {part}s of table {name} have no schema, as calve.yaml says")
+    registry = open_registry(job.registry) if table.registered else None
+    versions = (
+        registry.versions(source.subject_of(table.topic, part))
+        if registry and source.registered
+        else Declared(source).versions()
+    )
+    return parts_of(table, registry).proposal(part, _columns(job, table), versions, candidate)
 
 
 def lines(found: Proposal) -> list[Line]:
@@ -91,7 +106,3 @@ def _note(change: Change) -> str:
 def _columns(job: Job, table: Table) -> Any:
     found = load(open_catalog(job.lake), job.table_name(table, cluster_database(job)))
     return None if found is None else data_columns(json.loads(found.schema().model_dump_json()))
-
-
-def _versions(job: Job, table: Table) -> list[Schema]:
-    return open_registry(job.registry).versions(table.subject)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -162,7 +163,8 @@ def written(job: Job) -> dict[str, str]:
     """A job's settings by key; each table that a job has is a key too."""
     found: dict[str, str] = {}
     for section in ("kafka", "registry", "lake"):
-        found |= _flat(asdict(getattr(job, section)), f"{section}.")
+        part = getattr(job, section)
+        found |= _flat(asdict(part), f"{section}.") if part else {}
     for table in job.tables:
         here = f"tables.{table.name}"
         found[here] = f"from {table.topic}"
@@ -218,6 +220,8 @@ def _shown(key: str, value: Any) -> str:
             return f"{value}d"
         case int() if key.endswith("_bytes"):
             return f"{value:,} B"
+        case str() if key == "schema":
+            return f"a text with the digest {hashlib.sha256(value.encode()).hexdigest()[:12]}"
     return str(value)
 
 

@@ -15,6 +15,7 @@ from cli.console import Branch, Console, Output, OutputOption
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from calve.parts import PartName
     from cli.plan.changes import Change
 
 TableOption = Annotated[
@@ -24,6 +25,7 @@ SchemaOption = Annotated[
     Path | None,
     typer.Option("--schema", help="A file that may become the next version.", show_default=False),
 ]
+KeyOption = Annotated[bool, typer.Option("--key", help="The schema is one of the keys, not of the values.")]
 SECTIONS = ("lake", "jobs", "tables", "exports")
 
 
@@ -33,6 +35,8 @@ def plan(
     output: OutputOption = Output.text,
     table: TableOption = None,
     schema: SchemaOption = None,
+    *,
+    key: KeyOption = False,
 ) -> None:
     """Show what a deploy would change in the account; nothing is changed.
 
@@ -44,22 +48,24 @@ def plan(
     """
     console = Console(output)
     if table and schema:
-        if not _plan_schema(console, config, env, table, schema):
+        if not _plan_schema(console, config, env, table, schema, "key" if key else "value"):
             raise typer.Exit(1)
-    elif table or schema:
+    elif table or schema or key:
         raise ConfigError("--table and --schema go together")
     else:
         _plan_deploy(console, config, env)
 
 
-def _plan_schema(console: Console, config: Path, env: str | None, table: str, schema: Path) -> bool:
+def _plan_schema(
+    console: Console, config: Path, env: str | None, table: str, schema: Path, part: PartName
+) -> bool:
     """Show what a schema would change in a table; False where the table refuses it."""
     from cli.config import load_jobs
     from cli.plan.candidate import lines, proposed, read_candidate
     from cli.plan.candidate import tree as candidate_tree
 
     candidate = read_candidate(schema)
-    found = proposed(load_jobs(config, env, tables=[table]), table, candidate)
+    found = proposed(load_jobs(config, env, tables=[table]), table, candidate, part)
     accepted = found.problem is None
     console.tree("plan", candidate_tree(f"{schema.name} -> {table}", lines(found)))
     console.document(

@@ -95,12 +95,20 @@ def findings_of(sides: Sides) -> list[Finding]:
 
 def _unverifiable(sides: Sides) -> list[Check]:
     """What nobody can prove any more; a table is never called proved without saying so."""
-    expired = sum(sides.spans[p][0] - start for p, (start, _) in sides.claimed.items())
+    left_out = sum(sides.spans[p][0] - start for p, (start, _) in sides.claimed.items())
+    expired = sum(
+        max(0, min(to, sides.log_start.get(p, 0)) - start) for p, (start, to) in sides.claimed.items()
+    )
     before = 0
     if not sides.claim.known_from_birth:
         before = sum(max(0, start - sides.log_start.get(p, 0)) for p, (start, _) in sides.claimed.items())
     unproved = {
         "expired": (expired, "offsets", "Kafka no longer holds them"),
+        "earlier schema": (
+            left_out - expired,
+            "offsets",
+            "the text that they were read with is not known any more",
+        ),
         "beginning": (before, "offsets", "the snapshots that said where the table begins have expired"),
         "earlier topic": (sides.main.rows_left_out, "rows", "the topic was created again since"),
         "compacted": (sides.table.compacted, "rows", "Kafka has compacted their records away"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from calve.errors import Suspended
@@ -44,7 +45,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A data commit: what one snapshot's summary says. A redrive reads no offsets; its `topic` is that of its dead letters."""
+    """A data commit: what one snapshot's summary says. A redrive reads no offsets; its `topic` is that of its dead letters.
+
+    `read_with`: the one schema of all values, of all keys, without frames.
+    """
 
     snapshot: int
     round: str
@@ -53,6 +57,7 @@ class Round:
     to: dict[TopicKey, Offsets]
     ledger: Ledger
     redrive: bool = False
+    read_with: Mapping[str, str] = field(default_factory=dict)
 
     def covers(self, partition: int, offset: int) -> bool:
         first = self.start.get(self.topic, {}).get(partition)
@@ -115,7 +120,8 @@ def rounds_of(history: list[Commit]) -> list[Round]:
         start, to = decode_offsets(summary["calve.from"]), decode_offsets(summary["calve.to"])
         topic = TopicKey(summary["calve.cluster_id"], summary["calve.topic_id"])
         redrive = REQUEST_ID in summary
-        found.append(Round(commit.id, summary["calve.round"], topic, start, to, ledger, redrive))
+        read_with = json.loads(summary.get("calve.metrics", "{}")).get("read_with", {})
+        found.append(Round(commit.id, summary["calve.round"], topic, start, to, ledger, redrive, read_with))
     return found[::-1]
 
 

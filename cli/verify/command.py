@@ -36,14 +36,17 @@ def verify(
     """
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
-    from cli.verify.verification import Sources, verify
+    from cli.verify.sources import Sources
+    from cli.verify.verification import verify
 
     console = Console(output)
     job = next(
         job for job in load_jobs(config, env, tables=[table]) if table in {each.name for each in job.tables}
     )
     wanted = next(each for each in job.tables if each.name == table)
-    sources = Sources(open_catalog(job.lake), job.kafka, job.registry, job.lake.region, wanted.value)
+    sources = Sources(
+        open_catalog(job.lake), job.kafka, job.registry, job.lake.region, wanted.value, wanted.key
+    )
     found = verify(job.table_name(wanted, cluster_database(job)), sources, console.progress())
     show(console, found)
     if not found.ok or not (found.complete or allow_unproved):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets
-from cli.verify.decoding import Decoder
+from cli.verify.decoding import Decoding
 from cli.verify.digest import Digests, Place
 from cli.verify.rows import (
     LETTER_COLUMNS,
@@ -111,7 +111,7 @@ def read_letters(rows: LetterRows | None, claimed: dict[int, Span], spans: dict[
 def read_topic(
     reader: Reader,
     spans: dict[int, Span],
-    decoder: Decoder,
+    decoder: Decoding,
     letters: Letters,
     skips: Skips,
     *,
@@ -137,7 +137,7 @@ def read_topic(
 
 
 def topic_rows(
-    records: Records, decoder: Decoder, letters: Letters, skips: Skips, side: TopicSide | None = None
+    records: Records, decoder: Decoding, letters: Letters, skips: Skips, side: TopicSide | None = None
 ) -> Iterator[Rows]:
     """The rows that the records must be in the table; what is no row is noted in `side` and its `skips`."""
     places = zip(records.partitions, records.offsets, strict=True)
@@ -217,12 +217,14 @@ def read_table(
     return side
 
 
-def _judge(records: Records, alive: set[int], decoder: Decoder, letters: Letters, side: TopicSide) -> None:
+def _judge(records: Records, alive: set[int], decoder: Decoding, letters: Letters, side: TopicSide) -> None:
     """Compare the reason of each dead letter with what its bytes say."""
     for place in set(range(len(records))) - alive:
         partition, offset = records.partitions[place], records.offsets[place]
         given = letters.reasons[partition][offset]
-        if given in LASTING and (found := decoder.verdict(records.values[place])) != given:
+        if given not in LASTING:
+            continue
+        if (found := decoder.judge(records, place)) != given:
             side.misjudged[partition, offset] = (given, found)
 
 

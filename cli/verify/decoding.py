@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
-from io import BytesIO
-from itertools import count
 from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
-from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException
 
 from calve import registry
 from calve.names import SYSTEM_COLUMN
-from cli.verify import json_text
-from cli.verify.conversion import Schema, Unreadable, bytes_alone, field_converters, resolved
-from cli.verify.json_schema import Schemas, filled
-from cli.verify.protobuf_values import Values
+from cli.verify.conversion import Unreadable
 from cli.verify.renames import Renames
 from cli.verify.topic import Records
+from cli.verify.writers import PLAIN, Writer, whole_writer, writer_of
 
 FRAME_BYTES = 5
 MISFIT = (pa.ArrowException, ArithmeticError)
 """What Arrow and the converters raise for a decoded value that is too large for its column."""
 
 
+class Decoding(Protocol):
+    """Turns records into rows, or says why they are none."""
+
+    columns: pa.Schema
+
+    def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]: ...
+
+    def judge(self, records: Records, place: int) -> str | None: ...
+
+
 class Decoder:
     """Decodes the records of one topic into the columns of one table.
 
     `columns` is the table's Arrow schema, `_kafka` included; `schema_of` looks up a registry id; `renames` are those that the
-    subject's versions declare.
+    subject's versions declare. `only`: all values are bare and of this schema. `rest`: the column of what a JSON schema does not
+    declare. `key`: how keys become a column.
     """
 
     def __init__(
@@ -40,85 +45,64 @@ class Decoder:
         topic: str,
         schema_of: Callable[[int], registry.Schema | None],
         renames: Renames = MappingProxyType({}),
+        *,
+        only: registry.Schema | None = None,
+        rest: str | None = None,
+        key: Keys | None = None,
     ) -> None:
         self.columns = columns
-        self._renames = renames
+        self._key = key
         self._topic = topic
-        self._schema_of = schema_of
-        self._writers: dict[bytes, _Writer | str] = {}
+        others = {SYSTEM_COLUMN, key.column if key else SYSTEM_COLUMN}
+        self.values = Values(
+            pa.schema([each for each in columns if each.name not in others]),
+            schema_of,
+            renames,
+            only=only,
+            rest=rest,
+        )
 
     def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
         """Rows of the records that can be decoded, and (place, reason) of those that cannot."""
         decoded: dict[bytes, tuple[list[int], list[Any]]] = {}
         refused = []
+        keys: dict[int, Any] = {}
         for place, value in enumerate(records.values):
             try:
-                writer, row = self._decode(value)
+                writer, row = self.values.decode(value)
+                if self._key is not None:
+                    keys[place] = self._key.read(records.keys[place])
             except Unreadable as verdict:
-                refused.append((place, verdict.reason))
+                refused.append((place, self.values.verdict(value) or verdict.reason))
                 continue
             places, found = decoded.setdefault(writer.frame, ([], []))
             places.append(place)
             found.append(row)
         batches = []
         for frame, (places, found) in decoded.items():
-            writer = self._writer(frame)
+            writer = self.values.writer(frame)
             for kept, values in self._convertible(writer, places, found, refused):
-                batches.append(self._batch(records.select(kept), values, writer.schema_id))
+                key = self._key.array([keys[place] for place in kept]) if self._key else None
+                batches.append(self._batch(records.select(kept), values, key, writer.schema_id))
         return batches, refused
 
-    def verdict(self, value: bytes | None) -> str | None:
-        """Why a record with this value is no row; None where it is one."""
+    def judge(self, records: Records, place: int) -> str | None:
+        """Why the record at a place is no row; None where it is one."""
+        return self.verdict(records.values[place], records.keys[place])
+
+    def verdict(self, value: bytes | None, key: bytes | None = None) -> str | None:
+        """Why a record with this value and key is no row; None where it is one."""
+        if found := self.values.verdict(value):
+            return found
         try:
-            writer, row = self._decode(value)
-            writer.project([row])
+            if self._key is not None:
+                self._key.read(key)
         except Unreadable as verdict:
             return verdict.reason
-        except MISFIT:
-            return "malformed"
         return None
 
-    def _decode(self, value: bytes | None) -> tuple[_Writer, Any]:
-        if value is None:
-            raise Unreadable("null_value")
-        if len(value) < FRAME_BYTES:
-            raise Unreadable("truncated")
-        if value[0] != 0:
-            raise Unreadable("bad_magic")
-        writer = self._writer(value[:FRAME_BYTES])
-        return writer, writer.decode(value)
-
-    def _writer(self, frame: bytes) -> _Writer:
-        found = self._writers.get(frame)
-        if found is None:
-            found = self._writers[frame] = self._look_up(frame)
-        if isinstance(found, str):
-            raise Unreadable(found)
-        return found
-
-    def _look_up(self, frame: bytes) -> _Writer | str:
-        schema = self._schema_of(int.from_bytes(frame[1:], "big"))
-        if schema is None:
-            return "unknown_schema_id"
-        try:
-            if schema.type == "JSON":
-                return _JsonWriter(frame, schema, self.columns, self._renames)
-            if schema.type == "PROTOBUF":
-                return _ProtobufWriter(frame, schema, self.columns, self._renames)
-            return _AvroWriter(frame, schema, self.columns, self._renames)
-        except (
-            Unreadable,
-            SchemaParseException,
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ):
-            return "incompatible_schema"
-
     def _convertible(
-        self, writer: _Writer, places: list[int], found: list[Any], refused: list[tuple[int, str]]
+        self, writer: Writer, places: list[int], found: list[Any], refused: list[tuple[int, str]]
     ) -> Iterable[tuple[list[int], list[Any]]]:
         """The columns of all rows at once or, where a value fits no column (an int of 64 bits), of each row that has none."""
         try:
@@ -132,105 +116,127 @@ class Decoder:
                     refused.append((place, "malformed"))
             return kept
 
-    def _batch(self, records: Records, values: list[Any], schema_id: int) -> pa.RecordBatch:
+    def _batch(self, records: Records, values: list[Any], key: Any, schema_id: int | None) -> pa.RecordBatch:
         kafka = kafka_struct(self.columns.field(SYSTEM_COLUMN).type, records, self._topic, schema_id)
-        arrays = iter(values)
-        columns = [kafka if name == SYSTEM_COLUMN else next(arrays) for name in self.columns.names]
+        arrays, made = iter(values), {SYSTEM_COLUMN: kafka}
+        if self._key is not None:
+            made[self._key.column] = key
+        columns = [made[name] if name in made else next(arrays) for name in self.columns.names]
         return pa.record_batch(columns, schema=self.columns)
 
 
-class _Writer(Protocol):
-    """One registered schema: reads its values and lays them out as columns."""
+class Values:
+    """Decodes values by their frames. `only`: they have none, and this is the schema of all. `whole`: that is the one column."""
 
-    frame: bytes
-    schema_id: int
+    def __init__(
+        self,
+        columns: pa.Schema,
+        schema_of: Callable[[int], registry.Schema | None],
+        renames: Renames = MappingProxyType({}),
+        *,
+        only: registry.Schema | None = None,
+        rest: str | None = None,
+        whole: bool = False,
+    ) -> None:
+        self._columns = columns
+        self._schema_of = schema_of
+        self._renames = renames
+        self._only = only
+        self._rest = rest
+        self._whole = whole
+        self._writers: dict[bytes, Writer | str] = {}
 
-    def decode(self, value: bytes) -> Any: ...
+    def decode(self, value: bytes | None) -> tuple[Writer, Any]:
+        """The writer of a value, and what it makes of it.
 
-    def project(self, rows: list[Any]) -> list[Any]:
-        """Arrow arrays of the table's data columns, in its order; what the writer does not have is null."""
-        ...
+        Raises:
+            Unreadable: it is no row.
+        """
+        if self._only is not None:
+            if value is None and self._only.type not in PLAIN:
+                raise Unreadable("null_value")
+            writer = self.writer(b"")
+            return writer, writer.decode(value)
+        if value is None:
+            raise Unreadable("null_value")
+        if len(value) < FRAME_BYTES:
+            raise Unreadable("truncated")
+        if value[0] != 0:
+            raise Unreadable("bad_magic")
+        writer = self.writer(value[:FRAME_BYTES])
+        return writer, writer.decode(value)
 
-
-class _JsonWriter:
-    def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> None:
-        self.frame = frame
-        self.schema_id = schema.id
-        self._columns = [column for column in columns if column.name != SYSTEM_COLUMN]
-        self._fields = Schemas(schema.text, schema.references, renames).root(self._columns)
-
-    def decode(self, value: bytes) -> Any:
-        found = json_text.read(value[FRAME_BYTES:])
-        if not isinstance(found, json_text.Members):
-            raise Unreadable("malformed")
-        return filled(self._fields, found)
-
-    def project(self, rows: list[Any]) -> list[Any]:
-        return [pa.array([row.get(column.name) for row in rows], column.type) for column in self._columns]
-
-
-class _ProtobufWriter:
-    def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> None:
-        self.frame = frame
-        self.schema_id = schema.id
-        self._columns = [column for column in columns if column.name != SYSTEM_COLUMN]
-        self._values = Values(schema, self._columns, renames)
-
-    def decode(self, value: bytes) -> Any:
-        return self._values.read(value[FRAME_BYTES:])
-
-    def project(self, rows: list[Any]) -> list[Any]:
-        return [pa.array([row.get(column.name) for row in rows], column.type) for column in self._columns]
-
-
-class _AvroWriter:
-    def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> None:
-        top: Schema = json.loads(schema.text)
-        if not isinstance(top, dict) or top.get("type") not in ("record", "error"):
-            raise Unreadable("incompatible_schema")
-        self.frame = frame
-        self.schema_id = schema.id
-        names: dict[str, Schema] = {}
-        plain: dict[str, Schema] = {}
-        numbers = count()
-        for each in schema.references.values():
-            resolved(json.loads(each), names, "")
-            parse_schema(bytes_alone(json.loads(each), numbers), plain)
-        data = [column for column in columns if column.name != SYSTEM_COLUMN]
-        self._columns = field_converters(resolved(top, names, "")["fields"], data, renames)
-        self._schema = parse_schema(bytes_alone(top, numbers), plain)
-
-    def decode(self, value: bytes) -> Any:
-        stream = BytesIO(value)
-        stream.seek(FRAME_BYTES)
+    def verdict(self, value: bytes | None) -> str | None:
+        """Why a value is no row; None where it is one."""
         try:
-            row = schemaless_reader(
-                stream,
-                self._schema,
-                None,
-                return_record_name=True,
-                return_record_name_override=True,
-                handle_unicode_errors="replace",
-            )
-        except Exception:  # noqa: BLE001 whatever fastavro says, these bytes are no value of the schema
-            raise Unreadable("malformed") from None
-        if stream.tell() != len(value):
-            raise Unreadable("trailing_bytes")
-        return row
+            writer, row = self.decode(value)
+            writer.project([row])
+        except Unreadable as verdict:
+            return verdict.reason
+        except MISFIT:
+            return "malformed"
+        return None
 
-    def project(self, rows: list[Any]) -> list[Any]:
-        arrays = []
-        for column, source, convert in self._columns:
-            if source is None:
-                arrays.append(pa.nulls(len(rows), column.type))
-            elif convert is None:
-                arrays.append(pa.array([row[source] for row in rows], column.type))
-            else:
-                arrays.append(pa.array([convert(row[source]) for row in rows], column.type))
-        return arrays
+    def writer(self, frame: bytes) -> Writer:
+        found = self._writers.get(frame)
+        if found is None:
+            found = self._writers[frame] = self._look_up(frame)
+        if isinstance(found, str):
+            raise Unreadable(found)
+        return found
+
+    def _look_up(self, frame: bytes) -> Writer | str:
+        schema = self._only or self._schema_of(int.from_bytes(frame[1:], "big"))
+        if schema is None:
+            return "unknown_schema_id"
+        try:
+            if self._whole:
+                return whole_writer(frame, schema, self._columns, self._renames)
+            return writer_of(frame, schema, self._columns, self._renames, self._rest)
+        except (
+            Unreadable,
+            SchemaParseException,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ):
+            return "incompatible_schema"
 
 
-def kafka_struct(kind: Any, records: Records, topic: str, schema_id: int) -> Any:
+class Keys:
+    """Reads keys into their column; null where a record has none."""
+
+    def __init__(self, field: pa.Field, values: Values) -> None:
+        self.column: str = field.name
+        self._type = field.type
+        self._values = values
+
+    def read(self, key: bytes | None) -> Any:
+        """The value of the column.
+
+        Raises:
+            Unreadable: `key_...`.
+        """
+        if key is None:
+            return None
+        try:
+            writer, row = self._values.decode(key)
+            [array] = writer.project([row])
+        except MISFIT:
+            raise Unreadable("key_malformed") from None
+        except Unreadable as verdict:
+            by_schema = verdict.reason in ("unknown_schema_id", "incompatible_schema")
+            raise Unreadable(f"key_{verdict.reason}" if by_schema else "key_malformed") from None
+        return array
+
+    def array(self, found: list[Any]) -> Any:
+        arrays = [pa.nulls(1, self._type) if each is None else each for each in found]
+        return pa.concat_arrays(arrays) if arrays else pa.nulls(0, self._type)
+
+
+def kafka_struct(kind: Any, records: Records, topic: str, schema_id: int | None) -> Any:
     """The `_kafka` column of these records, with the fields that the table has."""
     size = len(records)
     headers = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from cli.verify.claim import Claim
 from cli.verify.compare import Letters, Span, TableSide, TopicSide, topic_letters, topic_rows
-from cli.verify.decoding import Decoder
+from cli.verify.decoding import Decoding
 from cli.verify.digest import RANGE, Place, ranges
 from cli.verify.findings import Finding
 from cli.verify.rows import MainRows, Rows
@@ -41,7 +41,7 @@ class Explainer:
         claim: Claim,
         spans: Mapping[int, Span],
         reader: Reader,
-        decoder: Decoder,
+        decoder: Decoding,
         main: MainRows,
         letters: Letters,
         topic: TopicSide,

@@ -39,6 +39,14 @@ class Schemas:
         found = sources(by_name, properties, self._renames)
         return {n: (p, self.converter(properties[p], by_name[n].type)) for n, p in found.items()}
 
+    def whole(self, kind: Any) -> Convert:
+        """A converter for a column that holds all of a value."""
+        return self.converter(self._all("", self._documents[""]), kind)
+
+    def declared(self) -> set[str]:
+        """The names of the fields at the top."""
+        return set(self._properties(self._all("", self._documents[""])))
+
     def converter(self, nodes: Nodes, kind: Any) -> Convert:
         """How a JSON value becomes a value of an Arrow type.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from decimal import Decimal
 from typing import Any, Self
 
@@ -18,9 +19,10 @@ STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class Members(dict[str, Any]):
-    """A JSON object; the last of several members with one name holds, and `repeated` says that there were several."""
+    """A JSON object; the last of several members with one name holds, and `repeated` says that there were several: `twice`."""
 
     repeated = False
+    twice: frozenset[str] = frozenset()
 
 
 class Real(float):
@@ -110,7 +112,9 @@ def _double(value: float) -> str:
 
 def _members(pairs: list[tuple[str, Any]]) -> Members:
     found = Members(pairs)
-    found.repeated = len(found) < len(pairs)
+    if len(found) < len(pairs):
+        names = Counter(name for name, _ in pairs)
+        found.repeated, found.twice = True, frozenset(name for name, times in names.items() if times > 1)
     if any(len(name) > MAX_NAME for name in found):
         raise ValueError
     return found

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
@@ -50,6 +51,7 @@ class Compiled:
     symbols: dict[str, dict[int, str]] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=256)
 def compiled(schema: registry.Schema) -> Compiled:
     """A registered schema with its references.
 

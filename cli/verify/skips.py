@@ -15,7 +15,7 @@ from cli.verify.topic import Records
 
 CHECK = "skipped"
 FRAME_BYTES = 5
-LASTING = {"null_value", "truncated", "bad_magic", "malformed", "trailing_bytes"}
+LASTING = {"null_value", "truncated", "bad_magic", "malformed", "trailing_bytes", "key_malformed"}
 """Reasons that a record's bytes prove for ever. The others need not be true now: schemas are registered, tables evolve."""
 
 BY_SCHEMA = "for their schema"

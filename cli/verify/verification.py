@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import time
-from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from calve import job
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
-from calve.registry import open_registry
 from cli import lake
 from cli.kafka import Cluster, client_properties
 from cli.verify.checks import Sides, checks_of, digests_of, findings_of
 from cli.verify.claim import Claim, read_claim
 from cli.verify.compare import Span, read_letters, read_table, read_topic
-from cli.verify.decoding import Decoder
 from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
-from cli.verify.protobuf_values import renames_of_protobuf
-from cli.verify.renames import Fields, avro_records, json_objects, renames_of
 from cli.verify.rows import LetterRows, MainRows, places_marked_by
 from cli.verify.skips import Skips
+from cli.verify.sources import Sources, decoder_of
 from cli.verify.topic import Reader, is_compacted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from calve.registry import Schema
     from cli.kafka import Topic
     from cli.progress import Progress
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where the table, the topic and its schemas are read from, and how its values are."""
-
-    catalog: Catalog
-    kafka: job.Kafka
-    registry: job.Registry
-    region: str
-    value: job.Source = field(default_factory=job.Source)
 
 
 def verify(name: TableName, sources: Sources, progress: Progress) -> Verification:
@@ -105,19 +83,17 @@ def _compare(
     main = MainRows(table, others=claim.others)
     letter_rows, pending = _letter_rows(letters, claim)
     claimed = _claimed(claim, main, letter_rows)
-    spans = {p: (min(max(a, topic.log_start.get(p, 0)), b), b) for p, (a, b) in claimed.items()}
-    registry = open_registry(sources.registry)
-    versions = registry.versions(sources.value.subject_of(topic.name))
-    numbered = renames_of_protobuf(each for each in versions if each.type == "PROTOBUF")
-    renames = {**renames_of(_declared(versions)), **numbered}
-    decoder = Decoder(main.columns, topic.name, registry.by_id, renames)
+    rounds = [each for each in claim.rounds if each.topic == claim.topic]
+    decoder, provable = decoder_of(sources, topic.name, main.columns, rounds)
+    lowest = {p: max(topic.log_start.get(p, 0), provable.get(p, 0)) for p in claimed}
+    spans = {p: (min(max(a, lowest[p]), b), b) for p, (a, b) in claimed.items()}
     reader = Reader(topic.name, properties)
     dead = read_letters(letter_rows, claimed, spans)
     readable = {p: (a, min(b, topic.end.get(p, 0))) for p, (a, b) in spans.items()}
     total = sum(max(0, to - start) for start, to in readable.values())
     with progress.task("reading the topic", total=total, unit="records") as task:
         remember = is_compacted(topic.name, properties)
-        skips = Skips([each for each in claim.rounds if each.topic == claim.topic], claim.known_from_birth)
+        skips = Skips(rounds, claim.known_from_birth)
         produced = read_topic(reader, readable, decoder, dead, skips, remember=remember, count=task.update)
     with progress.task("reading the table", total=main.count, unit="records") as task:
         kept = read_table(main, claimed, spans, produced.held, task.update)
@@ -154,13 +130,6 @@ def _claimed(claim: Claim, main: MainRows, letters: LetterRows | None) -> dict[i
             for partition, offset in lowest.items():
                 start[partition] = min(offset, start.get(partition, offset))
     return {p: (min(start.get(p, to), to), to) for p, to in claim.to.items()}
-
-
-def _declared(versions: Iterable[Schema]) -> Iterator[Iterable[Fields]]:
-    """The records of each version that is JSON at all."""
-    for version in versions:
-        with suppress(ValueError):
-            yield list((json_objects if version.type == "JSON" else avro_records)(json.loads(version.text)))
 
 
 def _letter_rows(letters: Table | None, claim: Claim) -> tuple[LetterRows | None, str | None]:

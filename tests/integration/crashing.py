@@ -27,7 +27,8 @@ from cli import lake
 from cli.dead_letters.selection import Selection
 from cli.progress import LineProgress
 from cli.spark import spark_environment
-from cli.verify.verification import Sources, verify
+from cli.verify.sources import Sources
+from cli.verify.verification import verify
 from glue_jobs import faults
 from glue_jobs.loop import State, TableLoop
 from tests.integration.engine import DATABASE, TRADE, Engine, trades

@@ -7,7 +7,8 @@ from calve.names import TableName
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.findings import Verification
-from cli.verify.verification import Sources, verify
+from cli.verify.sources import Sources
+from cli.verify.verification import verify
 from tests.integration.engine import DATABASE, Engine
 
 

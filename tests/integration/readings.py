@@ -24,7 +24,8 @@ from calve.position import DeadLetterRound, Ledger, Offsets, Position, TopicKey,
 from cli.kafka import Cluster
 from cli.progress import LineProgress
 from cli.verify.findings import Verification
-from cli.verify.verification import Sources, verify
+from cli.verify.sources import Sources
+from cli.verify.verification import verify
 from tests.integration.producing import (
     Raw,
     create_topic,

@@ -14,7 +14,8 @@ from calve.position import Ledger
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.findings import Verification
-from cli.verify.verification import Sources, verify
+from cli.verify.sources import Sources
+from cli.verify.verification import verify
 from glue_jobs.lake import elements
 from tests.integration.engine import DATABASE, TRADE, Engine, trades
 

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.schema_registry import Schema
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from calve.evolution import data_columns
@@ -19,12 +20,25 @@ from tests.integration.avro_records import read, same
 from tests.integration.engine import Engine
 from tests.integration.json_topics import proved
 from tests.integration.test_evolution import any_schema
-from tests.random_formats import avro_schema, json_schema, json_text
+from tests.protobuf_classes import message_class
+from tests.random_formats import (
+    avro_schema,
+    fill_message,
+    json_schema,
+    json_text,
+    protobuf_schema,
+    without_absent_lists,
+)
 from tests.random_schemas import Field, Steps, newest_names, padded, rows_of
 
 VERSIONS = 25
 RECORDS = 4
-FORMATS: dict[str, Callable[[tuple[Field, ...]], Any]] = {"AVRO": avro_schema, "JSON": json_schema}
+FORMATS: dict[str, Callable[[tuple[Field, ...]], str]] = {
+    "AVRO": lambda fields: json.dumps(avro_schema(fields)),
+    "JSON": lambda fields: json.dumps(json_schema(fields)),
+    "PROTOBUF": protobuf_schema,
+}
+DESERIALIZER = {"use.deprecated.format": False}
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -47,7 +61,7 @@ def keep_every_value(engine: Engine, kind: str, *, topics: int) -> None:
 
 def keeps_every_value(engine: Engine, kind: str, random: Random) -> None:
     """One topic: versions registered one after the other, records of all so far in any order, a round now and then."""
-    steps = Steps(random)
+    steps = Steps(random, collections=kind != "PROTOBUF")
     topic, versions, ids = f"t{uuid.uuid4().hex[:12]}", [steps.first()], list[int]()
     engine.create(topic, partitions=1)
     sent: list[tuple[tuple[Field, ...], dict[str, Any]] | None] = []
@@ -79,7 +93,7 @@ def keeps_every_value(engine: Engine, kind: str, random: Random) -> None:
 
 
 def registered(engine: Engine, topic: str, kind: str, fields: tuple[Field, ...]) -> int:
-    schema = Schema(json.dumps(FORMATS[kind](fields)), kind)
+    schema = Schema(FORMATS[kind](fields), kind)
     return int(engine.registry.register_schema(f"{topic}-value", schema))
 
 
@@ -87,11 +101,17 @@ def send(
     engine: Engine, topic: str, kind: str, schema_id: int, fields: tuple[Field, ...], row: dict[str, Any]
 ) -> dict[str, Any]:
     """Produce a record; gives it as the official deserializer reads it, but for the JSON text of exact numbers."""
-    schema, context = json.dumps(FORMATS[kind](fields)), SerializationContext(topic, MessageField.VALUE)
+    schema, context = FORMATS[kind](fields), SerializationContext(topic, MessageField.VALUE)
     if kind == "AVRO":
         conf = {"auto.register.schemas": False, "use.latest.version": False}
         value = AvroSerializer(engine.registry, schema, conf=conf)(row, context)
         found: dict[str, Any] = AvroDeserializer(engine.registry)(value, context)
+    elif kind == "PROTOBUF":
+        message = message_class(schema, "Top")()
+        fill_message(message, fields, row)
+        value = b"\x00" + schema_id.to_bytes(4, "big") + b"\x00" + message.SerializeToString()
+        assert ProtobufDeserializer(type(message), DESERIALIZER)(value, context) == message
+        found = without_absent_lists(fields, row)
     else:
         value = b"\x00" + schema_id.to_bytes(4, "big") + json_text(row)
         assert JSONDeserializer(schema)(value, context).keys() == row.keys()

@@ -101,7 +101,10 @@ def test_every_kind_of_reject_can_be_rebuilt_byte_for_byte(engine: Engine) -> No
         Sent("trailing_bytes", first + second, b"k", both, timestamp_ms=253_402_300_799_999),
         Sent(None, second, b"good"),
     ]
-    assert {each.reason for each in sent} == {*REASONS, None}
+    assert {each.reason for each in sent} == {
+        *(each for each in REASONS if not each.startswith("key_")),
+        None,
+    }
     send(engine, topic, sent)
     (outcome,) = engine.drain(engine.target(topic))
     assert engine.offsets(topic) == [(0, 0), (0, len(sent) - 1)]

@@ -13,7 +13,7 @@ from calve import job
 from cli.lake import open_catalog
 from cli.main import app
 from cli.verify.findings import Finding, Verification
-from cli.verify.verification import Sources
+from cli.verify.sources import Sources
 from tests.integration.producing import (
     alter_config,
     create_topic,

@@ -1,10 +1,16 @@
 import json
+from dataclasses import replace
 
 import pytest
+from aws_cdk import App, Stack
 
+from calve.job import Job
 from calve.spark_conf import java_options
 from lambdas.job_control.environment import WatchdogEnvironment
+from stacks.ingest_role import secret_statements
+from stacks.job_code import JobSettings
 from tests.synth.conftest import text
+from tests.synth.deployments import job as a_job
 
 
 @pytest.fixture
@@ -134,3 +140,15 @@ def test_jobs_of_a_made_cluster_learn_its_servers_and_stand_in_its_network(synth
 def test_an_existing_network_is_only_used(synthesized):
     kinds = {each["Type"] for each in synthesized.templates["guest-kafka"]["Resources"].values()}
     assert not {kind for kind in kinds if kind.startswith("AWS::EC2::")}
+
+
+def test_a_job_that_asks_no_registry_is_shipped_without_one(tmp_path):
+    without = replace(a_job("main", "logs"), registry=None)
+    app = App(outdir=str(tmp_path))
+    shipped = JobSettings(Stack(app, "Alone"), "Settings", job=without)
+    app.synth()
+    (file,) = tmp_path.glob("asset.*.json")
+    assert Job.from_json(file.read_text()) == without
+    assert shipped.file_name in file.name
+    (statement,) = secret_statements(without)
+    assert "registry" not in str(statement)

@@ -120,9 +120,11 @@ def test_options_give_a_decimal_its_digits_and_a_column_its_comment() -> None:
         // comment
         int32 a = 1;
         // replaced
-        confluent.type.Decimal b = 2 {meta};"""
-    one, other = columns(in_message(fields))["fields"]
+        confluent.type.Decimal b = 2 {meta};
+        map<int32, confluent.type.Decimal> c = 3 {meta};"""
+    one, other, third = columns(in_message(fields))["fields"]
     assert (one["doc"], other["doc"], other["type"]) == ("from a\ncomment", "from options", "decimal(38, 9)")
+    assert third["type"]["value"] == "decimal(38, 9)"
 
 
 def test_a_message_of_a_known_name_and_other_fields_is_a_struct() -> None:

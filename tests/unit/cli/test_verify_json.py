@@ -35,7 +35,7 @@ def decoded(
     value = b"\0\0\0\0\1" + (text if isinstance(text, bytes) else text.encode())
     if reason := decoder.verdict(value):
         return reason
-    writer, row = decoder._decode(value)
+    writer, row = decoder.values.decode(value)
     return writer.project([row])[0].to_pylist()[0]
 
 

@@ -167,6 +167,18 @@ def test_a_date_is_one_of_the_calendar(day: tuple[int, int, int]) -> None:
     agreed(SCHEMA, [message.SerializeToString()])
 
 
+@pytest.mark.parametrize(
+    ("seconds", "nanos", "good"),
+    [(-62_135_596_800, 0, True), (253_402_300_799, 999_999_000, True), (0, 1_000, True), (-1, 5_000, True),
+     (-62_135_596_801, 0, False), (253_402_300_800, 0, False), (0, 1, False), (0, 1_000_000_000, False), (0, -1_000, False),
+     (2**63 - 1, 0, False), (-(2**63), 0, False)],
+)  # fmt: skip
+def test_a_moment_is_kept_to_the_microsecond_or_refused(seconds: int, nanos: int, good: bool) -> None:
+    message = message_class(SCHEMA, "Top")()
+    message.t1.seconds, message.t1.nanos = seconds, nanos
+    assert agreed(SCHEMA, [message.SerializeToString()]) == [good]
+
+
 def test_no_payload_takes_longer_or_more_memory_than_its_length_allows() -> None:
     fields = [b"\x08\x01", b"\x72\x00", b"\xc2\x02\x00", b"\xfa\x02\x00", b"\x92\x03\x00", b"\xff", b"\x0b"]
     bombs = [each * (300_000 // len(each)) for each in fields]

@@ -1,0 +1,162 @@
+"""What the records of one table are read with: the schemas of their values and, where a column is made of them, of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from calve import job
+from calve.columns import Json, struct
+from calve.declared import Declared, identity
+from calve.decoding import Decoding, Top, decoding, evolution, first_columns, misfit, proposal
+from calve.errors import Suspended
+from calve.evolution import Change, Rule
+from calve.lineage import Proposal
+from calve.registry import Registry, Schema
+from calve.subjects import Subjects
+from calve.wire import BARE, CONFLUENT, Wire
+
+KEY = "key"
+PartName = Literal["value", "key"]
+
+
+class Versions(NamedTuple):
+    """The schemas of both parts, as they are at one moment; those that records have named and that are none of them apart."""
+
+    values: list[Schema]
+    keys: list[Schema]
+    foreign_values: list[Schema]
+    foreign_keys: list[Schema]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The values, or the keys."""
+
+    schemas: Subjects | Declared
+    wire: Wire
+    top: Top
+
+    def decoding(self, table: Json, versions: Sequence[Schema], foreign: Sequence[Schema]) -> Decoding:
+        """As `calve.decoding.decoding`.
+
+        Raises:
+            Suspended: the one schema that all are read with does not fit the table, or the newest one has a field of a name
+                that calve.yaml gives to another column (`schema_unsupported`).
+        """
+        found = decoding(table, versions, foreign, wire=self.wire, top=self.top)
+        problem = misfit(table, versions, versions[-1].id, self.top)
+        ours = {each.lower() for each in (self.top.taken, self.top.rest) if each}
+        taken = (
+            problem is not None and problem.path.lower() in ours and problem.rule is Rule.FIELD_NAME_RESERVED
+        )
+        if taken or not (self.wire.size or found.writers):
+            why = f": {problem.message}" if problem else " cannot be read as the columns of the table"
+            raise Suspended("schema_unsupported", f"{self.schemas.title}{why}")
+        return found
+
+
+@dataclass(slots=True)
+class Parts:
+    """`key`: None where keys are kept as their bytes alone."""
+
+    value: Part
+    key: Part | None = None
+
+    def versions(self) -> Versions:
+        """The schemas as they are now.
+
+        Raises:
+            Retryable: as `Subjects.versions`.
+        """
+        values, keys = self.value.schemas, self.key.schemas if self.key else None
+        return Versions(
+            values.versions(), keys.versions() if keys else [], values.foreign, keys.foreign if keys else []
+        )
+
+    def learn(self, values: Iterable[int], keys: Iterable[int]) -> bool:
+        """As `Subjects.learn`, for both."""
+        found = self.value.schemas.learn(values)
+        return (self.key.schemas.learn(keys) if self.key else False) or found
+
+    def first_columns(self, versions: Versions) -> Json:
+        """The columns of a table that does not exist yet, that of the key first.
+
+        Raises:
+            Suspended: as `calve.decoding.first_columns`.
+        """
+        data = first_columns(versions.values, self.value.schemas.title, self.value.top)
+        if self.key is None:
+            return data
+        key = first_columns(versions.keys, self.key.schemas.title, self.key.top)
+        return struct(*key["fields"], *data["fields"])
+
+    def evolution(self, table: Json, versions: Versions) -> list[tuple[Schema, list[Change]]]:
+        """As `calve.decoding.evolution`."""
+        found = evolution(self._of_values(table), versions.values, self.value.top)
+        if self.key is None:
+            return found
+        return [*evolution(self._of_keys(table), versions.keys, self.key.top), *found]
+
+    def decoding(self, table: Json, versions: Versions) -> Decoding:
+        """How records become rows of the table.
+
+        Raises:
+            Suspended: as `Part.decoding`.
+        """
+        values = self.value.decoding(self._of_values(table), versions.values, versions.foreign_values)
+        if self.key is None:
+            return values
+        return replace(
+            values, key=self.key.decoding(self._of_keys(table), versions.keys, versions.foreign_keys)
+        )
+
+    def read_with(self, versions: Versions) -> dict[str, str]:
+        """The one schema (`calve.declared.identity`) of all values, of all keys, where no frame names it."""
+        parts = (("value", self.value, versions.values), ("key", self.key, versions.keys))
+        return {name: identity(found[-1]) for name, part, found in parts if part and not part.wire.size}
+
+    def misfit(self, table: Json, schema_id: int) -> str:
+        """Why values of a schema are no rows of the table, as far as it is known: subject, path and rule."""
+        versions, schemas = self.value.schemas.versions(), self.value.schemas
+        if all(each.id != schema_id for each in versions):
+            return f"not one of {schemas.title}"
+        problem = misfit(self._of_values(table), versions, schema_id, self.value.top)
+        return schemas.title + (f", {problem.message}" if problem else "")
+
+    def proposal(
+        self, name: PartName, table: Json | None, versions: Sequence[Schema], candidate: Schema
+    ) -> Proposal:
+        """As `calve.decoding.proposal`, for one of the parts."""
+        part, share = (self.key, self._of_keys) if name == "key" else (self.value, self._of_values)
+        if part is None:
+            raise AssertionError("the keys of this table make no column")
+        return proposal(None if table is None else share(table), versions, candidate, part.top)
+
+    def _of_values(self, table: Json) -> Json:
+        column = self.key.top.column if self.key else None
+        return table | {"fields": [each for each in table["fields"] if each["name"] != column]}
+
+    def _of_keys(self, table: Json) -> Json:
+        column = self.key.top.column if self.key else None
+        return table | {"fields": [each for each in table["fields"] if each["name"] == column]}
+
+
+def parts_of(table: job.Table, registry: Registry | None) -> Parts:
+    """The parts of a table's records; `registry` may be None where `table.registered` is false."""
+    key = None
+    if table.key is not None:
+        key = _part(table, table.key, "key", Top(table.key.column or KEY, table.key.rest), registry)
+    taken = key.top.column if key else None
+    top = Top(table.value.column, table.value.rest, taken)
+    return Parts(_part(table, table.value, "value", top, registry), key)
+
+
+def _part(table: job.Table, source: job.Source, part: PartName, top: Top, registry: Registry | None) -> Part:
+    if not source.registered:
+        return Part(Declared(source), BARE, top)
+    if registry is None:
+        raise AssertionError("a table that asks the registry was opened without one")
+    wire = CONFLUENT if source.framed else BARE
+    return Part(Subjects(registry, source.subject_of(table.topic, part)), wire, top)

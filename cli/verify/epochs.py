@@ -1,0 +1,71 @@
+"""Bytes without a frame, each read with the schema that its round says it used: the newest of that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from calve.position import Offsets
+from cli.verify.claim import Round
+from cli.verify.decoding import Decoder
+from cli.verify.topic import Records
+
+ReadWith = Mapping[str, str]
+
+
+class Epochs:
+    """Stands where a `Decoder` does, with one for each schema.
+
+    `decoder_for` makes them; it gives None for a schema whose text is not known any more. What no round covers is read with the
+    newest.
+    """
+
+    def __init__(
+        self, rounds: Sequence[Round], decoder_for: Callable[[ReadWith], Decoder | None], columns: pa.Schema
+    ) -> None:
+        self.columns = columns
+        self._rounds = rounds
+        self._decoder_for = decoder_for
+        self._made: dict[tuple[tuple[str, str], ...], Decoder | None] = {}
+
+    def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
+        """As `Decoder.rows`."""
+        places: dict[int, tuple[Decoder, list[int]]] = {}
+        for place in range(len(records)):
+            decoder = self._decoder_at(records, place)
+            places.setdefault(id(decoder), (decoder, []))[1].append(place)
+        batches: list[pa.RecordBatch] = []
+        refused: list[tuple[int, str]] = []
+        for decoder, mine in places.values():
+            found, unread = decoder.rows(records.select(mine))
+            batches += found
+            refused += [(mine[place], reason) for place, reason in unread]
+        return batches, refused
+
+    def judge(self, records: Records, place: int) -> str | None:
+        """As `Decoder.judge`."""
+        return self._decoder_at(records, place).judge(records, place)
+
+    def provable_from(self) -> Offsets:
+        """Where the offsets begin, by partition, that no round read with a schema that is not known any more."""
+        return {
+            partition: offset
+            for each in reversed(self._rounds)
+            if self._decoder(each.read_with) is None
+            for partition, offset in each.to.get(each.topic, {}).items()
+        }
+
+    def _decoder_at(self, records: Records, place: int) -> Decoder:
+        partition, offset = records.partitions[place], records.offsets[place]
+        covering = next((each.read_with for each in self._rounds if each.covers(partition, offset)), {})
+        found = self._decoder(covering) or self._decoder({})
+        if found is None:
+            raise AssertionError("there is always a newest schema")
+        return found
+
+    def _decoder(self, read_with: ReadWith) -> Decoder | None:
+        key = tuple(sorted(read_with.items()))
+        if key not in self._made:
+            self._made[key] = self._decoder_for(read_with)
+        return self._made[key]

@@ -1,0 +1,130 @@
+"""Where both sides are read from, and how the records of the topic are, by calve.yaml."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from calve import job
+from calve.declared import NO_ID, identity
+from calve.position import Offsets
+from calve.registry import Registry, Schema, open_registry
+from cli.verify.claim import Round
+from cli.verify.decoding import Decoder, Decoding, Keys, Values
+from cli.verify.epochs import Epochs, ReadWith
+from cli.verify.protobuf_values import renames_of_protobuf
+from cli.verify.renames import Fields, Renames, avro_records, json_objects, renames_of
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+Part = Literal["value", "key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the table, the topic and its schemas are read from, and how its values and keys are."""
+
+    catalog: Catalog
+    kafka: job.Kafka
+    registry: job.Registry | None
+    region: str
+    value: job.Source = field(default_factory=job.Source)
+    key: job.Source | None = None
+
+
+def decoder_of(
+    sources: Sources, topic: str, columns: pa.Schema, rounds: Sequence[Round]
+) -> tuple[Decoding, Offsets]:
+    """How the topic's records become rows with these columns, and the offsets, by partition, before which nobody can tell.
+
+    Raises:
+        Retryable, Fatal, ConfigError: as `calve.registry`.
+    """
+    asked = any(each is not None and each.registered for each in (sources.value, sources.key))
+    made = _Maker(sources, topic, columns, open_registry(sources.registry) if asked else None)
+    if all(each is None or each.framed for each in (sources.value, sources.key)):
+        return made.newest(), {}
+    epochs = Epochs(rounds, made.of, columns)
+    return epochs, epochs.provable_from()
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes decoders; `registry`: None where nobody asks it."""
+
+    sources: Sources
+    topic: str
+    columns: pa.Schema
+    registry: Registry | None
+
+    def newest(self) -> Decoder:
+        found = self.of({})
+        if found is None:
+            raise AssertionError("there is always a newest schema")
+        return found
+
+    def of(self, read_with: ReadWith) -> Decoder | None:
+        """The decoder for these schemas, the newest where none is named; None where one is not known any more."""
+        value, key = self.sources.value, self.sources.key
+        try:
+            return Decoder(
+                self.columns,
+                self.topic,
+                self._schema_of,
+                self._renames(value, "value"),
+                only=self._only(value, "value", read_with),
+                rest=value.rest,
+                key=self._keys(key, read_with) if key else None,
+            )
+        except LookupError:
+            return None
+
+    def _keys(self, source: job.Source, read_with: ReadWith) -> Keys:
+        column = self.columns.field(source.column or "key")
+        only, renames = self._only(source, "key", read_with), self._renames(source, "key")
+        return Keys(column, Values(pa.schema([column]), self._schema_of, renames, only=only, whole=True))
+
+    def _only(self, source: job.Source, part: Part, read_with: ReadWith) -> Schema | None:
+        """The one schema of bare bytes.
+
+        Raises:
+            LookupError: it is not known any more.
+        """
+        if source.framed:
+            return None
+        found = Schema(NO_ID, source.schema or "", source.format.upper())
+        if self.registry is not None and source.registered:
+            wanted = read_with.get(part)
+            named = self.registry.by_id(int(wanted)) if wanted and wanted.isdecimal() else None
+            found = named or self._versions(source, part)[-1]
+        if identity(found) != read_with.get(part, identity(found)):
+            raise LookupError
+        return found
+
+    def _renames(self, source: job.Source, part: Part) -> Renames:
+        return _all_renames(self._versions(source, part)) if source.registered else {}
+
+    def _versions(self, source: job.Source, part: Part) -> list[Schema]:
+        return self.registry.versions(source.subject_of(self.topic, part)) if self.registry else []
+
+    def _schema_of(self, schema_id: int) -> Schema | None:
+        return self.registry.by_id(schema_id) if self.registry else None
+
+
+def _all_renames(versions: Sequence[Schema]) -> Renames:
+    """By what Avro and JSON Schemas declare, and by Protobuf's numbers."""
+    numbered = renames_of_protobuf(each for each in versions if each.type == "PROTOBUF")
+    return {**renames_of(_declared(versions)), **numbered}
+
+
+def _declared(versions: Iterable[Schema]) -> Iterator[Iterable[Fields]]:
+    """The records of each version that is JSON at all."""
+    for version in versions:
+        with suppress(ValueError):
+            yield list((json_objects if version.type == "JSON" else avro_records)(json.loads(version.text)))

@@ -1,0 +1,202 @@
+"""Writers of values: by fastavro or the json module, then projected by name on the table's columns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from io import BytesIO
+from itertools import count
+from typing import Any, Protocol
+
+import pyarrow as pa
+from fastavro import parse_schema, schemaless_reader
+
+from calve import registry
+from cli.verify import json_text
+from cli.verify.conversion import Schema, Unreadable, bytes_alone, field_converters, resolved
+from cli.verify.json_schema import Schemas, filled
+from cli.verify.protobuf_values import Values
+from cli.verify.renames import Renames
+
+PLAIN = ("STRING", "BYTES")
+
+
+class Writer(Protocol):
+    """One schema: reads its values and lays them out as columns."""
+
+    frame: bytes
+    schema_id: int | None
+
+    def decode(self, value: Any) -> Any: ...
+
+    def project(self, rows: list[Any]) -> list[Any]:
+        """Arrow arrays of the table's data columns, in its order; what the writer does not have is null."""
+        ...
+
+
+def writer_of(
+    frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames, rest: str | None = None
+) -> Writer:
+    """The writer of a schema whose fields are the columns."""
+    if schema.type in PLAIN:
+        return _PlainWriter(frame, columns, text=schema.type == "STRING")
+    if schema.type == "JSON":
+        return _JsonWriter(frame, schema, columns, renames, rest)
+    if schema.type == "PROTOBUF":
+        return _ProtobufWriter(frame, schema, columns, renames)
+    return _AvroWriter(frame, schema, columns, renames)
+
+
+def whole_writer(frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> Writer:
+    """The writer of a schema that is the one column, whatever it describes."""
+    [column] = columns
+    if schema.type in PLAIN:
+        return writer_of(frame, schema, columns, renames)
+    if schema.type == "JSON":
+        return _WholeJsonWriter(frame, schema, column, renames)
+    if schema.type == "AVRO":
+        fields = [{"name": column.name, "type": json.loads(schema.text)}]
+        text = json.dumps({"type": "record", "name": "whole", "fields": fields})
+        return _AvroWriter(frame, replace(schema, text=text), columns, renames)
+    return _Nested(writer_of(frame, schema, pa.schema(list(column.type)), renames), column)
+
+
+class _PlainWriter:
+    def __init__(self, frame: bytes, columns: pa.Schema, *, text: bool) -> None:
+        self.frame = frame
+        self.schema_id: int | None = None
+        [self._column] = columns
+        self._text = text
+
+    def decode(self, value: bytes | None) -> Any:
+        try:
+            return value.decode() if value is not None and self._text else value
+        except UnicodeDecodeError:
+            raise Unreadable("malformed") from None
+
+    def project(self, rows: list[Any]) -> list[Any]:
+        return [pa.array(rows, self._column.type)]
+
+
+class _Nested:
+    """A writer whose columns are the fields of one."""
+
+    def __init__(self, inner: Writer, column: pa.Field) -> None:
+        self.frame = inner.frame
+        self.schema_id = inner.schema_id
+        self._inner = inner
+        self._column = column
+
+    def decode(self, value: bytes) -> Any:
+        return self._inner.decode(value)
+
+    def project(self, rows: list[Any]) -> list[Any]:
+        return [pa.StructArray.from_arrays(self._inner.project(rows), fields=list(self._column.type))]
+
+
+class _WholeJsonWriter:
+    def __init__(self, frame: bytes, schema: registry.Schema, column: pa.Field, renames: Renames) -> None:
+        self.frame = frame
+        self.schema_id = schema.id or None
+        self._column = column
+        self._convert = Schemas(schema.text, schema.references, renames).whole(column.type)
+
+    def decode(self, value: bytes) -> Any:
+        found = json_text.read(value[len(self.frame) :])
+        if pa.types.is_struct(self._column.type) != isinstance(found, json_text.Members):
+            raise Unreadable("malformed")
+        return self._convert(found)
+
+    def project(self, rows: list[Any]) -> list[Any]:
+        return [pa.array(rows, self._column.type)]
+
+
+class _JsonWriter:
+    def __init__(
+        self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames, rest: str | None
+    ) -> None:
+        schemas = Schemas(schema.text, schema.references, renames)
+        self.frame = frame
+        self.schema_id = schema.id or None
+        self._columns = list(columns)
+        self._fields = schemas.root(columns)
+        self._declared = schemas.declared()
+        self._rest = rest
+
+    def decode(self, value: bytes) -> Any:
+        found = json_text.read(value[len(self.frame) :])
+        if not isinstance(found, json_text.Members):
+            raise Unreadable("malformed")
+        row = filled(self._fields, found)
+        return row | {self._rest: self._undeclared(found)} if self._rest else row
+
+    def _undeclared(self, found: json_text.Members) -> str | None:
+        """The JSON text of what the schema does not declare. No object may have a member twice, wherever it stands."""
+        for each in found.values():
+            json_text.written(each)
+        rest = json_text.Members({name: each for name, each in found.items() if name not in self._declared})
+        rest.repeated = bool(found.twice - self._declared)
+        return json_text.written(rest) if rest else None
+
+    def project(self, rows: list[Any]) -> list[Any]:
+        return [pa.array([row.get(column.name) for row in rows], column.type) for column in self._columns]
+
+
+class _ProtobufWriter:
+    def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> None:
+        self.frame = frame
+        self.schema_id = schema.id or None
+        self._columns = list(columns)
+        self._values = Values(schema, self._columns, renames)
+
+    def decode(self, value: bytes) -> Any:
+        return self._values.read(value[len(self.frame) :])
+
+    def project(self, rows: list[Any]) -> list[Any]:
+        return [pa.array([row.get(column.name) for row in rows], column.type) for column in self._columns]
+
+
+class _AvroWriter:
+    def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> None:
+        top: Schema = json.loads(schema.text)
+        if not isinstance(top, dict) or top.get("type") not in ("record", "error"):
+            raise Unreadable("incompatible_schema")
+        self.frame = frame
+        self.schema_id = schema.id or None
+        names: dict[str, Schema] = {}
+        plain: dict[str, Schema] = {}
+        numbers = count()
+        for each in schema.references.values():
+            resolved(json.loads(each), names, "")
+            parse_schema(bytes_alone(json.loads(each), numbers), plain)
+        self._columns = field_converters(resolved(top, names, "")["fields"], columns, renames)
+        self._schema = parse_schema(bytes_alone(top, numbers), plain)
+
+    def decode(self, value: bytes) -> Any:
+        stream = BytesIO(value)
+        stream.seek(len(self.frame))
+        try:
+            row = schemaless_reader(
+                stream,
+                self._schema,
+                None,
+                return_record_name=True,
+                return_record_name_override=True,
+                handle_unicode_errors="replace",
+            )
+        except Exception:  # noqa: BLE001 whatever fastavro says, these bytes are no value of the schema
+            raise Unreadable("malformed") from None
+        if stream.tell() != len(value):
+            raise Unreadable("trailing_bytes")
+        return row
+
+    def project(self, rows: list[Any]) -> list[Any]:
+        arrays = []
+        for column, source, convert in self._columns:
+            if source is None:
+                arrays.append(pa.nulls(len(rows), column.type))
+            elif convert is None:
+                arrays.append(pa.array([row[source] for row in rows], column.type))
+            else:
+                arrays.append(pa.array([convert(row[source]) for row in rows], column.type))
+        return arrays

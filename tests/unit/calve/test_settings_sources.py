@@ -1,0 +1,167 @@
+"""`value` and `key` of a table: what reaches the job, what contradicts itself, and schema files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from calve.errors import ConfigError
+from calve.job import Job, Kafka, Registry, Source
+from calve.settings import StackDefaults, load, load_deployment
+
+WITHOUT_REGISTRY = StackDefaults(Kafka("127.0.0.1:9092"), None, "s3://lake")
+STACK = StackDefaults(Kafka("127.0.0.1:9092"), Registry("http://127.0.0.1:8081"), "s3://lake")
+AVRO = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]})
+JSON = json.dumps({"type": "object", "properties": {"a": {"type": "integer"}}})
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_with_schemas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("schemas").mkdir()
+    Path("schemas/a.avsc").write_text(AVRO)
+    Path("schemas/a.json").write_text(JSON)
+    Path("schemas/long.avsc").write_text('"long"')
+    Path("schemas/broken.avsc").write_text("{")
+    Path("schemas/latin.json").write_bytes(b'{"title": "\xe9"}')
+
+
+def loaded(*tables: str, stack: StackDefaults = WITHOUT_REGISTRY) -> Job:
+    path = Path("calve.yaml")
+    lines = [f"  t{n}: {{topic: t, {each}}}" for n, each in enumerate(tables)]
+    path.write_text("\n".join(["name: t", "tables:", *lines]) + "\n")
+    (job,) = load(path, stack=stack)
+    return job
+
+
+def refused(*tables: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        loaded(*tables, stack=STACK)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "source"),
+    [
+        ("", Source()),
+        ("value: {subject: s}", Source(subject="s")),
+        ("value: {prefix: none}", Source(prefix="none")),
+        ("value: {format: string}", Source(format="string", prefix="none")),
+        ("value: {format: bytes, column: raw}", Source(format="bytes", prefix="none", column="raw")),
+        (
+            "value: {format: avro, schema: schemas/a.avsc}",
+            Source(format="avro", prefix="none", schema=AVRO),
+        ),
+        (
+            "value: {format: json, prefix: none, schema: schemas/a.json, rest: more}",
+            Source(format="json", prefix="none", schema=JSON, rest="more"),
+        ),
+    ],
+)
+def test_values_are_read_as_stated(written: str, source: Source) -> None:
+    job = loaded(written, stack=STACK)
+    assert job.tables[0].value == source
+    assert Job.from_json(job.to_json()) == job
+
+
+@pytest.mark.parametrize(
+    ("written", "source"),
+    [
+        ("key: {}", Source(column="key")),
+        ("key: {format: string, column: id}", Source(format="string", prefix="none", column="id")),
+        (
+            "key: {format: avro, schema: schemas/long.avsc}",
+            Source(format="avro", prefix="none", schema='"long"', column="key"),
+        ),
+    ],
+)
+def test_keys_are_read_as_stated(written: str, source: Source) -> None:
+    job = loaded(written, stack=STACK)
+    assert job.tables[0].key == source
+    assert Job.from_json(job.to_json()) == job
+
+
+def test_subjects_are_named_after_the_topic() -> None:
+    table = loaded("key: {}", stack=STACK).tables[0]
+    assert table.key
+    assert (table.subject, table.key.subject_of(table.topic, "key")) == ("t-value", "t-key")
+
+
+def test_a_job_of_an_older_release_reads_values_alone() -> None:
+    raw = json.loads(loaded("value: {format: string}").to_json())
+    del raw["tables"][0]["value"], raw["tables"][0]["key"]
+    (table,) = Job.from_json(json.dumps(raw)).tables
+    assert (table.value, table.key) == (Source(), None)
+
+
+def test_no_registry_is_needed_where_no_table_asks_one() -> None:
+    job = loaded(
+        "value: {format: string}", "value: {format: avro, schema: schemas/a.avsc}, key: {format: bytes}"
+    )
+    assert job.registry is None
+    assert Job.from_json(job.to_json()) == job
+    deployed = load_deployment(Path("calve.yaml"), stack=WITHOUT_REGISTRY)
+    assert deployed.jobs[0].settings.registry is None
+
+
+@pytest.mark.parametrize(
+    "asking", ["freshness: 1s", "value: {format: string}, key: {}", "value: {prefix: none}"]
+)
+def test_a_registry_is_needed_where_a_table_asks_one(asking: str) -> None:
+    with pytest.raises(ConfigError, match="registry  is missing"):
+        loaded("value: {format: string}", asking)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("value: {format: csv}", '.value.format  "csv" cannot be used. Use registry, avro, json'),
+        (
+            "value: {format: string, subject: s}",
+            ".value.subject  has no use with `format: string`: no registry",
+        ),
+        ("value: {format: avro}", ".value.schema  is missing: `format: avro` needs it"),
+        ("value: {schema: a.avsc}", ".value.schema  has no use with `format: registry`. Remove it, or add"),
+        ("value: {format: bytes, schema: a.avsc}", ".value.schema  has no use with `format: bytes`"),
+        ("value: {format: string, prefix: confluent}", ".value.prefix  has no use with `format: string`"),
+        ("value: {rest: more}", ".value.rest  has no use with `format: registry`"),
+        (
+            "value: {format: avro, schema: schemas/a.avsc, rest: more}",
+            ".value.rest  has no use with `format: avro`",
+        ),
+        ("value: {column: text}", ".value.column  has no use with `format: registry`"),
+        ("value: {format: string, column: a.b}", '.value.column  "a.b" is no column name'),
+        ("value: {format: string, column: _kafka}", '.value.column  "_kafka" is reserved'),
+        ("key: {rest: more}", ".key.rest  is not a known key"),
+        ("key: {column: Value}, value: {format: string}", '.key.column  "Value" is the name of a column of'),
+        (
+            "key: {column: more}, value: {format: json, schema: schemas/a.json, rest: more}",
+            '.key.column    "more" is the name of a column of the values',
+        ),
+        ("value: {format: avro, schema: no.avsc}", '.value.schema  "no.avsc" cannot be read: No such file'),
+        ("value: {format: avro, schema: schemas}", '.value.schema  "schemas" cannot be read: Is a directory'),
+        ("value: {format: json, schema: schemas/latin.json}", "cannot be read: is no UTF-8"),
+        (
+            "value: {format: avro, schema: schemas/broken.avsc}",
+            '"schemas/broken.avsc" makes no table: the schema',
+        ),
+        ("value: {format: avro, schema: schemas/long.avsc}", "a table needs a record at the top"),
+        (
+            "value: {format: json, schema: schemas/a.json, rest: A}",
+            "a: calve.yaml gives this name to the column of rest",
+        ),
+        (
+            "value: {format: json, schema: schemas/a.json}, key: {format: string, column: a}",
+            "a: calve.yaml gives this name to the column of key",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_refused(options: str, problem: str) -> None:
+    assert problem in refused(options)
+
+
+def test_problems_of_files_and_of_keys_are_listed_at_once() -> None:
+    message = refused("value: {format: avro, schema: no.avsc}", "value: {subject: 5}", "freshness: x")
+    assert "3 problems" in message
