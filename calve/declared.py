@@ -11,6 +11,8 @@ from calve.registry import Schema
 
 NO_ID = 0
 """In the place of an id that no registry has given."""
+FRAMED = "framed"
+"""In the place of an `identity`, where each record names its schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,4 +38,5 @@ class Declared:
 
 def identity(version: Schema) -> str:
     """A word for a schema that no frame names: its registry id, or a digest of its text."""
-    return str(version.id or hashlib.sha256(f"{version.type} {version.text}".encode()).hexdigest()[:16])
+    digest = hashlib.sha256(f"{version.type} {version.text}".encode()).hexdigest()[:16]
+    return str(version.id or f"sha256:{digest}")

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from calve import job
 from calve.columns import Json, struct
-from calve.declared import Declared, identity
+from calve.declared import FRAMED, Declared, identity
 from calve.decoding import Decoding, Top, decoding, evolution, first_columns, misfit, proposal
 from calve.errors import Suspended
 from calve.evolution import Change, Rule
@@ -113,9 +113,14 @@ class Parts:
         )
 
     def read_with(self, versions: Versions) -> dict[str, str]:
-        """The one schema (`calve.declared.identity`) of all values, of all keys, where no frame names it."""
-        parts = (("value", self.value, versions.values), ("key", self.key, versions.keys))
-        return {name: identity(found[-1]) for name, part, found in parts if part and not part.wire.size}
+        """What values and keys are read with: `calve.declared.identity` of the only schema, or `FRAMED`.
+
+        Values that are framed are left out, and keys that make no column.
+        """
+        found = {} if self.value.wire.size else {"value": identity(versions.values[-1])}
+        if self.key is not None:
+            found["key"] = FRAMED if self.key.wire.size else identity(versions.keys[-1])
+        return found
 
     def misfit(self, table: Json, schema_id: int) -> str:
         """Why values of a schema are no rows of the table, as far as it is known: subject, path and rule."""

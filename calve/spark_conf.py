@@ -8,7 +8,7 @@ from calve.job import Job
 
 CATALOG = "lake"
 OWN_SETTINGS = re.compile(
-    r"spark\.sql\.(extensions|catalog\..*|ansi\.enabled|mapKeyDedupPolicy|session\.timeZone)"
+    r"spark\.sql\.(extensions|catalog\..*|ansi\.enabled|execution\.arrow\.maxBytesPerBatch|mapKeyDedupPolicy|session\.timeZone)"
     r"|spark\.dynamicAllocation\.minExecutors|spark\.(driver|executor)\.extraJavaOptions|spark\.(redaction\.regex|scheduler\.mode|speculation|ui\..*)"
 )
 """Names that calve sets; a configuration may not."""

@@ -201,13 +201,13 @@ class Round:
             self.base, self.topic, self.to, round_id=self.id, writer=self.target.writer, dead_letters=held
         )
         self.metrics = self._metrics()
-        until = self._complete_until()
+        stated = {"complete_until": self._complete_until(), "read_with": self.target.read_with}
         summary = encode(
             position=self.position,
             topic=self.topic.key,
             start={self.topic.key: self._since()},
             ledger=self.ledger,
-            metrics=self.metrics if until is None else self.metrics | {"complete_until": until},
+            metrics=self.metrics | {key: each for key, each in stated.items() if each not in (None, {})},
         )
         began = time.monotonic()
         self.snapshot = publish_round(self.target.main, self.main, summary, base=self.base, round_id=self.id)
@@ -288,7 +288,6 @@ class Round:
             "freshness_s": round(now - oldest, 3) if oldest else 0.0,
             "stage_ms": self.stage_ms,
             "round_ms": int((now - self.began) * 1000),
-            **({"read_with": self.target.read_with} if self.target.read_with else {}),
         }
 
 

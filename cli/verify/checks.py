@@ -107,7 +107,7 @@ def _unverifiable(sides: Sides) -> list[Check]:
         "earlier schema": (
             left_out - expired,
             "offsets",
-            "the text that they were read with is not known any more",
+            "how they were read is not in calve.yaml any more",
         ),
         "beginning": (before, "offsets", "the snapshots that said where the table begins have expired"),
         "earlier topic": (sides.main.rows_left_out, "rows", "the topic was created again since"),

@@ -47,7 +47,7 @@ class Claim:
 class Round:
     """A data commit: what one snapshot's summary says. A redrive reads no offsets; its `topic` is that of its dead letters.
 
-    `read_with`: the one schema of all values, of all keys, without frames.
+    `read_with`: as `calve.parts.Parts.read_with`.
     """
 
     snapshot: int

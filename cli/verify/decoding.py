@@ -35,8 +35,8 @@ class Decoder:
     """Decodes the records of one topic into the columns of one table.
 
     `columns` is the table's Arrow schema, `_kafka` included; `schema_of` looks up a registry id; `renames` are those that the
-    subject's versions declare. `only`: all values are bare and of this schema. `rest`: the column of what a JSON schema does not
-    declare. `key`: how keys become a column.
+    subject's versions declare. `only`: all values are bare and of this schema. `own`: the column that is no field, as
+    `cli.verify.writers.writer_of` has it. `key`: how keys become a column.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Decoder:
         renames: Renames = MappingProxyType({}),
         *,
         only: registry.Schema | None = None,
-        rest: str | None = None,
+        own: str | None = None,
         key: Keys | None = None,
     ) -> None:
         self.columns = columns
@@ -59,7 +59,7 @@ class Decoder:
             schema_of,
             renames,
             only=only,
-            rest=rest,
+            own=own,
         )
 
     def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
@@ -135,14 +135,14 @@ class Values:
         renames: Renames = MappingProxyType({}),
         *,
         only: registry.Schema | None = None,
-        rest: str | None = None,
+        own: str | None = None,
         whole: bool = False,
     ) -> None:
         self._columns = columns
         self._schema_of = schema_of
         self._renames = renames
         self._only = only
-        self._rest = rest
+        self._own = own
         self._whole = whole
         self._writers: dict[bytes, Writer | str] = {}
 
@@ -192,7 +192,7 @@ class Values:
         try:
             if self._whole:
                 return whole_writer(frame, schema, self._columns, self._renames)
-            return writer_of(frame, schema, self._columns, self._renames, self._rest)
+            return writer_of(frame, schema, self._columns, self._renames, self._own)
         except (
             Unreadable,
             SchemaParseException,
@@ -206,9 +206,9 @@ class Values:
 
 
 class Keys:
-    """Reads keys into their column; null where a record has none."""
+    """Reads keys into their column; null where a record has none, and where `values` is None: they were not read then."""
 
-    def __init__(self, field: pa.Field, values: Values) -> None:
+    def __init__(self, field: pa.Field, values: Values | None) -> None:
         self.column: str = field.name
         self._type = field.type
         self._values = values
@@ -219,7 +219,7 @@ class Keys:
         Raises:
             Unreadable: `key_...`.
         """
-        if key is None:
+        if key is None or self._values is None:
             return None
         try:
             writer, row = self._values.decode(key)

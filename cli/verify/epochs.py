@@ -1,4 +1,4 @@
-"""Bytes without a frame, each read with the schema that its round says it used: the newest of that moment."""
+"""Records read as their round says that it read them: with which schema where no frame names one, and whether with keys."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cli.verify.claim import Round
 from cli.verify.decoding import Decoder
 from cli.verify.topic import Records
 
-ReadWith = Mapping[str, str]
+ReadWith = Mapping[str, str] | None
+"""None: nothing says it, so it is as calve.yaml says now."""
 
 
 class Epochs:
-    """Stands where a `Decoder` does, with one for each schema.
+    """Stands where a `Decoder` does, with one for each way of reading.
 
-    `decoder_for` makes them; it gives None for a schema whose text is not known any more. What no round covers is read with the
-    newest.
+    `decoder_for` makes them; it gives None for a way that is not known any more.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Epochs:
         self.columns = columns
         self._rounds = rounds
         self._decoder_for = decoder_for
-        self._made: dict[tuple[tuple[str, str], ...], Decoder | None] = {}
+        self._made: dict[tuple[tuple[str, str], ...] | None, Decoder | None] = {}
 
     def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
         """As `Decoder.rows`."""
@@ -58,14 +58,14 @@ class Epochs:
 
     def _decoder_at(self, records: Records, place: int) -> Decoder:
         partition, offset = records.partitions[place], records.offsets[place]
-        covering = next((each.read_with for each in self._rounds if each.covers(partition, offset)), {})
-        found = self._decoder(covering) or self._decoder({})
+        covering = next((each.read_with for each in self._rounds if each.covers(partition, offset)), None)
+        found = self._decoder(covering) or self._decoder(None)
         if found is None:
-            raise AssertionError("there is always a newest schema")
+            raise AssertionError("what calve.yaml says now is known")
         return found
 
     def _decoder(self, read_with: ReadWith) -> Decoder | None:
-        key = tuple(sorted(read_with.items()))
+        key = None if read_with is None else tuple(sorted(read_with.items()))
         if key not in self._made:
             self._made[key] = self._decoder_for(read_with)
         return self._made[key]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import subprocess
+import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
@@ -16,12 +17,12 @@ from pathlib import Path, PurePosixPath
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
+from grpc_tools import protoc
 
 from calve import registry
 from cli.verify.conversion import Unreadable
 
 OWN = "calve_own.proto"
-TIMEOUT_S = 60
 META = """syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";
 message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
 extend google.protobuf.FileOptions { Meta file_meta = 1088; }
@@ -113,12 +114,28 @@ def _order(
 
 def _protoc(folder: Path, roots: list[str]) -> list[descriptor_pb2.FileDescriptorProto]:
     result = folder / "calve_result"
-    command = [sys.executable, "-m", "grpc_tools.protoc", *(f"-I{each}" for each in (folder, *known_files()))]
-    command += ["--include_imports", f"--descriptor_set_out={result}", *roots]
-    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S)
-    if done.returncode:
+    includes = [f"-I{each}" for each in (folder, *known_files())]
+    with _silent():
+        failed = protoc.main(
+            ["protoc", *includes, "--include_imports", f"--descriptor_set_out={result}", *roots]
+        )
+    if failed:
         raise Unreadable("incompatible_schema")
     return list(descriptor_pb2.FileDescriptorSet.FromString(result.read_bytes()).file)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Nothing is written to this process's standard error: protoc, which is no Python, complains there with paths."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def known_files() -> list[Path]:

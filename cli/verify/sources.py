@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from calve import job
-from calve.declared import NO_ID, identity
+from calve.declared import FRAMED, NO_ID, identity
 from calve.position import Offsets
 from calve.registry import Registry, Schema, open_registry
 from cli.verify.claim import Round
@@ -48,7 +48,7 @@ def decoder_of(
     """
     asked = any(each is not None and each.registered for each in (sources.value, sources.key))
     made = _Maker(sources, topic, columns, open_registry(sources.registry) if asked else None)
-    if all(each is None or each.framed for each in (sources.value, sources.key)):
+    if sources.value.framed and sources.key is None and not any(each.read_with for each in rounds):
         return made.newest(), {}
     epochs = Epochs(rounds, made.of, columns)
     return epochs, epochs.provable_from()
@@ -64,13 +64,13 @@ class _Maker:
     registry: Registry | None
 
     def newest(self) -> Decoder:
-        found = self.of({})
+        found = self.of(None)
         if found is None:
-            raise AssertionError("there is always a newest schema")
+            raise AssertionError("what calve.yaml says now is known")
         return found
 
     def of(self, read_with: ReadWith) -> Decoder | None:
-        """The decoder for these schemas, the newest where none is named; None where one is not known any more."""
+        """How a round has read; None where that is not known any more."""
         value, key = self.sources.value, self.sources.key
         try:
             return Decoder(
@@ -79,14 +79,22 @@ class _Maker:
                 self._schema_of,
                 self._renames(value, "value"),
                 only=self._only(value, "value", read_with),
-                rest=value.rest,
-                key=self._keys(key, read_with) if key else None,
+                own=value.rest or value.column,
+                key=self._keys(key, read_with),
             )
         except LookupError:
             return None
 
-    def _keys(self, source: job.Source, read_with: ReadWith) -> Keys:
+    def _keys(self, source: job.Source | None, read_with: ReadWith) -> Keys | None:
+        if source is None:
+            if read_with is not None and "key" in read_with:
+                raise LookupError
+            return None
+        if (source.column or "key") not in self.columns.names:
+            return None
         column = self.columns.field(source.column or "key")
+        if read_with is not None and "key" not in read_with:
+            return Keys(column, None)
         only, renames = self._only(source, "key", read_with), self._renames(source, "key")
         return Keys(column, Values(pa.schema([column]), self._schema_of, renames, only=only, whole=True))
 
@@ -96,14 +104,18 @@ class _Maker:
         Raises:
             LookupError: it is not known any more.
         """
+        stated = None if read_with is None else read_with.get(part, FRAMED)
         if source.framed:
+            if stated not in (None, FRAMED):
+                raise LookupError
             return None
-        found = Schema(NO_ID, source.schema or "", source.format.upper())
-        if self.registry is not None and source.registered:
-            wanted = read_with.get(part)
-            named = self.registry.by_id(int(wanted)) if wanted and wanted.isdecimal() else None
-            found = named or self._versions(source, part)[-1]
-        if identity(found) != read_with.get(part, identity(found)):
+        if not source.registered:
+            found = Schema(NO_ID, source.schema or "", source.format.upper())
+        elif stated and stated.isdecimal() and self.registry:
+            found = self.registry.by_id(int(stated)) or Schema(NO_ID, "")
+        else:
+            found = self._versions(source, part)[-1]
+        if stated not in (None, identity(found)):
             raise LookupError
         return found
 

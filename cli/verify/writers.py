@@ -19,6 +19,7 @@ from cli.verify.protobuf_values import Values
 from cli.verify.renames import Renames
 
 PLAIN = ("STRING", "BYTES")
+VALUE = "value"
 
 
 class Writer(Protocol):
@@ -35,13 +36,16 @@ class Writer(Protocol):
 
 
 def writer_of(
-    frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames, rest: str | None = None
+    frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames, own: str | None = None
 ) -> Writer:
-    """The writer of a schema whose fields are the columns."""
+    """The writer of a schema whose fields are the columns.
+
+    `own`: the column that is no field: of bytes that are kept as they are, or of what a JSON schema does not declare.
+    """
     if schema.type in PLAIN:
-        return _PlainWriter(frame, columns, text=schema.type == "STRING")
+        return _PlainWriter(frame, columns, own or VALUE, text=schema.type == "STRING")
     if schema.type == "JSON":
-        return _JsonWriter(frame, schema, columns, renames, rest)
+        return _JsonWriter(frame, schema, columns, renames, own)
     if schema.type == "PROTOBUF":
         return _ProtobufWriter(frame, schema, columns, renames)
     return _AvroWriter(frame, schema, columns, renames)
@@ -51,7 +55,7 @@ def whole_writer(frame: bytes, schema: registry.Schema, columns: pa.Schema, rena
     """The writer of a schema that is the one column, whatever it describes."""
     [column] = columns
     if schema.type in PLAIN:
-        return writer_of(frame, schema, columns, renames)
+        return writer_of(frame, schema, columns, renames, column.name)
     if schema.type == "JSON":
         return _WholeJsonWriter(frame, schema, column, renames)
     if schema.type == "AVRO":
@@ -62,10 +66,11 @@ def whole_writer(frame: bytes, schema: registry.Schema, columns: pa.Schema, rena
 
 
 class _PlainWriter:
-    def __init__(self, frame: bytes, columns: pa.Schema, *, text: bool) -> None:
+    def __init__(self, frame: bytes, columns: pa.Schema, name: str, *, text: bool) -> None:
         self.frame = frame
         self.schema_id: int | None = None
-        [self._column] = columns
+        self._columns = list(columns)
+        self._name = name
         self._text = text
 
     def decode(self, value: bytes | None) -> Any:
@@ -75,7 +80,10 @@ class _PlainWriter:
             raise Unreadable("malformed") from None
 
     def project(self, rows: list[Any]) -> list[Any]:
-        return [pa.array(rows, self._column.type)]
+        return [
+            pa.array(rows, each.type) if each.name == self._name else pa.nulls(len(rows), each.type)
+            for each in self._columns
+        ]
 
 
 class _Nested:

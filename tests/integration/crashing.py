@@ -285,9 +285,10 @@ def ask_for_redrive(scene: Scene) -> None:
 
 
 def forget_marks(scene: Scene) -> None:
-    """The dead-letter table is as releases made it that knew no redrive."""
+    """The dead-letter table is as releases made it that knew no redrive, and new rejects are waiting."""
     scene.finish()
     scene.engine.spark.sql(f"ALTER TABLE lake.{scene.name.dead_letters} DROP COLUMN {REDRIVEN}")
+    scene.produce()
 
 
 def _call(engine: Engine, procedure: str, table: TableName, arguments: str) -> None:

@@ -216,6 +216,12 @@ def proved(engine: Engine, topic: str, value: Source, key: Source | None = None)
     assert found.complete
 
 
+def unproved(found: Verification) -> dict[str, Any]:
+    """The offsets that cannot be verified, by check; nothing is wrong with the others."""
+    assert found.findings == ()
+    return {each.name: each.figures.get("offsets") for each in found.checks if each.state == "not verifiable"}
+
+
 def encoded(text: bytes | str | None) -> bytes | None:
     return text.encode() if isinstance(text, str) else text
 
@@ -319,11 +325,7 @@ def test_a_changed_schema_file_changes_the_table_by_the_same_law(engine: Engine)
         {"a": 2, "gone": 3, "b": None},
         {"a": 3, "gone": None, "b": "x"},
     ]
-    found = verified(engine, topic, newest)
-    assert found.findings == ()
-    assert {
-        each.name: each.figures.get("offsets") for each in found.checks if each.state == "not verifiable"
-    } == {"earlier schema": 2}
+    assert unproved(verified(engine, topic, newest)) == {"earlier schema": 2}
     with suspended("schema_unsupported"):
         drain(json.dumps(record("R", a="string")), b"\x02x")
     assert len(read(engine, topic)) == 3
@@ -347,8 +349,10 @@ def test_a_table_gets_a_key_later_and_loses_it_again(engine: Engine) -> None:
     engine.drain(engine.target(topic, value=value))
     produce(engine.stack.bootstrap_servers, topic, [Raw(b"2", b"k2")])
     engine.drain(engine.target(topic, value=value, key=key))
+    proved(engine, topic, value, key)
     produce(engine.stack.bootstrap_servers, topic, [Raw(b"3", b"\xff")])
     engine.drain(engine.target(topic, value=value))
+    assert unproved(verified(engine, topic, value)) == {"earlier schema": 2}
     assert [(row["value"], row["key"]) for row in read(engine, topic)] == [
         ("1", None),
         ("2", "k2"),

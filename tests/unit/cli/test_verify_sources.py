@@ -72,7 +72,7 @@ def test_bare_values_are_rows_or_say_why_not(only: Schema, value: bytes | None, 
     ],
 )
 def test_what_a_schema_does_not_declare_is_one_text(text: str, rest: str | None) -> None:
-    made = decoder(OBJECT, ("a", pa.int64()), ("rest", pa.string()), rest="rest")
+    made = decoder(OBJECT, ("a", pa.int64()), ("rest", pa.string()), own="rest")
     if reason := made.verdict(text.encode()):
         assert reason == rest
         return
@@ -122,6 +122,13 @@ def test_a_record_whose_value_and_key_are_bad_is_refused_for_its_value() -> None
     ]
 
 
+def test_columns_that_nothing_fills_any_more_are_null() -> None:
+    text = Schema(0, "", "STRING")
+    made = decoder(text, ("key", pa.int64()), ("line", pa.string()), own="line")
+    [batch], _ = made.rows(records((b"k", b"x")))
+    assert (batch.column("key").to_pylist(), batch.column("line").to_pylist()) == ([None], ["x"])
+
+
 def test_each_round_is_read_with_the_schema_that_it_names() -> None:
     column = ("a", pa.int32())
     later = Schema(
@@ -131,7 +138,7 @@ def test_each_round_is_read_with_the_schema_that_it_names() -> None:
     columns = pa.schema([column, ("_kafka", KAFKA)])
 
     def decoder_for(read_with: ReadWith) -> Decoder | None:
-        only = {"1": AVRO, "2": later}.get(read_with.get("value", "2"))
+        only = {"1": AVRO, "2": later}.get((read_with or {}).get("value", "2"))
         return decoder(only, column) if only else None
 
     def round_(number: int, start: int, to: int, name: str) -> Round:
