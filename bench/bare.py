@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from calve.job import Job
-from calve.registry import Registry
+from calve.registry import open_registry
 from calve.spark_conf import CATALOG
 from glue_jobs.lake import PROPERTIES
 from glue_jobs.session import spark_session
@@ -23,7 +23,7 @@ from glue_jobs.session import spark_session
 def main(settings: Path, table: str, ends: str) -> None:
     job = Job.from_json(settings.read_text())
     topic = job.tables[0].topic
-    schema = Registry(job.registry.url).versions(f"{topic}-value")[-1].text
+    schema = open_registry(job.registry).versions(f"{topic}-value")[-1].text
     spark = spark_session(job)
     records = (
         spark.read.format("kafka")

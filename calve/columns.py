@@ -17,8 +17,8 @@ _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 REASONS = {
     "null_value": "the value is null, and an append table has no row to delete",
-    "truncated": "the value is shorter than the five bytes that every framed value starts with",
-    "bad_magic": "the value does not start with the registry's magic byte 0x00",
+    "truncated": "the value is shorter than the header that every framed value starts with",
+    "bad_magic": "the value does not start with the registry's magic bytes",
     "unknown_schema_id": "the registry knows no schema of this id",
     "incompatible_schema": "the schema of this id cannot be read as a row of this table",
     "malformed": "the payload is no value of its schema: cut short, an absurd length, another type, or more digits than fit",

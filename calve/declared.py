@@ -29,6 +29,13 @@ class Declared:
     def foreign(self) -> list[Schema]:
         return []
 
+    @property
+    def shared(self) -> bool:
+        return False
+
+    def listed(self) -> list[Schema]:
+        return self.versions()
+
     def versions(self) -> list[Schema]:
         return [Schema(NO_ID, self.source.schema or "", self.source.format.upper())]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as default
 from functools import lru_cache
 
 from calve import avro, json_schema
@@ -131,18 +132,28 @@ class Format:
 class Decoding:
     """The schema ids of a round, pinned: both reads of a round use the same ones.
 
-    Ids in neither tuple are unknown to the registry, as far as was known when the round began. Where the wire format has no
+    Ids in none of the tuples are unknown to the registry, as far as was known when the round began. Where the wire format has no
     frame, there is one writer, for all values. `key`: how keys are read; None: they are not.
+    others: what values begin with that belong to other tables of the topic. They are neither rows nor rejects.
+    numbers: what `_kafka.schema_id` holds for the table's own schemas, where that is not the id.
     """
 
     writers: tuple[Writer, ...]
     incompatible: tuple[int, ...] = ()
     wire: Wire = CONFLUENT
     key: Decoding | None = None
+    others: tuple[bytes, ...] = ()
+    numbers: Mapping[int, int] = default(default_factory=dict)
 
     @property
     def ids(self) -> frozenset[int]:
-        return frozenset(self.incompatible) | {writer.id for writer in self.writers}
+        own = {writer.id for writer in self.writers}
+        return frozenset(self.incompatible) | own | frozenset(self.other_ids)
+
+    @property
+    def other_ids(self) -> tuple[int, ...]:
+        """The schema ids of `others`, each once, in order."""
+        return tuple(dict.fromkeys(self.wire.schema_id(prefix) for prefix in self.others))
 
 
 def first_columns(versions: Sequence[Schema], title: str, top: Top = FIELDS) -> Json:
@@ -211,13 +222,18 @@ def decoding(
     *,
     wire: Wire = CONFLUENT,
     top: Top = FIELDS,
+    shared: bool = False,
 ) -> Decoding:
     """How to read every version of the subject as the table's columns; without a frame, the newest.
 
-    `foreign`: schemas that the registry knows, but not under this subject; their records are rejected.
+    `foreign`: schemas that the registry knows, but not under this subject; their records are rejected, or belong to other
+    tables where the topic is `shared`.
     """
+    known = {version.id for version in versions}
+    strange = [schema.id for schema in foreign if schema.id not in known]
+    others = tuple(frame for each in strange for frame in wire.frames(each)) if shared else ()
     writers: list[Writer] = []
-    incompatible = [schema.id for schema in foreign]
+    incompatible = [] if shared else strange
     for version, each in _fits(table, versions, top):
         if not wire.size and version is not versions[-1]:
             continue
@@ -228,7 +244,8 @@ def decoding(
             writers.append(_writer(version, each.columns, wire.frame(version.id), top))
         except SchemaProblem:
             incompatible.append(version.id)
-    return Decoding(tuple(writers), tuple(incompatible), wire)
+    numbers = {version.id: version.number for version in versions if version.number != version.id}
+    return Decoding(tuple(writers), tuple(incompatible), wire, others=others, numbers=numbers)
 
 
 def misfit(

@@ -28,12 +28,47 @@ class Kafka:
 
 
 @dataclass(frozen=True, slots=True)
+class OAuth:
+    """Client credentials of OAuth 2.0. `cluster` and `identity_pool` are Confluent Cloud's."""
+
+    token_url: str
+    scope: str | None = None
+    cluster: str | None = None
+    identity_pool: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Registry:
-    """A Confluent-compatible schema registry; `secret` refers to a JSON object with `username` and `password`."""
+    """A Confluent-compatible schema registry.
+
+    `secret` refers to a JSON object with `username` and `password`, under `oauth` with `client_id` and `client_secret`;
+    `client_certificate` to one with `certificate` and `key`.
+    """
 
     url: str
     secret: str | None = None
     ca_file: str | None = None
+    oauth: OAuth | None = None
+    client_certificate: str | None = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(each for each in (self.secret, self.client_certificate) if each)
+
+
+@dataclass(frozen=True, slots=True)
+class GlueRegistry:
+    """A registry of the AWS Glue Schema Registry, reached with the credentials of whoever asks."""
+
+    name: str
+    region: str
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return ()
+
+
+AnyRegistry = Registry | GlueRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +111,15 @@ class Budget:
     within_s: float = 3_600.0
 
 
+PartName = Literal["value", "key"]
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """How the values, or the keys, of a topic are read.
 
-    subject: the registry's, with `format: registry`; None: the topic's. schema: the text of the one schema that all were written
-    with. rest: the column of what a JSON schema does not declare. column: of keys, and of values that are one column.
+    subject: a name in the registry, or a pattern with `*`; None: the topic's. schema: the text of the one schema that all were
+    written with. rest: the column of what a JSON schema does not declare. column: of keys, and of values that are one column.
     """
 
     subject: str | None = None
@@ -100,9 +138,6 @@ class Source:
     def framed(self) -> bool:
         """True where each begins with the id of its schema."""
         return self.registered and self.prefix != "none"
-
-    def subject_of(self, topic: str, part: Literal["value", "key"] = "value") -> str:
-        return self.subject or f"{topic}-{part}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +163,6 @@ class Table:
     owner: str | None = None
 
     @property
-    def subject(self) -> str:
-        """The subject of the topic's values."""
-        return self.value.subject_of(self.topic)
-
-    @property
     def registered(self) -> bool:
         """True where the registry is asked for schemas."""
         return self.value.registered or (self.key is not None and self.key.registered)
@@ -145,7 +175,7 @@ class Job:
     name: str
     job: str
     kafka: Kafka
-    registry: Registry | None
+    registry: AnyRegistry | None
     lake: Lake
     tables: tuple[Table, ...]
 
@@ -167,10 +197,17 @@ class Job:
             name=raw["name"],
             job=raw["job"],
             kafka=Kafka(**raw["kafka"]),
-            registry=Registry(**raw["registry"]) if raw["registry"] else None,
+            registry=_registry(raw["registry"]) if raw["registry"] else None,
             lake=Lake(**raw["lake"]),
             tables=tuple(_table(each) for each in raw["tables"]),
         )
+
+
+def _registry(raw: dict[str, Any]) -> AnyRegistry:
+    if "url" not in raw:
+        return GlueRegistry(**raw)
+    oauth = raw.get("oauth")
+    return Registry(**(raw | {"oauth": OAuth(**oauth) if oauth else None}))
 
 
 def _table(raw: dict[str, Any]) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from calve import job
 from calve.columns import Json, struct
@@ -14,11 +14,10 @@ from calve.errors import Suspended
 from calve.evolution import Change, Rule
 from calve.lineage import Proposal
 from calve.registry import Registry, Schema
-from calve.subjects import Subjects
-from calve.wire import BARE, CONFLUENT, Wire
+from calve.subjects import Subjects, subjects_of
+from calve.wire import BARE, Wire
 
 KEY = "key"
-PartName = Literal["value", "key"]
 
 
 class Versions(NamedTuple):
@@ -45,7 +44,8 @@ class Part:
             Suspended: the one schema that all are read with does not fit the table, or the newest one has a field of a name
                 that calve.yaml gives to another column (`schema_unsupported`).
         """
-        found = decoding(table, versions, foreign, wire=self.wire, top=self.top)
+        shared = self.schemas.shared
+        found = decoding(table, versions, foreign, wire=self.wire, top=self.top, shared=shared)
         problem = misfit(table, versions, versions[-1].id, self.top)
         ours = {each.lower() for each in (self.top.taken, self.top.rest) if each}
         taken = (
@@ -122,8 +122,9 @@ class Parts:
             found["key"] = FRAMED if self.key.wire.size else identity(versions.keys[-1])
         return found
 
-    def misfit(self, table: Json, schema_id: int) -> str:
-        """Why values of a schema are no rows of the table, as far as it is known: subject, path and rule."""
+    def misfit(self, table: Json, name: str) -> str:
+        """Why values of a schema (`Wire.name`) are no rows of the table, as far as it is known: subject, path and rule."""
+        schema_id = self.value.wire.named(name)
         versions, schemas = self.value.schemas.versions(), self.value.schemas
         if all(each.id != schema_id for each in versions):
             return f"not one of {schemas.title}"
@@ -131,7 +132,7 @@ class Parts:
         return schemas.title + (f", {problem.message}" if problem else "")
 
     def proposal(
-        self, name: PartName, table: Json | None, versions: Sequence[Schema], candidate: Schema
+        self, name: job.PartName, table: Json | None, versions: Sequence[Schema], candidate: Schema
     ) -> Proposal:
         """As `calve.decoding.proposal`, for one of the parts."""
         part, share = (self.key, self._of_keys) if name == "key" else (self.value, self._of_values)
@@ -158,10 +159,12 @@ def parts_of(table: job.Table, registry: Registry | None) -> Parts:
     return Parts(_part(table, table.value, "value", top, registry), key)
 
 
-def _part(table: job.Table, source: job.Source, part: PartName, top: Top, registry: Registry | None) -> Part:
+def _part(
+    table: job.Table, source: job.Source, part: job.PartName, top: Top, registry: Registry | None
+) -> Part:
     if not source.registered:
         return Part(Declared(source), BARE, top)
     if registry is None:
         raise AssertionError("a table that asks the registry was opened without one")
-    wire = CONFLUENT if source.framed else BARE
-    return Part(Subjects(registry, source.subject_of(table.topic, part)), wire, top)
+    wire = registry.wire if source.framed else BARE
+    return Part(subjects_of(registry, source, table.topic, part), wire, top)

@@ -65,7 +65,8 @@ class Ledger:
     A redrive reads no offsets: of the dead letters `selected`, each is `redriven`, `present` (the table had its record already)
     or `refused`, by reason.
     `skipped` is by reason, too: rejects that are in no table. `skipped_schemas` tells those that a schema was the reason of by
-    its id, as far as they are not too many: what is unknown today may be registered tomorrow.
+    its id, as far as they are not too many: what is unknown today may be registered tomorrow. `filtered` records belong to other
+    tables of the same topic; `filtered_schemas` tells them by the id of their schema, as far as those are not too many.
     """
 
     span: int = 0
@@ -86,6 +87,7 @@ class Ledger:
     skipped: dict[str, int] = field(default_factory=dict)
     skipped_schemas: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
+    filtered_schemas: dict[str, int] = field(default_factory=dict)
 
     def imbalance(self) -> str | None:
         """The first law that the figures break, or None where the ledger balances."""
@@ -103,6 +105,8 @@ class Ledger:
         refused = sum(self.refused.values())
         if self.selected != self.redriven + self.present + refused:
             return f"selected {self.selected} is not redriven {self.redriven} + present {self.present} + refused {refused}"
+        if self.filtered < sum(self.filtered_schemas.values()):
+            return f"filtered {self.filtered} is less than by schema {sum(self.filtered_schemas.values())}"
         return None
 
     def to_json(self) -> str:

@@ -21,10 +21,10 @@ SAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rejects of one reason and schema id; `partition` and `offset` are of the first of them."""
+    """Rejects of one reason and schema id (`Wire.name`); `partition` and `offset` are of the first of them."""
 
     reason: str
-    schema_id: int | None
+    schema_id: str | None
     records: int
     partition: int
     offset: int
@@ -40,12 +40,16 @@ class Rejects:
     @property
     def schemas(self) -> dict[str, int]:
         """Schema id -> records, of those that were rejected for their schema."""
-        return {str(each.schema_id): each.records for each in self.groups if each.reason in BY_SCHEMA}
+        return {
+            each.schema_id: each.records
+            for each in self.groups
+            if each.schema_id and each.reason in BY_SCHEMA
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Records read, and those of them that were rejected."""
+    """Records read that are not other tables', and those of them that were rejected."""
 
     records: int = 0
     rejects: int = 0
@@ -79,7 +83,9 @@ def spent(past: Iterable[Commit], budget: Budget, *, now: float) -> Tally:
             rounds.setdefault(commit.summary["calve.round"], ledger)
     tally = Tally()
     for ledger in reversed(rounds.values()):
-        tally = tally.plus(ledger.consumed, ledger.dead_lettered + sum(ledger.skipped.values()))
+        tally = tally.plus(
+            ledger.consumed - ledger.filtered, ledger.dead_lettered + sum(ledger.skipped.values())
+        )
         if exceeded(budget, tally):
             tally = Tally()
     return tally
@@ -92,7 +98,7 @@ def check_rejects(
     now: float,
     read: Tally,
     found: Callable[[], Rejects],
-    misfit: Callable[[int], str],
+    misfit: Callable[[str], str],
 ) -> None:
     """Whether a round that `read` so much may be published.
 
@@ -126,7 +132,7 @@ def check_rejects(
     )
 
 
-def describe(topic: str, rejects: Rejects, misfit: Callable[[int], str]) -> str:
+def describe(topic: str, rejects: Rejects, misfit: Callable[[str], str]) -> str:
     """Counts by reason and the places of some."""
     counts = sorted(rejects.reasons.items(), key=lambda each: (-each[1], each[0]))
     samples = [
@@ -138,7 +144,7 @@ def describe(topic: str, rejects: Rejects, misfit: Callable[[int], str]) -> str:
     )
 
 
-def _why(group: Group, misfit: Callable[[int], str]) -> str:
+def _why(group: Group, misfit: Callable[[str], str]) -> str:
     if group.schema_id is None:
         return group.reason
     why = f"{group.reason}, schema id {group.schema_id}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 EXAMPLE = '{"username": "...", "password": "..."}'
-_DENIED = {
+DENIED = {
     "AccessDeniedException",
     "UnrecognizedClientException",
     "InvalidSignatureException",
@@ -100,7 +100,7 @@ def _from_aws(name: str) -> str:
         code = error.response["Error"]["Code"]
         if code == "ResourceNotFoundException":
             raise ConfigError(f"the secret aws:{name} does not exist in this account and region") from None
-        if code in _DENIED:
+        if code in DENIED:
             fix = "allow secretsmanager:GetSecretValue (and kms:Decrypt on its key)"
             raise ConfigError(f"the secret aws:{name} may not be read: {code}", fix=fix) from None
         raise Retryable(f"AWS Secrets Manager refused to read the secret aws:{name}: {code}") from None

@@ -1,22 +1,36 @@
-"""The schemas of one table: the versions of its subject, and what else its records have named."""
+"""The schemas of one table: the versions of its subjects, and what else its records have named."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+import re
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from calve.errors import Retryable
+from calve.job import PartName, Source
 from calve.registry import Registry, Schema
+
+LISTED_FOR_S = 60.0
+"""A pattern's subjects are asked for again after this time, or when a record names a schema that is not known."""
 
 
 @dataclass(slots=True)
 class Subjects:
-    """Looks schemas up for one table; what records have named is kept for as long as the job lives."""
+    """Looks schemas up for one table; what records have named is kept for as long as the job lives.
+
+    name: a subject, or a pattern in which `*` stands for any characters.
+    shared: the topic also has records of other tables: those whose schema the registry knows under other subjects.
+    """
 
     registry: Registry
     name: str
+    shared: bool = False
     _foreign: dict[int, Schema] = field(default_factory=dict)
     _deleted: dict[int, Schema] = field(default_factory=dict)
+    _listed: list[Schema] | None = None
+    _listed_at: float = 0.0
 
     @property
     def title(self) -> str:
@@ -24,16 +38,31 @@ class Subjects:
 
     @property
     def foreign(self) -> list[Schema]:
-        """Schemas that records have named and that are none of the subject's."""
+        """Schemas that records have named and that are none of the subjects'."""
         return list(self._foreign.values())
 
+    def listed(self) -> list[Schema]:
+        """The versions that the registry has now; none where no subject is registered.
+
+        Those of several subjects are in the order of registration, but never out of the order of their own subject.
+        """
+        if "*" not in self.name:
+            return self.registry.versions(self.name)
+        now = time.monotonic()
+        if self._listed is None or now - self._listed_at >= LISTED_FOR_S:
+            found = [self.registry.versions(each) for each in self.matching(self.registry.subjects())]
+            merged = heapq.merge(*found, key=lambda version: version.order)
+            self._listed = list({version.id: version for version in merged}.values())
+            self._listed_at = now
+        return list(self._listed)
+
     def versions(self) -> list[Schema]:
-        """The subject's versions, oldest first; then those that it does not list any more, as far as records have named them.
+        """The versions, as `listed`; then those that the registry does not list any more, as far as records have named them.
 
         Raises:
-            Retryable: the subject is not registered yet, or the registry does not answer.
+            Retryable: nothing is registered yet, or the registry does not answer.
         """
-        versions = self.registry.versions(self.name)
+        versions = self.listed()
         if not versions:
             raise Retryable(
                 f"the registry has no subject {self.name}",
@@ -51,10 +80,24 @@ class Subjects:
         known = [schema for schema_id in ids if (schema := self.registry.by_id(schema_id))]
         if not known:
             return False
-        self.registry.forget(self.name)
+        ours = {schema.id: self.matching(self.registry.subjects_of(schema.id)) for schema in known}
+        self._listed = None
+        for subject in {self.name, *(each for subjects in ours.values() for each in subjects)}:
+            self.registry.forget(subject)
         listed = {version.id for version in self.versions()}
         for schema in known:
             if schema.id not in listed:
-                ours = self.registry.was_version(schema.id, self.name)
-                (self._deleted if ours else self._foreign)[schema.id] = schema
+                (self._deleted if ours[schema.id] else self._foreign)[schema.id] = schema
         return True
+
+    def matching(self, subjects: Sequence[str]) -> list[str]:
+        """Those of the subjects that are this table's."""
+        pattern = ".*".join(re.escape(part) for part in self.name.split("*"))
+        return [each for each in subjects if re.fullmatch(pattern, each, re.DOTALL)]
+
+
+def subjects_of(registry: Registry, source: Source, topic: str, part: PartName = "value") -> Subjects:
+    """The subjects of a topic's values or keys; where a table names those of its values, other values are no concern of it."""
+    named = source.subject
+    shared = part == "value" and source.framed and named is not None
+    return Subjects(registry, named or registry.default_subject(topic, part), shared)

@@ -2,24 +2,74 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
+from uuid import UUID
+
+INFLATED_LIMIT = 64 * 2**20
+"""A compressed payload that is longer than this, once it is inflated, is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What stands before a payload: `magic`, then the schema's id, big-endian; `size` bytes in all, none where it is 0."""
+    """What stands before a payload: `magic`, then the schema's id, big-endian; `size` bytes in all, none where it is 0.
+
+    `deflated`: the magic, of the same length, of values whose payload is compressed by zlib.
+    """
 
     magic: bytes
     size: int
+    deflated: bytes | None = None
+
+    @property
+    def magics(self) -> tuple[bytes, ...]:
+        return (self.magic, self.deflated) if self.deflated else (self.magic,)
+
+    @property
+    def names_are_numbers(self) -> bool:
+        """Whether an id is a number of 32 bits, as Kafka's clients know it; else it is a UUID."""
+        return self.size - len(self.magic) <= 4
 
     def frame(self, schema_id: int) -> bytes:
         return self.magic + schema_id.to_bytes(self.size - len(self.magic), "big") if self.size else b""
 
+    def frames(self, schema_id: int) -> tuple[bytes, ...]:
+        """Everything that a value of this schema may begin with."""
+        frame = self.frame(schema_id)
+        return tuple(magic + frame[len(magic) :] for magic in self.magics)
+
     def schema_id(self, frame: bytes) -> int:
         return int.from_bytes(frame[len(self.magic) : self.size], "big")
+
+    def name(self, schema_id: int) -> str:
+        """The id as people and ledgers write it: a number with a sign, as Kafka's clients have it, or a UUID."""
+        if not self.names_are_numbers:
+            return str(UUID(int=schema_id))
+        return str(schema_id - 2**32 if schema_id >= 2**31 else schema_id)
+
+    def named(self, name: str) -> int:
+        """The id of a name."""
+        return int(name) % 2**32 if self.names_are_numbers else UUID(name).int
+
+    def plain(self, value: bytes) -> bytes | None:
+        """A value with a compressed payload as it would be without compression; None where it cannot be inflated."""
+        payload = inflate(value[self.size :])
+        return None if payload is None else self.magic + value[len(self.magic) : self.size] + payload
 
 
 CONFLUENT = Wire(b"\x00", 5)
 """https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format"""
+GLUE = Wire(b"\x03\x00", 18, deflated=b"\x03\x05")
+"""https://github.com/awslabs/aws-glue-schema-registry (`SerializationDataEncoder`): version, compression, UUID."""
 BARE = Wire(b"", 0)
 """No header: all values were written with one schema."""
+
+
+def inflate(payload: bytes, limit: int = INFLATED_LIMIT) -> bytes | None:
+    """The payload of one zlib stream; None where it is none, has bytes after it, or is longer than the limit."""
+    stream = zlib.decompressobj()
+    try:
+        found = stream.decompress(payload, limit + 1)
+    except zlib.error:
+        return None
+    return None if len(found) > limit or not stream.eof or stream.unused_data else found

@@ -88,6 +88,7 @@ def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
         "applied": ledger.applied if ledger else None,
         "dead_letters": ledger.dead_lettered if ledger else None,
         "skipped": (sum(ledger.skipped.values()) or None) if ledger else None,
+        "filtered": (ledger.filtered or None) if ledger else None,
         "gaps": ledger.gaps if ledger else None,
         "lost": ledger.lost if ledger else None,
         "rows": snapshot.total("records"),

@@ -6,13 +6,14 @@ long as its schema says. Cut short, the decoder runs into the end and `from_avro
 
 A JSON value is parsed in a projection of its own, so that it is parsed once; `end` is there where `JsonValue` finds it good. All
 Protobuf values are decoded together, whichever schema wrote them, by `glue_jobs.protobuf`.
+
+Where a wire format has compressed payloads, `value` and `key` are what they would be without compression, and `RAW` as received.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
-from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -21,18 +22,22 @@ from pyspark.sql.avro.functions import from_avro
 from calve.columns import REASONS, REDRIVEN
 from calve.decoding import AvroWriter, Decoding, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
 from calve.errors import Fatal
+from calve.job import PartName
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
 from calve.wire import Wire
+from glue_jobs.inflate import inflate
 from glue_jobs.json_values import JsonValue
 from glue_jobs.shapes import shaped
 
-Part = Literal["value", "key"]
-DECODED: dict[Part, str] = {"value": "decoded", "key": "calve:key"}
+DECODED: dict[PartName, str] = {"value": "decoded", "key": "calve:key"}
 REJECT = "calve:reject"
 SIZE = "calve:size"
+OTHER = "calve:other"
+RAW: dict[PartName, str] = {"value": "calve:raw", "key": "calve:raw_key"}
 """They stand beside the data columns: no field can have a name with a colon (`calve.names`)."""
 SCHEMA_ID = "schema_id"
+MAX_OTHERS = 100
 NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
 
 
@@ -40,21 +45,36 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes) -> DataFrame:
     """Add `decoded` (struct of `value` and `end`), `schema_id`, `REJECT` (a word of `REASONS`, null: a good record) and `SIZE`.
 
     Keeps every column and every record of Spark's Kafka source. `end`: eight random bytes of this round, so that no
-    record can be made to end in them. The size is that of key and value in bytes. Where the key is read, it is decoded likewise.
+    record can be made to end in them. The size is that of key and value in bytes, as received. Where the key is read, it is
+    decoded likewise. Where records may belong to other tables, `OTHER` is the place of their schema in `Decoding.other_ids`, at
+    most `MAX_OTHERS`; such a record has no `REJECT`.
     """
+    records = _plain(records, decoding)
     parsed: dict[str, Column] = {}
     decoded = {DECODED["value"]: _decoded(decoding, "value", end, parsed)}
     verdict = _verdict(decoding, end)
     if decoding.key is not None:
         decoded[DECODED["key"]] = _decoded(decoding.key, "key", end, parsed)
-        verdict = F.coalesce(verdict, _verdict_on_key(decoding.key, end))
-    size = F.coalesce(F.length("value"), F.lit(0)) + F.coalesce(F.length("key"), F.lit(0))
+        on_key = _verdict_on_key(decoding.key, end)
+        verdict = F.coalesce(verdict, F.when(_is_good(end), on_key) if decoding.others else on_key)
+    size = [F.coalesce(F.length(raw(records, part)), F.lit(0)) for part in DECODED]
     found = (records.withColumns(parsed) if parsed else records).withColumns(decoded)
-    judged = found.withColumns({SCHEMA_ID: _schema_id(decoding), REJECT: verdict, SIZE: size.cast("long")})
-    return judged.drop(*parsed) if parsed else judged
+    judged = {
+        SCHEMA_ID: _schema_id(decoding),
+        REJECT: verdict,
+        SIZE: reduce(Column.__add__, size).cast("long"),
+    }
+    if decoding.others:
+        judged[OTHER] = F.when(~_is_good(end), _other(decoding))
+    return found.withColumns(judged).drop(*parsed)
 
 
-def _decoded(decoding: Decoding, part: Part, end: bytes, parsed: dict[str, Column]) -> Column:
+def raw(records: DataFrame, part: PartName) -> Column:
+    """The value, or the key, as received."""
+    return F.col(RAW[part] if RAW[part] in records.columns else part)
+
+
+def _decoded(decoding: Decoding, part: PartName, end: bytes, parsed: dict[str, Column]) -> Column:
     """What one part of the record is decoded to. What must be evaluated once is put into `parsed`, under names of its own."""
     branches = [
         (_is_ours(writer, part), _read(writer, F.col(part), end, parsed))
@@ -65,7 +85,7 @@ def _decoded(decoding: Decoding, part: Part, end: bytes, parsed: dict[str, Colum
     return _case(branches, F.lit(None)) if branches else F.lit(None).cast(NOTHING)
 
 
-def _is_ours(writer: Writer, part: Part) -> Column:
+def _is_ours(writer: Writer, part: PartName) -> Column:
     return F.lit(True) if isinstance(writer, PlainWriter) else _begins_with(writer.prefix, part)  # noqa: FBT003 a literal column
 
 
@@ -81,22 +101,15 @@ def _read(writer: Writer, bytes_: Column, end: bytes, parsed: dict[str, Column])
         case WholeWriter():
             inner = _read(writer.inner, bytes_, end, parsed)
             return F.struct(
-                F.struct(_bare_struct(inner["value"], writer.inner).alias(writer.column)).alias("value"),
+                F.struct(inner["value"].alias(writer.column)).alias("value"),
                 inner["end"].alias("end"),
             )
         case ProtobufWriter():
             raise AssertionError("messages are read together, by `_messages`")
 
 
-def _bare_struct(value: Column, writer: Writer) -> Column:
-    """Parsed JSON also holds the mark of the round, which is no field of a column."""
-    if not isinstance(writer, JsonWriter):
-        return value
-    return F.struct(*(value[each["name"]].alias(each["name"]) for each in writer.table["fields"]))
-
-
 def flattened(decoded: DataFrame, columns: list[str]) -> DataFrame:
-    """The columns of a table row, `_kafka` last, with reject and size: what counting needs and nothing more.
+    """The columns of a table row, `_kafka` last, with reject, size and `OTHER`: what counting needs and nothing more.
 
     Raw values end here: whatever passes an observation is copied, and a value is the widest column there is.
     """
@@ -107,12 +120,14 @@ def flattened(decoded: DataFrame, columns: list[str]) -> DataFrame:
         for name in decoded.schema[part].dataType["value"].dataType.names  # type: ignore[index]
     }
     named = (fields.get(name, F.lit(None)).alias(name) for name in columns)
-    return decoded.select(*named, _kafka().alias(SYSTEM_COLUMN), REJECT, SIZE)
+    counted = [each for each in (REJECT, SIZE, OTHER) if each in decoded.columns]
+    return decoded.select(*named, _kafka(decoded).alias(SYSTEM_COLUMN), *counted)
 
 
 def rows(flat: DataFrame) -> DataFrame:
     """The good records as table rows."""
-    return flat.where(F.col(REJECT).isNull()).drop(REJECT, SIZE)
+    good = flat.where(F.col(REJECT).isNull())
+    return (good.where(F.col(OTHER).isNull()) if OTHER in flat.columns else good).drop(REJECT, SIZE, OTHER)
 
 
 def rejected(decoded: DataFrame, *, topic: TopicKey, round_id: str) -> DataFrame:
@@ -126,8 +141,8 @@ def rejected(decoded: DataFrame, *, topic: TopicKey, round_id: str) -> DataFrame
         "offset",
         "timestamp",
         F.col("timestampType").alias("timestamp_type"),
-        "key",
-        "value",
+        raw(decoded, "key").alias("key"),
+        raw(decoded, "value").alias("value"),
         "headers",
         F.col(SCHEMA_ID).alias("schema_id"),
         F.lit("decode").alias("stage"),
@@ -140,20 +155,20 @@ def rejected(decoded: DataFrame, *, topic: TopicKey, round_id: str) -> DataFrame
     )
 
 
-def _kafka() -> Column:
+def _kafka(decoded: DataFrame) -> Column:
     return F.struct(
         "topic",
         "partition",
         "offset",
         "timestamp",
         F.col("timestampType").alias("timestamp_type"),
-        "key",
+        raw(decoded, "key").alias("key"),
         "headers",
         SCHEMA_ID,
     )
 
 
-def _begins_with(prefix: bytes, found: Column | Part = "value") -> Column:
+def _begins_with(prefix: bytes, found: Column | PartName = "value") -> Column:
     """Compares bytes, since a number would cost a string per record."""
     return F.substring(found, 1, len(prefix)) == F.lit(bytearray(prefix))
 
@@ -177,7 +192,7 @@ def _from_json(bytes_: Column, writer: JsonWriter, end: bytes, parsed: dict[str,
 
 
 def _messages(
-    writers: Iterable[Writer], part: Part, end: bytes, parsed: dict[str, Column]
+    writers: Iterable[Writer], part: PartName, end: bytes, parsed: dict[str, Column]
 ) -> list[tuple[Column, Column]]:
     """One branch for all messages: they are decoded together. Raises Fatal where the job's Python lacks what that needs."""
     messages = [inner for writer in writers if (inner := _message(writer)) is not None]
@@ -211,25 +226,45 @@ def _kept(bytes_: Column, writer: PlainWriter, end: bytes) -> Column:
     return F.struct(F.struct(text.alias(writer.column)).alias("value"), good.alias("end"))
 
 
+def _plain(records: DataFrame, decoding: Decoding) -> DataFrame:
+    """The records with values and keys as they would be without compression; what cannot be inflated stays as it is."""
+    parts: tuple[tuple[PartName, Decoding | None], ...] = (("value", decoding), ("key", decoding.key))
+    for part, each in parts:
+        if each is not None and each.wire.deflated is not None:
+            inflated = inflate(F.when(_begins_with(each.wire.deflated, part), F.col(part)))
+            records = records.withColumns({RAW[part]: F.col(part), part: F.coalesce(inflated, part)})
+    return records
+
+
 def _schema_id(decoding: Decoding) -> Column:
-    """The registry id of the schema that the value is read with, null where there is none."""
-    wire = decoding.wire
+    """The number of the schema that the value is read with, or that it names; null where there is none."""
+    wire, nothing = decoding.wire, F.lit(None).cast("int")
     if not wire.size:
         [only] = decoding.ids
-        return F.when(F.col("value").isNotNull(), F.lit(only or None).cast("int"))
+        number = decoding.numbers.get(only, only)
+        return F.when(F.col("value").isNotNull(), F.lit(number or None).cast("int"))
+    if not wire.names_are_numbers:
+        shown = sorted(decoding.numbers.items())
+        numbers = [(_any_id(wire, [each]), F.lit(number)) for each, number in shown]
+        return _case(numbers, nothing) if numbers else nothing
     known = [(_begins_with(wire.frame(each)), F.lit(each)) for each in sorted(decoding.ids)]
-    number = framed_number(wire).cast("int")
-    return _case([*known, (is_framed(wire), number)], F.lit(None).cast("int"))
+    framed = F.conv(framed_hex(wire), 16, 10).cast("long").cast("int")
+    return _case([*known, (is_framed(wire), framed)], nothing)
 
 
-def is_framed(wire: Wire, part: Part = "value") -> Column:
-    return (F.length(part) >= wire.size) & _begins_with(wire.magic, part)
+def is_framed(wire: Wire, part: PartName = "value") -> Column:
+    return (F.length(part) >= wire.size) & _begins_with_any(wire.magics, part)
 
 
-def framed_number(wire: Wire, part: Part = "value") -> Column:
-    """The id in a frame, as a long."""
-    number = F.substring(part, len(wire.magic) + 1, wire.size - len(wire.magic))
-    return F.conv(F.hex(number), 16, 10).cast("long")
+def framed_hex(wire: Wire, part: PartName = "value") -> Column:
+    """The id in a frame, as hexadecimal digits."""
+    return F.hex(F.substring(part, len(wire.magic) + 1, wire.size - len(wire.magic)))
+
+
+def _is_good(end: bytes) -> Column:
+    """Whether the value is good; never null."""
+    found = F.col(DECODED["value"])["end"] == F.lit(bytearray(end))
+    return F.coalesce(found, F.lit(False))  # noqa: FBT003 a literal column
 
 
 def _verdict(decoding: Decoding, end: bytes) -> Column:
@@ -237,7 +272,8 @@ def _verdict(decoding: Decoding, end: bytes) -> Column:
     wire, found = decoding.wire, F.col(DECODED["value"])["end"]
     framed = [
         (F.length("value") < wire.size, F.lit("truncated")),
-        (~_begins_with(wire.magic), F.lit("bad_magic")),
+        (~_begins_with_any(wire.magics), F.lit("bad_magic")),
+        (_begins_with_any(decoding.others), F.lit(None).cast("string")),
         (_any_id(wire, decoding.incompatible), F.lit("incompatible_schema")),
         (_begins_with_any(_other_messages(decoding)), F.lit("incompatible_schema")),
         (~_any_id(wire, {writer.id for writer in decoding.writers}), F.lit("unknown_schema_id")),
@@ -268,11 +304,20 @@ def _verdict_on_key(decoding: Decoding, end: bytes) -> Column:
     )
 
 
-def _any_id(wire: Wire, ids: Iterable[int], part: Part = "value") -> Column:
-    return _begins_with_any([wire.frame(each) for each in sorted(ids)], part)
+def _other(decoding: Decoding) -> Column:
+    """Which of the schemas of other tables wrote the value; those beyond `MAX_OTHERS` count as one."""
+    branches = []
+    for number, each in enumerate(decoding.other_ids[:MAX_OTHERS]):
+        prefixes = [prefix for prefix in decoding.others if decoding.wire.schema_id(prefix) == each]
+        branches.append((_begins_with_any(prefixes), F.lit(number)))
+    return _case(branches, F.when(_begins_with_any(decoding.others), F.lit(MAX_OTHERS)))
 
 
-def _begins_with_any(prefixes: Iterable[bytes], part: Part = "value") -> Column:
+def _any_id(wire: Wire, ids: Iterable[int], part: PartName = "value") -> Column:
+    return _begins_with_any([frame for each in sorted(ids) for frame in wire.frames(each)], part)
+
+
+def _begins_with_any(prefixes: Iterable[bytes], part: PartName = "value") -> Column:
     found = (_begins_with(each, part) for each in prefixes)
     return reduce(lambda a, b: a | b, found, F.lit(False))  # noqa: FBT003 a literal column
 

@@ -60,14 +60,16 @@ class JsonValue:
         return found.withField(quote(self._rest), self._parse_rest())
 
     def row(self, parsed: Column, table: Json) -> Column:
-        """The columns of a table."""
+        """The columns of a table, and nothing else: other writers' rows must be of the same type."""
         given = {}
         if self.rest is not None:
             rest = parsed[self._rest]
             names = F.map_keys(rest)
             once = (F.size(names) > 0) & (F.size(names) == F.size(F.array_distinct(names)))
             given[self.rest] = F.when(once, F.to_json(F.to_variant_object(rest)))
-        return converted(self.shape, table, F.get(parsed[self.word], F.lit(0)), given)
+        item = F.get(parsed[self.word], F.lit(0))
+        row = converted(self.shape, table, item, given)
+        return item.dropFields(self.word) if row is item else row
 
     def is_good(self, parsed: Column) -> Column:
         """True where the payload is one value of the shape, and nothing of it was changed or lost on the way; never null."""

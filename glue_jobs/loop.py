@@ -210,6 +210,7 @@ class TableLoop:
             rows=ledger.rows_appended,
             rejects=ledger.rejected,
             skipped=ledger.skipped,
+            filtered=ledger.filtered,
             gaps=ledger.gaps,
             lost=ledger.lost,
             commit_ms=outcome.commit_ms,

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from calve.position import Offsets, TopicKey
 from calve.rejects import Rejects
-from glue_jobs.decode import decode, flattened, rejected, rows
+from glue_jobs.decode import MAX_OTHERS, decode, flattened, rejected, rows
 from glue_jobs.kafka import read
 from glue_jobs.layout import clustered, tasks_for
 from glue_jobs.seen import (
@@ -60,8 +60,17 @@ class Reading:
     def count_rejects(self, seen: Seen) -> Rejects:
         """What the rejects are, in a second read of their range, where they are not to be kept."""
         observed, observation = observe_rejects(self._decoded(*self._reject_range(seen)))
-        groups = reject_groups(observed)
+        groups = reject_groups(observed, self.target.decoding.wire)
         return Rejects(seen_reasons(observation), groups)
+
+    def filtered_schemas(self, seen: Seen) -> dict[str, int]:
+        """Records of other tables by their schema, as far as those are not too many."""
+        decoding = self.target.decoding
+        return {
+            decoding.wire.name(decoding.other_ids[place]): count
+            for place, count in sorted(seen.others.items())
+            if place < MAX_OTHERS
+        }
 
     def unknown_ids(self, seen: Seen) -> tuple[list[int], list[int]]:
         """Schema ids in the range of the rejects that the round does not know: those of values, and those of keys."""

@@ -26,7 +26,7 @@ from calve.protocol import check_ledger, complete_until
 from calve.redrive import REQUEST, REQUEST_ID, RESULT, Request, Result, done_before, is_level, position_after
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
-from glue_jobs.decode import REJECT, SIZE, decode, flattened, rows
+from glue_jobs.decode import OTHER, REJECT, SIZE, decode, flattened, rows
 from glue_jobs.lake import Table, java_class
 from glue_jobs.layout import clustered, tasks_for
 from glue_jobs.marks import RECORD, records_in, rows_at
@@ -148,7 +148,12 @@ class _Redrive:
         return found if found.limit(1).collect() else None
 
     def _decoded(self) -> DataFrame:
-        return decode(self.chosen, self.target.decoding, self.mark)
+        """The letters; those that belong to another table by now stay where they are."""
+        found = decode(self.chosen, self.target.decoding, self.mark)
+        if OTHER not in found.columns:
+            return found
+        others = F.when(F.col(OTHER).isNotNull(), F.lit("incompatible_schema"))
+        return found.withColumn(REJECT, F.coalesce(others, REJECT)).drop(OTHER)
 
     def _judged(self) -> DataFrame:
         decoded = self._decoded()

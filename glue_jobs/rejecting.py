@@ -24,7 +24,7 @@ def require_allowed(reading: Reading, seen: Seen, staged: Staged) -> None:
             target.table,
             target.main.ancestors(),
             now=time.time(),
-            read=Tally(seen.records, seen.rejects),
+            read=Tally(seen.own, seen.rejects),
             found=lambda: reading.count_rejects(seen),
             misfit=target.misfit,
         )

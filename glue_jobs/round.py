@@ -171,18 +171,20 @@ class Round:
         )
         before = self._since()
         empty = sum(o - before[p] for p, o in self.start.since.items())
-        applied = self.seen.records - self.seen.rejects
+        applied = self.seen.own - self.seen.rejects
         self.ledger = Ledger(
             span=sum(self.to[p] - o for p, o in before.items()),
             consumed=self.seen.records,
             gaps=gaps + empty,
             applied=applied,
+            filtered=self.seen.filtered,
             dead_lettered=self.rejects.rows,
             rows_appended=applied,
             lost=sum(b - a for a, b in self.start.lost.values()),
             rejected=self.reasons,
             skipped=dict(self.skipped.reasons),
             skipped_schemas=self.skipped.schemas,
+            filtered_schemas=self.reading.filtered_schemas(self.seen),
         )
         check_ledger(self.ledger, staged_rows=self.main.rows)
         if not self.seen.records and not self.start.lost and not self._must_persist():

@@ -6,7 +6,8 @@ where Spark samples its input first: writes therefore never use the table's dist
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -14,10 +15,12 @@ from pyspark.sql import functions as F
 
 from calve.columns import REASONS
 from calve.decoding import Decoding
+from calve.job import PartName
 from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets
 from calve.rejects import MAX_GROUPS, Group
-from glue_jobs.decode import REJECT, SCHEMA_ID, SIZE, Part, framed_number, is_framed
+from calve.wire import Wire
+from glue_jobs.decode import MAX_OTHERS, OTHER, REJECT, SIZE, framed_hex, is_framed
 
 MAX_UNKNOWN_IDS = 1_000
 KAFKA_OFFSET = f"{SYSTEM_COLUMN}.offset"
@@ -28,7 +31,8 @@ KAFKA_TIMESTAMP = f"{SYSTEM_COLUMN}.timestamp"
 class Seen:
     """What a read held. `newest` and `oldest` are record timestamps in seconds since epoch.
 
-    `reject_range`: first and last offset (inclusive) that a reject had in any partition.
+    `reject_range`: first and last offset (inclusive) that a reject had in any partition. `others`: records that belong to
+    other tables, by the place of their schema in `Decoding.other_ids`, the last of them for all further ones.
     """
 
     records: int = 0
@@ -37,13 +41,25 @@ class Seen:
     newest: float | None = None
     oldest: float | None = None
     reject_range: tuple[int, int] | None = None
+    others: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def filtered(self) -> int:
+        """Records that belong to other tables."""
+        return sum(self.others.values())
+
+    @property
+    def own(self) -> int:
+        """Records that are this table's: rows and rejects."""
+        return self.records - self.filtered
 
 
 def observe_records(flat: DataFrame) -> tuple[DataFrame, Observation]:
     """Count records, rejects and bytes while they pass.
 
-    Seven figures and no more: each costs every record. What they leave open is looked up in the rare rounds that need it,
-    the range of rejects by partition by their second read, the records by partition by `count_by_partition`.
+    Seven figures and no more, where no record can be another table's: each costs every record. What they leave open is looked
+    up in the rare rounds that need it, the range of rejects by partition by their second read, the records by partition by
+    `count_by_partition`. A histogram with more bins than there are values is an exact count of each.
     """
     rejected_at = F.when(F.col(REJECT).isNotNull(), F.col(KAFKA_OFFSET))
     found: dict[str, Column] = {
@@ -55,6 +71,9 @@ def observe_records(flat: DataFrame) -> tuple[DataFrame, Observation]:
         "first": F.min(rejected_at),
         "last": F.max(rejected_at),
     }
+    if OTHER in flat.columns:
+        # As doubles: equal values of several tasks may come out a rounding error beside their integer, which a cast would cut.
+        found["others"] = F.histogram_numeric(F.col(OTHER).cast("double"), F.lit(2 * (MAX_OTHERS + 1)))
     return _observe(flat, found)
 
 
@@ -68,7 +87,15 @@ def seen_records(observation: Observation) -> Seen:
         newest=_seconds(got["newest"]),
         oldest=_seconds(got["oldest"]),
         reject_range=(int(got["first"]), int(got["last"])) if got["rejects"] else None,
+        others=_counts(got.get("others") or ()),
     )
+
+
+def _counts(bins: Iterable[Any]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for value, count in bins:
+        found[round(value)] = found.get(round(value), 0) + round(count)
+    return found
 
 
 def count_by_partition(records: DataFrame) -> Offsets:
@@ -85,14 +112,24 @@ def seen_reasons(observation: Observation) -> dict[str, int]:
     return {reason: int(count) for reason, count in observation.get.items() if count}
 
 
-def reject_groups(decoded: DataFrame) -> tuple[Group, ...]:
+def reject_groups(decoded: DataFrame, wire: Wire) -> tuple[Group, ...]:
     """The largest groups of rejects by reason and schema id, each with its first place; so many that a flood stays bounded."""
-    grouped = decoded.where(F.col(REJECT).isNotNull()).groupBy(F.col(REJECT), F.col(SCHEMA_ID))
+    framed = F.when(is_framed(wire), framed_hex(wire)).alias("id")
+    grouped = decoded.where(F.col(REJECT).isNotNull()).groupBy(F.col(REJECT), framed)
     counted = grouped.agg(
         F.count(F.lit(1)).alias("records"), F.min(F.struct("partition", "offset")).alias("first")
     )
     largest = counted.orderBy(F.desc("records"), "first").limit(MAX_GROUPS).collect()
-    return tuple(Group(row[0], row[1], row[2], row[3]["partition"], row[3]["offset"]) for row in largest)
+    return tuple(
+        Group(
+            row[0],
+            wire.name(int(row[1], 16)) if row[1] else None,
+            row[2],
+            row[3]["partition"],
+            row[3]["offset"],
+        )
+        for row in largest
+    )
 
 
 def unknown_ids(records: DataFrame, decoding: Decoding) -> tuple[list[int], list[int]]:
@@ -101,13 +138,14 @@ def unknown_ids(records: DataFrame, decoding: Decoding) -> tuple[list[int], list
     return _unknown_ids(records, decoding, "value"), keys
 
 
-def _unknown_ids(records: DataFrame, decoding: Decoding, part: Part) -> list[int]:
-    if not decoding.wire.size:
+def _unknown_ids(records: DataFrame, decoding: Decoding, part: PartName) -> list[int]:
+    wire = decoding.wire
+    if not wire.size:
         return []
-    number = framed_number(decoding.wire, part).alias("id")
-    ids = records.where(is_framed(decoding.wire, part)).select(number).distinct()
-    unknown = ids.where(~F.col("id").isin(*decoding.ids, -1))
-    return sorted(row["id"] for row in unknown.limit(MAX_UNKNOWN_IDS).collect())
+    digits = 2 * (wire.size - len(wire.magic))
+    ids = records.where(is_framed(wire, part)).select(framed_hex(wire, part).alias("id")).distinct()
+    unknown = ids.where(~F.col("id").isin("", *(f"{each:0{digits}X}" for each in decoding.ids)))
+    return sorted(int(row["id"], 16) for row in unknown.limit(MAX_UNKNOWN_IDS).collect())
 
 
 def _observe(frame: DataFrame, found: dict[str, Column]) -> tuple[DataFrame, Observation]:

@@ -95,9 +95,9 @@ class Target:
         self._fit(self.schemas.versions())
         return True
 
-    def misfit(self, schema_id: int) -> str:
-        """Why records of a schema are no rows of the table, as far as it is known: subject, path and rule."""
-        return self.schemas.misfit(data_columns(self.main.schema), schema_id)
+    def misfit(self, name: str) -> str:
+        """Why records of a schema (`Wire.name`) are no rows of the table, as far as it is known: subject, path and rule."""
+        return self.schemas.misfit(data_columns(self.main.schema), name)
 
     def position(self) -> Position:
         """Where the table stands.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from aws_cdk import Aws
 
 
-def arn(service: str, resource: str) -> str:
-    """An ARN in the stack's own account and region."""
-    return f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}:{Aws.ACCOUNT_ID}:{resource}"
+def arn(service: str, resource: str, *, region: str = Aws.REGION) -> str:
+    """An ARN in the stack's own account, and in its region unless another is named."""
+    return f"arn:{Aws.PARTITION}:{service}:{region}:{Aws.ACCOUNT_ID}:{resource}"
 
 
 def bucket_arn(bucket: str) -> str:

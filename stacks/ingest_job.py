@@ -19,6 +19,7 @@ from stacks.ingest_role import (
     lake_statements,
     log_statements,
     network_statements,
+    registry_statements,
     secret_statements,
 )
 from stacks.job_code import JobCode, JobSettings, generation
@@ -68,6 +69,7 @@ class IngestJob(Construct):
             *lake_statements(lake, job.settings.job),
             *code_statements(code, settings),
             *secret_statements(job.settings),
+            *registry_statements(job.settings),
             *kafka_statements(brokers, sorted({table.topic for table in job.settings.tables})),
             *network_statements(brokers),
             *log_statements([str(group.log_group_name) for group in groups]),

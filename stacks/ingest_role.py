@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calve.job import Job
+from calve.job import GlueRegistry, Job
 from stacks.arns import arn, secret_arn
 from stacks.job_code import JobCode, JobSettings
 from stacks.lake import LakeStack
@@ -73,9 +73,29 @@ def code_statements(code: JobCode, settings: JobSettings) -> list[Statement]:
 
 def secret_statements(job: Job) -> list[Statement]:
     """The secrets that the configuration refers to in AWS."""
-    references = {each for each in (job.kafka.secret, job.registry and job.registry.secret) if each}
+    registry = job.registry.secrets if job.registry else ()
+    references = {each for each in (job.kafka.secret, *registry) if each}
     arns = sorted(found for each in references if (found := secret_arn(each)))
     return [allow(["secretsmanager:GetSecretValue"], arns)] if arns else []
+
+
+def registry_statements(job: Job) -> list[Statement]:
+    """Reading a registry of the AWS Glue Schema Registry."""
+    registry = job.registry
+    if not isinstance(registry, GlueRegistry):
+        return []
+    of_registry = [
+        arn("glue", f"registry/{registry.name}", region=registry.region),
+        arn("glue", f"schema/{registry.name}/*", region=registry.region),
+    ]
+    return [
+        allow(["glue:GetSchema", "glue:ListSchemas"], of_registry, because="all schemas of the one registry"),
+        allow(
+            ["glue:GetSchemaVersion"],
+            ["*"],
+            because="a record names the version of a schema by its UUID alone, and AWS then checks no other resource",
+        ),
+    ]
 
 
 def log_statements(groups: Sequence[str]) -> list[Statement]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from aws_cdk import aws_s3_assets
 from constructs import Construct
 
-from calve.job import Job
+from calve.job import Job, Registry
 from stacks.bundling import ROOT
 from stacks.job_jars import job_jars
 
@@ -51,12 +51,10 @@ class JobSettings(Construct):
     def __init__(self, scope: Construct, id: str, *, job: Job) -> None:
         super().__init__(scope, id)
         self.assets: list[aws_s3_assets.Asset] = []
-        job = replace(
-            job,
-            kafka=replace(job.kafka, ca_file=self._certificates("Kafka", job.kafka.ca_file)),
-            registry=job.registry
-            and replace(job.registry, ca_file=self._certificates("Registry", job.registry.ca_file)),
-        )
+        job = replace(job, kafka=replace(job.kafka, ca_file=self._certificates("Kafka", job.kafka.ca_file)))
+        if isinstance(job.registry, Registry):
+            authorities = self._certificates("Registry", job.registry.ca_file)
+            job = replace(job, registry=replace(job.registry, ca_file=authorities))
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / f"{job.job}.json"
             file.write_text(job.to_json())

@@ -15,6 +15,7 @@ from calve.settings.deploying import (
 )
 from calve.settings.exporting import CsvSection, ExportSection, LinkSection
 from calve.settings.problems import InvalidParts, KeyPath, Problem
+from calve.settings.registries import OAuthSection, RegistrySection
 from calve.settings.section import Section
 
 
@@ -76,20 +77,6 @@ class KafkaSection(Section):
     def authentication(self) -> AuthSection:
         """`auth`, or what stands in for it."""
         return self.auth or AuthSection(type="msk_iam" if self.msk else "none")
-
-
-class RegistrySection(Section):
-    """The schema registry. Absent: the embedded one."""
-
-    type: Literal["confluent"] = "confluent"
-    """`confluent`: Confluent's REST interface, whoever serves it. Default: `confluent`"""
-    url: fields.Url
-    """`https://host:port`, with the path that the server wants"""
-    secret: fields.Secret | None = None
-    """`username` and `password` of basic authentication; see Secrets"""
-    ca_file: fields.Text | None = None
-    """PEM file of the authorities that sign the server's certificate, relative to calve.yaml. Default: the
-    system's"""
 
 
 class LakeSection(Section):
@@ -174,9 +161,11 @@ class PartSection(Section):
     and `bytes`: one column, as they are. Default: `registry`"""
     prefix: Literal["confluent", "none"] | None = None
     """What they begin with, where a registry is asked: `confluent`: `0x00` and the schema's id; `none`: nothing, and all are
-    read with the newest version. Default: `confluent`"""
+    read with the newest version. Default: `confluent`; with a Glue registry, what AWS's serializers write"""
     subject: fields.Text | None = None
-    """Subject of their schemas in the registry. Default: the topic's name and `-value`, or `-key`"""
+    """Subject of their schemas in the registry, or a pattern of several, in which `*` stands for any characters:
+    `com.acme.*`. What the topic holds of values of other subjects is then left to other tables. Default: the topic's
+    name and `-value`, or `-key`; in a Glue registry the topic's name"""
     schema_: fields.Text | None = Field(default=None, alias="schema")
     """File of the schema that all of them were written with, relative to calve.yaml; with `format: avro`, `json` or `protobuf`"""
 
@@ -298,6 +287,7 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("kafka", "msk"): MskSection,
     ("network",): NetworkSection,
     ("registry",): RegistrySection,
+    ("registry", "oauth"): OAuthSection,
     ("lake",): LakeSection,
     ("jobs", "<name>"): JobSection,
     ("jobs", "<name>", "workers"): WorkersSection,

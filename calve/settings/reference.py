@@ -68,7 +68,8 @@ A secret is named, never written down: `env:NAME` (an environment variable), `fi
 | for | object |
 | --- | --- |
 | `sasl_plain`, `sasl_scram`, the registry | `{"username": "...", "password": "..."}` |
-| `mtls` | `{"certificate": "...", "key": "..."}`, both PEM, the key an unencrypted PKCS#8 one |
+| `registry.oauth` | `{"client_id": "...", "client_secret": "..."}` |
+| `mtls`, `registry.client_certificate` | `{"certificate": "...", "key": "..."}`, both PEM, the key an unencrypted PKCS#8 one |
 
 ## Names
 

@@ -35,6 +35,26 @@ def relations(values: Mapping[str, Any]) -> Iterator[Problem]:
         return
     yield from _clashes(tables)
     yield from _jobs(tables, job_names(values))
+    registry = values.get("registry")
+    if isinstance(registry, dict) and registry.get("type") == "glue":
+        yield from _of_glue(tables)
+
+
+def _of_glue(tables: Mapping[str, Any]) -> Iterator[Problem]:
+    """What the AWS Glue Schema Registry does not have."""
+    for name, table in tables.items():
+        for part in ("value", "key"):
+            section = table.get(part) if isinstance(table, dict) else None
+            if not isinstance(section, dict) or section.get("format", "registry") != "registry":
+                continue
+            if section.get("prefix") == "confluent":
+                problem = "has no use with a registry of `type: glue`"
+                yield Problem(("tables", name, part, "prefix"), problem, "remove it")
+            if part == "key" and section.get("subject") is None:
+                problem = (
+                    "is missing: in a Glue registry the topic's name is that of the schema of its values"
+                )
+                yield Problem(("tables", name, part, "subject"), problem, "add `subject: NAME`")
 
 
 def _clashes(tables: Mapping[str, Any]) -> Iterator[Problem]:

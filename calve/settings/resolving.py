@@ -6,7 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from calve.deployment import UNKNOWN_SERVERS
-from calve.job import Budget, Job, Kafka, Lake, Registry, Source, Table, Transform
+from calve.job import (
+    AnyRegistry,
+    Budget,
+    GlueRegistry,
+    Job,
+    Kafka,
+    Lake,
+    OAuth,
+    Registry,
+    Source,
+    Table,
+    Transform,
+)
 from calve.settings.schemas import schema_text
 
 if TYPE_CHECKING:
@@ -44,7 +56,7 @@ class StackDefaults:
     """
 
     kafka: Kafka | None = None
-    registry: Registry | None = None
+    registry: AnyRegistry | None = None
     warehouse: str | None = None
     region: str | None = None
     endpoint: str | None = None
@@ -81,11 +93,19 @@ def _kafka(checked: Configuration, stack: StackDefaults, folder: Path) -> Kafka:
     )
 
 
-def _registry(checked: Configuration, stack: StackDefaults, folder: Path) -> Registry | None:
+def _registry(checked: Configuration, stack: StackDefaults, folder: Path) -> AnyRegistry | None:
     registry = checked.registry
     if registry is None:
         return stack.registry
-    return Registry(registry.url, _reference(registry.secret, folder), _file(registry.ca_file, folder))
+    if registry.type == "glue":
+        return GlueRegistry(_given(registry.name), registry.region or _lake(checked, stack).region)
+    return Registry(
+        _given(registry.url),
+        secret=_reference(registry.secret, folder),
+        ca_file=_file(registry.ca_file, folder),
+        oauth=OAuth(**registry.oauth.model_dump()) if registry.oauth else None,
+        client_certificate=_reference(registry.client_certificate, folder),
+    )
 
 
 def _lake(checked: Configuration, stack: StackDefaults) -> Lake:

@@ -51,7 +51,8 @@ def needed_by_a_deploy(values: Mapping[str, Any], stack: StackDefaults) -> Itera
         yield Problem(("kafka",), "is missing", f"{_KAFKA}, or `kafka: {{msk: {{create: serverless}}}}`")
     if _lacks_registry(values, stack):
         yield Problem(("registry",), "is missing", _REGISTRY)
-    for path in (("kafka", "auth", "secret"), ("registry", "secret")):
+    secrets = (("kafka", "auth", "secret"), ("registry", "secret"), ("registry", "client_certificate"))
+    for path in secrets:
         secret = _at(values, path)
         if isinstance(secret, str) and secret.startswith(("env:", "file:")):
             yield Problem(path, "cannot be read where the deployed job runs", "keep it in AWS: aws:SECRET_ID")

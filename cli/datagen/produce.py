@@ -6,23 +6,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from calve import job
 from calve.errors import CalveError, ConfigError, Retryable
-from calve.registry import Registry
+from calve.registry import open_registry
 from calve.secrets import read_secret
 from cli.datagen.malformed import Breaker
 from cli.datagen.plan import DUPLICATE, Block, Fates, Kind, Plan, blocks
 from cli.datagen.records import Encoder, later_rows, register, rows, schema_text
 from cli.kafka import client_properties
-
-if TYPE_CHECKING:
-    from calve import job
 
 TIMEOUT_S = 10
 PRODUCER = {
@@ -45,7 +43,7 @@ class Target:
     """Where to produce; `region` is where an MSK cluster stands."""
 
     kafka: job.Kafka
-    registry: job.Registry | None
+    registry: job.AnyRegistry | None
     region: str = "us-east-1"
 
 
@@ -88,13 +86,22 @@ def produce(plan: Plan, target: Target, progress: Progress = lambda _: None) -> 
     return Produced(plan.topic, plan.count, sender.bytes, seconds, plan.fates(), plan.special(), created)
 
 
-def _registry(settings: job.Registry | None, topic: str) -> SchemaRegistryClient:
-    """Confluent's client, for a registry that answers: its own errors are those of its HTTP library."""
+def _registry(settings: job.AnyRegistry | None, topic: str) -> SchemaRegistryClient:
+    """Confluent's client, for a registry that answers: its own errors are those of its HTTP library.
+
+    Raises:
+        ConfigError: the example records cannot be produced with this registry.
+    """
     if settings is None:
         raise ConfigError("no schema registry is named", fix="add `registry: {url: https://host}`")
+    if not isinstance(settings, job.Registry) or settings.oauth or settings.client_certificate:
+        raise ConfigError(
+            "example records are produced with a Confluent-compatible registry, with basic authentication or none",
+            fix="name another: --bootstrap and --registry",
+        )
     given = {"url": settings.url}
     credentials = read_secret(settings.secret) if settings.secret else None
-    Registry(settings.url, credentials=credentials, ca_file=settings.ca_file).versions(f"{topic}-value")
+    open_registry(settings).versions(f"{topic}-value")
     if credentials:
         given["basic.auth.user.info"] = f"{credentials['username']}:{credentials['password']}"
     if settings.ca_file:

@@ -162,7 +162,7 @@ def _show_snapshots(kept: Kept, console: Console) -> None:
     console.heading("7  Snapshots: each accounts for every offset that it took in")
     lines = [snapshot_line(each) for each in lake.ancestors(kept.table)]
     for line in lines:
-        del line["operation"], line["skipped"]
+        del line["operation"], line["skipped"], line["filtered"]
     console.table("snapshot", lines, title="")
 
 

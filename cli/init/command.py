@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.errors import CalveError, ConfigError
-from calve.job import Auth, Kafka, Registry
+from calve.job import AnyRegistry, Auth, GlueRegistry, Kafka, Registry
 from cli.config import DEFAULT_CONFIG
 from cli.console import Console
 
@@ -22,7 +22,10 @@ ServersOption = Annotated[
 RegistryOption = Annotated[
     str | None,
     typer.Option(
-        "--registry", "-r", help="Schema registry, https://host.", show_default="the embedded stack's"
+        "--registry",
+        "-r",
+        help="Schema registry, https://host, or glue:NAME in AWS.",
+        show_default="the embedded stack's",
     ),
 ]
 AuthOption = Annotated[Auth, typer.Option("--auth", help="How Kafka wants to be logged in to.")]
@@ -72,14 +75,14 @@ def init(
             "no Kafka is named", fix="add --bootstrap-servers host:port, or start the embedded one: calve up"
         )
     kafka = _kafka(bootstrap_servers, auth, secret, embedded)
-    schemas = _registry(registry, registry_secret, embedded)
+    schemas = _registry(registry, registry_secret, region, embedded)
     found = survey(kafka, schemas, region)
     ready = sum(each.problem is None for each in found)
     if not ready:
         told = "".join(f"\n  {each.topic}: {each.problem}" for each in found)
         raise CalveError(
             f"no topic at {kafka.bootstrap_servers} can be a table yet{told}",
-            fix="register a schema for the values of one: its subject is TOPIC-value",
+            fix="register a schema for the values of one: its subject is TOPIC-value, in a Glue registry TOPIC",
         )
     source = Source(
         deployment_name(name or Path.cwd().name),
@@ -104,9 +107,11 @@ def _kafka(servers: str | None, auth: Auth, secret: str | None, embedded: Stack 
     return Kafka(servers or "", auth, mechanism, tls=auth != "none", secret=secret)
 
 
-def _registry(url: str | None, secret: str | None, embedded: Stack | None) -> Registry:
+def _registry(url: str | None, secret: str | None, region: str, embedded: Stack | None) -> AnyRegistry:
+    if url and url.startswith("glue:"):
+        return GlueRegistry(url.removeprefix("glue:"), region)
     if url:
         return Registry(url.rstrip("/"), secret)
     if embedded is None:
-        raise ConfigError("no schema registry is named", fix="add --registry https://host")
+        raise ConfigError("no schema registry is named", fix="add --registry https://host, or glue:NAME")
     return Registry(embedded.registry_url)

@@ -26,7 +26,7 @@ class Found:
     problem: str | None = None
 
 
-def survey(kafka: job.Kafka, registry: job.Registry, region: str) -> list[Found]:
+def survey(kafka: job.Kafka, registry: job.AnyRegistry, region: str) -> list[Found]:
     """Every topic but Kafka's own, in order.
 
     Raises:
@@ -40,17 +40,17 @@ def survey(kafka: job.Kafka, registry: job.Registry, region: str) -> list[Found]
     found = []
     for name, topic in sorted(topics.items()):
         records = sum(topic.end.values()) - sum(topic.log_start.values())
-        subject = f"{name}-value"
+        subject = schemas.default_subject(name)
         versions = schemas.versions(subject) if subject in subjects else []
         newest = versions[-1] if versions else None
-        found.append(described(name, len(topic.end), records, newest))
+        found.append(described(name, len(topic.end), records, newest, subject))
     return found
 
 
-def described(topic: str, partitions: int, records: int, schema: Schema | None) -> Found:
-    """One topic; `schema` is the newest version of its values."""
+def described(topic: str, partitions: int, records: int, schema: Schema | None, subject: str) -> Found:
+    """One topic; `schema` is the newest version of its values, whose subject is this one."""
     if schema is None:
-        return Found(topic, partitions, records, problem=f"the registry has no subject {topic}-value")
+        return Found(topic, partitions, records, problem=f"the registry has no subject {subject}")
     try:
         found = columns(schema)["fields"]
     except SchemaProblem as problem:

@@ -7,12 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from calve.job import GlueRegistry
 from calve.names import DEAD_LETTERS_SUFFIX, table_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from calve.job import Kafka, Registry
+    from calve.job import AnyRegistry, Kafka
     from cli.init.survey import Found
 
 SHOWN_FIELDS = 8
@@ -24,7 +25,7 @@ class Source:
 
     name: str
     kafka: Kafka | None
-    registry: Registry | None
+    registry: AnyRegistry | None
     region: str
 
 
@@ -69,12 +70,10 @@ def _head(source: Source) -> Iterator[str]:
     yield ""
     if source.registry:
         yield "registry:"
-        yield f"  url: {_quoted(source.registry.url)}"
-        if source.registry.secret:
-            yield f"  secret: {_quoted(source.registry.secret)}"
+        yield from _registry(source.registry)
     else:
         yield "# Without `registry`, the embedded one. A deploy needs one:"
-        yield "# registry: {url: https://registry.example, secret: aws:SECRET_ID}"
+        yield "# registry: {url: https://registry.example, secret: aws:SECRET_ID} # or {type: glue, name: REGISTRY}"
     yield ""
     yield "lake:"
     yield f"  region: {source.region}"
@@ -91,6 +90,16 @@ def _head(source: Source) -> Iterator[str]:
     yield "defaults:"
     yield "  freshness: 60s # greatest age of a record from produce to visible (p95)"
     yield ""
+
+
+def _registry(registry: AnyRegistry) -> Iterator[str]:
+    if isinstance(registry, GlueRegistry):
+        yield "  type: glue"
+        yield f"  name: {_quoted(registry.name)}"
+        return
+    yield f"  url: {_quoted(registry.url)}"
+    if registry.secret:
+        yield f"  secret: {_quoted(registry.secret)}"
 
 
 def _auth(kafka: Kafka) -> Iterator[str]:

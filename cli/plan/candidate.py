@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from calve.declared import Declared
 from calve.errors import ConfigError
 from calve.evolution import data_columns
 from calve.parts import parts_of
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from calve.evolution import Change
-    from calve.job import Job, Table
+    from calve.job import Job, PartName, Table
     from calve.lineage import Proposal
-    from calve.parts import PartName
 
 TYPES = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 MARKS = {"add": "+", "widen": "~", "rename": "~", "comment": "~"}
@@ -64,12 +62,9 @@ def proposed(jobs: Sequence[Job], name: str, candidate: Schema, part: PartName =
     if source is None or source.format in ("string", "bytes"):
         raise ConfigError(f"the {part}s of table {name} have no schema, as calve.yaml says")
     registry = open_registry(job.registry) if table.registered else None
-    versions = (
-        registry.versions(source.subject_of(table.topic, part))
-        if registry and source.registered
-        else Declared(source).versions()
-    )
-    return parts_of(table, registry).proposal(part, _columns(job, table), versions, candidate)
+    parts = parts_of(table, registry)
+    schemas = parts.key.schemas if part == "key" and parts.key else parts.value.schemas
+    return parts.proposal(part, _columns(job, table), schemas.listed(), candidate)
 
 
 def lines(found: Proposal) -> list[Line]:

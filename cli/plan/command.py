@@ -15,7 +15,7 @@ from cli.console import Branch, Console, Output, OutputOption
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from calve.parts import PartName
+    from calve.job import PartName
     from cli.plan.changes import Change
 
 TableOption = Annotated[

@@ -52,6 +52,9 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
     }
     if sides.topic.skips.found:
         coverage["skipped"] = len(sides.topic.skips.found)
+    filters, compacted = sides.topic.filters, sides.topic.held is not None
+    if filtered := sum(sum(each.values()) for each in filters.counted.values()):
+        coverage["filtered"] = filtered
     coverage["gaps"] = offsets - records
     dead: dict[str, int | str] = {"compared": letters, **dict(sorted(sides.letters.by_reason.items()))}
     if sides.letters.came_back:
@@ -69,10 +72,10 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
     if sides.claim.known_from_birth:
         totals = {"rows": sides.table.total, "rows_appended": sides.claim.totals.rows_appended}
         checks.append(check("totals", totals))
-    skips, compacted = sides.topic.skips, sides.topic.held is not None
     return [
         *checks,
-        *skips.checks(sides.spans, compacted=compacted, failed="skipped" in failed),
+        *filters.checks(sides.spans, compacted=compacted, failed="filtered" in failed),
+        *sides.topic.skips.checks(sides.spans, compacted=compacted, failed="skipped" in failed),
         *_unverifiable(sides),
     ]
 
@@ -89,8 +92,10 @@ def digests_of(sides: Sides) -> tuple[PartitionDigest, ...]:
 
 def findings_of(sides: Sides) -> list[Finding]:
     """What is wrong beside rows that differ: places, reasons, the topic's end, totals."""
-    skipped = sides.topic.skips.findings(sides.spans, compacted=sides.topic.held is not None)
-    return [*_outside(sides), *_misjudged(sides), *_truncated(sides), *_totals(sides), *skipped]
+    compacted = sides.topic.held is not None
+    skipped = sides.topic.skips.findings(sides.spans, compacted=compacted)
+    filtered = sides.topic.filters.findings(sides.spans, compacted=compacted)
+    return [*_outside(sides), *_misjudged(sides), *_truncated(sides), *_totals(sides), *skipped, *filtered]
 
 
 def _unverifiable(sides: Sides) -> list[Check]:

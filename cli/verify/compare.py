@@ -17,6 +17,7 @@ from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets
 from cli.verify.decoding import Decoding
 from cli.verify.digest import Digests, Place
+from cli.verify.filters import Filters
 from cli.verify.rows import (
     LETTER_COLUMNS,
     LetterRows,
@@ -72,6 +73,7 @@ class TopicSide:
     misjudged: dict[tuple[int, int], tuple[str, str | None]] = field(default_factory=dict)
     held: dict[int, list[Any]] | None = None
     skips: Skips = field(default_factory=Skips)
+    filters: Filters = field(default_factory=Filters)
 
 
 @dataclass(slots=True)
@@ -114,12 +116,13 @@ def read_topic(
     decoder: Decoding,
     letters: Letters,
     skips: Skips,
+    filters: Filters,
     *,
     remember: bool,
     count: Count,
 ) -> TopicSide:
     """One pass over the topic. `remember`: keep which offsets still have a record (compacted topics)."""
-    side = TopicSide(held={} if remember else None, skips=skips)
+    side = TopicSide(held={} if remember else None, skips=skips, filters=filters)
     done = 0
     for records in reader.read(spans):
         for partition in set(records.partitions):
@@ -127,7 +130,7 @@ def read_topic(
         if side.held is not None:
             for partition, offset in zip(records.partitions, records.offsets, strict=True):
                 side.held.setdefault(partition, []).append(offset)
-        for rows in topic_rows(records, decoder, letters, skips, side):
+        for rows in topic_rows(records, decoder, letters, skips, filters, side):
             side.rows.add(rows.partitions, rows.offsets, rows.hashes)
         dead = topic_letters(records, letters)
         side.letters.add(dead.partitions, dead.offsets, dead.hashes)
@@ -137,9 +140,14 @@ def read_topic(
 
 
 def topic_rows(
-    records: Records, decoder: Decoding, letters: Letters, skips: Skips, side: TopicSide | None = None
+    records: Records,
+    decoder: Decoding,
+    letters: Letters,
+    skips: Skips,
+    filters: Filters,
+    side: TopicSide | None = None,
 ) -> Iterator[Rows]:
-    """The rows that the records must be in the table; what is no row is noted in `side` and its `skips`."""
+    """The rows that the records must be in the table; what is no row is noted in `side`, its `skips` and its `filters`."""
     places = zip(records.partitions, records.offsets, strict=True)
     alive = [
         place for place, (partition, offset) in enumerate(places) if not letters.holds(partition, offset)
@@ -147,6 +155,7 @@ def topic_rows(
     if side is not None and len(alive) < len(records):
         _judge(records, set(alive), decoder, letters, side)
     living = records if len(alive) == len(records) else records.select(alive)
+    living = filters.own(living, count=side is not None)
     if skipped := skips.for_their_schema(living):
         if side is not None:
             for place in skipped:

@@ -12,11 +12,11 @@ from fastavro.schema import SchemaParseException
 from calve import registry
 from calve.names import SYSTEM_COLUMN
 from cli.verify.conversion import Unreadable
+from cli.verify.framing import CONFLUENT, Framing
 from cli.verify.renames import Renames
 from cli.verify.topic import Records
 from cli.verify.writers import PLAIN, Writer, whole_writer, writer_of
 
-FRAME_BYTES = 5
 MISFIT = (pa.ArrowException, ArithmeticError)
 """What Arrow and the converters raise for a decoded value that is too large for its column."""
 
@@ -36,7 +36,8 @@ class Decoder:
 
     `columns` is the table's Arrow schema, `_kafka` included; `schema_of` looks up a registry id; `renames` are those that the
     subject's versions declare. `only`: all values are bare and of this schema. `own`: the column that is no field, as
-    `cli.verify.writers.writer_of` has it. `key`: how keys become a column.
+    `cli.verify.writers.writer_of` has it. `key`: how keys become a column. `foreign` says whether a frame is that of another
+    table's schema.
     """
 
     def __init__(
@@ -46,6 +47,8 @@ class Decoder:
         schema_of: Callable[[int], registry.Schema | None],
         renames: Renames = MappingProxyType({}),
         *,
+        framing: Framing = CONFLUENT,
+        foreign: Callable[[bytes], bool] = lambda _: False,
         only: registry.Schema | None = None,
         own: str | None = None,
         key: Keys | None = None,
@@ -58,6 +61,8 @@ class Decoder:
             pa.schema([each for each in columns if each.name not in others]),
             schema_of,
             renames,
+            framing=framing,
+            foreign=foreign,
             only=only,
             own=own,
         )
@@ -134,6 +139,8 @@ class Values:
         schema_of: Callable[[int], registry.Schema | None],
         renames: Renames = MappingProxyType({}),
         *,
+        framing: Framing = CONFLUENT,
+        foreign: Callable[[bytes], bool] = lambda _: False,
         only: registry.Schema | None = None,
         own: str | None = None,
         whole: bool = False,
@@ -141,6 +148,8 @@ class Values:
         self._columns = columns
         self._schema_of = schema_of
         self._renames = renames
+        self._framing = framing
+        self._foreign = foreign
         self._only = only
         self._own = own
         self._whole = whole
@@ -159,12 +168,8 @@ class Values:
             return writer, writer.decode(value)
         if value is None:
             raise Unreadable("null_value")
-        if len(value) < FRAME_BYTES:
-            raise Unreadable("truncated")
-        if value[0] != 0:
-            raise Unreadable("bad_magic")
-        writer = self.writer(value[:FRAME_BYTES])
-        return writer, writer.decode(value)
+        writer = self.writer(self._framing.frame(value))
+        return writer, writer.decode(self._framing.plain(value))
 
     def verdict(self, value: bytes | None) -> str | None:
         """Why a value is no row; None where it is one."""
@@ -186,9 +191,11 @@ class Values:
         return found
 
     def _look_up(self, frame: bytes) -> Writer | str:
-        schema = self._only or self._schema_of(int.from_bytes(frame[1:], "big"))
+        schema = self._only or self._schema_of(self._framing.number(frame))
         if schema is None:
             return "unknown_schema_id"
+        if self._only is None and self._foreign(frame):
+            return "incompatible_schema"
         try:
             if self._whole:
                 return whole_writer(frame, schema, self._columns, self._renames)

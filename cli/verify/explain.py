@@ -26,6 +26,7 @@ class _Look:
     """Both sides of some places, row by row. `records` are the places that have a record in Kafka."""
 
     records: set[Key] = field(default_factory=set)
+    filtered: set[Key] = field(default_factory=set)
     rows: dict[Key, Hashes] = field(default_factory=dict)
     letters: dict[Key, Hashes] = field(default_factory=dict)
     found_rows: Found = field(default_factory=dict)
@@ -76,7 +77,8 @@ class Explainer:
         files = [file for file, _ in held]
         dead = self._letters.holds(*key)
         undecodable = self._topic.undecodable.get(key)
-        refused = undecodable or self._topic.skips.found.get(key)
+        skipped = "they belong to other tables" if key in look.filtered else self._topic.skips.found.get(key)
+        refused = undecodable or skipped
         if key not in look.records:
             found.add("coverage", "rows whose offset has no record in Kafka", key, files)
         elif dead and held:
@@ -124,7 +126,9 @@ class Explainer:
         for spans in self._runs(places):
             for records in self._reader.read(spans):
                 look.records.update(zip(records.partitions, records.offsets, strict=True))
-                for rows in topic_rows(records, self._decoder, self._letters, self._topic.skips):
+                topic = self._topic
+                look.filtered.update(topic.filters.keys(records))
+                for rows in topic_rows(records, self._decoder, self._letters, topic.skips, topic.filters):
                     look.rows.update(_expected(rows))
                 look.letters.update(_expected(topic_letters(records, self._letters)))
         for task in self._main.tasks:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from cli.verify.claim import Round
 from cli.verify.findings import Check, Finding
+from cli.verify.framing import CONFLUENT, Framing
 from cli.verify.topic import Records
 
 CHECK = "skipped"
-FRAME_BYTES = 5
 LASTING = {"null_value", "truncated", "bad_magic", "malformed", "trailing_bytes", "key_malformed"}
 """Reasons that a record's bytes prove for ever. The others need not be true now: schemas are registered, tables evolve."""
 
@@ -34,6 +34,7 @@ class Skips:
 
     rounds: Sequence[Round] = ()
     complete: bool = True
+    framing: Framing = CONFLUENT
     found: dict[Key, str] = field(default_factory=dict)
     counted: dict[int, dict[str, int]] = field(default_factory=dict)
     unknown: set[Key] = field(default_factory=set)
@@ -43,8 +44,7 @@ class Skips:
         self._frames = {}
         for each in self.rounds:
             for schema_id in each.ledger.skipped_schemas:
-                frame = b"\0" + int(schema_id).to_bytes(4, "big", signed=int(schema_id) < 0)
-                self._frames.setdefault(frame, []).append(each)
+                self._frames.setdefault(self.framing.named(schema_id), []).append(each)
 
     def for_their_schema(self, records: Records) -> set[int]:
         """The places of records that their round skipped because of their schema id."""
@@ -54,7 +54,7 @@ class Skips:
             place
             for place, value in enumerate(records.values)
             if value is not None
-            and (rounds := self._frames.get(value[:FRAME_BYTES]))
+            and (rounds := self._frames.get(self.framing.plain_frame(value)))
             and any(each.covers(records.partitions[place], records.offsets[place]) for each in rounds)
         }
 
@@ -85,7 +85,7 @@ class Skips:
         gone = sum(
             max(0, sum(each.ledger.skipped.values()) - self._count(each))
             for each in self.rounds
-            if each.ledger.skipped and (compacted or not _held(each, spans))
+            if each.ledger.skipped and (compacted or not held(each, spans))
         )
         if gone:
             why = "Kafka no longer holds all records of these rounds"
@@ -100,7 +100,7 @@ class Skips:
             if not each.ledger.skipped:
                 continue
             said, found = _comparable(each.ledger.skipped), _comparable(self.counted.get(each.snapshot, {}))
-            whole = not compacted and _held(each, spans)
+            whole = not compacted and held(each, spans)
             wrong = (
                 said != found
                 if whole
@@ -126,7 +126,7 @@ def _comparable(reasons: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def _held(each: Round, spans: Mapping[int, Span]) -> bool:
+def held(each: Round, spans: Mapping[int, Span]) -> bool:
     """True where Kafka still has every offset that the round read."""
     started = each.start.get(each.topic, {})
     return all(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from functools import cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,16 +15,17 @@ from calve import job
 from calve.declared import FRAMED, NO_ID, identity
 from calve.position import Offsets
 from calve.registry import Registry, Schema, open_registry
+from calve.subjects import subjects_of
 from cli.verify.claim import Round
 from cli.verify.decoding import Decoder, Decoding, Keys, Values
 from cli.verify.epochs import Epochs, ReadWith
+from cli.verify.filters import Filters
+from cli.verify.framing import CONFLUENT, GLUE, Framing
 from cli.verify.protobuf_values import renames_of_protobuf
 from cli.verify.renames import Fields, Renames, avro_records, json_objects, renames_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-
-Part = Literal["value", "key"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +34,68 @@ class Sources:
 
     catalog: Catalog
     kafka: job.Kafka
-    registry: job.Registry | None
+    registry: job.AnyRegistry | None
     region: str
     value: job.Source = field(default_factory=job.Source)
     key: job.Source | None = None
 
 
-def decoder_of(
-    sources: Sources, topic: str, columns: pa.Schema, rounds: Sequence[Round]
-) -> tuple[Decoding, Offsets]:
-    """How the topic's records become rows with these columns, and the offsets, by partition, before which nobody can tell.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a topic's records become rows, and which of them are other tables'.
+
+    provable_from: the offsets, by partition, before which nobody can tell how they were read.
+    """
+
+    decoder: Decoding
+    filters: Filters
+    provable_from: Offsets
+
+
+def reading_of(
+    sources: Sources, topic: str, columns: pa.Schema, rounds: Sequence[Round], *, complete: bool
+) -> Reading:
+    """How the topic's records become rows with these columns. `complete`: no round's ledger has expired.
 
     Raises:
         Retryable, Fatal, ConfigError: as `calve.registry`.
     """
     asked = any(each is not None and each.registered for each in (sources.value, sources.key))
-    made = _Maker(sources, topic, columns, open_registry(sources.registry) if asked else None)
+    registry = open_registry(sources.registry) if asked else None
+    filters = _filters(sources, topic, registry, rounds, complete=complete)
+    made = _Maker(sources, topic, columns, registry, filters)
     if sources.value.framed and sources.key is None and not any(each.read_with for each in rounds):
-        return made.newest(), {}
+        return Reading(made.newest(), filters, {})
     epochs = Epochs(rounds, made.of, columns)
-    return epochs, epochs.provable_from()
+    return Reading(epochs, filters, epochs.provable_from())
+
+
+def _filters(
+    sources: Sources, topic: str, registry: Registry | None, rounds: Sequence[Round], *, complete: bool
+) -> Filters:
+    framing = GLUE if isinstance(sources.registry, job.GlueRegistry) else CONFLUENT
+    if registry is None or not sources.value.registered:
+        return Filters(rounds, complete, framing)
+    subjects = subjects_of(registry, sources.value, topic)
+    return Filters(
+        rounds,
+        complete,
+        framing,
+        subjects_of=_known_subjects(registry, framing),
+        ours=subjects.matching,
+        shared=subjects.shared,
+    )
+
+
+def _known_subjects(registry: Registry, framing: Framing) -> Callable[[bytes], list[str] | None]:
+    """Subjects of a frame's schema; None where the registry does not know the schema."""
+
+    @cache
+    def found(frame: bytes) -> list[str] | None:
+        number = framing.number(frame)
+        return None if registry.by_id(number) is None else registry.subjects_of(number)
+
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +106,7 @@ class _Maker:
     topic: str
     columns: pa.Schema
     registry: Registry | None
+    filters: Filters
 
     def newest(self) -> Decoder:
         found = self.of(None)
@@ -78,6 +123,8 @@ class _Maker:
                 self.topic,
                 self._schema_of,
                 self._renames(value, "value"),
+                framing=self.filters.framing,
+                foreign=self.filters.foreign if self.filters.shared else lambda _: False,
                 only=self._only(value, "value", read_with),
                 own=value.rest or value.column,
                 key=self._keys(key, read_with),
@@ -96,9 +143,11 @@ class _Maker:
         if read_with is not None and "key" not in read_with:
             return Keys(column, None)
         only, renames = self._only(source, "key", read_with), self._renames(source, "key")
-        return Keys(column, Values(pa.schema([column]), self._schema_of, renames, only=only, whole=True))
+        framing, columns = self.filters.framing, pa.schema([column])
+        values = Values(columns, self._schema_of, renames, framing=framing, only=only, whole=True)
+        return Keys(column, values)
 
-    def _only(self, source: job.Source, part: Part, read_with: ReadWith) -> Schema | None:
+    def _only(self, source: job.Source, part: job.PartName, read_with: ReadWith) -> Schema | None:
         """The one schema of bare bytes.
 
         Raises:
@@ -119,11 +168,13 @@ class _Maker:
             raise LookupError
         return found
 
-    def _renames(self, source: job.Source, part: Part) -> Renames:
+    def _renames(self, source: job.Source, part: job.PartName) -> Renames:
         return _all_renames(self._versions(source, part)) if source.registered else {}
 
-    def _versions(self, source: job.Source, part: Part) -> list[Schema]:
-        return self.registry.versions(source.subject_of(self.topic, part)) if self.registry else []
+    def _versions(self, source: job.Source, part: job.PartName) -> list[Schema]:
+        if self.registry is None:
+            return []
+        return subjects_of(self.registry, source, self.topic, part).listed()
 
     def _schema_of(self, schema_id: int) -> Schema | None:
         return self.registry.by_id(schema_id) if self.registry else None

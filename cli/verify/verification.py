@@ -16,7 +16,7 @@ from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.rows import LetterRows, MainRows, places_marked_by
 from cli.verify.skips import Skips
-from cli.verify.sources import Sources, decoder_of
+from cli.verify.sources import Sources, reading_of
 from cli.verify.topic import Reader, is_compacted
 
 if TYPE_CHECKING:
@@ -84,8 +84,9 @@ def _compare(
     letter_rows, pending = _letter_rows(letters, claim)
     claimed = _claimed(claim, main, letter_rows)
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
-    decoder, provable = decoder_of(sources, topic.name, main.columns, rounds)
-    lowest = {p: max(topic.log_start.get(p, 0), provable.get(p, 0)) for p in claimed}
+    reading = reading_of(sources, topic.name, main.columns, rounds, complete=claim.known_from_birth)
+    decoder, filters = reading.decoder, reading.filters
+    lowest = {p: max(topic.log_start.get(p, 0), reading.provable_from.get(p, 0)) for p in claimed}
     spans = {p: (min(max(a, lowest[p]), b), b) for p, (a, b) in claimed.items()}
     reader = Reader(topic.name, properties)
     dead = read_letters(letter_rows, claimed, spans)
@@ -93,8 +94,10 @@ def _compare(
     total = sum(max(0, to - start) for start, to in readable.values())
     with progress.task("reading the topic", total=total, unit="records") as task:
         remember = is_compacted(topic.name, properties)
-        skips = Skips(rounds, claim.known_from_birth)
-        produced = read_topic(reader, readable, decoder, dead, skips, remember=remember, count=task.update)
+        skips = Skips(rounds, claim.known_from_birth, filters.framing)
+        produced = read_topic(
+            reader, readable, decoder, dead, skips, filters, remember=remember, count=task.update
+        )
     with progress.task("reading the table", total=main.count, unit="records") as task:
         kept = read_table(main, claimed, spans, produced.held, task.update)
     sides = Sides(

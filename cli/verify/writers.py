@@ -105,7 +105,7 @@ class _Nested:
 class _WholeJsonWriter:
     def __init__(self, frame: bytes, schema: registry.Schema, column: pa.Field, renames: Renames) -> None:
         self.frame = frame
-        self.schema_id = schema.id or None
+        self.schema_id = schema.number or None
         self._column = column
         self._convert = Schemas(schema.text, schema.references, renames).whole(column.type)
 
@@ -125,7 +125,7 @@ class _JsonWriter:
     ) -> None:
         schemas = Schemas(schema.text, schema.references, renames)
         self.frame = frame
-        self.schema_id = schema.id or None
+        self.schema_id = schema.number or None
         self._columns = list(columns)
         self._fields = schemas.root(columns)
         self._declared = schemas.declared()
@@ -153,7 +153,7 @@ class _JsonWriter:
 class _ProtobufWriter:
     def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> None:
         self.frame = frame
-        self.schema_id = schema.id or None
+        self.schema_id = schema.number or None
         self._columns = list(columns)
         self._values = Values(schema, self._columns, renames)
 
@@ -170,7 +170,7 @@ class _AvroWriter:
         if not isinstance(top, dict) or top.get("type") not in ("record", "error"):
             raise Unreadable("incompatible_schema")
         self.frame = frame
-        self.schema_id = schema.id or None
+        self.schema_id = schema.number or None
         names: dict[str, Schema] = {}
         plain: dict[str, Schema] = {}
         numbers = count()

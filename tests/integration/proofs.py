@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calve.job import Lake
+from calve.job import AnyRegistry, Lake, Source
 from calve.names import TableName
 from cli.lake import open_catalog
 from cli.progress import LineProgress
@@ -12,11 +12,20 @@ from cli.verify.verification import verify
 from tests.integration.engine import DATABASE, Engine
 
 
-def proof(engine: Engine, topic: str) -> Verification:
+def proof(
+    engine: Engine,
+    table: str,
+    *,
+    value: Source | None = None,
+    key: Source | None = None,
+    registry: AnyRegistry | None = None,
+) -> Verification:
     job = engine.job()
     lake = Lake(DATABASE, job.lake.warehouse, endpoint=engine.stack.aws_endpoint, region=engine.stack.region)
-    sources = Sources(open_catalog(lake), job.kafka, job.registry, engine.stack.region)
-    return verify(TableName(DATABASE, topic), sources, LineProgress(lambda _: None))
+    sources = Sources(
+        open_catalog(lake), job.kafka, registry or job.registry, engine.stack.region, value or Source(), key
+    )
+    return verify(TableName(DATABASE, table), sources, LineProgress(lambda _: None))
 
 
 def assert_proved(found: Verification) -> None:

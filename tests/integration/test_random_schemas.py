@@ -43,17 +43,14 @@ DESERIALIZER = {"use.deprecated.format": False}
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_fifty_schemas(engine: Engine, kind: str) -> None:
-    keep_every_value(engine, kind, topics=2)
+    for seed in range(2):
+        keeps_every_value(engine, kind, Random(seed))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", FORMATS)
 def test_five_hundred_schemas(engine: Engine, kind: str) -> None:
-    keep_every_value(engine, kind, topics=20)
-
-
-def keep_every_value(engine: Engine, kind: str, *, topics: int) -> None:
-    for _ in range(topics):
+    for _ in range(20):
         seed = SystemRandom().getrandbits(64)
         print(f"seed of the topic: {seed}")  # noqa: T201 shown where it fails
         keeps_every_value(engine, kind, Random(seed))

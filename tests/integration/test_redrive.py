@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calve.job import Budget, Table
+from calve.job import Budget, Source, Table
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.redrive import REQUEST, Request, Result
 from cli.dead_letters.command import dead_letters
@@ -191,6 +191,21 @@ def test_a_job_that_was_overtaken_in_a_redrive_brings_nothing_back_twice(engine:
     scene.work()
     scene.answer(request)
     scene.assert_exact(dead={3})
+
+
+def test_a_letter_that_is_another_tables_by_now_stays_a_letter(engine: Engine) -> None:
+    scene = Scene(engine)
+    scene.produce(2, good=1)
+    source = Source(f"{scene.topic}-value")
+    engine.drain(scene.target(value=source))
+    assert engine.register(f"{scene.topic}-other", scene.later[0]) == scene.missing[0]
+    request = scene.ask()
+    engine.drain(scene.target(value=source))
+    found = scene.answer(request)
+    assert (found.selected, found.redriven, found.refused) == (2, 0, {"incompatible_schema": 2})
+    assert engine.offsets(scene.topic) == [(0, 2)]
+    assert scene.open() == {0, 1}
+    assert_proved(proof(engine, scene.topic, value=source))
 
 
 @pytest.mark.full

@@ -13,7 +13,7 @@ from calve.deployment import (
     Workers,
 )
 from calve.export import Export
-from calve.job import Job, Kafka, Lake, Registry, Table
+from calve.job import GlueRegistry, Job, Kafka, Lake, Registry, Table
 
 UNKNOWN = "s3://made-by-the-stack"
 
@@ -63,7 +63,11 @@ MSK = Deployment(
 
 IMPORTED = Deployment(
     name="guest",
-    jobs=(JobDeployment(job("main", "orders", auth="msk_iam")),),
+    jobs=(
+        JobDeployment(
+            replace(job("main", "orders", auth="msk_iam"), registry=GlueRegistry("company", "eu-central-1"))
+        ),
+    ),
     lake=LakeDeployment(
         "shared",
         import_database=True,

@@ -11,6 +11,7 @@ from stacks.ingest_role import secret_statements
 from stacks.job_code import JobSettings
 from tests.synth.conftest import text
 from tests.synth.deployments import job as a_job
+from tests.synth.test_lake import listed, statements
 
 
 @pytest.fixture
@@ -122,6 +123,24 @@ def test_a_job_reads_the_topics_of_its_cluster_and_no_others(synthesized):
     assert [each.rpartition(":")[2] for each in topics] == [
         "topic/company/11111111-2222-3333-4444-555555555555-1/orders"
     ]
+
+
+def test_a_job_reads_its_registry_of_glue_and_no_other_and_changes_nothing_there(synthesized):
+    found = {
+        tuple(listed(each["Action"])): [text(resource) for resource in listed(each["Resource"])]
+        for each in statements(synthesized.templates["guest-ingest"])
+        if any("Schema" in action or "Registr" in action for action in listed(each["Action"]))
+    }
+    prefix = "arn:<Partition>:glue:eu-central-1:<AccountId>"
+    assert found == {
+        ("glue:GetSchema", "glue:ListSchemas"): [
+            f"{prefix}:registry/company",
+            f"{prefix}:schema/company/*",
+        ],
+        ("glue:GetSchemaVersion",): ["*"],
+    }
+    for name in ("trading-ingest", "streams-ingest"):
+        assert "glue:GetSchema" not in str(synthesized.templates[name])
 
 
 def test_jobs_of_a_made_cluster_learn_its_servers_and_stand_in_its_network(synthesized):

@@ -15,7 +15,10 @@ from tests.synth.test_lake import listed, statements
 # Whoever may set a bucket's policy or lifecycle could let itself in: it is the function that makes the bucket.
 ACCEPTED = {"RESOURCE_POLICY_PRIVILEGE_ESCALATION"}
 SOURCED = {"glue.amazonaws.com", "scheduler.amazonaws.com"}
-WILD = {"xray:PutTraceSegments", "xray:PutTelemetryRecords", "cloudwatch:PutMetricData", "kms:CreateKey"}
+WILD = {
+    *("xray:PutTraceSegments", "xray:PutTelemetryRecords", "cloudwatch:PutMetricData", "kms:CreateKey"),
+    "glue:GetSchemaVersion",
+}
 
 
 def test_no_action_is_a_wildcard_and_no_resource_is_everything_but_where_aws_has_no_other(synthesized):

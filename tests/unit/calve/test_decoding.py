@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from calve.decoding import FORMATS, AvroWriter, JsonWriter, columns, decoding, e
 from calve.errors import Suspended
 from calve.evolution import SchemaProblem, data_columns
 from calve.registry import Schema
+from calve.wire import GLUE
 
 
 def schema(number: int, *fields: tuple[str, Any], kind: str = "AVRO") -> Schema:
@@ -87,3 +89,21 @@ def test_text_that_is_no_schema_of_its_format_is_a_problem(text: str) -> None:
     for kind in FORMATS:
         with pytest.raises(SchemaProblem):
             columns(Schema(1, text, kind))
+
+
+def test_foreign_schemas_of_a_shared_topic_are_other_tables_and_ours_never_are() -> None:
+    columns = first_columns([FIRST], "t-value")
+    strange = [schema(9, ("x", "int")), FIRST]
+    found = decoding(columns, [FIRST, CLASHING], foreign=strange, shared=True)
+    assert (found.incompatible, found.others, found.other_ids) == ((3,), (b"\x00\x00\x00\x00\x09",), (9,))
+    assert found.ids == {1, 3, 9}
+    assert decoding(columns, [FIRST], foreign=strange).others == ()
+
+
+def test_values_of_glue_begin_with_either_header_and_their_versions_have_numbers() -> None:
+    columns = first_columns([FIRST], "t")
+    version = replace(FIRST, id=2**100, version=4)
+    found = decoding(columns, [version], foreign=[replace(WIDER, id=2**90)], wire=GLUE, shared=True)
+    assert [each.prefix for each in found.writers] == [GLUE.frame(2**100)]
+    assert found.others == GLUE.frames(2**90)
+    assert (found.other_ids, found.numbers) == ((2**90,), {2**100: 4})

@@ -172,6 +172,7 @@ def test_skipped_records_are_a_fate_of_their_own() -> None:
         (Ledger(span=1, consumed=1, applied=1, filtered=1), "consumed"),
         (Ledger(span=1, consumed=1, applied=1, skipped={"malformed": 1}), "consumed"),
         (Ledger(span=1, consumed=1, dead_lettered=1), "dead-lettered"),
+        (Ledger(span=1, consumed=1, filtered=1, filtered_schemas={"7": 1, "8": 1}), "filtered"),
         (Ledger(span=1, consumed=1, applied=1, rejected={"malformed": 1}), "dead-lettered"),
         (Ledger(selected=3, redriven=1, present=1), "selected"),
         (Ledger(selected=3, redriven=2, refused={"bad_magic": 2}), "selected"),

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import pytest
 
+from calve.confluent import ConfluentRegistry
 from calve.errors import Fatal, Retryable
-from calve.registry import Registry
 
 ABSENT = (404, {"error_code": 40403, "message": "Schema not found"})
 
@@ -46,13 +46,13 @@ def server() -> Iterator[str]:
 
 def test_a_schema_is_asked_for_once(server: str) -> None:
     Answers.pages["/schemas/ids/7"] = (200, {"schema": '"int"'})
-    registry = Registry(server)
+    registry = ConfluentRegistry(server)
     assert [registry.by_id(7), registry.by_id(7)] == [registry.by_id(7)] * 2
     assert Answers.asked == ["/schemas/ids/7"]
 
 
 def test_an_absent_id_is_asked_for_again(server: str) -> None:
-    registry = Registry(server)
+    registry = ConfluentRegistry(server)
     assert registry.by_id(7) is None
     Answers.pages["/schemas/ids/7"] = (200, {"schema": '"int"'})
     assert registry.by_id(7) is not None
@@ -64,13 +64,13 @@ def test_versions_come_oldest_first_with_their_ids(server: str) -> None:
         "/subjects/a%2Fb-value/versions/1": (200, {"id": 30, "schema": "x"}),
         "/subjects/a%2Fb-value/versions/2": (200, {"id": 20, "schema": "y", "schemaType": "JSON"}),
     }
-    found = Registry(server).versions("a/b-value")
+    found = ConfluentRegistry(server).versions("a/b-value")
     assert [(schema.id, schema.type) for schema in found] == [(30, "AVRO"), (20, "JSON")]
 
 
 def test_subjects_are_listed_in_order(server: str) -> None:
     Answers.pages["/subjects"] = (200, ["b-value", "a-value"])
-    assert Registry(server).subjects() == ["a-value", "b-value"]
+    assert ConfluentRegistry(server).subjects() == ["a-value", "b-value"]
 
 
 def test_a_subject_made_again_has_its_new_ids_after_forget(server: str) -> None:
@@ -78,7 +78,7 @@ def test_a_subject_made_again_has_its_new_ids_after_forget(server: str) -> None:
         "/subjects/s/versions": (200, [1]),
         "/subjects/s/versions/1": (200, {"id": 1, "schema": "x"}),
     }
-    registry = Registry(server)
+    registry = ConfluentRegistry(server)
     registry.versions("s")
     Answers.pages["/subjects/s/versions/1"] = (200, {"id": 9, "schema": "x"})
     registry.forget("s")
@@ -99,26 +99,26 @@ def test_what_is_no_answer_of_a_registry_is_tried_again_and_never_an_absent_sche
 ) -> None:
     Answers.pages["/schemas/ids/7"] = answer
     with pytest.raises(Retryable):
-        Registry(server).by_id(7)
+        ConfluentRegistry(server).by_id(7)
 
 
 def test_nothing_listening_is_tried_again(server: str) -> None:
     with pytest.raises(Retryable, match="does not answer"):
-        Registry("http://127.0.0.1:1").by_id(7)
+        ConfluentRegistry("http://127.0.0.1:1").by_id(7)
 
 
 def test_credentials_are_sent_and_a_refusal_names_no_password(server: str) -> None:
     Answers.credentials = "Basic " + base64.b64encode(b"ada:right").decode()
     Answers.pages["/schemas/ids/7"] = (200, {"schema": "x"})
-    assert Registry(server, credentials={"username": "ada", "password": "right"}).by_id(7)
+    assert ConfluentRegistry(server, credentials={"username": "ada", "password": "right"}).by_id(7)
     with pytest.raises(Fatal) as caught:
-        Registry(server, credentials={"username": "ada", "password": "hunter2"}).by_id(7)
+        ConfluentRegistry(server, credentials={"username": "ada", "password": "hunter2"}).by_id(7)
     assert "hunter2" not in str(caught.value)
 
 
 def test_another_scheme_is_refused_at_once() -> None:
     with pytest.raises(Fatal, match="neither http nor https"):
-        Registry("file:///etc/passwd")
+        ConfluentRegistry("file:///etc/passwd")
 
 
 def reference(name: str, subject: str, version: int) -> dict[str, object]:
@@ -135,7 +135,7 @@ def test_a_schema_has_the_texts_of_all_that_it_refers_to_and_asks_for_them_once(
         ),
         "/subjects/inner/versions/1?deleted=true": (200, {"id": 2, "schema": "inner"}),
     }
-    registry = Registry(server)
+    registry = ConfluentRegistry(server)
     found = registry.by_id(7)
     assert found is not None
     assert list(found.references.items()) == [("inner", "inner"), ("middle.json", "middle")]
@@ -149,12 +149,11 @@ def test_a_version_has_its_references_too(server: str) -> None:
         "/subjects/s/versions/1": (200, {"id": 1, "schema": "x", "references": [reference("r", "r", 1)]}),
         "/subjects/r/versions/1?deleted=true": (200, {"id": 2, "schema": "y"}),
     }
-    assert [dict(each.references) for each in Registry(server).versions("s")] == [{"r": "y"}]
+    assert [dict(each.references) for each in ConfluentRegistry(server).versions("s")] == [{"r": "y"}]
 
 
 def test_a_version_that_was_deleted_softly_is_still_its_subjects(server: str) -> None:
     Answers.pages["/schemas/ids/7/versions?deleted=true"] = (200, [{"subject": "s", "version": 1}])
-    registry = Registry(server)
-    assert registry.was_version(7, "s")
-    assert not registry.was_version(7, "t")
-    assert not registry.was_version(8, "s")
+    registry = ConfluentRegistry(server)
+    assert registry.subjects_of(7) == ["s"]
+    assert registry.subjects_of(8) == []

@@ -21,8 +21,8 @@ NOW = 1_000_000.0
 FOUND = Rejects(
     {"malformed": 1, "incompatible_schema": 4, "unknown_schema_id": 2},
     (
-        Group("incompatible_schema", 7, 4, 1, 40),
-        Group("unknown_schema_id", 9, 2, 0, 3),
+        Group("incompatible_schema", "7", 4, 1, 40),
+        Group("unknown_schema_id", "9", 2, 0, 3),
         Group("malformed", None, 1, 0, 5),
     ),
 )
@@ -220,3 +220,8 @@ def test_the_past_alone_never_suspends_a_table(shape: list[Shape], records: int,
 
 def test_the_schemas_that_records_were_skipped_for_are_told_by_their_id() -> None:
     assert FOUND.schemas == {"7": 4, "9": 2}
+
+
+def test_records_of_other_tables_do_not_count_for_the_budget() -> None:
+    filtered = Ledger(consumed=1000, applied=90, filtered=900, dead_lettered=10, rejected={"malformed": 10})
+    assert spent([commit(1, 1, filtered)], Budget(1.0, 0), now=NOW) == Tally(100, 10)

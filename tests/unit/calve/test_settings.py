@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from calve.errors import ConfigError
-from calve.job import Budget, Job, Kafka, Lake, Registry, Start, Table, Transform
+from calve.job import Budget, GlueRegistry, Job, Kafka, Lake, OAuth, Registry, Source, Start, Table, Transform
 from calve.settings import StackDefaults, load
 
 STACK = StackDefaults(
@@ -116,6 +116,36 @@ def test_resolved_jobs_survive_their_way_as_json(write: Write) -> None:
     )
     (job,) = load(path)
     assert Job.from_json(job.to_json()) == job
+
+
+@pytest.mark.parametrize(
+    ("registry", "found"),
+    [
+        ("{type: glue, name: company}", GlueRegistry("company", "eu-west-1")),
+        ("{type: glue, name: company, region: us-east-2}", GlueRegistry("company", "us-east-2")),
+        (
+            "{url: https://r, secret: aws:r, oauth: {token_url: https://t/token, scope: a b, cluster: lsrc-1}}",
+            Registry("https://r", "aws:r", oauth=OAuth("https://t/token", "a b", "lsrc-1")),
+        ),
+        ("{url: https://r, client_certificate: aws:c}", Registry("https://r", client_certificate="aws:c")),
+    ],
+)
+def test_registries_of_both_kinds_survive_their_way_as_json(
+    write: Write, registry: str, found: object
+) -> None:
+    lake = "lake: {bucket: b-1, region: eu-west-1}"
+    path = write(
+        f"name: t\nkafka: {{bootstrap_servers: 'b:1'}}\nregistry: {registry}\n{lake}\ntables: {{a: {{topic: t}}}}"
+    )
+    (job,) = load(path)
+    assert job.registry == found
+    assert Job.from_json(job.to_json()) == job
+
+
+def test_a_table_names_its_subjects(write: Write) -> None:
+    table = table_of(write, 'value: {subject: "com.acme.*"}')
+    assert table.value == Source("com.acme.*")
+    assert table_of(write, "freshness: 60s").value == Source()
 
 
 def test_a_table_is_partitioned_by_the_day_of_its_event_time(write: Write) -> None:

@@ -83,12 +83,6 @@ def test_keys_are_read_as_stated(written: str, source: Source) -> None:
     assert Job.from_json(job.to_json()) == job
 
 
-def test_subjects_are_named_after_the_topic() -> None:
-    table = loaded("key: {}", stack=STACK).tables[0]
-    assert table.key
-    assert (table.subject, table.key.subject_of(table.topic, "key")) == ("t-value", "t-key")
-
-
 def test_a_job_of_an_older_release_reads_values_alone() -> None:
     raw = json.loads(loaded("value: {format: string}").to_json())
     del raw["tables"][0]["value"], raw["tables"][0]["key"]
@@ -160,6 +154,22 @@ def test_a_registry_is_needed_where_a_table_asks_one(asking: str) -> None:
 )
 def test_what_contradicts_itself_is_refused(options: str, problem: str) -> None:
     assert problem in refused(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("key: {}", "tables.t0.key.subject  is missing: in a Glue registry the topic's name is that of"),
+        ("value: {prefix: confluent}", "tables.t0.value.prefix  has no use with a registry of `type: glue`"),
+    ],
+)
+def test_what_a_glue_registry_does_not_have_is_refused(options: str, problem: str) -> None:
+    Path("calve.yaml").write_text(
+        f"{{name: t, registry: {{type: glue, name: r}}, tables: {{t0: {{topic: t, {options}}}}}}}"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(Path("calve.yaml"), stack=STACK)
+    assert problem in str(caught.value)
 
 
 def test_problems_of_files_and_of_keys_are_listed_at_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from calve.errors import ConfigError
-from calve.job import Kafka, Registry
+from calve.job import GlueRegistry, Kafka, Registry
 from calve.names import table_problem, topic_problem
 from calve.registry import Schema
 from calve.settings import StackDefaults, load, load_deployment
@@ -52,6 +53,11 @@ def test_the_file_is_loaded_on_the_embedded_stack(tmp_path: Path) -> None:
 def test_the_file_is_deployed_where_servers_are_named(tmp_path: Path) -> None:
     settings = load_deployment(written(tmp_path, NAMED, FOUND)).jobs[0].settings
     assert (settings.kafka, settings.registry) == (NAMED.kafka, NAMED.registry)
+
+
+def test_a_registry_of_glue_is_written_as_such(tmp_path: Path) -> None:
+    source = replace(NAMED, registry=GlueRegistry("company", "eu-west-1"))
+    assert load_deployment(written(tmp_path, source, FOUND)).jobs[0].settings.registry == source.registry
 
 
 def test_what_the_file_suggests_can_be_used(tmp_path: Path) -> None:
@@ -118,7 +124,7 @@ def test_a_deployment_is_named_after_its_folder(folder: str, name: str) -> None:
 )
 def test_a_topic_that_can_be_no_table_says_why(schema: tuple[str, str] | None, problem: str) -> None:
     newest = Schema(1, schema[1], schema[0]) if schema else None
-    assert problem in (described("t", 1, 0, newest).problem or "")
+    assert problem in (described("t", 1, 0, newest, "t-value").problem or "")
 
 
 def test_fields_that_hold_times_are_found() -> None:
@@ -130,7 +136,7 @@ def test_fields_that_hold_times_are_found() -> None:
     }
     fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
     schema = Schema(1, json.dumps({"type": "record", "name": "R", "fields": fields}))
-    found = described("t", 2, 7, schema)
+    found = described("t", 2, 7, schema, "t-value")
     assert (found.fields, found.times, found.problem) == (tuple(kinds), ("at", "maybe"), None)
 
 

@@ -1,0 +1,197 @@
+"""A Confluent-compatible schema registry, read over HTTP with the standard library."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import tempfile
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from calve import job
+from calve.errors import ConfigError, Fatal, Retryable
+from calve.http_json import ask
+from calve.oauth import Tokens
+from calve.registry import Schema
+from calve.secrets import read_secret, value_of
+from calve.wire import CONFLUENT, Wire
+
+NOT_FOUND_CODES = {40401, 40402, 40403}
+
+
+class ConfluentRegistry:
+    """`calve.registry.Registry` over Confluent's REST interface.
+
+    credentials: `username` and `password` of basic authentication. tokens: bearer tokens in their place.
+    headers: sent with every request.
+    """
+
+    wire: Wire = CONFLUENT
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        credentials: Mapping[str, str] | None = None,
+        tokens: Tokens | None = None,
+        headers: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+            raise Fatal(
+                f'registry url "{url}" is neither http nor https', fix="set registry.url in calve.yaml"
+            )
+        self._url = url.rstrip("/")
+        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json", **(headers or {})}
+        if credentials:
+            pair = f"{credentials['username']}:{credentials['password']}".encode()
+            self._headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()
+        self._tokens = tokens
+        self._tls = tls
+        self._by_id: dict[int, Schema] = {}
+        self._versions: dict[tuple[str, int], int] = {}
+        self._lock = threading.Lock()
+
+    def default_subject(self, topic: str, part: job.PartName = "value") -> str:
+        return f"{topic}-{part}"
+
+    def by_id(self, schema_id: int) -> Schema | None:
+        if schema_id not in self._by_id:
+            found = self._get(f"/schemas/ids/{schema_id}")
+            if found is None:
+                return None
+            schema = self._schema(schema_id, found)
+            with self._lock:
+                self._by_id.setdefault(schema_id, schema)
+        return self._by_id[schema_id]
+
+    def versions(self, subject: str) -> list[Schema]:
+        numbers = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions") or []
+        return [schema for number in sorted(numbers) if (schema := self._version(subject, number))]
+
+    def subjects(self) -> list[str]:
+        return sorted(self._get("/subjects") or [])
+
+    def subjects_of(self, schema_id: int) -> list[str]:
+        found = self._get(f"/schemas/ids/{schema_id}/versions?deleted=true") or []
+        return sorted({str(each["subject"]) for each in found})
+
+    def forget(self, subject: str) -> None:
+        with self._lock:
+            for key in [key for key in self._versions if key[0] == subject]:
+                del self._versions[key]
+
+    def _version(self, subject: str, number: int) -> Schema | None:
+        known = self._versions.get((subject, number))
+        if known is not None:
+            return self.by_id(known)
+        found = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{number}")
+        if found is None:
+            return None
+        schema = self._schema(int(found["id"]), found)
+        with self._lock:
+            self._versions[subject, number] = schema.id
+            self._by_id.setdefault(schema.id, schema)
+        return schema
+
+    def _schema(self, schema_id: int, found: Any) -> Schema:
+        references: dict[str, str] = {}
+        self._collect(found.get("references") or (), references, ())
+        return Schema(schema_id, found["schema"], found.get("schemaType", "AVRO"), references)
+
+    def _collect(self, wanted: Any, found: dict[str, str], inside: tuple[str, ...]) -> None:
+        """Put the texts of references into `found`; one that the registry does not have is left out, and so not resolved."""
+        for each in wanted:
+            name, subject = each["name"], urllib.parse.quote(each["subject"], safe="")
+            path = f"/subjects/{subject}/versions/{int(each['version'])}"
+            if name in found or path in inside:
+                continue
+            if (schema := self._get(f"{path}?deleted=true")) is not None:
+                self._collect(schema.get("references") or (), found, (*inside, path))
+                found[name] = schema["schema"]
+
+    def _get(self, path: str) -> Any:
+        """What the registry says; None where it has no such thing. A token that it refuses is renewed once."""
+        if self._tokens is None:
+            return self._ask(path, {})
+        token = self._tokens.current()
+        try:
+            return self._ask(path, {"Authorization": f"Bearer {token}"})
+        except Fatal:
+            self._tokens.refused(token)
+            return self._ask(path, {"Authorization": f"Bearer {self._tokens.current()}"})
+
+    def _ask(self, path: str, headers: Mapping[str, str]) -> Any:
+        request = urllib.request.Request(self._url + path, headers={**self._headers, **headers})  # noqa: S310 checked above
+        try:
+            return ask(request, self._tls, f"the schema registry at {self._url}")
+        except urllib.error.HTTPError as error:
+            if error.code == 404 and _error_code(error) in NOT_FOUND_CODES:
+                return None
+            if error.code in (401, 403):
+                raise Fatal(
+                    f"the schema registry at {self._url} refused the credentials (HTTP {error.code})",
+                    fix="check registry.secret",
+                ) from None
+            raise Retryable(f"the schema registry at {self._url} answered HTTP {error.code}") from None
+
+
+def open_confluent(settings: job.Registry) -> ConfluentRegistry:
+    """The registry of a configuration.
+
+    Raises:
+        ConfigError, Retryable: as `read_secret`. Fatal: the url is neither http nor https.
+    """
+    secret = read_secret(settings.secret) if settings.secret else None
+    tls = _tls(settings) if settings.url.startswith("https") else None
+    if settings.oauth is None or settings.secret is None or secret is None:
+        return ConfluentRegistry(settings.url, credentials=secret, tls=tls)
+    oauth = settings.oauth
+    authorities = ssl.create_default_context()
+    if settings.ca_file:
+        authorities.load_verify_locations(settings.ca_file)
+    tokens = Tokens(
+        oauth.token_url,
+        value_of(secret, "client_id", settings.secret),
+        value_of(secret, "client_secret", settings.secret),
+        scope=oauth.scope,
+        tls=authorities,
+    )
+    given = {"target-sr-cluster": oauth.cluster, "Confluent-Identity-Pool-Id": oauth.identity_pool}
+    headers = {name: value for name, value in given.items() if value}
+    return ConfluentRegistry(settings.url, tokens=tokens, headers=headers, tls=tls)
+
+
+def _tls(settings: job.Registry) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=settings.ca_file)
+    if settings.client_certificate:
+        pair = read_secret(settings.client_certificate)
+        with (
+            tempfile.TemporaryDirectory() as folder
+        ):  # of mode 700; OpenSSL reads certificates from files only
+            files = [Path(folder) / each for each in ("certificate", "key")]
+            for file in files:
+                file.write_text(value_of(pair, file.name, settings.client_certificate))
+            try:
+                context.load_cert_chain(files[0], files[1])
+            except (ssl.SSLError, ValueError):
+                raise ConfigError(
+                    f"the secret {settings.client_certificate} is no client certificate with its key",
+                    fix="write both in PEM, the key without a password",
+                ) from None
+    return context
+
+
+def _error_code(error: urllib.error.HTTPError) -> int | None:
+    """The registry's own code: a 404 without one is a proxy or a wrong url, not an absent schema."""
+    try:
+        code = json.load(error).get("error_code")
+    except (ValueError, AttributeError):
+        return None
+    return int(code) if code is not None else None
