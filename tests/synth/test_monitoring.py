@@ -8,7 +8,19 @@ from tests.synth.conftest import text
 from tests.synth.log_filters import metrics
 
 NUMBERS = dict.fromkeys(
-    ("round", "snapshot_id", "records", "rows", "gaps", "lost", "bytes_in", "files", "file_bytes"), 1
+    (
+        "round",
+        "snapshot_id",
+        "records",
+        "rows",
+        "filtered",
+        "gaps",
+        "lost",
+        "bytes_in",
+        "files",
+        "file_bytes",
+    ),
+    1,
 ) | dict.fromkeys(
     ("lag_records", "lag_s", "freshness_s", "stage_ms", "commit_ms", "round_ms", "complete_until"), 2
 )
