@@ -74,6 +74,7 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
     seen = {each["event"] for each in events}
     assert documented().keys() - seen == {
         "job.handed_over",
+        "redrive.answered",
         "round.retried",
         "state.not_written",
         "tag.not_written",

@@ -16,7 +16,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from calve.evolution import data_columns
-from tests.integration.avro_records import read, same
+from tests.integration.avro_records import same, spark_rows
 from tests.integration.engine import Engine
 from tests.integration.json_topics import proved
 from tests.integration.test_evolution import any_schema
@@ -84,7 +84,7 @@ def keeps_every_value(engine: Engine, kind: str, random: Random) -> None:
     names = newest_names(versions)
     columns = data_columns(engine.table(topic).schema)
     expected = [padded(columns, rows_of(fields, row, names)) for fields, row in filter(None, sent)]
-    assert [plain(columns, row) for row in read(engine, topic)] == [same(each) for each in expected]
+    assert [plain(columns, row) for row in spark_rows(engine, topic)] == [same(each) for each in expected]
     assert engine.letter_offsets(topic) == [(0, n) for n, each in enumerate(sent) if each is None]
     proved(engine, topic)
 
