@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 
 from calve.columns import Json, field, list_of, map_of, struct
-from calve.evolution import Rule, SchemaProblem, join
-from calve.names import FIELD_NAME, SYSTEM_COLUMN
+from calve.evolution import Rule, SchemaProblem, column_name, join
+from calve.names import SYSTEM_COLUMN
 
 PRIMITIVES = {
     "boolean": "boolean",
@@ -253,7 +253,7 @@ def _union_type(union: list[Json], path: str) -> Json:
     fields = []
     for name, each in zip(branch_names(union, path), found, strict=True):
         where = join(path, name)
-        fields.append(field(_checked(name, where), column_type(each, where), doc=_doc(None, each)))
+        fields.append(field(column_name(name, where), column_type(each, where), doc=_doc(None, each)))
     return struct(*fields)
 
 
@@ -261,7 +261,7 @@ def _record_type(node: Json, path: str) -> Json:
     fields: dict[str, Json] = {}
     for each in node["fields"]:
         name, where = each["name"], join(path, each["name"])
-        if _checked(name, where).lower() in fields:
+        if column_name(name, where).lower() in fields:
             raise SchemaProblem(
                 where,
                 f'differs from "{fields[name.lower()]["name"]}" only by case',
@@ -272,16 +272,6 @@ def _record_type(node: Json, path: str) -> Json:
     if not fields:
         raise SchemaProblem(path, "a record without fields has no columns", Rule.EMPTY_STRUCT)
     return struct(*fields.values())
-
-
-def _checked(name: str, where: str) -> str:
-    if not FIELD_NAME.fullmatch(name):
-        raise SchemaProblem(
-            where,
-            "a column name must be letters, digits and _ and start with a letter or _",
-            Rule.FIELD_NAME_INVALID,
-        )
-    return name
 
 
 def _doc(doc: str | None, kind: Json) -> str | None:

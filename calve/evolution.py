@@ -13,7 +13,7 @@ from typing import Literal
 
 from calve.columns import Json, decimal_digits
 from calve.errors import CalveError
-from calve.names import SYSTEM_COLUMN
+from calve.names import FIELD_NAME, SYSTEM_COLUMN
 
 WIDENINGS = (("int", "long"), ("float", "double"))
 
@@ -200,6 +200,21 @@ def has_column(table: Json, path: str) -> bool:
             return False
         kind = found[0]
     return True
+
+
+def column_name(name: str, where: str) -> str:
+    """The name of a field, which must be one that a column may have.
+
+    Raises:
+        SchemaProblem: it is not (`FIELD_NAME_INVALID`).
+    """
+    if not FIELD_NAME.fullmatch(name):
+        raise SchemaProblem(
+            where,
+            "a column name must be letters, digits and _ and start with a letter or _",
+            Rule.FIELD_NAME_INVALID,
+        )
+    return name
 
 
 def join(path: str, name: str) -> str:

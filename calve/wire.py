@@ -73,3 +73,13 @@ def inflate(payload: bytes, limit: int = INFLATED_LIMIT) -> bytes | None:
     except zlib.error:
         return None
     return None if len(found) > limit or not stream.eof or stream.unused_data else found
+
+
+def zigzag(number: int) -> bytes:
+    """A number that is not negative as Avro writes a long and Protobuf an index: zig-zag, then a varint."""
+    rest, encoded = number << 1, bytearray()
+    while rest >= 0x80:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from calve.deployment import Deployment
-    from calve.job import Job
+    from calve.job import Job, Table
     from calve.settings import StackDefaults
     from cli.embedded.stack import Stack
 
@@ -114,3 +114,8 @@ def stack_defaults(embedded: Stack | None) -> StackDefaults:
         region=embedded.region,
         endpoint=embedded.aws_endpoint,
     )
+
+
+def table_named(jobs: Sequence[Job], name: str) -> tuple[Job, Table]:
+    """A table that `load_jobs` has found, with its job."""
+    return next((job, table) for job in jobs for table in job.tables if table.name == name)

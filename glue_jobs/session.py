@@ -11,6 +11,7 @@ from pyspark.sql.avro.functions import from_avro
 from calve.errors import Fatal
 from calve.job import Job
 from calve.spark_conf import AVRO_LIMITS, ITEMS_LIMIT, java_options, spark_conf
+from calve.wire import zigzag
 
 VALUE_LOGGERS = ("org.apache.spark.sql.catalyst.trees.SQLQueryContextLogger",)
 """Loggers that print values of records when an expression fails."""
@@ -38,7 +39,7 @@ def require_avro_guard(spark: SparkSession) -> None:
     Raises:
         Fatal: the limits are not active.
     """
-    bomb = F.lit(bytearray(_zigzag(ITEMS_LIMIT + 1) + b"\x00"))
+    bomb = F.lit(bytearray(zigzag(ITEMS_LIMIT + 1) + b"\x00"))
     schema = (
         '{"type":"record","name":"bomb","fields":[{"name":"items","type":{"type":"array","items":"null"}}]}'
     )
@@ -54,13 +55,3 @@ def require_avro_guard(spark: SparkSession) -> None:
             "the limits on Avro lengths are not active in Spark's JVMs: a record of nine bytes could exhaust their memory",
             fix=f"start driver and executors with: {java_options()}",
         )
-
-
-def _zigzag(number: int) -> bytes:
-    """An Avro long."""
-    rest, encoded = number << 1, bytearray()
-    while rest >= 0x80:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)

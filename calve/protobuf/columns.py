@@ -8,8 +8,8 @@ default where nothing was written. `docs/types.md` has the table.
 from __future__ import annotations
 
 from calve.columns import Json, field, list_of, map_of, struct
-from calve.evolution import Rule, SchemaProblem, join
-from calve.names import FIELD_NAME, SYSTEM_COLUMN
+from calve.evolution import Rule, SchemaProblem, column_name, join
+from calve.names import SYSTEM_COLUMN
 from calve.protobuf.known import DATE, DECIMAL, MEMBERS, TIMESTAMP, WRAPPERS
 from calve.protobuf.model import Field, Message
 
@@ -87,7 +87,7 @@ class _Columns:
             members = [each for each in message.fields if each.oneof == oneof]
             if members:
                 branches = _distinct([self.column(each, within, here) for each in members], here)
-                made.append(field(_checked(oneof, here), struct(*branches)))
+                made.append(field(column_name(oneof, here), struct(*branches)))
         if not made:
             raise SchemaProblem(path, "a message without fields has no columns", Rule.EMPTY_STRUCT)
         return struct(*_distinct(made, path))
@@ -100,7 +100,7 @@ class _Columns:
             kind = list_of(self.type(each, inside, f"{here}[]"))
         else:
             kind = self.type(each, inside, here)
-        return field(_checked(each.name, here), kind, doc=each.doc) | {"number": each.number}
+        return field(column_name(each.name, here), kind, doc=each.doc) | {"number": each.number}
 
     def map(self, each: Field, inside: tuple[str, ...], path: str) -> Json:
         entry = each.message
@@ -139,16 +139,6 @@ def _distinct(columns: list[dict[str, Json]], path: str) -> list[dict[str, Json]
                 Rule.FIELD_NAME_CASE_COLLISION,
             )
     return columns
-
-
-def _checked(name: str, where: str) -> str:
-    if not FIELD_NAME.fullmatch(name):
-        raise SchemaProblem(
-            where,
-            "a column name must be letters, digits and _ and start with a letter or _",
-            Rule.FIELD_NAME_INVALID,
-        )
-    return name
 
 
 def _integer(text: str | None, absent: int) -> int | None:

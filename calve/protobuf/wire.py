@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from calve.wire import zigzag
+
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 
@@ -57,13 +59,4 @@ def message_indexes(path: Sequence[int]) -> bytes:
     """
     if tuple(path) == (0,):
         return b"\x00"
-    return b"".join(_zigzag(each) for each in (len(path), *path))
-
-
-def _zigzag(number: int) -> bytes:
-    rest, encoded = number << 1, bytearray()
-    while rest >= 0x80:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
+    return b"".join(zigzag(each) for each in (len(path), *path))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.config import load_jobs
+from cli.config import load_jobs, table_named
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -57,12 +57,7 @@ def open_both(table: str, config: Path, env: str | None) -> tuple[TableName, Set
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
 
-    job, wanted = next(
-        (job, each)
-        for job in load_jobs(config, env, tables=[table])
-        for each in job.tables
-        if each.name == table
-    )
+    job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
     name = job.table_name(wanted, cluster_database(job))
     main, letters = open_letters(open_catalog(job.lake), name)
     return name, wanted, main, letters

@@ -10,6 +10,7 @@ from calve.errors import ConfigError
 from calve.evolution import data_columns
 from calve.parts import parts_of
 from calve.registry import Schema, open_registry
+from cli.config import table_named
 from cli.console import Branch
 from cli.kafka import cluster_database
 from cli.lake import load, open_catalog
@@ -57,7 +58,7 @@ def proposed(jobs: Sequence[Job], name: str, candidate: Schema, part: PartName =
     Raises:
         ConfigError: this part of the table's records has no schema.
     """
-    job, table = next((job, table) for job in jobs for table in job.tables if table.name == name)
+    job, table = table_named(jobs, name)
     source = table.key if part == "key" else table.value
     if source is None or source.format in ("string", "bytes"):
         raise ConfigError(f"the {part}s of table {name} have no schema, as calve.yaml says")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, table_named
 from cli.console import Console, Output, OutputOption
 
 if TYPE_CHECKING:
@@ -40,10 +40,7 @@ def verify(
     from cli.verify.verification import verify
 
     console = Console(output)
-    job = next(
-        job for job in load_jobs(config, env, tables=[table]) if table in {each.name for each in job.tables}
-    )
-    wanted = next(each for each in job.tables if each.name == table)
+    job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
     sources = Sources(
         open_catalog(job.lake), job.kafka, job.registry, job.lake.region, wanted.value, wanted.key
     )
