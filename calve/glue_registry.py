@@ -18,8 +18,6 @@ from calve.secrets import DENIED
 from calve.wire import GLUE, Wire
 
 READABLE = {"AVAILABLE", "DELETING"}
-TYPES = {"PROTOBUF": "PROTOBUF of AWS"}
-"""AWS frames Protobuf messages in a way of its own, which nothing here reads."""
 
 
 class GlueRegistry:
@@ -96,11 +94,10 @@ class GlueRegistry:
         return None if known is None else self._by_id[known][0]
 
     def _keep(self, found: Any, name: str) -> Schema:
-        data_format = found["DataFormat"]
         schema = Schema(
             UUID(found["SchemaVersionId"]).int,
             found["SchemaDefinition"],
-            TYPES.get(data_format, data_format),
+            found["DataFormat"],
             version=int(found["VersionNumber"]),
             registered=datetime.fromisoformat(found["CreatedTime"]).timestamp(),
         )

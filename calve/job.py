@@ -120,6 +120,7 @@ class Source:
 
     subject: a name in the registry, or a pattern with `*`; None: the topic's. schema: the text of the one schema that all were
     written with. rest: the column of what a JSON schema does not declare. column: of keys, and of values that are one column.
+    message: of a Protobuf file; None: the first.
     """
 
     subject: str | None = None
@@ -128,6 +129,7 @@ class Source:
     schema: str | None = None
     rest: str | None = None
     column: str | None = None
+    message: str | None = None
 
     @property
     def registered(self) -> bool:

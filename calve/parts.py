@@ -9,9 +9,10 @@ from typing import NamedTuple
 from calve import job
 from calve.columns import Json, struct
 from calve.declared import FRAMED, Declared, identity
-from calve.decoding import Decoding, Top, decoding, evolution, first_columns, misfit, proposal
-from calve.errors import Suspended
+from calve.decoding import Decoding, decoding, evolution, first_columns, misfit, proposal
+from calve.errors import Retryable, Suspended
 from calve.evolution import Change, Rule
+from calve.formats import Top, concerns
 from calve.lineage import Proposal
 from calve.registry import Registry, Schema
 from calve.subjects import Subjects, subjects_of
@@ -36,6 +37,21 @@ class Part:
     schemas: Subjects | Declared
     wire: Wire
     top: Top
+
+    def versions(self) -> tuple[list[Schema], list[Schema]]:
+        """The table's schemas as they are now, and those that are none of them: that records have named, or without its message.
+
+        Raises:
+            Retryable: there is none yet, or the registry does not answer.
+        """
+        found = self.schemas.versions()
+        ours = [each for each in found if concerns(each, self.top)]
+        if not ours:
+            raise Retryable(
+                f'{self.schemas.title} has no version with a message "{self.top.message}"',
+                fix="register it, or name another one in calve.yaml: `message`",
+            )
+        return ours, [*self.schemas.foreign, *(each for each in found if each not in ours)]
 
     def decoding(self, table: Json, versions: Sequence[Schema], foreign: Sequence[Schema]) -> Decoding:
         """As `calve.decoding.decoding`.
@@ -68,12 +84,11 @@ class Parts:
         """The schemas as they are now.
 
         Raises:
-            Retryable: as `Subjects.versions`.
+            Retryable: as `Part.versions`.
         """
-        values, keys = self.value.schemas, self.key.schemas if self.key else None
-        return Versions(
-            values.versions(), keys.versions() if keys else [], values.foreign, keys.foreign if keys else []
-        )
+        values, others = self.value.versions()
+        keys, other_keys = self.key.versions() if self.key else ([], [])
+        return Versions(values, keys, others, other_keys)
 
     def learn(self, values: Iterable[int], keys: Iterable[int]) -> bool:
         """As `Subjects.learn`, for both."""
@@ -153,9 +168,10 @@ def parts_of(table: job.Table, registry: Registry | None) -> Parts:
     """The parts of a table's records; `registry` may be None where `table.registered` is false."""
     key = None
     if table.key is not None:
-        key = _part(table, table.key, "key", Top(table.key.column or KEY, table.key.rest), registry)
+        top = Top(table.key.column or KEY, message=table.key.message)
+        key = _part(table, table.key, "key", top, registry)
     taken = key.top.column if key else None
-    top = Top(table.value.column, table.value.rest, taken)
+    top = Top(table.value.column, table.value.rest, taken, table.value.message)
     return Parts(_part(table, table.value, "value", top, registry), key)
 
 

@@ -97,7 +97,6 @@ class Subjects:
 
 
 def subjects_of(registry: Registry, source: Source, topic: str, part: PartName = "value") -> Subjects:
-    """The subjects of a topic's values or keys; where a table names those of its values, other values are no concern of it."""
-    named = source.subject
-    shared = part == "value" and source.framed and named is not None
-    return Subjects(registry, named or registry.default_subject(topic, part), shared)
+    """The subjects of a topic's values or keys; values of others are no concern of a table that names its subject or message."""
+    shared = part == "value" and source.framed and bool(source.subject or source.message)
+    return Subjects(registry, source.subject or registry.default_subject(topic, part), shared)

@@ -76,8 +76,13 @@ def inflate(payload: bytes, limit: int = INFLATED_LIMIT) -> bytes | None:
 
 
 def zigzag(number: int) -> bytes:
-    """A number that is not negative as Avro writes a long and Protobuf an index: zig-zag, then a varint."""
-    rest, encoded = number << 1, bytearray()
+    """A number that is not negative as Avro writes a long and Confluent a message index: zig-zag, then a varint."""
+    return varint_of(number << 1)
+
+
+def varint_of(number: int) -> bytes:
+    """A number that is not negative, seven bits to the byte, the lowest first."""
+    rest, encoded = number, bytearray()
     while rest >= 0x80:
         encoded.append(rest & 0x7F | 0x80)
         rest >>= 7

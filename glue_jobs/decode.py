@@ -20,24 +20,34 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from calve.columns import REASONS, REDRIVEN
-from calve.decoding import AvroWriter, Decoding, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
+from calve.decoding import Decoding
 from calve.errors import Fatal
 from calve.job import PartName
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
-from calve.wire import Wire
+from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
 from glue_jobs.inflate import inflate
 from glue_jobs.json_values import JsonValue
 from glue_jobs.shapes import shaped
+from glue_jobs.verdicts import (
+    DECODED,
+    begins_with,
+    begins_with_any,
+    case,
+    is_good,
+    message,
+    other,
+    schema_id,
+    verdict,
+    verdict_on_key,
+)
 
-DECODED: dict[PartName, str] = {"value": "decoded", "key": "calve:key"}
 REJECT = "calve:reject"
 SIZE = "calve:size"
 OTHER = "calve:other"
 RAW: dict[PartName, str] = {"value": "calve:raw", "key": "calve:raw_key"}
 """They stand beside the data columns: no field can have a name with a colon (`calve.names`)."""
 SCHEMA_ID = "schema_id"
-MAX_OTHERS = 100
 NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
 
 
@@ -52,20 +62,20 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes) -> DataFrame:
     records = _plain(records, decoding)
     parsed: dict[str, Column] = {}
     decoded = {DECODED["value"]: _decoded(decoding, "value", end, parsed)}
-    verdict = _verdict(decoding, end)
+    reject = verdict(decoding, end)
     if decoding.key is not None:
         decoded[DECODED["key"]] = _decoded(decoding.key, "key", end, parsed)
-        on_key = _verdict_on_key(decoding.key, end)
-        verdict = F.coalesce(verdict, F.when(_is_good(end), on_key) if decoding.others else on_key)
+        on_key = verdict_on_key(decoding.key, end)
+        reject = F.coalesce(reject, F.when(is_good(end), on_key) if decoding.others else on_key)
     size = [F.coalesce(F.length(raw(records, part)), F.lit(0)) for part in DECODED]
     found = (records.withColumns(parsed) if parsed else records).withColumns(decoded)
     judged = {
-        SCHEMA_ID: _schema_id(decoding),
-        REJECT: verdict,
+        SCHEMA_ID: schema_id(decoding),
+        REJECT: reject,
         SIZE: reduce(Column.__add__, size).cast("long"),
     }
     if decoding.others:
-        judged[OTHER] = F.when(~_is_good(end), _other(decoding))
+        judged[OTHER] = F.when(~is_good(end), other(decoding))
     return found.withColumns(judged).drop(*parsed)
 
 
@@ -79,14 +89,14 @@ def _decoded(decoding: Decoding, part: PartName, end: bytes, parsed: dict[str, C
     branches = [
         (_is_ours(writer, part), _read(writer, F.col(part), end, parsed))
         for writer in decoding.writers
-        if _message(writer) is None
+        if message(writer) is None
     ]
     branches += _messages(decoding.writers, part, end, parsed)
-    return _case(branches, F.lit(None)) if branches else F.lit(None).cast(NOTHING)
+    return case(branches, F.lit(None)) if branches else F.lit(None).cast(NOTHING)
 
 
 def _is_ours(writer: Writer, part: PartName) -> Column:
-    return F.lit(True) if isinstance(writer, PlainWriter) else _begins_with(writer.prefix, part)  # noqa: FBT003 a literal column
+    return F.lit(True) if isinstance(writer, PlainWriter) else begins_with(writer.prefix, part)  # noqa: FBT003 a literal column
 
 
 def _read(writer: Writer, bytes_: Column, end: bytes, parsed: dict[str, Column]) -> Column:
@@ -168,11 +178,6 @@ def _kafka(decoded: DataFrame) -> Column:
     )
 
 
-def _begins_with(prefix: bytes, found: Column | PartName = "value") -> Column:
-    """Compares bytes, since a number would cost a string per record."""
-    return F.substring(found, 1, len(prefix)) == F.lit(bytearray(prefix))
-
-
 def _from_avro(framed: Column, writer: AvroWriter) -> Column:
     decoded = from_avro(framed, writer.schema, {"mode": "PERMISSIVE", "avroSchema": writer.reader})
     if writer.shape is None:
@@ -184,7 +189,7 @@ def _from_json(bytes_: Column, writer: JsonWriter, end: bytes, parsed: dict[str,
     payload = F.substring(bytes_, len(writer.prefix) + 1, 2**31 - 1)
     json = JsonValue(payload, writer.shape, end.hex(), writer.scalar, writer.rest)
     name = f"calve:json:{len(parsed)}"
-    parsed[name] = F.when(_begins_with(writer.prefix, bytes_), json.parsed())
+    parsed[name] = F.when(begins_with(writer.prefix, bytes_), json.parsed())
     return F.struct(
         json.row(F.col(name), writer.table).alias("value"),
         F.when(json.is_good(F.col(name)), F.lit(bytearray(end))).alias("end"),
@@ -195,7 +200,7 @@ def _messages(
     writers: Iterable[Writer], part: PartName, end: bytes, parsed: dict[str, Column]
 ) -> list[tuple[Column, Column]]:
     """One branch for all messages: they are decoded together. Raises Fatal where the job's Python lacks what that needs."""
-    messages = [inner for writer in writers if (inner := _message(writer)) is not None]
+    messages = [inner for writer in writers if (inner := message(writer)) is not None]
     if not messages:
         return []
     try:
@@ -206,7 +211,7 @@ def _messages(
             f"Protobuf topics need {error.name} in the job's Python",
             fix="run on a Glue release that brings it",
         ) from error
-    ours, name = _begins_with_any([each.prefix for each in messages], part), f"calve:protobuf:{len(parsed)}"
+    ours, name = begins_with_any([each.prefix for each in messages], part), f"calve:protobuf:{len(parsed)}"
     frames = [Frame(each.prefix, each.plan) for each in messages]
     parsed[name] = from_protobuf(F.when(ours, F.col(part)), frames)
     value, good = F.col(name)["value"], F.when(F.col(name)["good"], F.lit(bytearray(end)))
@@ -231,108 +236,6 @@ def _plain(records: DataFrame, decoding: Decoding) -> DataFrame:
     parts: tuple[tuple[PartName, Decoding | None], ...] = (("value", decoding), ("key", decoding.key))
     for part, each in parts:
         if each is not None and each.wire.deflated is not None:
-            inflated = inflate(F.when(_begins_with(each.wire.deflated, part), F.col(part)))
+            inflated = inflate(F.when(begins_with(each.wire.deflated, part), F.col(part)))
             records = records.withColumns({RAW[part]: F.col(part), part: F.coalesce(inflated, part)})
     return records
-
-
-def _schema_id(decoding: Decoding) -> Column:
-    """The number of the schema that the value is read with, or that it names; null where there is none."""
-    wire, nothing = decoding.wire, F.lit(None).cast("int")
-    if not wire.size:
-        [only] = decoding.ids
-        number = decoding.numbers.get(only, only)
-        return F.when(F.col("value").isNotNull(), F.lit(number or None).cast("int"))
-    if not wire.names_are_numbers:
-        shown = sorted(decoding.numbers.items())
-        numbers = [(_any_id(wire, [each]), F.lit(number)) for each, number in shown]
-        return _case(numbers, nothing) if numbers else nothing
-    known = [(_begins_with(wire.frame(each)), F.lit(each)) for each in sorted(decoding.ids)]
-    framed = F.conv(framed_hex(wire), 16, 10).cast("long").cast("int")
-    return _case([*known, (is_framed(wire), framed)], nothing)
-
-
-def is_framed(wire: Wire, part: PartName = "value") -> Column:
-    return (F.length(part) >= wire.size) & _begins_with_any(wire.magics, part)
-
-
-def framed_hex(wire: Wire, part: PartName = "value") -> Column:
-    """The id in a frame, as hexadecimal digits."""
-    return F.hex(F.substring(part, len(wire.magic) + 1, wire.size - len(wire.magic)))
-
-
-def _is_good(end: bytes) -> Column:
-    """Whether the value is good; never null."""
-    found = F.col(DECODED["value"])["end"] == F.lit(bytearray(end))
-    return F.coalesce(found, F.lit(False))  # noqa: FBT003 a literal column
-
-
-def _verdict(decoding: Decoding, end: bytes) -> Column:
-    """Why the record is no row; the good case is tested first, since nearly every record is good."""
-    wire, found = decoding.wire, F.col(DECODED["value"])["end"]
-    framed = [
-        (F.length("value") < wire.size, F.lit("truncated")),
-        (~_begins_with_any(wire.magics), F.lit("bad_magic")),
-        (_begins_with_any(decoding.others), F.lit(None).cast("string")),
-        (_any_id(wire, decoding.incompatible), F.lit("incompatible_schema")),
-        (_begins_with_any(_other_messages(decoding)), F.lit("incompatible_schema")),
-        (~_any_id(wire, {writer.id for writer in decoding.writers}), F.lit("unknown_schema_id")),
-    ]
-    return _case(
-        [
-            (found == F.lit(bytearray(end)), F.lit(None).cast("string")),
-            (F.col("value").isNull(), F.lit("null_value")),
-            *(framed if wire.size else ()),
-            (found.isNull(), F.lit("malformed")),
-        ],
-        F.lit("trailing_bytes"),
-    )
-
-
-def _verdict_on_key(decoding: Decoding, end: bytes) -> Column:
-    """Why the key is no column; a record without a key has a null there."""
-    wire, good = decoding.wire, F.col(DECODED["key"])["end"] == F.lit(bytearray(end))
-    unknown = is_framed(wire, "key") & ~_any_id(wire, decoding.ids, "key")
-    framed = [
-        (_any_id(wire, decoding.incompatible, "key"), F.lit("key_incompatible_schema")),
-        (_begins_with_any(_other_messages(decoding), "key"), F.lit("key_incompatible_schema")),
-        (unknown, F.lit("key_unknown_schema_id")),
-    ]
-    return _case(
-        [(F.col("key").isNull() | good, F.lit(None).cast("string")), *(framed if wire.size else ())],
-        F.lit("key_malformed"),
-    )
-
-
-def _other(decoding: Decoding) -> Column:
-    """Which of the schemas of other tables wrote the value; those beyond `MAX_OTHERS` count as one."""
-    branches = []
-    for number, each in enumerate(decoding.other_ids[:MAX_OTHERS]):
-        prefixes = [prefix for prefix in decoding.others if decoding.wire.schema_id(prefix) == each]
-        branches.append((_begins_with_any(prefixes), F.lit(number)))
-    return _case(branches, F.when(_begins_with_any(decoding.others), F.lit(MAX_OTHERS)))
-
-
-def _any_id(wire: Wire, ids: Iterable[int], part: PartName = "value") -> Column:
-    return _begins_with_any([frame for each in sorted(ids) for frame in wire.frames(each)], part)
-
-
-def _begins_with_any(prefixes: Iterable[bytes], part: PartName = "value") -> Column:
-    found = (_begins_with(each, part) for each in prefixes)
-    return reduce(lambda a, b: a | b, found, F.lit(False))  # noqa: FBT003 a literal column
-
-
-def _other_messages(decoding: Decoding) -> list[bytes]:
-    """The beginnings of values that are other messages of a known schema than the table's."""
-    messages = (inner for writer in decoding.writers if (inner := _message(writer)) is not None)
-    return [prefix for each in messages for prefix in each.others]
-
-
-def _message(writer: Writer) -> ProtobufWriter | None:
-    inner = writer.inner if isinstance(writer, WholeWriter) else writer
-    return inner if isinstance(inner, ProtobufWriter) else None
-
-
-def _case(branches: list[tuple[Column, Column]], otherwise: Column) -> Column:
-    first, *rest = branches
-    return reduce(lambda case, branch: case.when(*branch), rest, F.when(*first)).otherwise(otherwise)

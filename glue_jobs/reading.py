@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from calve.position import Offsets, TopicKey
 from calve.rejects import Rejects
-from glue_jobs.decode import MAX_OTHERS, decode, flattened, rejected, rows
+from glue_jobs.decode import decode, flattened, rejected, rows
 from glue_jobs.kafka import read
 from glue_jobs.layout import clustered, tasks_for
 from glue_jobs.seen import (
@@ -24,6 +24,7 @@ from glue_jobs.seen import (
 )
 from glue_jobs.staging import Staged, stage
 from glue_jobs.target import Target
+from glue_jobs.verdicts import MAX_OTHERS
 
 
 @dataclass(frozen=True, slots=True)

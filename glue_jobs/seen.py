@@ -20,7 +20,8 @@ from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets
 from calve.rejects import MAX_GROUPS, Group
 from calve.wire import Wire
-from glue_jobs.decode import MAX_OTHERS, OTHER, REJECT, SIZE, framed_hex, is_framed
+from glue_jobs.decode import OTHER, REJECT, SIZE
+from glue_jobs.verdicts import MAX_OTHERS, framed_hex, is_framed
 
 MAX_UNKNOWN_IDS = 1_000
 KAFKA_OFFSET = f"{SYSTEM_COLUMN}.offset"

@@ -42,10 +42,20 @@ def message_of(file: File, name: str | None) -> tuple[tuple[int, ...], Message]:
         raise SchemaProblem("", "a table needs a message, and this file has none", Rule.NO_RECORD)
     if name is None:
         return (0,), file.messages[0]
+    found = next(_named(file, name), None)
+    if found is None:
+        raise SchemaProblem("", f'there is no message "{name}" in this file', Rule.NO_RECORD)
+    return found
+
+
+def has_message(file: File, name: str) -> bool:
+    return any(_named(file, name))
+
+
+def _named(file: File, name: str) -> Iterator[tuple[tuple[int, ...], Message]]:
     for path, each in messages(file.messages):
         if each.name in (name, file.qualified(name)) and not each.is_map_entry:
-            return path, each
-    raise SchemaProblem("", f'there is no message "{name}" in this file', Rule.NO_RECORD)
+            yield path, each
 
 
 def messages(

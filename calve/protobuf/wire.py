@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from calve.wire import zigzag
+from calve.wire import varint_of, zigzag
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
@@ -53,10 +53,18 @@ def signed(value: int) -> int:
 
 
 def message_indexes(path: Sequence[int]) -> bytes:
-    """What stands between a frame's id and the message: where the message is in its file, zigzag varints after their number.
+    """What Confluent's serializers write before a message: where it is in its file, zigzag varints after their number.
 
     The first message of a file is a single zero.
     """
     if tuple(path) == (0,):
         return b"\x00"
     return b"".join(zigzag(each) for each in (len(path), *path))
+
+
+def message_place(name: str, names: Iterable[str]) -> bytes:
+    """What AWS's serializers write before a message: its place among all messages of the file, sorted by their full names.
+
+    https://github.com/awslabs/aws-glue-schema-registry (`MessageIndexFinder`, `ProtobufWireFormatEncoder`)
+    """
+    return varint_of(sorted(names).index(name))

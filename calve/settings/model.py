@@ -168,6 +168,9 @@ class PartSection(Section):
     name and `-value`, or `-key`; in a Glue registry the topic's name"""
     schema_: fields.Text | None = Field(default=None, alias="schema")
     """File of the schema that all of them were written with, relative to calve.yaml; with `format: avro`, `json` or `protobuf`"""
+    message: fields.Text | None = None
+    """With Protobuf: the message that they are, with or without its package, as `acme.Order`. What the topic holds of values
+    of other messages is then left to other tables. Default: the first message of the file"""
 
     @property
     def kept(self) -> bool:
@@ -189,6 +192,8 @@ class PartSection(Section):
             for key, given in (("subject", self.subject), ("prefix", self.prefix == "confluent")):
                 if given:
                     problems.append(Problem((key,), f"{useless}: no registry is asked", "remove it"))
+        if self.message is not None and self.format not in {"registry", "protobuf"}:
+            problems.append(Problem(("message",), f"{useless}: only Protobuf has messages", "remove it"))
         if problems:
             raise InvalidParts(problems)
         return self

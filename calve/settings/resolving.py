@@ -150,6 +150,7 @@ def _source(section: PartSection, folder: Path, **columns: str | None) -> Source
         format=section.format,
         prefix=section.prefix or ("confluent" if section.format == "registry" else "none"),
         schema=schema_text(folder, section.schema_) if section.schema_ else None,
+        message=section.message,
         **columns,
     )
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from calve.declared import NO_ID
-from calve.decoding import FORMATS, Top, columns
 from calve.evolution import SchemaProblem
+from calve.formats import FORMATS, Top, columns
 from calve.names import FIELD_NAME
 from calve.registry import Schema
 from calve.settings.problems import Problem
@@ -34,7 +34,8 @@ def schema_problems(values: Mapping[str, Any], folder: Path) -> Iterator[Problem
     for name, table in tables.items() if isinstance(tables, dict) else ():
         value, key = (_at(table, part) for part in ("value", "key"))
         taken = _name(key, "column") or "key" if key is not None else None
-        tops = {"value": (value, Top(rest=_name(value, "rest"), taken=taken)), "key": (key, Top(taken))}
+        of_value = Top(rest=_name(value, "rest"), taken=taken, message=_text(value, "message"))
+        tops = {"value": (value, of_value), "key": (key, Top(taken, message=_text(key, "message")))}
         for part, (section, top) in tops.items():
             problem = _problem(section or {}, folder, top)
             if problem:
@@ -77,5 +78,10 @@ def _at(table: Any, part: str) -> dict[str, Any] | None:
 
 
 def _name(section: Mapping[str, Any] | None, key: str) -> str | None:
+    found = _text(section, key)
+    return found if found and FIELD_NAME.fullmatch(found) else None
+
+
+def _text(section: Mapping[str, Any] | None, key: str) -> str | None:
     found = (section or {}).get(key)
-    return found if isinstance(found, str) and FIELD_NAME.fullmatch(found) else None
+    return found if isinstance(found, str) else None

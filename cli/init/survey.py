@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from calve.decoding import columns
 from calve.evolution import SchemaProblem
+from calve.formats import columns
 from calve.registry import Schema, open_registry
 from cli.kafka import Cluster
 

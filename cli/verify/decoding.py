@@ -36,8 +36,8 @@ class Decoder:
 
     `columns` is the table's Arrow schema, `_kafka` included; `schema_of` looks up a registry id; `renames` are those that the
     subject's versions declare. `only`: all values are bare and of this schema. `own`: the column that is no field, as
-    `cli.verify.writers.writer_of` has it. `key`: how keys become a column. `foreign` says whether a frame is that of another
-    table's schema.
+    `cli.verify.writers.writer_of` has it, and `message`. `key`: how keys become a column. `foreign` says whether a frame is
+    that of another table's schema.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Decoder:
         foreign: Callable[[bytes], bool] = lambda _: False,
         only: registry.Schema | None = None,
         own: str | None = None,
+        message: str | None = None,
         key: Keys | None = None,
     ) -> None:
         self.columns = columns
@@ -65,6 +66,7 @@ class Decoder:
             foreign=foreign,
             only=only,
             own=own,
+            message=message,
         )
 
     def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
@@ -143,6 +145,7 @@ class Values:
         foreign: Callable[[bytes], bool] = lambda _: False,
         only: registry.Schema | None = None,
         own: str | None = None,
+        message: str | None = None,
         whole: bool = False,
     ) -> None:
         self._columns = columns
@@ -152,6 +155,7 @@ class Values:
         self._foreign = foreign
         self._only = only
         self._own = own
+        self._message = message
         self._whole = whole
         self._writers: dict[bytes, Writer | str] = {}
 
@@ -198,8 +202,8 @@ class Values:
             return "incompatible_schema"
         try:
             if self._whole:
-                return whole_writer(frame, schema, self._columns, self._renames)
-            return writer_of(frame, schema, self._columns, self._renames, self._own)
+                return whole_writer(frame, schema, self._columns, self._renames, self._message)
+            return writer_of(frame, schema, self._columns, self._renames, self._own, self._message)
         except (
             Unreadable,
             SchemaParseException,

@@ -31,6 +31,7 @@ class Filters:
 
     subjects_of: the subjects of a frame's schema as the registry has them now; None where it does not know the schema.
     ours: which of them are the table's. `shared`: the topic holds records of other tables, as the configuration says now.
+    other: where the table holds one message of its schemas, whether a value of those is another one.
     """
 
     rounds: Sequence[Round] = ()
@@ -39,6 +40,7 @@ class Filters:
     subjects_of: Callable[[bytes], list[str] | None] = _nobodys
     ours: Callable[[list[str]], list[str]] = list
     shared: bool = False
+    other: Callable[[bytes], bool] | None = None
     counted: dict[int, dict[str, int]] = field(default_factory=dict)
     unknown: int = 0
     _starts: dict[int, list[tuple[int, int, Round]]] = field(init=False)
@@ -72,13 +74,14 @@ class Filters:
             if value is None or len(value) < self.framing.size or not value.startswith(self.framing.starts):
                 continue
             frame = self.framing.plain_frame(value)
-            if frame not in self._named and not self.foreign(frame):
+            strange = self.foreign(frame) or (self.other is not None and self.other(value))
+            if not strange and (self.other is not None or frame not in self._named):
                 continue
             each = self._round(records.partitions[place], records.offsets[place])
             if each is None:
-                if not self.complete and self.foreign(frame):
+                if not self.complete and strange:
                     found[place] = None
-            elif self._of(each, frame):
+            elif self._of(each, frame, strange=strange):
                 found[place] = each
         return found
 
@@ -146,7 +149,7 @@ class Filters:
                 )
             for name, count in each.ledger.filtered_schemas.items():
                 subjects = self.subjects_of(self.framing.named(name))
-                if own := self.ours(subjects or []):
+                if (own := self.ours(subjects or [])) and self.other is None:
                     yield Finding(
                         CHECK,
                         f"snapshot {each.snapshot} left {count} records of schema {name} to other tables; the schema"
@@ -158,12 +161,12 @@ class Filters:
         at = bisect_right(starts, offset, key=lambda each: each[0]) - 1
         return starts[at][2] if at >= 0 and offset < starts[at][1] else None
 
-    def _of(self, each: Round, frame: bytes) -> bool:
+    def _of(self, each: Round, frame: bytes, *, strange: bool) -> bool:
         """Whether a round that read a record of this schema left it to other tables."""
         schemas = each.ledger.filtered_schemas
         if self.framing.name(frame) in schemas:
             return True
-        return each.ledger.filtered > sum(schemas.values()) and self.foreign(frame)
+        return each.ledger.filtered > sum(schemas.values()) and strange
 
 
 def _said(each: Round) -> dict[str, int]:

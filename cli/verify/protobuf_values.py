@@ -15,6 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from calve import registry
 from cli.verify.conversion import Unreadable
+from cli.verify.framing import CONFLUENT, GLUE, Framing
 from cli.verify.protobuf_schema import Compiled, compiled
 from cli.verify.renames import Renames, sources
 
@@ -28,28 +29,44 @@ UNSIGNED = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
 
 
 class Values:
-    """Values of one registered schema as rows of a table: those of its first message."""
+    """Values of one registered schema as rows of a table: those of one message; `name` None: of the first.
 
-    def __init__(self, schema: registry.Schema, columns: Iterable[Any], renames: Renames) -> None:
-        self._schema = compiled(schema)
-        if not self._schema.messages:
+    `framing` says how a payload names its message.
+    """
+
+    def __init__(
+        self,
+        schema: registry.Schema,
+        columns: Iterable[Any],
+        renames: Renames,
+        name: str | None = None,
+        framing: Framing = CONFLUENT,
+    ) -> None:
+        self._framing = framing
+        self._messages = compiled(schema).messages
+        top = message_named(self._messages, name)
+        if top is None:
             raise Unreadable("incompatible_schema")
-        top = self._schema.messages[0]
+        self._top = top
         self._class = GetMessageClass(top)
-        self._row = _Layout(self._schema, renames).struct(top, list(columns))
+        self._row = _Layout(compiled(schema), renames).struct(top, list(columns))
 
     def read(self, payload: bytes) -> dict[str, Any]:
-        """The row of a payload that begins with its message indexes.
+        """The row of a payload that begins by naming its message.
 
         Raises:
             Unreadable: it is none.
         """
-        if payload[:1] != b"\x00":
-            known = self._known(payload)
-            raise Unreadable("incompatible_schema" if known else "malformed")
+        found, place = message_in(self._messages, payload, self._framing)
+        if found is not self._top:
+            raise Unreadable("incompatible_schema" if found else "malformed")
+        return self.read_bare(payload[place:])
+
+    def read_bare(self, payload: bytes) -> dict[str, Any]:
+        """As `read`, of a payload that is the message alone."""
         message = self._class()
         try:
-            message.ParseFromString(payload[1:])
+            message.ParseFromString(payload)
         except DecodeError:
             raise Unreadable("malformed") from None
         if not message.IsInitialized() or _is_strange(message):
@@ -57,22 +74,56 @@ class Values:
         row: dict[str, Any] = self._row(message)
         return row
 
-    def _known(self, payload: bytes) -> bool:
-        """True where the indexes are those of a message of the schema."""
-        try:
-            count, place = _zigzag(payload, 0)
-            if not 0 < count <= len(payload):
-                return False
-            found, inside, path = None, self._schema.messages, list[int]()
-            for _ in range(count):
-                index, place = _zigzag(payload, place)
-                if index < 0:
-                    return False
-                found, path = inside[index], [*path, index]
-                inside = list(found.nested_types)
-        except IndexError:
-            return False
-        return found is not None and path != [0]
+
+def message_named(messages: list[Descriptor], name: str | None) -> Descriptor | None:
+    """A message by its name, with or without the package: the first, by the order of the file, that is called so."""
+    if name is None:
+        return messages[0] if messages else None
+    for each in messages:
+        package = each.file.package
+        if each.full_name in (name, f"{package}.{name}") and not each.GetOptions().map_entry:
+            return each
+        inside = message_named(list(each.nested_types), name)
+        if inside is not None:
+            return inside
+    return None
+
+
+def message_in(
+    messages: list[Descriptor], payload: bytes, framing: Framing = CONFLUENT
+) -> tuple[Descriptor | None, int]:
+    """The message that the beginning of a payload names, and where it begins; None where there is no such message."""
+    if framing is GLUE:
+        return _message_at(messages, payload)
+    if payload[:1] == b"\x00":
+        return (messages[0] if messages else None), 1
+    try:
+        count, place = _zigzag(payload, 0)
+        if not 0 < count <= len(payload):
+            return None, 0
+        found, inside, path = None, messages, list[int]()
+        for _ in range(count):
+            index, place = _zigzag(payload, place)
+            if index < 0:
+                return None, 0
+            found, path = inside[index], [*path, index]
+            inside = list(found.nested_types)
+    except IndexError:
+        return None, 0
+    return (found if path != [0] else None), place
+
+
+def _message_at(messages: list[Descriptor], payload: bytes) -> tuple[Descriptor | None, int]:
+    """By the place among all messages, sorted by name."""
+    every = list(messages)
+    for each in every:
+        every += each.nested_types
+    every.sort(key=lambda each: each.full_name)
+    try:
+        number, place = _varint(payload, 0)
+        return every[number], place
+    except IndexError:
+        return None, 0
 
 
 class _Layout:
@@ -233,13 +284,21 @@ def _decimal(value: Any, kind: Any) -> Decimal:
 
 
 def _zigzag(data: bytes, place: int) -> tuple[int, int]:
+    value, place = _varint(data, place)
+    return (value >> 1) ^ -(value & 1), place
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """A number and where it ends. Raises IndexError where there is none, or one in more bytes than it needs."""
     value = shift = 0
     while True:
         byte = data[place]
         value |= (byte & 0x7F) << shift
         place, shift = place + 1, shift + 7
         if byte < 0x80 or shift > 63:
-            return (value >> 1) ^ -(value & 1), place
+            if byte == 0 and shift > 7:
+                raise IndexError
+            return value, place
 
 
 def renames_of_protobuf(schemas: Iterable[registry.Schema]) -> Renames:

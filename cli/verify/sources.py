@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from google.protobuf.descriptor import Descriptor
 
 from calve import job
 from calve.declared import FRAMED, NO_ID, identity
@@ -17,11 +18,13 @@ from calve.position import Offsets
 from calve.registry import Registry, Schema, open_registry
 from calve.subjects import subjects_of
 from cli.verify.claim import Round
+from cli.verify.conversion import Unreadable
 from cli.verify.decoding import Decoder, Decoding, Keys, Values
 from cli.verify.epochs import Epochs, ReadWith
 from cli.verify.filters import Filters
 from cli.verify.framing import CONFLUENT, GLUE, Framing
-from cli.verify.protobuf_values import renames_of_protobuf
+from cli.verify.protobuf_schema import compiled
+from cli.verify.protobuf_values import message_in, message_named, renames_of_protobuf
 from cli.verify.renames import Fields, Renames, avro_records, json_objects, renames_of
 
 if TYPE_CHECKING:
@@ -84,7 +87,38 @@ def _filters(
         subjects_of=_known_subjects(registry, framing),
         ours=subjects.matching,
         shared=subjects.shared,
+        other=_other_messages(registry, framing, sources.value.message),
     )
+
+
+def _other_messages(registry: Registry, framing: Framing, name: str | None) -> Callable[[bytes], bool] | None:
+    """Whether a value is of another message than the table's, where the table names its message.
+
+    All values are whose schema does not have the message at all.
+    """
+    if name is None:
+        return None
+
+    @cache
+    def messages(frame: bytes) -> list[Descriptor] | None:
+        schema = registry.by_id(framing.number(frame))
+        try:
+            return None if schema is None or schema.type != "PROTOBUF" else compiled(schema).messages
+        except Unreadable:
+            return None
+
+    def other(value: bytes) -> bool:
+        known = messages(framing.plain_frame(value))
+        if known is None:
+            return False
+        wanted = message_named(known, name)
+        try:
+            found, _ = message_in(known, framing.plain(value)[framing.size :], framing)
+        except Unreadable:
+            return wanted is None
+        return wanted is None or (found is not None and found is not wanted)
+
+    return other
 
 
 def _known_subjects(registry: Registry, framing: Framing) -> Callable[[bytes], list[str] | None]:
@@ -127,6 +161,7 @@ class _Maker:
                 foreign=self.filters.foreign if self.filters.shared else lambda _: False,
                 only=self._only(value, "value", read_with),
                 own=value.rest or value.column,
+                message=value.message,
                 key=self._keys(key, read_with),
             )
         except LookupError:
@@ -144,7 +179,9 @@ class _Maker:
             return Keys(column, None)
         only, renames = self._only(source, "key", read_with), self._renames(source, "key")
         framing, columns = self.filters.framing, pa.schema([column])
-        values = Values(columns, self._schema_of, renames, framing=framing, only=only, whole=True)
+        values = Values(
+            columns, self._schema_of, renames, framing=framing, only=only, message=source.message, whole=True
+        )
         return Keys(column, values)
 
     def _only(self, source: job.Source, part: job.PartName, read_with: ReadWith) -> Schema | None:

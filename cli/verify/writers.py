@@ -14,6 +14,7 @@ from fastavro import parse_schema, schemaless_reader
 from calve import registry
 from cli.verify import json_text
 from cli.verify.conversion import Schema, Unreadable, bytes_alone, field_converters, resolved
+from cli.verify.framing import CONFLUENT, GLUE
 from cli.verify.json_schema import Schemas, filled
 from cli.verify.protobuf_values import Values
 from cli.verify.renames import Renames
@@ -36,23 +37,33 @@ class Writer(Protocol):
 
 
 def writer_of(
-    frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames, own: str | None = None
+    frame: bytes,
+    schema: registry.Schema,
+    columns: pa.Schema,
+    renames: Renames,
+    own: str | None = None,
+    message: str | None = None,
 ) -> Writer:
     """The writer of a schema whose fields are the columns.
 
     `own`: the column that is no field: of bytes that are kept as they are, or of what a JSON schema does not declare.
+    `message`: which one of a Protobuf file, by its name; None: the first.
     """
+    if message is not None and schema.type != "PROTOBUF":
+        raise Unreadable("incompatible_schema")
     if schema.type in PLAIN:
         return _PlainWriter(frame, columns, own or VALUE, text=schema.type == "STRING")
     if schema.type == "JSON":
         return _JsonWriter(frame, schema, columns, renames, own)
     if schema.type == "PROTOBUF":
-        return _ProtobufWriter(frame, schema, columns, renames)
+        return _ProtobufWriter(frame, schema, columns, renames, message)
     return _AvroWriter(frame, schema, columns, renames)
 
 
-def whole_writer(frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> Writer:
-    """The writer of a schema that is the one column, whatever it describes."""
+def whole_writer(
+    frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames, message: str | None = None
+) -> Writer:
+    """The writer of a schema that is the one column, whatever it describes; `message`: as for `writer_of`."""
     [column] = columns
     if schema.type in PLAIN:
         return writer_of(frame, schema, columns, renames, column.name)
@@ -62,7 +73,8 @@ def whole_writer(frame: bytes, schema: registry.Schema, columns: pa.Schema, rena
         fields = [{"name": column.name, "type": json.loads(schema.text)}]
         text = json.dumps({"type": "record", "name": "whole", "fields": fields})
         return _AvroWriter(frame, replace(schema, text=text), columns, renames)
-    return _Nested(writer_of(frame, schema, pa.schema(list(column.type)), renames), column)
+    fields = pa.schema(list(column.type))
+    return _Nested(writer_of(frame, schema, fields, renames, message=message), column)
 
 
 class _PlainWriter:
@@ -151,13 +163,23 @@ class _JsonWriter:
 
 
 class _ProtobufWriter:
-    def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> None:
+    def __init__(
+        self,
+        frame: bytes,
+        schema: registry.Schema,
+        columns: pa.Schema,
+        renames: Renames,
+        message: str | None,
+    ) -> None:
         self.frame = frame
         self.schema_id = schema.number or None
         self._columns = list(columns)
-        self._values = Values(schema, self._columns, renames)
+        framing = GLUE if len(frame) == GLUE.size else CONFLUENT
+        self._values = Values(schema, self._columns, renames, message, framing)
 
     def decode(self, value: bytes) -> Any:
+        if not self.frame:
+            return self._values.read_bare(value)
         return self._values.read(value[len(self.frame) :])
 
     def project(self, rows: list[Any]) -> list[Any]:

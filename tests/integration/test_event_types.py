@@ -14,10 +14,13 @@ from pyspark.sql import functions as F
 from calve.job import Source
 from calve.position import Ledger
 from calve.spark_conf import CATALOG
-from glue_jobs.decode import MAX_OTHERS, OTHER, REJECT, SIZE
+from glue_jobs.decode import OTHER, REJECT, SIZE
 from glue_jobs.seen import observe_records, seen_records
+from glue_jobs.verdicts import MAX_OTHERS
 from tests.integration.engine import DATABASE, Engine, everything
 from tests.integration.proofs import assert_proved, proof
+from tests.integration.protobuf_topics import protobuf_topic, register, send
+from tests.protobuf_classes import message_class
 
 
 @dataclass
@@ -94,6 +97,42 @@ def test_each_subject_of_a_topic_is_a_table_and_each_record_has_one_fate_in_each
         check.name: check.figures for check in proof(engine, f"{events.topic}_orders", value=orders).checks
     }
     assert figures["filtered"] == {"records": 3, f"schema {schema_id(payment)}": 3}
+
+
+def test_each_message_of_a_protobuf_file_is_a_table_also_one_that_a_later_version_brings(
+    engine: Engine,
+) -> None:
+    order = "message Order { int32 id = 1; message Line { int32 no = 1; } }"
+    texts = [
+        f'syntax = "proto3"; package acme; {each}'
+        for each in (order, order + "message Payment { int64 amount = 1; }")
+    ]
+    topic = protobuf_topic(engine)
+    old, new = (register(engine, topic, each) for each in texts)
+    orders, payments, lines = (
+        message_class(texts[1], f"acme.{each}") for each in ("Order", "Payment", "Order.Line")
+    )
+    send(engine, topic, old, orders(id=1))
+    send(engine, topic, new, orders(id=2))
+    send(engine, topic, new, payments(amount=3), b"\x02\x02")
+    send(engine, topic, new, lines(no=4), b"\x04\x00\x00")
+    send(engine, topic, new, b"\xff", b"\x02\x02")
+    send(engine, topic, new, b"", b"\x02\x08")
+    engine.flush()
+    found, rows = {}, {}
+    for name in ("Order", "Payment", "acme.Order.Line"):
+        table, source = f"{topic}_{name.lower().replace('.', '_')}", Source(message=name)
+        (outcome,) = engine.drain(engine.target(topic, table=table, value=source))
+        found[name] = (outcome.ledger.filtered_schemas, outcome.ledger.rejected)
+        rows[name] = [tuple(row)[:-1] for row in engine.rows(table).orderBy("_kafka.offset").collect()]
+        assert_proved(proof(engine, table, value=source))
+    first, second = str(old), str(new)
+    assert found == {
+        "Order": ({second: 3}, {"malformed": 1}),
+        "Payment": ({first: 1, second: 2}, {"malformed": 2}),
+        "acme.Order.Line": ({first: 1, second: 3}, {"malformed": 1}),
+    }
+    assert rows == {"Order": [(1,), (2,)], "Payment": [(3,)], "acme.Order.Line": [(4,)]}
 
 
 def test_the_key_of_another_tables_record_is_not_judged(engine: Engine) -> None:

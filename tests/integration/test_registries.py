@@ -145,6 +145,40 @@ def test_avro_and_json_of_the_glue_registry_are_one_table_by_a_pattern(
     assert_proved(proof(engine, topic, registry=registry, value=source))
 
 
+def test_messages_of_the_glue_registry_are_tables_by_their_place_among_the_names(
+    engine: Engine, glue: GlueSchemas
+) -> None:
+    text = (
+        'syntax = "proto3"; message B { int32 b = 1; message C { int32 c = 1; } message A { int32 a = 1; } }'
+    )
+    topic, registry = topic_of(engine), GlueRegistry(glue.name, REGION)
+    schema = glue.register(topic, text, "PROTOBUF")
+    places = {"B": b"\x00", "B.A": b"\x01", "B.C": b"\x02"}
+    for place, payload, compressed in (
+        (places["B"], b"\x08\x05", False),
+        (places["B.C"], b"\x08\x06", True),
+        (places["B.A"], b"\x08\x07", False),
+        (places["B.C"], b"\x08", True),
+        (b"\x03", b"", False),
+        (b"", b"", False),
+        (b"\x82\x00", b"\x08\x08", False),
+    ):
+        engine.send(topic, framed(schema, place + payload, compressed=compressed), partition=0)
+    engine.flush()
+    found = {}
+    for name, source in {"first": Source(), "inner": Source(message="B.C")}.items():
+        (outcome,) = engine.drain(
+            engine.target(topic, table=f"{topic}_{name}", registry=registry, value=source)
+        )
+        rows = [row[0] for row in engine.rows(f"{topic}_{name}").orderBy("_kafka.offset").collect()]
+        found[name] = (rows, outcome.ledger.filtered, outcome.ledger.rejected)
+        assert_proved(proof(engine, f"{topic}_{name}", registry=registry, value=source))
+    assert found == {
+        "first": ([5], 0, {"incompatible_schema": 3, "malformed": 3}),
+        "inner": ([6], 2, {"malformed": 4}),
+    }
+
+
 def test_keys_of_the_glue_registry_are_a_column_with_and_without_compression(
     engine: Engine, glue: GlueSchemas
 ) -> None:

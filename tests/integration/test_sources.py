@@ -186,12 +186,28 @@ FILE_AVRO = Case(
     ],
     key=Source(format="avro", prefix="none", schema='"long"'),
 )
+FILE_PROTOBUF = Case(
+    Source(
+        format="protobuf",
+        prefix="none",
+        schema='syntax = "proto3"; message A { int32 x = 1; } message B { int32 a = 1; optional string b = 2; }',
+        message="B",
+    ),
+    [
+        (b"\x08\x05\x12\x01x", b"k", {"key": b"k", "a": 5, "b": "x"}),
+        (b"", b"", {"key": b"", "a": 0, "b": None}),
+        (None, None, "null_value"),
+        *((each, None, "malformed") for each in (b"\x08", b"\x12\x01\xff", FRAME + b"\x00\x08\x05")),
+    ],
+    key=Source(format="bytes"),
+)
 CASES = {
     "strings, JSON objects as keys": STRING,
     "bytes, plain JSON keys": BYTES,
     "the newest version of a subject": BARE_AVRO,
     "an Avro file, plain Avro keys": FILE_AVRO,
     "a JSON file and the rest": FILE_JSON,
+    "a Protobuf file": FILE_PROTOBUF,
     "a JSON file": JSON_WITHOUT_REST,
 }
 

@@ -6,8 +6,9 @@ import fastavro
 import pytest
 
 from calve.avro_references import with_definitions
-from calve.decoding import columns, decoding
+from calve.decoding import decoding
 from calve.evolution import SchemaProblem
+from calve.formats import columns
 from calve.registry import Schema
 
 CITY = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "zip", "type": "Zip"}]}

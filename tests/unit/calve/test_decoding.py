@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from calve.decoding import FORMATS, AvroWriter, JsonWriter, columns, decoding, evolution, first_columns
+from calve.decoding import decoding, evolution, first_columns
 from calve.errors import Suspended
 from calve.evolution import SchemaProblem, data_columns
+from calve.formats import REGISTERED, columns
 from calve.registry import Schema
 from calve.wire import GLUE
+from calve.writers import AvroWriter, JsonWriter
 
 
 def schema(number: int, *fields: tuple[str, Any], kind: str = "AVRO") -> Schema:
@@ -86,7 +88,7 @@ def test_versions_of_several_formats_become_one_table() -> None:
 
 @pytest.mark.parametrize("text", ["{", '{"type": "array"}', '{"type": "record", "fields": []}', "[[1]]", "7"])
 def test_text_that_is_no_schema_of_its_format_is_a_problem(text: str) -> None:
-    for kind in FORMATS:
+    for kind in REGISTERED:
         with pytest.raises(SchemaProblem):
             columns(Schema(1, text, kind))
 

@@ -78,13 +78,6 @@ def test_a_pattern_finds_schemas_on_all_pages_in_the_order_of_their_registration
     assert [each.id for each in Subjects(registry, "e.*").versions()] == [*made[:2], *made[3:]]
 
 
-def test_protobuf_is_named_as_what_cannot_be_read(schemas: GlueSchemas) -> None:
-    version = schemas.register("events", 'syntax = "proto3"; message M {}', "PROTOBUF")
-    found = opened(schemas).by_id(version.int)
-    assert found is not None
-    assert found.type == "PROTOBUF of AWS"
-
-
 def test_a_refusal_ends_the_job_and_names_what_to_allow(schemas: GlueSchemas) -> None:
     registry = opened(schemas)
     schemas.refuse = "AccessDeniedException"

@@ -9,12 +9,13 @@ import pytest
 
 from calve.columns import struct
 from calve.declared import Declared, identity
-from calve.decoding import AvroWriter, JsonWriter, PlainWriter, Top, WholeWriter, columns
 from calve.errors import Suspended
 from calve.evolution import Rule, SchemaProblem
+from calve.formats import Top, columns
 from calve.job import Source, Table
 from calve.parts import Parts, parts_of
 from calve.registry import Schema
+from calve.writers import AvroWriter, JsonWriter, PlainWriter, WholeWriter
 
 
 def avro(**fields: Any) -> str:

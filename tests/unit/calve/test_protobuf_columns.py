@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from calve.decoding import columns, decoding, first_columns, misfit, proposal
+from calve.decoding import decoding, first_columns, misfit, proposal
 from calve.evolution import Rule, SchemaProblem, plain
+from calve.formats import Top, columns, concerns
 from calve.protobuf.linking import load, message_of
 from calve.registry import Schema
+from calve.wire import GLUE
 
 IMPORTS = "".join(
     f'import "{name}.proto";'
@@ -146,6 +150,53 @@ def test_the_innermost_type_of_a_name_is_meant() -> None:
         "a.b.X",
         "a.b.Top.X",
     ]
+
+
+ORDER = "message Order { int32 id = 1; message Line { int32 no = 1; } map<string, int32> tags = 2; }"
+PAYMENT = "message Payment { int64 amount = 1; }"
+
+
+def test_a_table_of_one_message_leaves_the_others_of_its_file_to_other_tables() -> None:
+    first, second = replace(proto(ORDER), id=7), replace(proto(ORDER + PAYMENT), id=9)
+    top = Top(message="Payment")
+    assert [concerns(each, top) for each in (first, second)] == [False, True]
+    assert all(concerns(each, Top()) for each in (first, second))
+    table = columns(second, top)
+    assert [each["name"] for each in table["fields"]] == ["amount"]
+    found = decoding(table, [second], [first], top=top, shared=True)
+    frame = b"\x00\x00\x00\x00"
+    own = frame + b"\x09"
+    others = {b"\x00", b"\x04\x00\x00", b"\x04\x00\x02"}
+    assert set(found.others) == {frame + b"\x07"} | {own + each for each in others}
+    assert found.other_ids == (7, 9)
+    assert [(each.prefix, each.others) for each in found.writers] == [(own + b"\x02\x02", ())]  # type: ignore[union-attr]
+
+
+def test_aws_names_a_message_by_its_place_among_the_sorted_names() -> None:
+    """The example of AWS's own `MessageIndexFinder`."""
+    nested = "message B { message C { int32 c = 1; } message A { message D { int32 d = 1; } int32 a = 1; } int32 b = 1; }"
+    schema = replace(proto(nested), id=1)
+    places = {"B": 0, "B.A": 1, "B.A.D": 2, "B.C": 3}
+    for name, place in places.items():
+        top = Top(message=name)
+        (found,) = decoding(columns(schema, top), [schema], wire=GLUE, top=top).writers
+        assert found.prefix == GLUE.frame(1) + bytes([place])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_other_messages_of_keys_and_of_tables_that_name_none_are_refused(shared: bool) -> None:
+    schema = replace(proto(ORDER + PAYMENT), id=9)
+    top = Top() if shared else Top(message="Payment")
+    found = decoding(columns(schema, top), [schema], top=top, shared=shared)
+    assert found.others == ()
+    assert len(found.writers[0].others) == 3  # type: ignore[union-attr]
+
+
+def test_a_message_is_asked_of_protobuf_alone() -> None:
+    with pytest.raises(SchemaProblem, match='names the message "Payment", and this is AVRO'):
+        columns(Schema(1, '{"type": "record", "name": "R", "fields": []}', "AVRO"), Top(message="Payment"))
+    with pytest.raises(SchemaProblem, match='no message "Payment"'):
+        columns(proto(ORDER), Top(message="Payment"))
 
 
 def test_the_first_message_of_the_file_is_the_table_and_others_are_found_by_name() -> None:

@@ -23,6 +23,7 @@ def _in_a_folder_with_schemas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     Path("schemas").mkdir()
     Path("schemas/a.avsc").write_text(AVRO)
     Path("schemas/a.json").write_text(JSON)
+    Path("schemas/a.proto").write_text('syntax = "proto3"; message A { int32 a = 1; }')
     Path("schemas/long.avsc").write_text('"long"')
     Path("schemas/broken.avsc").write_text("{")
     Path("schemas/latin.json").write_bytes(b'{"title": "\xe9"}')
@@ -47,6 +48,7 @@ def refused(*tables: str) -> str:
     [
         ("", Source()),
         ("value: {subject: s}", Source(subject="s")),
+        ("value: {message: acme.Order}", Source(message="acme.Order")),
         ("value: {prefix: none}", Source(prefix="none")),
         ("value: {format: string}", Source(format="string", prefix="none")),
         ("value: {format: bytes, column: raw}", Source(format="bytes", prefix="none", column="raw")),
@@ -124,6 +126,14 @@ def test_a_registry_is_needed_where_a_table_asks_one(asking: str) -> None:
         (
             "value: {format: avro, schema: schemas/a.avsc, rest: more}",
             ".value.rest  has no use with `format: avro`",
+        ),
+        (
+            "value: {format: string, message: M}",
+            ".value.message  has no use with `format: string`: only Prot",
+        ),
+        (
+            "value: {format: protobuf, schema: schemas/a.proto, message: M}",
+            '"schemas/a.proto" makes no table: the schema: there is no message "M" in this file',
         ),
         ("value: {column: text}", ".value.column  has no use with `format: registry`"),
         ("value: {format: string, column: a.b}", '.value.column  "a.b" is no column name'),

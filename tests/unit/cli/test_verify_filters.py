@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -73,6 +74,16 @@ def test_as_many_as_the_rounds_say_are_proved_and_are_no_rows() -> None:
     assert list(found.findings(SPANS, compacted=False)) == []
     (check,) = found.checks(SPANS, compacted=False, failed=False)
     assert (check.state, check.figures) == ("proved", {"records": 4, "schema 7": 2, "schema 8": 2})
+
+
+def test_other_messages_of_the_tables_own_schemas_are_no_rows_and_its_own_message_is_one() -> None:
+    rounds = [round_(2, 10, 20, {"5": 1}), round_(1, 0, 10, {"7": 1})]
+    found = replace(filters(*rounds), other=lambda value: value.endswith(b"else"))
+    other = value(5) + b"else"
+    assert left(found, at_1=value(7), at_2=value(5), at_3=other, at_11=other, at_12=value(5)) == [2, 3, 12]
+    assert list(found.findings(SPANS, compacted=False)) == []
+    left(found, at_13=other)
+    assert [each.check for each in found.findings(SPANS, compacted=False)] == ["filtered"]
 
 
 @pytest.mark.parametrize(

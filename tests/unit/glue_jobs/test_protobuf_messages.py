@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
-from calve.decoding import ProtobufWriter, decoding, first_columns
+from calve.decoding import decoding, first_columns
 from calve.registry import Schema
+from calve.writers import ProtobufWriter
 from cli.verify.conversion import Unreadable
 from cli.verify.protobuf_values import Values
 from glue_jobs.protobuf import scan
