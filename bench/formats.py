@@ -17,9 +17,13 @@ from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from google.protobuf.message_factory import GetMessageClass
 
 from bench.programs import figures, ingest
+from calve import registry as registered
 from calve.job import Job, Table
+from calve.protobuf.wire import message_indexes
+from calve.wire import CONFLUENT
 from cli.config import load_jobs
 from cli.console import Console
 from cli.datagen.plan import Plan, blocks
@@ -28,6 +32,7 @@ from cli.datagen.records import register, rows, schema_text
 from cli.embedded.layout import project_root
 from cli.embedded.stack import running
 from cli.kafka import client_properties
+from cli.verify.protobuf_schema import compiled
 
 Row = dict[str, Any]
 Encode = Callable[[Row], bytes]
@@ -42,13 +47,24 @@ def json_schema(registry: SchemaRegistryClient, topic: str, row: Row) -> Encode:
     types = {str: {"type": "string"}, int: {"type": "integer", "connect.type": "int32"}}
     schema = {"type": "object", "properties": {name: types[type(value)] for name, value in row.items()}}
     schema_id = registry.register_schema(f"{topic}-value", Schema(json.dumps(schema), "JSON"))
-    frame = b"\x00" + schema_id.to_bytes(4, "big")
+    frame = CONFLUENT.frame(schema_id)
     return lambda each: frame + json.dumps(each, separators=(",", ":")).encode()
+
+
+def protobuf(registry: SchemaRegistryClient, topic: str, row: Row) -> Encode:
+    types = {str: "string", int: "int32"}
+    fields = [f"{types[type(value)]} {name} = {n};" for n, (name, value) in enumerate(row.items(), 1)]
+    text = f'syntax = "proto3"; message Trade {{ {" ".join(fields)} }}'
+    schema_id = registry.register_schema(f"{topic}-value", Schema(text, "PROTOBUF"))
+    message = GetMessageClass(compiled(registered.Schema(schema_id, text, "PROTOBUF")).messages[0])
+    first = CONFLUENT.frame(schema_id) + message_indexes([0])
+    return lambda each: first + message(**each).SerializeToString()
 
 
 FORMATS: dict[str, Callable[[SchemaRegistryClient, str, Row], Encode]] = {
     BASE: avro,
     "JSON Schema": json_schema,
+    "Protobuf": protobuf,
 }
 
 

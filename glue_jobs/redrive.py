@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.sql import Column, DataFrame
@@ -190,7 +191,9 @@ class _Redrive:
     def _summary(self, position: Position, share: _Share, staged: Staged) -> dict[str, str]:
         """What the commit says: the position as it was, and until when the table was complete, which remains so."""
         main = self.target.main
-        metrics: dict[str, float] = {"files": len(staged.files), "file_bytes": staged.size_bytes}
+        metrics: dict[str, Any] = {"files": len(staged.files), "file_bytes": staged.size_bytes}
+        if self.target.read_with:
+            metrics["read_with"] = self.target.read_with
         if until := complete_until(main.ancestors(), main.properties):
             metrics["complete_until"] = until
         summary = encode(position=position, topic=share.topic, start={}, ledger=share.ledger, metrics=metrics)

@@ -38,7 +38,8 @@ Count = Callable[[int], object]
 class Letters:
     """The dead letters without their contents: partition -> offset -> reason of those that can be compared.
 
-    `redriven`: those of them that came back, so that the table must have their records. `came_back`: all that did.
+    `redriven`: those of them that came back, so that the table must have their records, each with the round of the redrive.
+    `came_back`: how many did, in all.
     """
 
     rows: LetterRows | None
@@ -46,7 +47,7 @@ class Letters:
     digests: Digests = field(default_factory=Digests)
     places: dict[str, set[Place]] = field(default_factory=dict)
     by_reason: dict[str, int] = field(default_factory=dict)
-    redriven: set[tuple[int, int]] = field(default_factory=set)
+    redriven: dict[tuple[int, int], str] = field(default_factory=dict)
     came_back: int = 0
 
     def keeps(self, partition: int, offset: int) -> bool:
@@ -93,7 +94,7 @@ def read_letters(rows: LetterRows | None, claimed: dict[int, Span], spans: dict[
     for task in rows.tasks if rows else ():
         for found, reasons, marked in rows.read(task) if rows else ():
             claimed_here = _inside(found, claimed)
-            letters.came_back += pc.sum(marked.filter(claimed_here)).as_py() or 0
+            letters.came_back += pc.count(marked.filter(claimed_here)).as_py()
             counted = reasons.filter(claimed_here)
             for pair in counted.value_counts().to_pylist():
                 letters.by_reason[pair["values"]] = letters.by_reason.get(pair["values"], 0) + pair["counts"]
@@ -106,7 +107,7 @@ def read_letters(rows: LetterRows | None, claimed: dict[int, Span], spans: dict[
             for (partition, offset), (reason, back) in zip(places, told, strict=True):
                 letters.reasons.setdefault(partition, {})[offset] = reason
                 if back:
-                    letters.redriven.add((partition, offset))
+                    letters.redriven[partition, offset] = back
     return letters
 
 

@@ -1,8 +1,12 @@
-"""Records read as their round says that it read them: with which schema where no frame names one, and whether with keys."""
+"""Records read as their round says that it read them: with which schema where no frame names one, and whether with keys.
+
+That of a record which came back from the dead letters is the redrive.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 
 import pyarrow as pa
 
@@ -26,8 +30,17 @@ class Epochs:
     ) -> None:
         self.columns = columns
         self._rounds = rounds
+        self._redrives: dict[str, ReadWith] = {}
+        self._redriven: Mapping[tuple[int, int], str] = {}
         self._decoder_for = decoder_for
         self._made: dict[tuple[tuple[str, str], ...] | None, Decoder | None] = {}
+
+    def knowing(self, redrives: Sequence[Round], redriven: Mapping[tuple[int, int], str]) -> Epochs:
+        """The same, where records came back from the dead letters; `redriven`: the round of the redrive, by place."""
+        found = copy(self)
+        found._redrives = {each.round: each.read_with for each in redrives}
+        found._redriven = redriven
+        return found
 
     def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
         """As `Decoder.rows`."""
@@ -58,8 +71,14 @@ class Epochs:
 
     def _decoder_at(self, records: Records, place: int) -> Decoder:
         partition, offset = records.partitions[place], records.offsets[place]
-        covering = next((each.read_with for each in self._rounds if each.covers(partition, offset)), None)
-        found = self._decoder(covering) or self._decoder(None)
+        redrive = self._redriven.get((partition, offset))
+        if redrive is None:
+            read_with = next(
+                (each.read_with for each in self._rounds if each.covers(partition, offset)), None
+            )
+        else:
+            read_with = self._redrives.get(redrive)
+        found = self._decoder(read_with) or self._decoder(None)
         if found is None:
             raise AssertionError("what calve.yaml says now is known")
         return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -95,7 +95,7 @@ class MainRows:
 class LetterRows:
     """The dead letters of one incarnation of a topic, as main of the dead-letter table or another snapshot has them.
 
-    `marked`: places of letters that came back by a redrive whose marks are still on their branch.
+    `marked`: places of letters that came back by a redrive whose marks are still on their branch, with its round.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class LetterRows:
         topic: str,
         topic_id: str,
         snapshot_id: int | None = None,
-        marked: AbstractSet[tuple[int, int]] = frozenset(),
+        marked: Mapping[tuple[int, int], str] = MappingProxyType({}),
     ) -> None:
         self.topic = topic
         self._marked = marked
@@ -130,7 +130,7 @@ class LetterRows:
         )
 
     def read(self, task: FileScanTask) -> Iterator[tuple[Rows, Any, Any]]:
-        """Dead letters of a file, the reason of each, and whether it came back."""
+        """Dead letters of a file, the reason of each, and the round of the redrive that brought it back, or null."""
         for batch in _batches(self._table, self._schema, task):
             batch = batch.filter(pc.equal(batch.column("topic_id"), self._topic_id))
             records = comparable_records(batch.select(list(LETTER_COLUMNS)).cast(letter_columns()))
@@ -142,20 +142,22 @@ class LetterRows:
             places = zip(
                 batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True
             )
-            pending = pa.array((place in self._marked for place in places), pa.bool_())
+            pending = pa.array((self._marked.get(place) for place in places), pa.string())
         else:
-            pending = pa.repeat(pa.scalar(False), batch.num_rows)  # noqa: FBT003 a value
+            pending = pa.nulls(batch.num_rows, pa.string())
         if not self._mark:
             return pending
-        return pc.or_(pending, pc.is_valid(batch.column(REDRIVEN)))
+        return pc.coalesce(batch.column(REDRIVEN).cast(pa.string()), pending)
 
 
-def places_marked_by(table: Table, round_id: str, *, topic_id: str, snapshot_id: int) -> set[tuple[int, int]]:
-    """Where the letters stood that a redrive brought back, as the snapshot of its branch has them."""
+def places_marked_by(
+    table: Table, round_id: str, *, topic_id: str, snapshot_id: int
+) -> dict[tuple[int, int], str]:
+    """Where the letters stood that a redrive brought back, as the snapshot of its branch has them, each with that round."""
     chosen: Any = And(EqualTo(REDRIVEN, round_id), EqualTo("topic_id", topic_id))  # type: ignore[call-arg, arg-type]
     scan = table.scan(chosen, snapshot_id=snapshot_id, selected_fields=("partition", "offset"))
     found = scan.to_arrow().to_pylist()
-    return {(each["partition"], each["offset"]) for each in found}
+    return {(each["partition"], each["offset"]): round_id for each in found}
 
 
 def letter_columns() -> pa.Schema:

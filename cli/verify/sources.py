@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -53,6 +53,10 @@ class Reading:
     decoder: Decoding
     filters: Filters
     provable_from: Offsets
+
+    def knowing(self, redrives: Sequence[Round], redriven: Mapping[tuple[int, int], str]) -> Decoding:
+        """The decoder of records some of which came back from the dead letters; `redriven`: as `Epochs.knowing`."""
+        return self.decoder.knowing(redrives, redriven) if isinstance(self.decoder, Epochs) else self.decoder
 
 
 def reading_of(

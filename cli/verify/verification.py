@@ -85,11 +85,11 @@ def _compare(
     claimed = _claimed(claim, main, letter_rows)
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
     reading = reading_of(sources, topic.name, main.columns, rounds, complete=claim.known_from_birth)
-    decoder, filters = reading.decoder, reading.filters
     lowest = {p: max(topic.log_start.get(p, 0), reading.provable_from.get(p, 0)) for p in claimed}
     spans = {p: (min(max(a, lowest[p]), b), b) for p, (a, b) in claimed.items()}
     reader = Reader(topic.name, properties)
     dead = read_letters(letter_rows, claimed, spans)
+    decoder, filters = reading.knowing(claim.redrives, dead.redriven), reading.filters
     readable = {p: (a, min(b, topic.end.get(p, 0))) for p, (a, b) in spans.items()}
     total = sum(max(0, to - start) for start, to in readable.values())
     with progress.task("reading the topic", total=total, unit="records") as task:

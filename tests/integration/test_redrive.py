@@ -110,6 +110,12 @@ def versioned(name: str = "Trade") -> str:
     return json.dumps(json.loads(TRADE) | {"name": name, "doc": uuid.uuid4().hex})
 
 
+def bare(*before: str) -> str:
+    """A schema of text columns, and `a`, a number, after them."""
+    texts = [{"name": name, "type": "string", "default": ""} for name in before]
+    return json.dumps({"type": "record", "name": "R", "fields": [*texts, {"name": "a", "type": "int"}]})
+
+
 def test_a_thousand_letters_come_back_once_when_their_schema_is_registered(engine: Engine) -> None:
     scene = Scene(engine)
     scene.produce(1_000, good=5, bad=2)
@@ -302,6 +308,25 @@ def test_the_command_is_answered_by_the_running_job_when_a_schema_was_made_to_fi
     assert job.state == "running"
     scene.sent = 3
     scene.assert_exact(dead={2})
+
+
+def test_a_value_that_names_no_schema_comes_back_by_the_newest_and_is_proved_by_it(engine: Engine) -> None:
+    source, topic = Source(prefix="none"), engine.topic(partitions=1, schema=bare())
+    engine.send(topic, b"\x02x\x0a", partition=0)
+    request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00")
+    for texts, value in (("", b"\x02"), ("b", b"\x02y\x06"), ("bc", b"\x02z\x02w\x08")):
+        engine.register(topic, bare(*texts))
+        engine.send(topic, value, partition=0)
+        engine.flush()
+        if texts == "b":
+            engine.table(topic).set_properties({REQUEST: request.to_json()})
+        engine.drain(engine.target(topic, value=source))
+    found = Result.of(engine.table(topic).properties, request.id)
+    assert found is not None
+    assert (found.redriven, found.refused) == (1, {})
+    rows = engine.rows(topic).orderBy("_kafka.offset").select("a", "b", "c").collect()
+    assert [tuple(each) for each in rows] == [(5, "x", None), (1, None, None), (3, "y", None), (4, "z", "w")]
+    assert_proved(proof(engine, topic, value=source))
 
 
 @pytest.mark.full
