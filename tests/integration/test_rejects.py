@@ -13,8 +13,12 @@ from typing import Any
 import pytest
 
 from calve.columns import REASONS
+from calve.job import Budget, Registry
 from calve.position import Ledger
+from glue_jobs.outcome import Memory
+from glue_jobs.seen import MAX_UNKNOWN_IDS
 from tests.integration.engine import TRADE, Engine, at, everything, trades
+from tests.integration.gate import Answer, Gate, Request
 
 BAD = b"\x01no magic byte"
 TWO_GIGABYTES = b"\xfe\xff\xff\xff\x0f"
@@ -158,6 +162,33 @@ def test_absurd_lengths_do_no_harm(engine: Engine) -> None:
     assert time.monotonic() - began < 60
     assert reasons(engine, topic) == [(offset, "malformed") for offset in range(len(payloads))]
     assert engine.offsets(topic) == [(0, len(payloads))]
+
+
+class Counting(Gate):
+    """The registry, and how many schemas were asked for by their id."""
+
+    asked = 0
+
+    def answer(self, request: Request) -> Answer:
+        self.asked += "/schemas/ids/" in request.path
+        return self.pass_on(request)
+
+
+def test_a_flood_of_schema_ids_asks_the_registry_a_thousand_times_at_most(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    value = engine.encode(topic, trades(1)[0])
+    flood = 2 * MAX_UNKNOWN_IDS
+    for number in range(flood):
+        engine.send(topic, b"\0" + (0x7000_0000 + number).to_bytes(4, "big") + value[5:], partition=0)
+    engine.send(topic, value, partition=0)
+    engine.flush()
+    with Counting(engine.stack.registry_url) as gate:
+        target = engine.target(
+            topic, registry=Registry(gate.url), dead_letter_budget=Budget(records=2 * flood)
+        )
+        (outcome,) = engine.drain(target, memory=Memory(bytes_per_record=1_000))
+    assert (outcome.ledger.applied, outcome.ledger.rejected) == (1, {"unknown_schema_id": flood})
+    assert 0 < gate.asked <= MAX_UNKNOWN_IDS + 1
 
 
 def test_an_id_registered_between_rounds_is_decoded_from_then_on(engine: Engine) -> None:
