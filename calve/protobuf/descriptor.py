@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from calve.evolution import Rule, SchemaProblem
 from calve.protobuf.model import Enum, Field, File, Message, Presence
-from calve.protobuf.text import MAX_DEPTH
+from calve.protobuf.options import MAX_DEPTH
 from calve.protobuf.wire import fields, signed
 
 KINDS = {

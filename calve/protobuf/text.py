@@ -6,17 +6,14 @@ registered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from calve.evolution import Rule, SchemaProblem
 from calve.protobuf.model import SCALARS, Enum, Field, File, Message, Presence
-from calve.protobuf.tokens import Token, string, tokens, unreadable
+from calve.protobuf.options import MAX_DEPTH, Options, OptionWords, explain, feature, pairs
+from calve.protobuf.tokens import Token, tokens
 
 LABELS = ("optional", "required", "repeated")
-MAX_DEPTH = 64
-Option = str | list["Option"] | list[tuple[str, "Option"]]
-Options = Mapping[str, Option]
 
 
 def parse(source: str) -> File:
@@ -29,9 +26,7 @@ def parse(source: str) -> File:
 
 
 @dataclass(slots=True)
-class _Parser:
-    words: list[Token]
-    place: int = 0
+class _Parser(OptionWords):
     proto3: bool = False
     editions: bool = False
     presence: str = "EXPLICIT"
@@ -78,7 +73,7 @@ class _Parser:
         elif name == "features.message_encoding":
             self.delimited = value == "DELIMITED"
         elif name == "features":
-            found = _pairs(value)
+            found = pairs(value)
             self.presence = found.get("field_presence", self.presence)
             self.delimited = found.get("message_encoding") == "DELIMITED"
 
@@ -149,7 +144,7 @@ class _Parser:
         each = Field(named.text, number, kind, type_name if not kind else "")
         each.repeated, each.oneof, each.doc = label == "repeated", oneof, first.doc
         each.presence = self.presence_of(label, oneof, options)
-        _explain(each, options)
+        explain(each, options)
         if group:
             each.name, each.type_name = named.text.lower(), f".{made.name}.{named.text}"
             made.messages.append(self.body(Message(f"{made.name}.{named.text}"), depth + 1))
@@ -176,21 +171,21 @@ class _Parser:
             entry.fields.append(Field(label, number_inside, scalar, "" if scalar else kind))
         made.messages.append(entry)
         each = Field(name, number, "", f".{entry.name}", repeated=True, doc=first.doc)
-        _explain(each, options)
+        explain(each, options)
         made.fields.append(each)
 
     def presence_of(self, label: str, oneof: str | None, options: Options) -> Presence:
         if label == "required":
             return Presence.REQUIRED
         if self.editions and oneof is None:
-            found = str(_feature(options, "field_presence") or self.presence)
+            found = str(feature(options, "field_presence") or self.presence)
             return {"IMPLICIT": Presence.IMPLICIT, "LEGACY_REQUIRED": Presence.REQUIRED}.get(
                 found, Presence.EXPLICIT
             )
         return Presence.IMPLICIT if self.proto3 and not label and oneof is None else Presence.EXPLICIT
 
     def is_delimited(self, options: Options) -> bool:
-        found = _feature(options, "message_encoding")
+        found = feature(options, "message_encoding")
         return found == "DELIMITED" or (found is None and self.delimited)
 
     def enum(self, scope: str) -> Enum:
@@ -211,190 +206,6 @@ class _Parser:
                 self.bracketed()
                 self.expect(";")
         return made
-
-    # Options
-
-    def bracketed(self) -> Options:
-        found: dict[str, Option] = {}
-        if self.peek().text != "[":
-            return found
-        self.take()
-        while self.peek().text != "]":
-            name, value = self.option()
-            several = found.setdefault(name, []) if name.endswith(".params") else None
-            if isinstance(several, list):
-                several.append(value)  # type: ignore[arg-type]
-            else:
-                found[name] = value
-            if self.peek().text == ",":
-                self.take()
-        self.take()
-        return found
-
-    def option(self) -> tuple[str, Option]:
-        parts = [self.option_part()]
-        while self.peek().text == ".":
-            self.take()
-            parts.append(self.option_part())
-        self.expect("=")
-        return ".".join(parts), self.constant(0)
-
-    def option_part(self) -> str:
-        if self.peek().text != "(":
-            return self.name()
-        self.take()
-        name = self.dotted()
-        self.expect(")")
-        return f"({name.lstrip('.')})"
-
-    def constant(self, depth: int) -> Option:
-        if depth > MAX_DEPTH:
-            raise SchemaProblem("", "options are nested too deep", Rule.NESTED_TOO_DEEP)
-        word = self.take()
-        match word.text:
-            case "{" | "<":
-                return self.aggregate(depth, "}" if word.text == "{" else ">")
-            case "[":
-                found: list[Option] = []
-                while self.peek().text != "]":
-                    found.append(self.constant(depth + 1))
-                    if self.peek().text == ",":
-                        self.take()
-                self.take()
-                return found
-            case "-" | "+":
-                return word.text + self.take().text
-        if word.kind == "text":
-            value = string(word.text)
-            while self.peek().kind == "text":
-                value += string(self.take().text)
-            return value
-        if word.kind not in ("name", "number"):
-            raise self.wrong(word)
-        return word.text
-
-    def aggregate(self, depth: int, end: str) -> Option:
-        found: list[tuple[str, Option]] = []
-        while (word := self.take()).text != end:
-            if word.text in (",", ";"):
-                continue
-            name = word.text
-            if name == "[":
-                name = ""
-                while (part := self.take()).text != "]":
-                    if part.kind == "end":
-                        raise self.wrong(part)
-                    name += part.text
-            elif word.kind != "name":
-                raise self.wrong(word)
-            if self.peek().text == ":":
-                self.take()
-            found.append((name, self.constant(depth + 1)))
-        return found
-
-    # Words
-
-    def peek(self) -> Token:
-        return self.words[self.place]
-
-    def take(self) -> Token:
-        word = self.words[self.place]
-        self.place = min(self.place + 1, len(self.words) - 1)
-        return word
-
-    def expect(self, text: str) -> None:
-        word = self.take()
-        if word.text != text or word.kind != "symbol":
-            raise self.wrong(word)
-
-    def name(self) -> str:
-        word = self.take()
-        if word.kind != "name":
-            raise self.wrong(word)
-        return word.text
-
-    def dotted(self, first: Token | None = None) -> str:
-        word = first or self.take()
-        name = word.text
-        if word.text == ".":
-            name += self.name()
-        elif word.kind != "name":
-            raise self.wrong(word)
-        while self.peek().text == ".":
-            self.take()
-            name += "." + self.name()
-        return name
-
-    def string(self) -> str:
-        word = self.take()
-        if word.kind != "text":
-            raise self.wrong(word)
-        value = string(word.text)
-        while self.peek().kind == "text":
-            value += string(self.take().text)
-        return value
-
-    def integer(self) -> int:
-        word, sign = self.take(), 1
-        if word.text == "-":
-            word, sign = self.take(), -1
-        text = word.text
-        try:
-            octal = text.startswith("0") and text.isdigit() and text != "0"
-            return sign * (int(text, 8) if octal else int(text, 0))
-        except ValueError:
-            raise self.wrong(word) from None
-
-    def skip_statement(self) -> None:
-        while (word := self.take()).text != ";":
-            if word.kind == "end":
-                raise self.wrong(word)
-
-    def skip_block(self) -> None:
-        while (word := self.take()).text != "{":
-            if word.kind == "end":
-                raise self.wrong(word)
-        depth = 1
-        while depth:
-            word = self.take()
-            if word.kind == "end":
-                raise self.wrong(word)
-            if word.kind == "symbol":
-                depth += {"{": 1, "}": -1}.get(word.text, 0)
-
-    def wrong(self, word: Token) -> SchemaProblem:
-        if word.kind == "end":
-            return unreadable("it ends too early", word.line)
-        return unreadable(f'"{word.text[:40]}" is not expected', word.line)
-
-
-def _feature(options: Options, name: str) -> Option | None:
-    found = options.get(f"features.{name}")
-    return found if found is not None else _pairs(options.get("features")).get(name)
-
-
-def _pairs(value: Option | None) -> dict[str, str]:
-    """The members of a message in an option that are no messages."""
-    found = (each for each in value or () if isinstance(each, tuple)) if isinstance(value, list) else ()
-    return {name: each for name, each in found if isinstance(each, str)}
-
-
-def _explain(each: Field, options: Options) -> None:
-    """What `confluent.field_meta` says of a field: `doc` and `params`."""
-    meta = options.get("(confluent.field_meta)")
-    members = [m for m in meta if isinstance(m, tuple)] if isinstance(meta, list) else []
-    entries = [value for name, value in members if name == "params"]
-    if (alone := options.get("(confluent.field_meta).params")) is not None:
-        entries.append(alone)
-    params: dict[str, str] = {}
-    for entry in entries:
-        several = isinstance(entry, list) and entry and not isinstance(entry[0], tuple)
-        for one in entry if several else [entry]:
-            pair = _pairs(one)  # type: ignore[arg-type]
-            params[pair.get("key", "")] = pair.get("value", "")
-    each.params = params
-    doc = options.get("(confluent.field_meta).doc", _pairs(meta).get("doc"))
-    each.doc = str(doc) if doc else each.doc
 
 
 def _entry(name: str) -> str:
