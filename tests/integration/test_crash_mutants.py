@@ -8,7 +8,7 @@ import pytest
 
 from calve.dead_letters import Recovery, recover_letters
 from calve.protocol import next_position
-from glue_jobs import letters, round
+from glue_jobs import letters, publishing
 from glue_jobs.letters import Letters
 from glue_jobs.round import Round
 from tests.integration.engine import Engine
@@ -20,7 +20,7 @@ publish = Round.publish
 
 
 def without_position_check(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(round, "may_publish", lambda *_: True)
+    patch.setattr(publishing, "may_publish", lambda *_: True)
 
 
 def with_dead_letters_first(patch: pytest.MonkeyPatch) -> None:
