@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from calve.names import TableName
 from calve.spark_conf import CATALOG
+from glue_jobs.java import elements
 
 CURRENT = "iceberg.field.current"
 
@@ -46,7 +47,7 @@ class GlueColumns:
             if found.parameters().get("metadata_location") != location:
                 return
             columns = self._jvm.java.util.ArrayList()
-            for each in found.storageDescriptor().columns():
+            for each in elements(found.storageDescriptor().columns()):
                 if each.parameters().get(CURRENT) != "false":
                     columns.add(each)
             if len(columns) == len(found.storageDescriptor().columns()):

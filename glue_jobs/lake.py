@@ -20,6 +20,7 @@ from calve.names import OWNER_TAG, TableName
 from calve.protocol import Commit
 from calve.spark_conf import CATALOG
 from glue_jobs.glue_columns import GlueColumns
+from glue_jobs.java import elements, strings
 from glue_jobs.specs import partition_spec, sort_order
 
 PROPERTIES = {
@@ -76,7 +77,8 @@ class Table:
 
     def refs(self) -> dict[str, int]:
         """Branches and tags -> snapshot id."""
-        return {str(name): int(ref.snapshotId()) for name, ref in dict(self.java.refs()).items()}
+        refs = self.java.refs()
+        return {str(name): int(refs.get(name).snapshotId()) for name in elements(refs.keySet())}
 
     def snapshot(self, snapshot_id: int) -> Commit | None:
         found = self.java.snapshot(snapshot_id)
@@ -268,13 +270,6 @@ def java_cause(error: Py4JJavaError) -> str:
     return found if cause in found else f"{found}; caused by {cause}"
 
 
-def elements(iterable: Any) -> Iterator[Any]:
-    """The elements of a Java Iterable, which py4j does not iterate unless it is a collection."""
-    iterator = iterable.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
-
-
 def commit_of(jvm: Any, snapshot: Any) -> Commit:
     """A Java snapshot as the protocol sees it."""
     parent = snapshot.parentId()
@@ -284,8 +279,3 @@ def commit_of(jvm: Any, snapshot: Any) -> Commit:
         strings(jvm, snapshot.summary()),
         snapshot.timestampMillis() / 1000,
     )
-
-
-def strings(jvm: Any, mapping: Any) -> dict[str, str]:
-    """A Java map of strings. By JSON: py4j would ask the JVM several times for each entry."""
-    return dict(json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(mapping)))

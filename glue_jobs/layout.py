@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from calve.names import quote
 from calve.spark_conf import CATALOG
+from glue_jobs.java import elements
 from glue_jobs.lake import Table
 
 BYTES_PER_TASK = 32_000_000
@@ -41,13 +42,13 @@ def clustered(rows: DataFrame, table: Table, tasks: int) -> DataFrame:
 
 def _partition_columns(table: Table) -> list[Column]:
     spec, schema = table.java.spec(), table.java.schema()
-    return [_column(schema, f) for f in spec.fields() if str(f.transform().toString()) != "void"]
+    return [_column(schema, f) for f in elements(spec.fields()) if str(f.transform().toString()) != "void"]
 
 
 def _sort_columns(table: Table) -> list[Column]:
     order, schema = table.java.sortOrder(), table.java.schema()
     found = []
-    for each in order.fields():
+    for each in elements(order.fields()):
         column = _column(schema, each)
         nulls_first = str(each.nullOrder().toString()) == "NULLS FIRST"
         if str(each.direction().toString()) == "ASC":

@@ -37,7 +37,8 @@ from calve.position import (
 from calve.protocol import Commit, nearest_position
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
-from glue_jobs.lake import Lake, Table, elements, java_class
+from glue_jobs.java import elements
+from glue_jobs.lake import Lake, Table, java_class
 from glue_jobs.marks import Marks
 from glue_jobs.staging import NOTHING, Ambiguous, Staged, commit, publish
 

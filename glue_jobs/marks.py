@@ -20,7 +20,8 @@ from calve.position import DeadLetterRound
 from calve.protocol import Commit
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
-from glue_jobs.lake import Lake, Table, elements
+from glue_jobs.java import elements
+from glue_jobs.lake import Lake, Table
 from glue_jobs.staging import NOTHING, Staged, commit, stage
 
 LETTER = ("cluster_id", "topic_id", "partition", "offset")

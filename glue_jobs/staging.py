@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame
 
 from calve.errors import CalveError, LostRace
 from calve.protocol import Commit
-from glue_jobs.lake import Lake, Table, commit_of, elements, java_class, java_message
+from glue_jobs.java import elements
+from glue_jobs.lake import Lake, Table, commit_of, java_class, java_message
 
 Validator = Callable[[Iterator[Commit]], bool]
 
@@ -54,7 +55,7 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str) -> Staged:
             .mode("append")
             .save(stage_id)
         )
-        files = tuple(coordinator.fetchNewFiles(table.java, stage_id))
+        files = tuple(elements(coordinator.fetchNewFiles(table.java, stage_id)))
     finally:
         coordinator.clearRewrite(table.java, stage_id)
         cache.remove(stage_id)
