@@ -20,6 +20,10 @@ from calve.job import Start
 from calve.position import Offsets, TopicKey
 from calve.protocol import TopicState
 
+FETCH_WAIT_MS = "20"
+"""What is read is there. A consumer that Spark keeps asks for more than it was told to read, and the next read of its partition
+waits for that answer: half a second by Kafka's default, twice or thrice in a round.
+"""
 TIMEOUT_MS = 30_000
 REFUSED = ("AuthenticationException", "AuthorizationException", "ConfigException")
 """How the names of Kafka's exceptions end that no repetition cures."""
@@ -192,6 +196,7 @@ def read(
         spark.read.format("kafka")
         .options(**{f"kafka.{name}": value for name, value in properties.items()})
         .option("kafka.isolation.level", "read_committed")
+        .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
         .option("kafka.group.id", group)
         .option("assign", json.dumps({topic: wanted}))
         .option("startingOffsets", json.dumps({topic: {str(p): start[p] for p in wanted}}))
