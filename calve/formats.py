@@ -15,7 +15,7 @@ from calve.protobuf.columns import columns_of
 from calve.protobuf.linking import has_message, load, message_of, messages
 from calve.protobuf.model import File
 from calve.protobuf.reading import plan
-from calve.protobuf.wire import message_indexes, message_place
+from calve.protobuf.wire import message_indexes, message_places
 from calve.registry import Schema
 from calve.wire import Wire
 from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
@@ -172,8 +172,8 @@ def _indexes(file: File, wire: Wire) -> dict[tuple[int, ...], bytes]:
         return dict.fromkeys(every, b"")
     if wire.names_are_numbers:
         return {path: message_indexes(path) for path in every}
-    names = [each.name for each in every.values()]
-    return {path: message_place(each.name, names) for path, each in every.items()}
+    places = message_places(each.name for each in every.values())
+    return {path: places[each.name] for path, each in every.items()}
 
 
 FORMATS: Mapping[str, Format] = {

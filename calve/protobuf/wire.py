@@ -62,9 +62,9 @@ def message_indexes(path: Sequence[int]) -> bytes:
     return b"".join(zigzag(each) for each in (len(path), *path))
 
 
-def message_place(name: str, names: Iterable[str]) -> bytes:
-    """What AWS's serializers write before a message: its place among all messages of the file, sorted by their full names.
+def message_places(names: Iterable[str]) -> dict[str, bytes]:
+    """What AWS's serializers write before each message: its place among all of the file, sorted by their full names.
 
     https://github.com/awslabs/aws-glue-schema-registry (`MessageIndexFinder`, `ProtobufWireFormatEncoder`)
     """
-    return varint_of(sorted(names).index(name))
+    return {name: varint_of(place) for place, name in enumerate(sorted(names))}
