@@ -16,7 +16,10 @@ from lambdas.csv_export.failure import ExportFailed
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """[start, end), both in UTC: two times of one zone would be compared by their clocks, and an hour comes twice in autumn."""
+    """[start, end), both in UTC: two times of one zone would be compared by their clocks, and an hour comes twice in autumn.
+
+    Times of two zones are never equal where one of them is in that hour (PEP 495), which in Havana begins at midnight.
+    """
 
     start: datetime
     end: datetime
@@ -32,7 +35,8 @@ class Period:
 
     @property
     def whole_days(self) -> bool:
-        return all(_midnight(at.date(), self.zone) == at for at in (self.local_start, self.local_end))
+        bounds = (self.start, self.local_start), (self.end, self.local_end)
+        return all(at == _midnight(local.date(), self.zone) for at, local in bounds)
 
     @property
     def name(self) -> str:

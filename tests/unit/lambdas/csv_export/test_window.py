@@ -86,3 +86,10 @@ def test_a_window_that_cannot_be_is_refused(bounds: dict[str, str]) -> None:
     with pytest.raises(ExportFailed) as refused:
         explicit(bounds, VILNIUS)
     assert refused.value.kind == "bad_window"
+
+
+def test_a_midnight_that_comes_twice_is_a_whole_day_all_the_same() -> None:
+    havana = ZoneInfo("America/Havana")
+    window = previous("previous_day", datetime(2036, 11, 3, tzinfo=UTC), havana)
+    assert window.end == datetime(2036, 11, 2, 4, tzinfo=UTC)
+    assert window.name == "2036-11-01_2036-11-02"
