@@ -45,6 +45,11 @@ def run(command: Sequence[str], *, environment: Mapping[str, str], log: Path) ->
     return Run(time.monotonic() - began, cpu_s, (_machine() - machine) / TICKS_PER_S - cpu_s)
 
 
+def cpu_of_session(session: int) -> float:
+    """CPU seconds that the living processes of a session have used so far."""
+    return sum(_of_session(session).values()) / TICKS_PER_S
+
+
 def _of_session(session: int) -> dict[str, int]:
     found = {}
     for folder in Path("/proc").iterdir():

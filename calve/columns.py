@@ -16,13 +16,14 @@ Json = Any
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 REASONS = {
-    "null_value": "the value is null, and an append table has no row to delete",
+    "null_value": "the value is null, and no row of the table can be told by the key alone",
     "truncated": "the value is shorter than the header that every framed value starts with",
     "bad_magic": "the value does not start with the registry's magic bytes",
     "unknown_schema_id": "the registry knows no schema of this id",
     "incompatible_schema": "the schema of this id cannot be read as a row of this table",
     "malformed": "the payload is no value of its schema: cut short, an absurd length, another type, or more digits than fit",
     "trailing_bytes": "bytes are left over after the payload was decoded",
+    "null_key": "a column of the table's key is null, so no row can be told by it",
     "key_unknown_schema_id": "the registry knows no schema of the id in the key",
     "key_incompatible_schema": "the schema of the id in the key cannot be read as the key's column",
     "key_malformed": "the key is no value of its schema, or does not begin as it should",

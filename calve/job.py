@@ -143,6 +143,20 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Upsert:
+    """The table holds the newest record of each key. `key`, `order_by`: paths of columns; a struct stands for its fields.
+
+    order_by: None: the record that was read last is the newest. deletes: the record key is the key, so that a tombstone names
+    a row. bucketed: no partitioning was configured.
+    """
+
+    key: tuple[str, ...]
+    order_by: str | None = None
+    deletes: bool = False
+    bucketed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """One topic kept as one table."""
 
@@ -163,6 +177,7 @@ class Table:
     value: Source = Source()
     key: Source | None = None
     owner: str | None = None
+    upsert: Upsert | None = None
 
     @property
     def registered(self) -> bool:
@@ -216,11 +231,12 @@ def _table(raw: dict[str, Any]) -> Table:
     start = raw["start"] | {"offsets": {int(p): o for p, o in raw["start"]["offsets"].items()}}
     transforms = {key: tuple(Transform(**t) for t in raw[key]) for key in ("partition_by", "sort_by")}
     budget = Budget(**raw.get("dead_letter_budget", {}))
-    key = raw.get("key")
+    key, upsert = raw.get("key"), raw.get("upsert")
     parts = {
         "start": Start(**start),
         "dead_letter_budget": budget,
         "value": Source(**raw.get("value", {})),
         "key": Source(**key) if key else None,
+        "upsert": Upsert(**(upsert | {"key": tuple(upsert["key"])})) if upsert else None,
     }
     return Table(**(raw | parts | transforms))

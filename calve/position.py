@@ -77,7 +77,6 @@ class Ledger:
     filtered: int = 0
     dead_lettered: int = 0
     rows_appended: int = 0
-    rows_updated: int = 0
     rows_deleted: int = 0
     lost: int = 0
     selected: int = 0

@@ -7,6 +7,8 @@ import re
 from calve.job import Job
 
 CATALOG = "lake"
+COPIES = "copies"
+"""The catalog in memory in which `glue_jobs.deletes` keeps copies of tables for the length of a round."""
 OWN_SETTINGS = re.compile(
     r"spark\.sql\.(extensions|catalog\..*|ansi\.enabled|execution\.arrow\.maxBytesPerBatch|mapKeyDedupPolicy|session\.timeZone)"
     r"|spark\.dynamicAllocation\.minExecutors|spark\.(driver|executor)\.extraJavaOptions|spark\.(redaction\.regex|scheduler\.mode|speculation|ui\..*)"
@@ -44,6 +46,9 @@ def spark_conf(job: Job) -> dict[str, str]:
         f"{catalog}.cache-enabled": "false",
         # The catalog through which Iceberg's compaction, and `glue_jobs.staging`, write files without a commit.
         "spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkRewriteTableCatalog",
+        f"spark.sql.catalog.{COPIES}": "org.apache.iceberg.spark.SparkCatalog",
+        f"spark.sql.catalog.{COPIES}.catalog-impl": "org.apache.iceberg.inmemory.InMemoryCatalog",
+        f"spark.sql.catalog.{COPIES}.cache-enabled": "false",
         "spark.driver.extraJavaOptions": java_options(),
         "spark.executor.extraJavaOptions": java_options(),
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",

@@ -22,7 +22,7 @@ from pyspark.sql.avro.functions import from_avro
 from calve.columns import REASONS, REDRIVEN
 from calve.decoding import Decoding
 from calve.errors import Fatal
-from calve.job import PartName
+from calve.job import PartName, Upsert
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
 from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
@@ -45,37 +45,47 @@ from glue_jobs.verdicts import (
 REJECT = "calve:reject"
 SIZE = "calve:size"
 OTHER = "calve:other"
+TOMBSTONE = "calve:tombstone"
 RAW: dict[PartName, str] = {"value": "calve:raw", "key": "calve:raw_key"}
 """They stand beside the data columns: no field can have a name with a colon (`calve.names`)."""
 SCHEMA_ID = "schema_id"
 NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
 
 
-def decode(records: DataFrame, decoding: Decoding, end: bytes) -> DataFrame:
+def decode(records: DataFrame, decoding: Decoding, end: bytes, upsert: Upsert | None = None) -> DataFrame:
     """Add `decoded` (struct of `value` and `end`), `schema_id`, `REJECT` (a word of `REASONS`, null: a good record) and `SIZE`.
 
     Keeps every column and every record of Spark's Kafka source. `end`: eight random bytes of this round, so that no
     record can be made to end in them. The size is that of key and value in bytes, as received. Where the key is read, it is
     decoded likewise. Where records may belong to other tables, `OTHER` is the place of their schema in `Decoding.other_ids`, at
-    most `MAX_OTHERS`; such a record has no `REJECT`.
+    most `MAX_OTHERS`; such a record has no `REJECT`. With `upsert`, whose key is that of the table, records without a key are
+    rejected; where tombstones delete, `TOMBSTONE` tells them, and they have no `REJECT` for having no value.
     """
     records = _plain(records, decoding)
     parsed: dict[str, Column] = {}
     decoded = {DECODED["value"]: _decoded(decoding, "value", end, parsed)}
-    reject = verdict(decoding, end)
+    reject, ours = verdict(decoding, end), is_good(end)
+    if upsert is not None and upsert.deletes:
+        tombstone = F.col("value").isNull()
+        reject, ours = F.when(~tombstone, reject), ours | tombstone
     if decoding.key is not None:
         decoded[DECODED["key"]] = _decoded(decoding.key, "key", end, parsed)
         on_key = verdict_on_key(decoding.key, end)
-        reject = F.coalesce(reject, F.when(is_good(end), on_key) if decoding.others else on_key)
+        reject = F.coalesce(reject, F.when(ours, on_key) if decoding.others else on_key)
     size = [F.coalesce(F.length(raw(records, part)), F.lit(0)) for part in DECODED]
     found = (records.withColumns(parsed) if parsed else records).withColumns(decoded)
+    if upsert is not None:
+        nameless = reduce(Column.__or__, (_at(found, path).isNull() for path in upsert.key))
+        reject = F.coalesce(reject, F.when(ours & nameless, F.lit("null_key")))
     judged = {
         SCHEMA_ID: schema_id(decoding),
         REJECT: reject,
         SIZE: reduce(Column.__add__, size).cast("long"),
     }
     if decoding.others:
-        judged[OTHER] = F.when(~is_good(end), other(decoding))
+        judged[OTHER] = F.when(~ours, other(decoding))
+    if upsert is not None and upsert.deletes:
+        judged[TOMBSTONE] = F.col("value").isNull()
     return found.withColumns(judged).drop(*parsed)
 
 
@@ -123,19 +133,33 @@ def flattened(decoded: DataFrame, columns: list[str]) -> DataFrame:
 
     Raw values end here: whatever passes an observation is copied, and a value is the widest column there is.
     """
-    fields = {
+    fields = _fields(decoded)
+    named = (fields.get(name, F.lit(None)).alias(name) for name in columns)
+    counted = [each for each in (REJECT, SIZE, OTHER, TOMBSTONE) if each in decoded.columns]
+    return decoded.select(*named, _kafka(decoded).alias(SYSTEM_COLUMN), *counted)
+
+
+def _fields(decoded: DataFrame) -> dict[str, Column]:
+    """The columns that values and keys are decoded to, by name."""
+    return {
         name: F.col(part)["value"][name]
         for part in DECODED.values()
         if part in decoded.columns
         for name in decoded.schema[part].dataType["value"].dataType.names  # type: ignore[index]
     }
-    named = (fields.get(name, F.lit(None)).alias(name) for name in columns)
-    counted = [each for each in (REJECT, SIZE, OTHER) if each in decoded.columns]
-    return decoded.select(*named, _kafka(decoded).alias(SYSTEM_COLUMN), *counted)
+
+
+def _at(decoded: DataFrame, path: str) -> Column:
+    """A column of the table row, before there is one; null where no schema of the round makes it."""
+    name, *inner = path.split(".")
+    if name == SYSTEM_COLUMN:
+        return raw(decoded, "key") if inner == ["key"] else _kafka(decoded)[inner[0]]
+    found = _fields(decoded).get(name)
+    return F.lit(None) if found is None else reduce(Column.__getitem__, inner, found)
 
 
 def rows(flat: DataFrame) -> DataFrame:
-    """The good records as table rows."""
+    """The good records as table rows, those that delete with `TOMBSTONE`."""
     good = flat.where(F.col(REJECT).isNull())
     return (good.where(F.col(OTHER).isNull()) if OTHER in flat.columns else good).drop(REJECT, SIZE, OTHER)
 

@@ -21,6 +21,7 @@ STEPS = ("prepare", "recover", "redrive", "plan", "stage", "reject", "audit", "p
 INNER = (
     "table.created",
     "table.evolved",
+    "table.keyed",
     "position.anchored",
     "letters.rewritten",
     "letters.deleted",

@@ -213,7 +213,7 @@ class Lake:
 
     def _create_database(self, database: str) -> None:
         """Make the database where it does not exist; its tables lie in a folder of the warehouse with its name."""
-        namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self._strings(database))
+        namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))
         if self._catalog.namespaceExists(namespace):
             return
         warehouse = self.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
@@ -225,11 +225,10 @@ class Lake:
                 raise
 
     def _identifier(self, name: TableName) -> Any:
-        return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(
-            self._strings(name.database, name.table)
-        )
+        return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(self.strings(name.database, name.table))
 
-    def _strings(self, *values: str) -> Any:
+    def strings(self, *values: str) -> Any:
+        """A Java array of strings."""
         gateway: Any = self.spark.sparkContext._gateway
         array = gateway.new_array(gateway.jvm.java.lang.String, len(values))
         for index, value in enumerate(values):

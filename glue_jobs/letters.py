@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
 from calve.columns import DEAD_LETTERS, REDRIVEN
 from calve.dead_letters import (
     Leftover,
@@ -38,9 +36,9 @@ from calve.protocol import Commit, nearest_position
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
 from glue_jobs.java import elements
-from glue_jobs.lake import Lake, Table, java_class
+from glue_jobs.lake import Lake, Table
 from glue_jobs.marks import Marks
-from glue_jobs.staging import NOTHING, Ambiguous, Staged, commit, publish
+from glue_jobs.staging import NOTHING, Ambiguous, Conflict, Staged, commit, publish
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +196,7 @@ class Letters:
         condition = getattr(self._lake.jvm.org.apache.iceberg.expressions.Expressions, "in")("round", rounds)
         try:
             commit(table, table.java.newDelete().deleteFromRowFilter(condition), summary, unchanged)
-        except Py4JJavaError as error:
-            if not java_class(error).endswith("ValidationException"):
-                raise
+        except Conflict:
             listed = ", ".join(f"'{each}'" for each in sorted(left.rounds))
             self._lake.spark.sql(f"DELETE FROM {table.name.quoted(CATALOG)} WHERE round IN ({listed})")  # noqa: S608
             faults.point("letters.deleted", self._main.table)

@@ -8,7 +8,7 @@ from calve.errors import LostRace, Retryable
 from calve.position import Position
 from calve.protocol import Commit, contains_round, may_publish
 from glue_jobs.lake import Table
-from glue_jobs.staging import Ambiguous, Staged, publish
+from glue_jobs.staging import Ambiguous, Conflict, Staged, publish
 
 COMMIT_ATTEMPTS = 3
 
@@ -22,20 +22,27 @@ def publish_round(
 
     Raises:
         LostRace: main stands at another round than `base`.
-        Retryable: the catalog does not say.
+        Retryable: the catalog does not say, or the files that rows were deleted from are not what they were.
     """
     for _ in range(COMMIT_ATTEMPTS):
         try:
             return publish(main, staged, summary, lambda ancestors: may_publish(ancestors, base))
-        except (Ambiguous, LostRace) as error:
+        except (Ambiguous, Conflict, LostRace) as error:
             main.refresh()
             mine = next((c.id for c in _since(main, base) if contains_round([c], round_id)), None)
             if mine is not None:
                 return mine
-            if isinstance(error, LostRace):
-                raise
+            if not isinstance(error, Ambiguous):
+                raise _lost(main, base) or error from None
             failure = error
     raise Retryable(failure.message)
+
+
+def _lost(main: Table, base: Position) -> LostRace | None:
+    """The reason that matters, where main has moved on: Iceberg looks at files before it asks about the position."""
+    if may_publish(main.ancestors(), base):
+        return None
+    return LostRace(f"table {main.name}: another writer published first, or main was rolled back")
 
 
 def _since(main: Table, base: Position) -> Iterator[Commit]:

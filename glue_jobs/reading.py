@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
@@ -24,6 +24,7 @@ from glue_jobs.seen import (
 )
 from glue_jobs.staging import Staged, stage
 from glue_jobs.target import Target
+from glue_jobs.upserts import stage_changes
 from glue_jobs.verdicts import MAX_OTHERS
 
 
@@ -42,13 +43,19 @@ class Reading:
         return {p: self.to[p] - o for p, o in self.start.items()}
 
     def stage_rows(self, stage_id: str, bytes_per_record: float) -> tuple[Staged, Seen]:
-        """Write the good records as data files that no snapshot holds, and count everything in passing."""
+        """Write the good records as data files that no snapshot holds, and count everything in passing.
+
+        Of an upsert table: the newest record of each key, with deletes of the rows that they replace.
+        """
         observed, observation = observe_records(
             flattened(self._decoded(self.start, self.to), self.target.columns)
         )
-        tasks = tasks_for(bytes_per_record * sum(self.span.values()), self.target.cores, len(self.to))
-        arranged = clustered(rows(observed), self.target.main, tasks)
-        staged = stage(self.target.lake, self.target.main, arranged, stage_id)
+        target = self.target
+        tasks = tasks_for(bytes_per_record * sum(self.span.values()), target.cores, len(self.to))
+        if target.upsert is not None:
+            staged, changes = stage_changes(target, target.upsert, rows(observed), tasks, stage_id)
+            return staged, replace(seen_records(observation), changes=changes)
+        staged = stage(target.lake, target.main, clustered(rows(observed), target.main, tasks), stage_id)
         return staged, seen_records(observation)
 
     def stage_rejects(self, seen: Seen, *, topic: TopicKey, round_id: str) -> tuple[Staged, dict[str, int]]:
@@ -90,7 +97,7 @@ class Reading:
         return start, {p: min(max(last + 1, o), self.to[p]) for p, o in start.items()}
 
     def _decoded(self, start: Offsets, to: Offsets) -> DataFrame:
-        return decode(self._records(start, to), self.target.decoding, self.mark)
+        return decode(self._records(start, to), self.target.decoding, self.mark, self.target.upsert)
 
     def _records(self, start: Offsets, to: Offsets) -> DataFrame:
         target = self.target

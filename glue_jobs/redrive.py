@@ -63,6 +63,10 @@ def serve(target: Target, base: Position) -> bool:
         return False
     if request is None:
         return False
+    if target.upsert is not None:
+        why = "rows are kept by key: a letter that came back could undo what the topic says after it"
+        _answer(target, Result(request.id, _now(), problem=why))
+        return False
     letters = target.letters.table
     if letters is not None and not is_level(base, letters.ancestors()):
         raise Retryable(f"table {letters.name}: another writer is moving the dead letters")

@@ -171,15 +171,16 @@ class Round:
         )
         before = self._since()
         empty = sum(o - before[p] for p, o in self.start.since.items())
-        applied = self.seen.own - self.seen.rejects
+        deletes = self.main.deletes
         self.ledger = Ledger(
             span=sum(self.to[p] - o for p, o in before.items()),
             consumed=self.seen.records,
             gaps=gaps + empty,
-            applied=applied,
+            applied=self.seen.own - self.seen.rejects,
             filtered=self.seen.filtered,
             dead_lettered=self.rejects.rows,
-            rows_appended=applied,
+            rows_appended=self.seen.rows,
+            rows_deleted=deletes.rows if deletes else 0,
             lost=sum(b - a for a, b in self.start.lost.values()),
             rejected=self.reasons,
             skipped=dict(self.skipped.reasons),

@@ -33,7 +33,8 @@ class Seen:
     """What a read held. `newest` and `oldest` are record timestamps in seconds since epoch.
 
     `reject_range`: first and last offset (inclusive) that a reject had in any partition. `others`: records that belong to
-    other tables, by the place of their schema in `Decoding.other_ids`, the last of them for all further ones.
+    other tables, by the place of their schema in `Decoding.other_ids`, the last of them for all further ones. `changes`: of an
+    upsert table, the rows that are new or take the place of others.
     """
 
     records: int = 0
@@ -43,6 +44,12 @@ class Seen:
     oldest: float | None = None
     reject_range: tuple[int, int] | None = None
     others: Mapping[int, int] = field(default_factory=dict)
+    changes: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows that the good records make."""
+        return self.own - self.rejects if self.changes is None else self.changes
 
     @property
     def filtered(self) -> int:

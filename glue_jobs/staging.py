@@ -14,7 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
-from calve.errors import CalveError, LostRace
+from calve.errors import CalveError, LostRace, Retryable
 from calve.protocol import Commit
 from glue_jobs.java import elements
 from glue_jobs.lake import Lake, Table, commit_of, java_class, java_message
@@ -24,11 +24,30 @@ Validator = Callable[[Iterator[Commit]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Data files that no snapshot holds yet; they may be committed again until a commit is known to have succeeded."""
+    """Files that no snapshot holds yet; they may be committed again until a commit is known to have succeeded.
+
+    `deletes`: position deletes of rows that the data files, or tombstones, take the place of.
+    """
 
     files: tuple[Any, ...]
     rows: int
     size_bytes: int
+    deletes: Deletes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """Delete files of `rows` rows of the snapshot `base`; those in `replaced` are merged into them.
+
+    `touched`: paths of the data files that they delete from. A position means nothing in a file that compaction has written
+    anew, so they are published only as long as all of these are there.
+    """
+
+    base: int
+    files: tuple[Any, ...]
+    replaced: tuple[Any, ...]
+    touched: tuple[str, ...]
+    rows: int
 
 
 NOTHING = Staged((), 0, 0)
@@ -36,6 +55,12 @@ NOTHING = Staged((), 0, 0)
 
 class Ambiguous(CalveError):
     """The commit may or may not have been applied: look for the round in the table before anything else."""
+
+
+class Conflict(Retryable):
+    """Iceberg itself refused the commit: files that it takes for granted are gone, or others delete from them; nothing was
+    committed.
+    """
 
 
 def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str) -> Staged:
@@ -64,7 +89,7 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str) -> Staged:
 
 def discard(table: Table, staged: Staged) -> None:
     """Delete staged files that no commit was ever tried with."""
-    for each in staged.files:
+    for each in (*staged.files, *(staged.deletes.files if staged.deletes else ())):
         table.java.io().deleteFile(each.location())
 
 
@@ -76,18 +101,37 @@ def publish(
     *,
     branch: str | None = None,
 ) -> int:
-    """Append the staged files in one snapshot, if `validator` accepts the ancestry of every head that it is tried on.
+    """Put the staged files into one snapshot, if `validator` accepts the ancestry of every head that it is tried on.
 
     Returns the id of the snapshot.
 
     Raises:
         LostRace: the validator refused; nothing was committed.
         Ambiguous: the answer was lost; the commit may have been applied, or may still be.
+        Conflict: a file that rows are deleted from was written anew meanwhile, or another writer deletes from it.
     """
+    if staged.deletes is not None:
+        return commit(table, _replacing(table, staged, staged.deletes), summary, validator)
     append = table.java.newAppend()
     for each in staged.files:
         append = append.appendFile(each)
     return commit(table, append.toBranch(branch) if branch else append, summary, validator, branch=branch)
+
+
+def _replacing(table: Table, staged: Staged, deletes: Deletes) -> Any:
+    """Rows and deletes as one update that holds only where nobody else has touched the same data files."""
+    paths = table.jvm.java.util.ArrayList()
+    for path in deletes.touched:
+        paths.add(path)
+    update = table.java.newRowDelta().validateFromSnapshot(deletes.base)
+    update = update.validateDataFilesExist(paths).validateDeletedFiles().validateNoConflictingDeleteFiles()
+    for each in staged.files:
+        update = update.addRows(each)
+    for each in deletes.files:
+        update = update.addDeletes(each)
+    for each in deletes.replaced:
+        update = update.removeDeletes(each)
+    return update
 
 
 def commit(
@@ -96,8 +140,7 @@ def commit(
     """Commit any of Iceberg's snapshot updates the way `publish` does.
 
     Raises:
-        LostRace, Ambiguous: as `publish`.
-        Py4JJavaError: Iceberg refused the update itself (`ValidationException`); nothing was committed.
+        LostRace, Ambiguous, Conflict: as `publish`.
     """
     for key, value in summary.items():
         update = update.set(key, value)
@@ -112,7 +155,7 @@ def commit(
                 f"table {table.name}: another writer published first, or main was rolled back"
             ) from None
         if java_class(error).endswith(".ValidationException"):
-            raise
+            raise Conflict(f"table {table.name}: {java_message(error)}") from None
         raise Ambiguous(f"table {table.name}: {java_class(error)}: {java_message(error)}") from None
     table.refresh()
     table.committed()

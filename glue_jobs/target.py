@@ -31,6 +31,7 @@ from calve.position import (
 from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
 from calve.registry import Registry
 from calve.spark_conf import CATALOG
+from calve.upsert import MODE, buckets, keyed, noted, require_mode
 from glue_jobs import faults
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake, Table
@@ -42,7 +43,7 @@ OWNER = "owner"
 
 @dataclass(slots=True)
 class Target:
-    """Everything a round needs of one table; `main`, `decoding`, `columns` and `read_with` are as of the last `open`."""
+    """Everything a round needs of one table; `main` to `upsert` are as of the last `open`."""
 
     table: job.Table
     name: TableName
@@ -58,6 +59,7 @@ class Target:
     decoding: Decoding = field(init=False)
     columns: list[str] = field(init=False)
     read_with: dict[str, str] = field(init=False)
+    upsert: job.Upsert | None = field(init=False)
     _pinned: tuple[Json, Versions] | None = None
     """The table's data columns and the schemas that `decoding` was made of."""
 
@@ -85,6 +87,7 @@ class Target:
             )
         self.main = found
         self._fit(versions)
+        self._key()
         if self.table.owner and found.properties.get(OWNER) != self.table.owner:
             found.set_properties({OWNER: self.table.owner})
 
@@ -132,13 +135,30 @@ class Target:
         self.main.set_properties({COMPLETE_UNTIL: f"{until:.3f}", COMPLETE_ROUND: position.round})
         faults.point("idle.noted", self.table.name)
 
+    def _key(self) -> None:
+        """Pin what tells the table's rows apart; a table that has read nothing can still become one that has a key.
+
+        Raises:
+            Suspended: `key_unusable`, `mode_changed`.
+        """
+        columns = self.main.schema
+        self.upsert = keyed(columns, self.table.upsert) if self.table.upsert else None
+        before, wanted = self.main.properties.get(MODE), noted(columns, self.upsert)
+        if before is None and wanted is not None and not self.position().offsets:
+            self.main.set_properties({MODE: wanted})
+            faults.point("table.keyed", self.table.name)
+            self.main.refresh()
+            before = wanted
+        require_mode(str(self.name), self.table.name, before, wanted)
+
     def _create(self, versions: Versions) -> Table:
         data = self.schemas.first_columns(versions)
         self._check_layout(data)
+        columns, upsert = data | {"fields": [*data["fields"], KAFKA]}, self.table.upsert
         created = self.lake.create(
             self.name,
-            data | {"fields": [*data["fields"], KAFKA]},
-            partition_by=self.table.partition_by,
+            columns,
+            partition_by=buckets(columns, upsert) if upsert and upsert.bucketed else self.table.partition_by,
             sort_by=self.table.sort_by,
             properties={
                 INITIALISED: "true",

@@ -18,7 +18,9 @@ from calve.job import (
     Source,
     Table,
     Transform,
+    Upsert,
 )
+from calve.names import SYSTEM_COLUMN
 from calve.settings.schemas import schema_text
 
 if TYPE_CHECKING:
@@ -28,11 +30,14 @@ if TYPE_CHECKING:
         BudgetSection,
         Configuration,
         DefaultsSection,
-        PartSection,
         TableSection,
     )
+    from calve.settings.modes import UpsertSection
+    from calve.settings.sources import PartSection
 
 _T = TypeVar("_T")
+
+RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 
 _TABLE_OPTIONS = {  # key in calve.yaml -> field of calve.job.Table
     "freshness": "freshness_s",
@@ -130,7 +135,8 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection, folder: Pa
     budget = _budget(table.dead_letter_budget, defaults.dead_letter_budget)
     partition_by = table.partition_by
     if partition_by is None:
-        partition_by = [Transform(table.event_time, "day")] if table.event_time else []
+        event_time = None if table.upsert else table.event_time
+        partition_by = [Transform(event_time, "day")] if event_time else []
     return Table(
         name=name,
         topic=table.topic,
@@ -140,7 +146,20 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection, folder: Pa
         dead_letter_budget=budget,
         value=_source(table.value, folder, rest=table.value.rest, column=table.value.column),
         key=_source(table.key, folder, column=table.key.column) if table.key else None,
+        upsert=_upsert(table, table.upsert) if table.upsert else None,
         **options,
+    )
+
+
+def _upsert(table: TableSection, upsert: UpsertSection) -> Upsert:
+    """A tombstone has nothing but its record key, so it deletes only where that is the key of the table."""
+    record_key = table.key.column if table.key else RECORD_KEY
+    key = tuple(upsert.key or (record_key,))
+    return Upsert(
+        key,
+        order_by=upsert.order_by,
+        deletes=all(each in {record_key, RECORD_KEY} or each.startswith(f"{record_key}.") for each in key),
+        bucketed=table.partition_by is None,
     )
 
 

@@ -69,8 +69,13 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
     if sides.claim.redrives or sides.letters.came_back:
         back = {"dead_letters": sides.letters.came_back, "rows": sides.claim.totals.redriven}
         checks.append(check("redriven", back))
+    if (fold := sides.topic.fold) is not None:
+        checks.append(check("keys", fold.figures()))
     if sides.claim.known_from_birth:
-        totals = {"rows": sides.table.total, "rows_appended": sides.claim.totals.rows_appended}
+        figures = sides.claim.totals
+        totals = {"rows": sides.table.total, "rows_appended": figures.rows_appended}
+        if figures.rows_deleted:
+            totals["rows_deleted"] = figures.rows_deleted
         checks.append(check("totals", totals))
     return [
         *checks,
@@ -95,7 +100,8 @@ def findings_of(sides: Sides) -> list[Finding]:
     compacted = sides.topic.held is not None
     skipped = sides.topic.skips.findings(sides.spans, compacted=compacted)
     filtered = sides.topic.filters.findings(sides.spans, compacted=compacted)
-    return [*_outside(sides), *_misjudged(sides), *_truncated(sides), *_totals(sides), *skipped, *filtered]
+    places = [*_outside(sides), *_misjudged(sides), *_truncated(sides), *_of_keys(sides)]
+    return [*places, *_totals(sides), *skipped, *filtered]
 
 
 def _unverifiable(sides: Sides) -> list[Check]:
@@ -117,6 +123,11 @@ def _unverifiable(sides: Sides) -> list[Check]:
         "beginning": (before, "offsets", "the snapshots that said where the table begins have expired"),
         "earlier topic": (sides.main.rows_left_out, "rows", "the topic was created again since"),
         "compacted": (sides.table.compacted, "rows", "Kafka has compacted their records away"),
+        "order": (
+            sides.topic.fold.ambiguous if sides.topic.fold else 0,
+            "keys",
+            "several partitions hold them, and tombstones of them",
+        ),
     }
     return [
         Check(name, "not verifiable", {what: count, "why": why})
@@ -136,6 +147,19 @@ def _outside(sides: Sides) -> list[Finding]:
             text = "rows of offsets that the table does not claim"
             findings.append(Finding("coverage", text, partition, places, (file,)))
     return findings
+
+
+def _of_keys(sides: Sides) -> list[Finding]:
+    """Rows of an upsert table that should have been deleted, wherever their records are."""
+    kinds = (
+        ("rows whose key another row has, too", sides.table.doubled),
+        ("rows of keys that later records have changed or deleted", sides.table.stale),
+    )
+    return [
+        Finding("keys", text, partition, tuple(ranges(sorted(offsets))), (file,))
+        for text, places in kinds
+        for (file, partition), offsets in places.items()
+    ]
 
 
 def _misjudged(sides: Sides) -> list[Finding]:
@@ -172,8 +196,9 @@ def _totals(sides: Sides) -> list[Finding]:
         return []
     totals = sides.claim.totals
     findings = []
-    if sides.table.total != totals.rows_appended:
-        text = f"the table has {sides.table.total} rows, its ledgers say {totals.rows_appended}"
+    expected = totals.rows_appended - totals.rows_deleted
+    if sides.table.total != expected:
+        text = f"the table has {sides.table.total} rows, its ledgers say {expected}"
         findings.append(Finding("totals", text))
     if sides.letters.by_reason != totals.rejected:
         text = f"the dead letters are {sides.letters.by_reason}, the ledgers say {totals.rejected}"

@@ -193,6 +193,7 @@ def _totals(rounds: list[Round]) -> Ledger:
         "filtered",
         "dead_lettered",
         "rows_appended",
+        "rows_deleted",
         "lost",
         "selected",
         "redriven",

@@ -8,27 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets
 from cli.verify.decoding import Decoding
 from cli.verify.digest import Digests, Place
 from cli.verify.filters import Filters
+from cli.verify.fold import Fold, KeyCheck
 from cli.verify.rows import (
     LETTER_COLUMNS,
     LetterRows,
     MainRows,
     Rows,
-    comparable,
     comparable_records,
     letter_columns,
+    rows_of,
 )
 from cli.verify.skips import BY_SCHEMA, LASTING, Skips
 from cli.verify.topic import Reader, Records
+from cli.verify.upserts import Upserts, keyed_rows
 
 Span = tuple[int, int]
 Count = Callable[[int], object]
@@ -75,17 +77,25 @@ class TopicSide:
     held: dict[int, list[Any]] | None = None
     skips: Skips = field(default_factory=Skips)
     filters: Filters = field(default_factory=Filters)
+    upserts: Upserts | None = None
+    fold: Fold | None = None
 
 
 @dataclass(slots=True)
 class TableSide:
-    """What the table holds. `outside` are rows of offsets that the table does not claim, by file and partition."""
+    """What the table holds. `outside` are rows of offsets that the table does not claim, by file and partition.
+
+    `doubled`: keys that more than one row has; `stale`: rows that a record which is no row any more has outlived: both by
+    file and partition.
+    """
 
     rows: Digests = field(default_factory=Digests)
     places: dict[str, set[Place]] = field(default_factory=dict)
     outside: dict[tuple[str, int | None], list[int | None]] = field(default_factory=dict)
     compacted: int = 0
     total: int = 0
+    doubled: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    stale: dict[tuple[str, int], list[int]] = field(default_factory=dict)
 
 
 def read_letters(rows: LetterRows | None, claimed: dict[int, Span], spans: dict[int, Span]) -> Letters:
@@ -116,14 +126,11 @@ def read_topic(
     spans: dict[int, Span],
     decoder: Decoding,
     letters: Letters,
-    skips: Skips,
-    filters: Filters,
+    side: TopicSide,
     *,
-    remember: bool,
     count: Count,
 ) -> TopicSide:
-    """One pass over the topic. `remember`: keep which offsets still have a record (compacted topics)."""
-    side = TopicSide(held={} if remember else None, skips=skips, filters=filters)
+    """One pass over the topic, into `side`. Of an upsert table the rows are in its `fold`, not in `rows` yet."""
     done = 0
     for records in reader.read(spans):
         for partition in set(records.partitions):
@@ -131,8 +138,12 @@ def read_topic(
         if side.held is not None:
             for partition, offset in zip(records.partitions, records.offsets, strict=True):
                 side.held.setdefault(partition, []).append(offset)
-        for rows in topic_rows(records, decoder, letters, skips, filters, side):
-            side.rows.add(rows.partitions, rows.offsets, rows.hashes)
+        found = topic_rows(records, decoder, letters, side)
+        if side.fold is not None:
+            side.fold.add(found)
+        else:
+            for rows in found:
+                side.rows.add(rows.partitions, rows.offsets, rows.hashes)
         dead = topic_letters(records, letters)
         side.letters.add(dead.partitions, dead.offsets, dead.hashes)
         done += len(records)
@@ -144,33 +155,37 @@ def topic_rows(
     records: Records,
     decoder: Decoding,
     letters: Letters,
-    skips: Skips,
-    filters: Filters,
-    side: TopicSide | None = None,
+    side: TopicSide,
+    *,
+    note: bool = True,
 ) -> Iterator[Rows]:
-    """The rows that the records must be in the table; what is no row is noted in `side`, its `skips` and its `filters`."""
+    """The rows that the records make; `note`: what is no row in `side`, its `skips` and its `filters`."""
+    skips, filters, upserts = side.skips, side.filters, side.upserts
     places = zip(records.partitions, records.offsets, strict=True)
     alive = [
         place for place, (partition, offset) in enumerate(places) if not letters.holds(partition, offset)
     ]
-    if side is not None and len(alive) < len(records):
+    if note and len(alive) < len(records):
         _judge(records, set(alive), decoder, letters, side)
     living = records if len(alive) == len(records) else records.select(alive)
-    living = filters.own(living, count=side is not None)
+    living = filters.own(living, count=note)
     if skipped := skips.for_their_schema(living):
-        if side is not None:
+        if note:
             for place in skipped:
                 skips.take((living.partitions[place], living.offsets[place]), BY_SCHEMA)
         living = living.select([place for place in range(len(living)) if place not in skipped])
-    batches, refused = decoder.rows(living)
-    if side is not None:
+    if upserts is None:
+        batches, refused = decoder.rows(living)
+        found = [rows_of(batch) for batch in batches]
+    else:
+        keyed, refused = keyed_rows(decoder, living, upserts)
+        found = [rows_of(each.batch, "", each) for each in keyed]
+    if note:
         for place, reason in refused:
             key = living.partitions[place], living.offsets[place]
             if not skips.take(key, reason):
                 side.undecodable[key] = reason
-    for batch in batches:
-        kafka = batch.column(SYSTEM_COLUMN)
-        yield Rows("", kafka.field("partition"), kafka.field("offset"), comparable(batch))
+    yield from found
 
 
 def topic_letters(records: Records, letters: Letters) -> Rows:
@@ -204,11 +219,16 @@ def read_table(
     main: MainRows,
     claimed: dict[int, Span],
     spans: dict[int, Span],
-    held: dict[int, list[Any]] | None,
+    topic: TopicSide,
     count: Count,
 ) -> TableSide:
-    """One pass over the table. `claimed` are the offsets it says it holds, `spans` those of them that Kafka still has."""
-    side = TableSide()
+    """One pass over the table. `claimed` are the offsets it says it holds, `spans` those of them that Kafka still has.
+
+    Completes what the topic says of an upsert table, in `topic.rows`: a row whose record Kafka has let go may have a greater
+    order than all that is left.
+    """
+    side, held = TableSide(), topic.held
+    keys = KeyCheck(topic.fold) if topic.fold else None
     kept_offsets = (
         {p: pa.array(offsets, pa.int64()) for p, offsets in held.items()} if held is not None else None
     )
@@ -216,14 +236,20 @@ def read_table(
         for rows in main.read(task):
             side.total += len(rows.offsets)
             _note_outside(rows, claimed, side)
-            inside = rows.where(_inside(rows, spans))
+            provable = _inside(rows, spans)
             if kept_offsets is not None:
-                before = len(inside.offsets)
-                inside = inside.where(_held(inside, kept_offsets))
-                side.compacted += before - len(inside.offsets)
+                before = pc.sum(provable).as_py() or 0
+                provable = pc.and_(provable, _held(rows, kept_offsets))
+                side.compacted += before - (pc.sum(provable).as_py() or 0)
+            inside = rows.where(provable)
+            if keys is not None:
+                keys.take(rows, provable)
             found = side.rows.add(inside.partitions, inside.offsets, inside.hashes)
             side.places.setdefault(rows.file, set()).update(found)
             count(side.total)
+    if keys is not None and topic.fold is not None:
+        side.doubled, side.stale = keys.judge()
+        topic.rows.add(*topic.fold.rows())
     return side
 
 
@@ -234,7 +260,8 @@ def _judge(records: Records, alive: set[int], decoder: Decoding, letters: Letter
         given = letters.reasons[partition][offset]
         if given not in LASTING:
             continue
-        if (found := decoder.judge(records, place)) != given:
+        judge = decoder.judge if side.upserts is None else partial(side.upserts.judge, decoder)
+        if (found := judge(records, place)) != given:
             side.misjudged[partition, offset] = (given, found)
 
 

@@ -28,6 +28,8 @@ class Decoding(Protocol):
 
     def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]: ...
 
+    def tombstones(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]: ...
+
     def judge(self, records: Records, place: int) -> str | None: ...
 
 
@@ -93,6 +95,20 @@ class Decoder:
                 batches.append(self._batch(records.select(kept), values, key, writer.schema_id))
         return batches, refused
 
+    def tombstones(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
+        """What records without a value say of their rows: key and place, the other columns are null. As `rows` otherwise."""
+        keys: dict[int, Any] = {}
+        refused = []
+        for place, key in enumerate(records.keys):
+            try:
+                keys[place] = self._key.read(key) if self._key else None
+            except Unreadable as verdict:
+                refused.append((place, verdict.reason))
+        found = records.select(list(keys))
+        nulls = [pa.nulls(len(found), each.type) for each in self.values.columns]
+        array = self._key.array(list(keys.values())) if self._key else None
+        return [self._batch(found, nulls, array, None)], refused
+
     def judge(self, records: Records, place: int) -> str | None:
         """Why the record at a place is no row; None where it is one."""
         return self.verdict(records.values[place], records.keys[place])
@@ -148,7 +164,7 @@ class Values:
         message: str | None = None,
         whole: bool = False,
     ) -> None:
-        self._columns = columns
+        self.columns = columns
         self._schema_of = schema_of
         self._renames = renames
         self._framing = framing
@@ -202,8 +218,8 @@ class Values:
             return "incompatible_schema"
         try:
             if self._whole:
-                return whole_writer(frame, schema, self._columns, self._renames, self._message)
-            return writer_of(frame, schema, self._columns, self._renames, self._own, self._message)
+                return whole_writer(frame, schema, self.columns, self._renames, self._message)
+            return writer_of(frame, schema, self.columns, self._renames, self._own, self._message)
         except (
             Unreadable,
             SchemaParseException,

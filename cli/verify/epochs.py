@@ -44,6 +44,17 @@ class Epochs:
 
     def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
         """As `Decoder.rows`."""
+        return self._read(records, Decoder.rows)
+
+    def tombstones(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
+        """As `Decoder.tombstones`."""
+        return self._read(records, Decoder.tombstones)
+
+    def _read(
+        self,
+        records: Records,
+        read: Callable[[Decoder, Records], tuple[list[pa.RecordBatch], list[tuple[int, str]]]],
+    ) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
         places: dict[int, tuple[Decoder, list[int]]] = {}
         for place in range(len(records)):
             decoder = self._decoder_at(records, place)
@@ -51,7 +62,7 @@ class Epochs:
         batches: list[pa.RecordBatch] = []
         refused: list[tuple[int, str]] = []
         for decoder, mine in places.values():
-            found, unread = decoder.rows(records.select(mine))
+            found, unread = read(decoder, records.select(mine))
             batches += found
             refused += [(mine[place], reason) for place, reason in unread]
         return batches, refused

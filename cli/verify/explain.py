@@ -23,14 +23,29 @@ Found = dict[Key, list[tuple[str, Hashes]]]
 
 @dataclass(slots=True)
 class _Look:
-    """Both sides of some places, row by row. `records` are the places that have a record in Kafka."""
+    """Both sides of some places, row by row. `records` are the places that have a record in Kafka.
+
+    `replaced`: of an upsert table, those whose record is not the one that counts, or is a tombstone.
+    """
 
     records: set[Key] = field(default_factory=set)
+    replaced: set[Key] = field(default_factory=set)
     filtered: set[Key] = field(default_factory=set)
     rows: dict[Key, Hashes] = field(default_factory=dict)
     letters: dict[Key, Hashes] = field(default_factory=dict)
     found_rows: Found = field(default_factory=dict)
     found_letters: Found = field(default_factory=dict)
+
+    def keep(self, newest: set[Key]) -> None:
+        """Of the rows, keep those of the records that count."""
+        self.replaced = self.rows.keys() - newest
+        self.rows = {key: hashes for key, hashes in self.rows.items() if key in newest}
+
+    def left_out(self, key: Key) -> str | None:
+        """Why a good record is no row; None where it is one."""
+        if key in self.filtered:
+            return "they belong to other tables"
+        return "another record of the key counts" if key in self.replaced else None
 
 
 class Explainer:
@@ -77,14 +92,13 @@ class Explainer:
         files = [file for file, _ in held]
         dead = self._letters.holds(*key)
         undecodable = self._topic.undecodable.get(key)
-        skipped = "they belong to other tables" if key in look.filtered else self._topic.skips.found.get(key)
-        refused = undecodable or skipped
+        refused = undecodable or look.left_out(key) or self._topic.skips.found.get(key)
         if key not in look.records:
             found.add("coverage", "rows whose offset has no record in Kafka", key, files)
         elif dead and held:
             found.add("coverage", "records both in the table and among the dead letters", key, files)
         elif refused and held:
-            what = "cannot be decoded" if undecodable else "were skipped"
+            what = "cannot be decoded" if undecodable else "are no rows"
             found.add("contents", f"rows of records that {what}: {refused}", key, files)
         elif undecodable:
             found.add(
@@ -128,9 +142,15 @@ class Explainer:
                 look.records.update(zip(records.partitions, records.offsets, strict=True))
                 topic = self._topic
                 look.filtered.update(topic.filters.keys(records))
-                for rows in topic_rows(records, self._decoder, self._letters, topic.skips, topic.filters):
+                for rows in topic_rows(records, self._decoder, self._letters, topic, note=False):
                     look.rows.update(_expected(rows))
                 look.letters.update(_expected(topic_letters(records, self._letters)))
+        if self._topic.fold is not None:
+            look.keep(self._topic.fold.places())
+        self._gather_held(look, wanted)
+        return look
+
+    def _gather_held(self, look: _Look, wanted: set[Place]) -> None:
         for task in self._main.tasks:
             if wanted & self._table.places.get(task.file.file_path, set()):
                 for rows in self._main.read(task):
@@ -140,7 +160,6 @@ class Explainer:
             if letters and wanted & self._letters.places.get(task.file.file_path, set()):
                 for rows, *_ in letters.read(task):
                     _gather(look.found_letters, self._comparable(rows, wanted, look))
-        return look
 
     def _comparable(self, rows: Rows, wanted: set[Place], look: _Look) -> Iterator[tuple[Key, str, Hashes]]:
         """Rows of the wanted places that Kafka can still prove or refute."""

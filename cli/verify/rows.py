@@ -15,6 +15,7 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from calve.columns import DEAD_LETTERS, REDRIVEN
 from calve.names import SYSTEM_COLUMN
 from cli.verify.hashing import column_hashes, row_hashes
+from cli.verify.upserts import Keyed, Upserts
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -26,12 +27,19 @@ LETTER_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type",
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one data file: where each comes from, and the hash of each column."""
+    """Rows of one data file: where each comes from, and the hash of each column.
+
+    Of an upsert table also the digest of each row's key, what orders it, and its record's timestamp; `tombstones` are no rows.
+    """
 
     file: str
     partitions: Any
     offsets: Any
     columns: list[Any]
+    keys: Any = None
+    orders: Any = None
+    timestamps: Any = None
+    tombstones: bool = False
 
     @property
     def hashes(self) -> Any:
@@ -39,18 +47,26 @@ class Rows:
 
     def where(self, mask: Any) -> Rows:
         """The rows for which `mask` is true."""
+        keys, orders, timestamps = (
+            None if each is None else each.filter(mask) for each in (self.keys, self.orders, self.timestamps)
+        )
         return Rows(
             self.file,
             self.partitions.filter(mask),
             self.offsets.filter(mask),
             [column.filter(mask) for column in self.columns],
+            keys,
+            orders,
+            timestamps,
+            self.tombstones,
         )
 
 
 class MainRows:
     """The rows of a table, but for files that one of the `others` (snapshots) has added."""
 
-    def __init__(self, table: Table, *, others: set[int]) -> None:
+    def __init__(self, table: Table, *, others: set[int], upserts: Upserts | None = None) -> None:
+        self.upserts = upserts
         scan = table.scan()
         self._table = table
         self._schema = scan.projection()
@@ -69,10 +85,8 @@ class MainRows:
         """The rows of a file that position deletes have left."""
         for batch in _batches(self._table, self._schema, task):
             batch = batch.cast(self.columns)
-            kafka = batch.column(SYSTEM_COLUMN)
-            yield Rows(
-                task.file.file_path, kafka.field("partition"), kafka.field("offset"), comparable(batch)
-            )
+            keyed = self.upserts.keyed(batch) if self.upserts else None
+            yield rows_of(batch, task.file.file_path, keyed)
 
     @property
     def count(self) -> int:
@@ -90,6 +104,16 @@ class MainRows:
             for batch in _batches(self._table, schema, task)
         )
         return _lowest((each.field("partition"), each.field("offset")) for each in columns)
+
+
+def rows_of(batch: pa.RecordBatch, file: str = "", keyed: Keyed | None = None) -> Rows:
+    """The rows of a batch with all columns of the table."""
+    kafka = batch.column(SYSTEM_COLUMN)
+    place = kafka.field("partition"), kafka.field("offset")
+    if keyed is None:
+        return Rows(file, *place, comparable(batch))
+    timestamps = kafka.field("timestamp")
+    return Rows(file, *place, comparable(batch), keyed.keys, keyed.orders, timestamps, keyed.tombstones)
 
 
 class LetterRows:

@@ -11,13 +11,15 @@ from cli import lake
 from cli.kafka import Cluster, client_properties
 from cli.verify.checks import Sides, checks_of, digests_of, findings_of
 from cli.verify.claim import Claim, read_claim
-from cli.verify.compare import Span, read_letters, read_table, read_topic
+from cli.verify.compare import Span, TopicSide, read_letters, read_table, read_topic
 from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
+from cli.verify.fold import Fold
 from cli.verify.rows import LetterRows, MainRows, places_marked_by
 from cli.verify.skips import Skips
 from cli.verify.sources import Sources, reading_of
 from cli.verify.topic import Reader, is_compacted
+from cli.verify.upserts import upserts_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -80,7 +82,8 @@ def _compare(
 ) -> tuple[Sides, list[Finding]]:
     """The passes over both sides, in order, and what is wrong."""
     properties = client_properties(sources.kafka, sources.region)
-    main = MainRows(table, others=claim.others)
+    upserts = upserts_of(table, sources.key.column if sources.key else None)
+    main = MainRows(table, others=claim.others, upserts=upserts)
     letter_rows, pending = _letter_rows(letters, claim)
     claimed = _claimed(claim, main, letter_rows)
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
@@ -89,17 +92,20 @@ def _compare(
     spans = {p: (min(max(a, lowest[p]), b), b) for p, (a, b) in claimed.items()}
     reader = Reader(topic.name, properties)
     dead = read_letters(letter_rows, claimed, spans)
-    decoder, filters = reading.knowing(claim.redrives, dead.redriven), reading.filters
+    decoder = reading.knowing(claim.redrives, dead.redriven)
     readable = {p: (a, min(b, topic.end.get(p, 0))) for p, (a, b) in spans.items()}
     total = sum(max(0, to - start) for start, to in readable.values())
     with progress.task("reading the topic", total=total, unit="records") as task:
-        remember = is_compacted(topic.name, properties)
-        skips = Skips(rounds, claim.known_from_birth, filters.framing)
-        produced = read_topic(
-            reader, readable, decoder, dead, skips, filters, remember=remember, count=task.update
+        side = TopicSide(
+            held={} if is_compacted(topic.name, properties) else None,
+            skips=Skips(rounds, claim.known_from_birth, reading.filters.framing),
+            filters=reading.filters,
+            upserts=upserts,
+            fold=Fold(rounds, upserts.order_by is not None) if upserts else None,
         )
+        produced = read_topic(reader, readable, decoder, dead, side, count=task.update)
     with progress.task("reading the table", total=main.count, unit="records") as task:
-        kept = read_table(main, claimed, spans, produced.held, task.update)
+        kept = read_table(main, claimed, spans, produced, task.update)
     sides = Sides(
         claim=claim,
         log_start=topic.log_start,

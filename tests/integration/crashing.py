@@ -19,7 +19,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from calve.columns import REDRIVEN
-from calve.job import Lake, Table
+from calve.job import Lake, Table, Upsert
 from calve.names import TableName
 from calve.position import POSITION_TAG
 from calve.redrive import REQUEST, Request
@@ -58,14 +58,17 @@ class Died(BaseException):
 class Scene:
     """A topic of two partitions and its table.
 
-    `fates`: the reason of every reject, None for every row, by place. `foreign`: a record of each batch is framed with an id of
-    another subject, which the job must look up.
+    `fates`: the reason of every reject, None for every good record, by place. `foreign`: a record of each batch is framed with
+    an id of another subject, which the job must look up. `keyed`: the table holds the newest record of each key; what has no
+    value is a tombstone then. Only `keys` knows them.
     """
 
     engine: Engine
     foreign: bool = False
+    keyed: bool = False
     topic: str = ""
     fates: dict[Place, str | None] = field(default_factory=dict)
+    keys: dict[Place, tuple[bytes, bool]] = field(default_factory=dict)
     notes: int = 0
 
     def __post_init__(self) -> None:
@@ -87,11 +90,25 @@ class Scene:
         if early:
             next_id = 1 + self._register("another")
             records = [(b"\0" + next_id.to_bytes(4, "big") + good[0][5:] + b"\0", None), *records]
-        raw = [Raw(value, partition=number % 2) for number, (value, _) in enumerate(records)]
+        raw = [
+            Raw(value, self._key(number) if self.keyed else None, partition=number % 2)
+            for number, (value, _) in enumerate(records)
+        ]
         offsets = produce(self.engine.stack.bootstrap_servers, self.topic, raw)
         places = [(each.partition, offset) for each, offset in zip(raw, offsets, strict=True)]
         self.fates |= {place: kind for place, (_, kind) in zip(places, records, strict=True)}
+        self.keys |= {
+            place: (each.key, each.value is None)
+            for place, each in zip(places, raw, strict=True)
+            if each.key is not None
+        }
+        self.fates |= {place: None for place, (_, dead) in self.keys.items() if dead}
         return places[0]
+
+    @property
+    def table(self) -> Table:
+        upsert = Upsert(("_kafka.key",), deletes=True, bucketed=True) if self.keyed else None
+        return Table(name=self.topic, topic=self.topic, flush_bytes=FLUSH_BYTES, upsert=upsert)
 
     def evolve(self) -> None:
         """Register the next version of the schema, with a field more."""
@@ -100,7 +117,7 @@ class Scene:
 
     def loop(self) -> State:
         """A new job drains the topic in this process; the state that it leaves the table in."""
-        target = self.engine.target(self.topic, flush_bytes=FLUSH_BYTES)
+        target = self.engine.target(self.topic, flush_bytes=FLUSH_BYTES, upsert=self.table.upsert)
         return TableLoop(target, threading.Event(), drain=True).run()
 
     def code(self) -> str | None:
@@ -132,7 +149,7 @@ class Scene:
         open_ = Selection().within(letters)
         dead = letters.scan(open_, selected_fields=("partition", "offset", "reason")).to_arrow().to_pylist()
         held += [(each["partition"], each["offset"], each["reason"]) for each in dead]
-        found, wanted = Counter(held), Counter((*place, fate) for place, fate in self.fates.items())
+        found, wanted = Counter(held), Counter((*place, fate) for place, fate in self._expected().items())
         assert found == wanted, f"missing {dict(wanted - found)}, too many {dict(found - wanted)}"
         left = {*main.refs(), *letters.refs()} - {"main", POSITION_TAG}
         assert not left, f"left over: {left}"
@@ -141,6 +158,21 @@ class Scene:
         proof = verify(self.name, sources, LineProgress(lambda _: None))
         assert proof.ok, proof.findings
         assert proof.complete, proof.checks
+
+    def _expected(self) -> dict[Place, str | None]:
+        """The fates of those records that are to be seen: of the good ones with a key only the newest of each."""
+        newest = {
+            self.keys[place][0]: place for place, fate in self.fates.items() if self.keyed and fate is None
+        }
+        return {
+            place: fate
+            for place, fate in self.fates.items()
+            if fate or not self.keyed or (newest[self.keys[place][0]] == place and not self.keys[place][1])
+        }
+
+    def _key(self, number: int) -> bytes:
+        """Three keys for each partition, so that a batch has each of them several times."""
+        return f"{number % 2}-{number // 2 % 3}".encode()
 
     def assert_nothing_early(self) -> None:
         """No dead letter is to be seen that the table does not stand for yet."""
@@ -213,7 +245,7 @@ def dying(point: str, nth: int = 1) -> Iterator[None]:
 def run_job(scenes: list[Scene], log: Path, *, fault: str | None = None) -> int:
     """The job's own script in a process of its own, over all the tables; its exit code, negative for a signal."""
     engine = scenes[0].engine
-    tables = (Table(name=each.topic, topic=each.topic, flush_bytes=FLUSH_BYTES) for each in scenes)
+    tables = (each.table for each in scenes)
     settings = log.with_suffix(".json")
     settings.write_text(engine.job(*tables).to_json())
     environment = spark_environment(ROOT, engine.stack, quick=True) | (
@@ -304,6 +336,7 @@ PROVOKED = {
     **dict.fromkeys(OF_REDRIVE, ask_for_redrive),
     "table.evolved": Scene.evolve,
     "table.created": drop_main,
+    "table.keyed": drop_main,
     "letters.created": drop_both,
     "letters.withdrawn": roll_back,
     "letters.deleted": mix_and_roll_back,
@@ -317,5 +350,7 @@ NOT_AT_FIRST = (
 """Points that the first job of a table does not pass."""
 OF_FOREIGN = ("reject.discarded", "reject.restaged")
 """Points that a job passes where a record is framed with an id of another subject."""
+POINTS_OF_APPENDS = tuple(each for each in faults.POINTS if each != "table.keyed")
+POINTS_OF_UPSERTS = tuple(each for each in faults.POINTS if each not in OF_REDRIVE)
 ONCE = (*OF_FOREIGN, "state.written", "idle.tagged", "idle.noted", *PROVOKED)
 """Points that one job passes once at most for a batch."""

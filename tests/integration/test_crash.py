@@ -22,6 +22,7 @@ from tests.integration.crashing import (
     NOT_AT_FIRST,
     OF_FOREIGN,
     ONCE,
+    POINTS_OF_APPENDS,
     PROVOKED,
     Scene,
     ask_for_redrive,
@@ -85,7 +86,7 @@ def test_jobs_die_at_every_point_of_a_later_round(engine: Engine) -> None:
     scene = Scene(engine)
     scene.produce()
     scene.work()
-    for point in (*(each for each in POINTS if each not in PROVOKED), *PROVOKED):
+    for point in sorted(POINTS_OF_APPENDS, key=lambda each: each in PROVOKED):
         if point in PROVOKED:
             PROVOKED[point](scene)
         scene.foreign = point in OF_FOREIGN
@@ -94,9 +95,9 @@ def test_jobs_die_at_every_point_of_a_later_round(engine: Engine) -> None:
     scene.finish()
 
 
-def abandoned(engine: Engine, point: str) -> None:
+def abandoned(engine: Engine, point: str, *, keyed: bool = False) -> None:
     """Jobs die at the point in the first round, while they recover from that, and in a later round."""
-    scene = Scene(engine, foreign=point in OF_FOREIGN)
+    scene = Scene(engine, foreign=point in OF_FOREIGN, keyed=keyed)
     if point in NOT_AT_FIRST:
         scene.produce()
         scene.work()
@@ -123,9 +124,9 @@ def test_jobs_that_die_at_the_same_point_are_mended_by_the_next(engine: Engine, 
     abandoned(engine, point)
 
 
-def overtaken(engine: Engine, point: str) -> None:
+def overtaken(engine: Engine, point: str, *, keyed: bool = False) -> None:
     """Another job does all there is to do while one stands still at the point; then that one goes on."""
-    scene = Scene(engine, foreign=point in OF_FOREIGN)
+    scene = Scene(engine, foreign=point in OF_FOREIGN, keyed=keyed)
     scene.produce()
     scene.work()
     if point in PROVOKED:
@@ -149,7 +150,7 @@ def stand_still(scene: Scene, point: str, other: Callable[[str], None]) -> None:
 
 
 @slow
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", POINTS_OF_APPENDS)
 def test_a_job_that_was_overtaken_changes_nothing_any_more(engine: Engine, point: str) -> None:
     overtaken(engine, point)
 
@@ -170,12 +171,12 @@ def test_a_job_goes_on_where_another_has_died(engine: Engine, stands_at: str, di
     stand_still(scene, stands_at, other)
 
 
-def killed(engine: Engine, points: Sequence[str], logs: Path, *, again: bool) -> None:
+def killed(engine: Engine, points: Sequence[str], logs: Path, *, again: bool, keyed: bool = False) -> None:
     """A process with a table for each point is killed when every table stands at its own; then the next process.
 
     `again`: the next one is killed as well, while it recovers, and one in a later round.
     """
-    scenes = {point: Scene(engine, foreign=point in OF_FOREIGN) for point in points}
+    scenes = {point: Scene(engine, foreign=point in OF_FOREIGN, keyed=keyed) for point in points}
 
     def run(name: str, at_points: Sequence[str], nth: Callable[[str], int]) -> None:
         log = logs / f"{name}.log"
@@ -209,7 +210,7 @@ def test_a_process_that_is_killed_is_mended_by_the_next(engine: Engine, tmp_path
 def test_processes_that_are_killed_at_any_point_are_mended_by_the_next(
     engine: Engine, tmp_path: Path
 ) -> None:
-    killed(engine, POINTS, tmp_path, again=True)
+    killed(engine, POINTS_OF_APPENDS, tmp_path, again=True)
 
 
 EFFECTS = (
@@ -261,5 +262,10 @@ def test_points_stand_between_all_effects_of_a_job(engine: Engine) -> None:
         with traced() as more:
             scene.work()
         seen += ["the next job", *more]
+    keyed = Scene(engine, keyed=True)
+    keyed.produce()
+    with traced() as more:
+        keyed.work()
+    seen += ["the job of an upsert table", *more]
     assert set(POINTS) <= set(seen)
     assert [pair for pair in pairwise(seen) if "".join(pair).isupper()] == []

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 
 from calve.errors import CalveError, LostRace, Retryable
+from calve.job import Upsert
 from glue_jobs import faults
 from glue_jobs.lake import Lake
 from glue_jobs.loop import TableLoop, run_all
@@ -21,6 +23,7 @@ from tests.integration.aws_gate import FAULT, UNAVAILABLE, AwsGate, is_glue, is_
 from tests.integration.engine import TRADE, Engine, at, everything
 from tests.integration.events import assert_as_documented
 from tests.integration.gate import Answer, Request
+from tests.integration.keyed import BY_ID
 
 _TRADE = json.loads(TRADE)
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
@@ -31,6 +34,13 @@ ONCE = {
     "commit.status-check.min-wait-ms": "1",
 }
 """Table properties by which Iceberg gives up at once, so that the engine's own answer is what is tested."""
+
+
+def kept(upsert: Upsert | None, *batches: int) -> list[tuple[int, int]]:
+    """Where the rows are from after batches of so many records, each numbered from 0 on."""
+    ids = [number for count in batches for number in range(count)]
+    places = [(0, offset) for offset in range(len(ids))]
+    return sorted(dict(zip(ids, places, strict=True)).values()) if upsert else places
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +78,16 @@ def impatient(gate: AwsGate, engine: Engine) -> Engine:
     return behind(gate, engine, attempts=1)
 
 
-def begun(engine: Engine, **properties: str) -> tuple[str, Target]:
-    """A topic of one partition with 10 records in its table, and 10 more that are not."""
+modes = pytest.mark.parametrize("upsert", [None, BY_ID], ids=["append", "upsert"])
+
+
+def begun(
+    engine: Engine, upsert: Upsert | None = None, properties: Mapping[str, str] = MappingProxyType({})
+) -> tuple[str, Target]:
+    """A topic of one partition with 10 records in its table, and 10 more, of the same ids, that are not."""
     topic = engine.topic(partitions=1)
     engine.produce(topic, 10)
-    target = engine.target(topic)
+    target = engine.target(topic, upsert=upsert)
     engine.drain(target)
     if properties:
         listed = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
@@ -142,7 +157,7 @@ def test_an_object_store_that_refuses_for_a_moment_is_asked_again(gate: AwsGate,
 def test_an_object_store_that_is_down_stops_the_round_and_nothing_is_lost(
     gate: AwsGate, impatient: Engine, point: str
 ) -> None:
-    topic, target = begun(impatient, **ONCE)
+    topic, target = begun(impatient, properties=ONCE)
     with ExitStack() as outage:
 
         def begin(_: str) -> None:
@@ -174,9 +189,12 @@ def test_a_commit_whose_answer_is_lost_is_found_by_the_clients(
     assert gated.offsets(topic) == everything(20)
 
 
-def test_a_commit_that_iceberg_cannot_find_is_found_by_its_round(gate: AwsGate, impatient: Engine) -> None:
+@modes
+def test_a_commit_that_iceberg_cannot_find_is_found_by_its_round(
+    gate: AwsGate, impatient: Engine, upsert: Upsert | None
+) -> None:
     """The answer is lost, and so is that of Iceberg's own look at the table; then AWS is back."""
-    topic, target = begun(impatient, **ONCE)
+    topic, target = begun(impatient, upsert, properties=ONCE)
     lost: list[str] = []
 
     def lose_two(request: Request) -> Answer | None:
@@ -190,13 +208,14 @@ def test_a_commit_that_iceberg_cannot_find_is_found_by_its_round(gate: AwsGate, 
         outcome = impatient.round(target)
     assert lost[:2] == ["AWSGlue.UpdateTable", "AWSGlue.GetTable"]
     assert outcome.ledger.applied == 10
-    assert impatient.offsets(topic) == everything(20)
+    assert impatient.offsets(topic) == kept(upsert, 10, 10)
 
 
+@modes
 def test_a_commit_that_nobody_can_find_is_what_the_next_round_starts_from(
-    gate: AwsGate, impatient: Engine
+    gate: AwsGate, impatient: Engine, upsert: Upsert | None
 ) -> None:
-    topic, target = begun(impatient, **ONCE)
+    topic, target = begun(impatient, upsert, properties=ONCE)
     updates: list[int] = []
 
     def gone_from_the_update_on(request: Request) -> Answer | None:
@@ -207,34 +226,35 @@ def test_a_commit_that_nobody_can_find_is_what_the_next_round_starts_from(
     with gate.meanwhile(is_glue, gone_from_the_update_on), pytest.raises(Retryable):
         impatient.round(target)
     assert updates == [200]
-    assert impatient.offsets(topic) == everything(20)
+    assert impatient.offsets(topic) == kept(upsert, 10, 10)
     impatient.produce(topic, 5)
     impatient.drain(target)
-    assert impatient.offsets(topic) == everything(25)
+    assert impatient.offsets(topic) == kept(upsert, 10, 10, 5)
 
 
+@modes
 def test_a_commit_that_arrives_late_stops_the_round_that_reads_the_same_offsets(
-    gate: AwsGate, impatient: Engine
+    gate: AwsGate, impatient: Engine, upsert: Upsert | None
 ) -> None:
-    topic, target = begun(impatient, **ONCE)
-    kept: list[Request] = []
-    with gate.meanwhile(is_table_update, kept.append), pytest.raises(Retryable):
+    topic, target = begun(impatient, upsert, properties=ONCE)
+    held_up: list[Request] = []
+    with gate.meanwhile(is_table_update, held_up.append), pytest.raises(Retryable):
         impatient.round(target)
-    assert impatient.offsets(topic) == everything(10)
+    assert impatient.offsets(topic) == kept(upsert, 10)
 
     def arrive(_: str) -> None:
-        assert gate.pass_on(kept[0]).status == 200
+        assert gate.pass_on(held_up[0]).status == 200
 
     with at("publish.begin", arrive), pytest.raises(LostRace):
         impatient.round(target)
-    assert impatient.offsets(topic) == everything(20)
+    assert impatient.offsets(topic) == kept(upsert, 10, 10)
     assert impatient.round(target).snapshot is None
 
 
 def test_a_catalog_that_goes_away_after_the_last_commit_ends_no_loop(
     gate: AwsGate, impatient: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    topic, target = begun(impatient, **ONCE)
+    topic, target = begun(impatient, properties=ONCE)
     with ExitStack() as outage:
 
         def begin(_: str) -> None:
@@ -250,9 +270,10 @@ def test_a_catalog_that_goes_away_after_the_last_commit_ends_no_loop(
     assert impatient.offsets(topic) == everything(20)
 
 
-def test_the_slower_of_two_writers_stops_and_says_why(engine: Engine) -> None:
-    topic, slow = begun(engine)
-    fast = engine.target(topic)
+@modes
+def test_the_slower_of_two_writers_stops_and_says_why(engine: Engine, upsert: Upsert | None) -> None:
+    topic, slow = begun(engine, upsert)
+    fast = engine.target(topic, upsert=upsert)
     published: list[Outcome] = []
     with (
         at("publish.begin", lambda _: published.extend(engine.drain(fast))),
@@ -260,19 +281,22 @@ def test_the_slower_of_two_writers_stops_and_says_why(engine: Engine) -> None:
     ):
         engine.round(slow)
     assert published[0].ledger.applied == 10
-    assert engine.offsets(topic) == everything(20)
+    assert engine.offsets(topic) == kept(upsert, 10, 10)
 
 
-def test_of_two_writers_at_the_same_moment_exactly_one_publishes(engine: Engine) -> None:
-    topic, one = begun(engine)
-    writers = (one, engine.target(topic))
+@modes
+def test_of_two_writers_at_the_same_moment_exactly_one_publishes(
+    engine: Engine, upsert: Upsert | None
+) -> None:
+    topic, one = begun(engine, upsert)
+    writers = (one, engine.target(topic, upsert=upsert))
     waves = 2
     for wave in range(waves):
         outcomes = at_once(writers)
         assert sorted(type(each).__name__ for each in outcomes) == ["LostRace", "Outcome"], wave
         engine.produce(topic, 10)
     engine.drain(one)
-    assert engine.offsets(topic) == everything(10 * (waves + 2))
+    assert engine.offsets(topic) == kept(upsert, *[10] * (waves + 2))
 
 
 def at_once(targets: tuple[Target, ...]) -> list[Outcome | Exception]:

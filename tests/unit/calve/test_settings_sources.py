@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from calve.errors import ConfigError
-from calve.job import Job, Kafka, Registry, Source
+from calve.job import Job, Kafka, Registry, Source, Transform, Upsert
 from calve.settings import StackDefaults, load, load_deployment
 
 WITHOUT_REGISTRY = StackDefaults(Kafka("127.0.0.1:9092"), None, "s3://lake")
@@ -185,3 +185,47 @@ def test_what_a_glue_registry_does_not_have_is_refused(options: str, problem: st
 def test_problems_of_files_and_of_keys_are_listed_at_once() -> None:
     message = refused("value: {format: avro, schema: no.avsc}", "value: {subject: 5}", "freshness: x")
     assert "3 problems" in message
+
+
+@pytest.mark.parametrize(
+    ("written", "upsert"),
+    [
+        ("upsert: {}", Upsert(("_kafka.key",), deletes=True, bucketed=True)),
+        (
+            "upsert: {key: [id], order_by: _kafka.timestamp}",
+            Upsert(("id",), "_kafka.timestamp", bucketed=True),
+        ),
+        ("key: {format: string, column: user}, upsert: {}", Upsert(("user",), deletes=True, bucketed=True)),
+        ("key: {column: of}, upsert: {key: [of.shop]}", Upsert(("of.shop",), deletes=True, bucketed=True)),
+        ("key: {column: of}, upsert: {key: [of, id]}", Upsert(("of", "id"), bucketed=True)),
+        ("upsert: {}, partition_by: []", Upsert(("_kafka.key",), deletes=True)),
+    ],
+)
+def test_a_table_by_key_deletes_where_the_record_key_is_its_key(written: str, upsert: Upsert) -> None:
+    job = loaded(written, stack=STACK)
+    assert job.tables[0].upsert == upsert
+    assert Job.from_json(job.to_json()) == job
+
+
+def test_a_table_by_key_is_not_partitioned_by_its_event_time_unless_it_says_so() -> None:
+    by_day, by_key, both = loaded(
+        "event_time: at",
+        "event_time: at, upsert: {}",
+        "event_time: at, upsert: {}, partition_by: [day(at)]",
+        stack=STACK,
+    ).tables
+    day = (Transform("at", "day"),)
+    assert (by_day.partition_by, by_key.partition_by, both.partition_by) == (day, (), day)
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("upsert: {key: []}", "upsert.key"),
+        ("upsert: {key: [id, ID]}", '"ID" is named twice'),
+        ("upsert: {key: [_kafka.kee]}", "_kafka.key"),
+        ("upsert: {order: id}", "order_by"),
+    ],
+)
+def test_an_upsert_that_says_too_little_or_too_much_is_refused(written: str, says: str) -> None:
+    assert says in refused(written)

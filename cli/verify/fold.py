@@ -1,0 +1,213 @@
+"""The fold of a topic: which record of each key is the row of an upsert table, told without the engine.
+
+Of each key and partition the newest record is kept: a tombstone counts more than what lies before it, then the greatest order,
+then the greatest offset. Keys that several partitions hold are folded in the order in which the rounds read them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cli.verify.claim import Round
+from cli.verify.rows import Rows
+
+STATES = 2_000_000
+"""Records that are held before they are folded."""
+
+Key = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Fold:
+    """Records in the order of their offsets, partition by partition.
+
+    `ambiguous`: keys of several partitions, with tombstones, whose order nobody can tell afterwards.
+    """
+
+    rounds: Sequence[Round]
+    ordered: bool
+    ambiguous: int = 0
+    _held: list[pa.Table] = field(default_factory=list)
+    _newest: pa.Table | None = None
+
+    def add(self, found: Iterable[Rows]) -> None:
+        """Take in all rows and tombstones, with their keys, of the next offsets.
+
+        None may come later: a record that others outdo would count again if a tombstone lay between them.
+        """
+        self._held += [_states(rows) for rows in found if len(rows.offsets)]
+        if sum(each.num_rows for each in self._held) >= STATES:
+            self._held = [_newest_of(pa.concat_tables(self._held))]
+
+    def newest(self) -> pa.Table:
+        """One record of each key, tombstones among them: all columns of `add`."""
+        if self._newest is None:
+            if not self._held:
+                return _nothing()
+            self._newest = self._across(_newest_of(pa.concat_tables(self._held)))
+            self._held = []
+        return self._newest
+
+    def overtaken(self, keys: set[int]) -> None:
+        """Leave out keys that have a row of a greater order whose record Kafka has let go."""
+        if keys:
+            newest = self.newest()
+            wanted = pa.array(sorted(keys), pa.uint64())
+            self._newest = newest.filter(pc.invert(pc.is_in(newest["key"], wanted)))
+
+    def rows(self) -> tuple[Any, Any, Any]:
+        """Partition, offset and hash of every row that the table must have."""
+        alive = self.newest()
+        alive = alive.filter(pc.invert(alive["dead"].cast(pa.bool_())))
+        return tuple(alive[name].combine_chunks() for name in ("partition", "offset", "hash"))
+
+    def places(self) -> set[Key]:
+        """The places of these rows."""
+        partitions, offsets, _ = self.rows()
+        return set(zip(partitions.to_pylist(), offsets.to_pylist(), strict=True))
+
+    def figures(self) -> Mapping[str, int]:
+        """Keys, and how many of them a tombstone has deleted."""
+        newest = self.newest()
+        dead = pc.sum(newest["dead"].cast(pa.int64())).as_py() or 0
+        return {"keys": newest.num_rows - dead, "deleted": dead}
+
+    def _across(self, newest: pa.Table) -> pa.Table:
+        keys = newest["key"].to_numpy()
+        _, first, counts = np.unique(keys, return_index=True, return_counts=True)
+        if len(first) == newest.num_rows:
+            return newest
+        kept = list(first[counts == 1])
+        order = np.argsort(keys, kind="stable")
+        starts = np.searchsorted(keys[order], keys[first[counts > 1]])
+        for start, count in zip(starts, counts[counts > 1], strict=True):
+            places = order[start : start + count]
+            kept.append(self._last([(int(n), newest.slice(n, 1).to_pylist()[0]) for n in places]))
+        return newest.take(pa.array(sorted(int(n) for n in kept), pa.int64()))
+
+    def _last(self, candidates: list[tuple[int, dict[str, Any]]]) -> int:
+        """The place of the one that counts, of those that partitions hold of a key."""
+        if self.ordered and any(each["reset"] for _, each in candidates):
+            self.ambiguous += 1
+
+        def rank(candidate: tuple[int, dict[str, Any]]) -> tuple[Any, ...]:
+            each = candidate[1]
+            order = (False,) if each["order"] is None else (True, each["order"])
+            read_by = self._round(each["partition"], each["offset"])
+            return *order, read_by, each["timestamp"], each["partition"]
+
+        return max(candidates, key=rank)[0]
+
+    def _round(self, partition: int, offset: int) -> int:
+        """The number of the round that read an offset; -1 where its snapshot has expired."""
+        ends = [each.to.get(each.topic, {}).get(partition, 0) for each in reversed(self.rounds)]
+        number = bisect_right(ends, offset)
+        known = (
+            self.rounds and self.rounds[-1].start.get(self.rounds[-1].topic, {}).get(partition, 0) <= offset
+        )
+        return number if known else -1
+
+
+def _states(rows: Rows) -> pa.Table:
+    size = len(rows.offsets)
+    columns = {
+        "key": rows.keys,
+        "partition": rows.partitions.cast(pa.int64()),
+        "offset": rows.offsets.cast(pa.int64()),
+        "timestamp": rows.timestamps.cast(pa.int64()),
+        "hash": rows.hashes,
+        "order": rows.orders,
+        "dead": pa.repeat(pa.scalar(rows.tombstones), size),
+        "reset": pa.repeat(pa.scalar(rows.tombstones), size),
+    }
+    return pa.table(columns)
+
+
+def _nothing() -> pa.Table:
+    numbers = dict.fromkeys(("key", "hash"), pa.uint64()) | dict.fromkeys(("partition", "offset"), pa.int64())
+    kinds = numbers | {"order": pa.null()} | dict.fromkeys(("dead", "reset"), pa.bool_())
+    return pa.schema(list(kinds.items())).empty_table()
+
+
+def _newest_of(records: pa.Table) -> pa.Table:
+    """Of each key and partition the record that counts, with `reset` where a tombstone lies at it or before it."""
+    key, partition, offset, dead, reset = (
+        records[name].to_numpy() for name in ("key", "partition", "offset", "dead", "reset")
+    )
+    order = np.lexsort((offset, partition, key))
+    starts = np.flatnonzero(np.r_[True, (np.diff(key[order]) != 0) | (np.diff(partition[order]) != 0)])
+    group = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(order)]))
+    last_dead = np.maximum.reduceat(np.where(dead[order], offset[order], -1), starts)
+    was_reset = np.logical_or.reduceat(reset[order], starts)
+    counts = offset[order] >= last_dead[group]
+    places, group = order[counts], group[counts]
+    rank = _ranks(records["order"])[places]
+    final = np.lexsort((offset[places], rank, ~dead[places], group))
+    last = np.r_[np.flatnonzero(np.diff(group[final])), len(final) - 1]
+    chosen = records.take(pa.array(places[final][last]))
+    return chosen.set_column(chosen.schema.get_field_index("reset"), "reset", pa.array(was_reset))
+
+
+def _ranks(orders: Any) -> Any:
+    """Integers in the order of the values, null being the least."""
+    if pa.types.is_null(orders.type):
+        return np.zeros(len(orders), np.int64)
+    values = orders.combine_chunks()
+    ranks = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    return np.where(values.is_valid().to_numpy(zero_copy_only=False), ranks, 0)
+
+
+class KeyCheck:
+    """The keys of the rows that the table has, against the fold: no two rows have one, and none has outlived its record."""
+
+    def __init__(self, fold: Fold) -> None:
+        self._fold = fold
+        self._held: list[pa.Table] = []
+
+    def take(self, rows: Rows, provable: Any) -> None:
+        """Note rows; `provable`: Kafka still has their records."""
+        columns = {
+            "key": rows.keys,
+            "partition": rows.partitions,
+            "offset": rows.offsets,
+            "order": rows.orders,
+        }
+        files = pa.repeat(pa.scalar(rows.file), len(rows.offsets)).dictionary_encode()
+        self._held.append(pa.table(columns | {"file": files, "provable": provable}))
+
+    def judge(self) -> tuple[dict[tuple[str, int], list[int]], dict[tuple[str, int], list[int]]]:
+        """Rows whose key another row has, and rows of keys that later records have changed: by file and partition."""
+        if not self._held:
+            return {}, {}
+        held = pa.concat_tables(self._held)
+        counts = held.group_by("key").aggregate([("key", "count")])
+        doubled = counts.filter(pc.greater(counts["key_count"], 1))["key"]
+        unprovable = held.filter(pc.invert(held["provable"]))
+        newest = self._fold.newest().select(["key", "order", "reset"]) if unprovable.num_rows else None
+        stale: dict[tuple[str, int], list[int]] = {}
+        if newest is not None:
+            known = unprovable.join(newest, "key", join_type="inner", right_suffix="_now")
+            greater = {row["key"] for row in known.to_pylist() if self._overtakes(row)}
+            self._fold.overtaken(greater)
+            stale = _by_file([row for row in known.to_pylist() if row["key"] not in greater])
+        return _by_file(held.filter(pc.is_in(held["key"], doubled)).to_pylist()), stale
+
+    def _overtakes(self, row: dict[str, Any]) -> bool:
+        """True where a row stays in the place of every record that Kafka still has of its key."""
+        if not self._fold.ordered or row["reset"] or row["order"] is None:
+            return False
+        return row["order_now"] is None or row["order"] > row["order_now"]
+
+
+def _by_file(rows: list[dict[str, Any]]) -> dict[tuple[str, int], list[int]]:
+    found: dict[tuple[str, int], list[int]] = {}
+    for row in rows:
+        found.setdefault((row["file"], row["partition"]), []).append(row["offset"])
+    return found

@@ -1,0 +1,107 @@
+"""What tells the rows of an upsert table apart, by the table's own note, and the records of a topic with their keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calve.names import SYSTEM_COLUMN
+from calve.upsert import MODE
+from cli.verify.decoding import Decoding
+from cli.verify.hashing import column_hashes, row_hashes
+from cli.verify.topic import Records
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+RECORD_KEY = f"{SYSTEM_COLUMN}.key"
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A batch with the digest of each row's key (64 bits) and the value that orders it; tombstones are rows of nulls."""
+
+    batch: pa.RecordBatch
+    keys: Any
+    orders: Any
+    tombstones: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Upserts:
+    """Paths of the columns that are the key, and of that which orders; `deletes`: a tombstone names a row."""
+
+    key: tuple[str, ...]
+    order_by: str | None
+    deletes: bool
+
+    def keyed(self, batch: pa.RecordBatch, *, tombstones: bool = False) -> Keyed:
+        """Rows whose key has no null."""
+        keys = row_hashes(column_hashes([_at(batch, path) for path in self.key]))
+        orders = _at(batch, self.order_by) if self.order_by else pa.nulls(batch.num_rows)
+        return Keyed(batch, keys, orders, tombstones)
+
+    def nameless(self, batch: pa.RecordBatch) -> Any:
+        """True for rows of which a part of the key is null."""
+        return reduce(pc.or_, [_at(batch, path).is_null() for path in self.key])
+
+    def judge(self, decoder: Decoding, records: Records, place: int) -> str | None:
+        """Why the record at a place is neither a row nor a tombstone; None where it is one."""
+        if not (self.deletes and records.values[place] is None) and (found := decoder.judge(records, place)):
+            return found
+        _, refused = keyed_rows(decoder, records.select([place]), self)
+        return refused[0][1] if refused else None
+
+
+def upserts_of(table: Table, key_column: str | None) -> Upserts | None:
+    """What the table notes of its key; None where it keeps every record."""
+    text = table.properties.get(MODE)
+    if text is None:
+        return None
+    noted, schema = json.loads(text), table.schema()
+    names = [schema.find_column_name(each) or "" for each in noted["key"]]
+    order = None if noted["order_by"] is None else schema.find_column_name(noted["order_by"])
+    of_record = {RECORD_KEY, key_column}
+    deletes = all(name in of_record or name.split(".")[0] == key_column for name in names)
+    return Upserts(tuple(names), order, deletes)
+
+
+def keyed_rows(
+    decoder: Decoding, records: Records, upserts: Upserts
+) -> tuple[list[Keyed], list[tuple[int, str]]]:
+    """Rows and tombstones of the records with their keys, and (place, reason) of records that are neither."""
+    dead = [n for n, value in enumerate(records.values) if value is None] if upserts.deletes else []
+    living = [n for n in range(len(records)) if records.values[n] is not None or not upserts.deletes]
+    found: list[Keyed] = []
+    refused: list[tuple[int, str]] = []
+    for places, read, tombstones in ((living, decoder.rows, False), (dead, decoder.tombstones, True)):
+        if not places:
+            continue
+        batches, unread = read(records.select(places))
+        refused += [(places[n], reason) for n, reason in unread]
+        for batch in batches:
+            nameless = upserts.nameless(batch)
+            if pc.any(nameless).as_py():
+                refused += [(n, "null_key") for n in _places(records, batch.filter(nameless))]
+                batch = batch.filter(pc.invert(nameless))
+            found.append(upserts.keyed(batch, tombstones=tombstones))
+    return found, refused
+
+
+def _places(records: Records, batch: pa.RecordBatch) -> Sequence[int]:
+    wanted = batch.column(SYSTEM_COLUMN)
+    known = {place: n for n, place in enumerate(zip(records.partitions, records.offsets, strict=True))}
+    pairs = zip(wanted.field("partition").to_pylist(), wanted.field("offset").to_pylist(), strict=True)
+    return [known[pair] for pair in pairs]
+
+
+def _at(batch: pa.RecordBatch, path: str) -> Any:
+    name, *inner = path.split(".")
+    column = batch.column(name)
+    return pc.struct_field(column, inner) if inner else column

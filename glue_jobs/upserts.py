@@ -1,0 +1,89 @@
+"""An upsert round: the newest record of each key becomes a row, and the rows that they replace are deleted (ADR 16).
+
+A tombstone deletes whatever was read before it. Of the other records the one with the greatest `order_by` counts, null being
+the least, and of equals the one that was read last: by offset inside a partition, by timestamp between partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Observation, Window
+from pyspark.sql import functions as F
+
+from calve.job import Upsert
+from calve.names import SYSTEM_COLUMN, quote
+from calve.spark_conf import CATALOG
+from glue_jobs.decode import TOMBSTONE
+from glue_jobs.deletes import stage_deletes
+from glue_jobs.layout import clustered
+from glue_jobs.staging import Staged, stage
+from glue_jobs.target import Target
+
+RESET = "calve:reset"
+"""True where the batch holds a tombstone of the key: what the table has of it counts no more."""
+LATEST, RANK, BEFORE = "calve:latest", "calve:rank", "calve:before"
+PARTITION, OFFSET, TIMESTAMP = (f"{SYSTEM_COLUMN}.{name}" for name in ("partition", "offset", "timestamp"))
+
+
+def stage_changes(
+    target: Target, upsert: Upsert, good: DataFrame, tasks: int, stage_id: str
+) -> tuple[Staged, int]:
+    """Write what the good records change, as files that no snapshot holds; gives the number of rows that they make, too.
+
+    Raises:
+        Retryable: the object store failed; nothing is committed.
+        Suspended: `ledger_imbalance`: the deletes are not those that were counted.
+    """
+    newest = newest_of_each_key(good, upsert, tasks)
+    if upsert.order_by is not None:
+        newest = _without_overtaken(newest, upsert.key, upsert.order_by, target)
+    counted = Observation()
+    changes = newest.observe(counted, F.count_if(~F.col(TOMBSTONE)).alias("rows")).persist()
+    try:
+        rows = changes.where(~F.col(TOMBSTONE)).drop(TOMBSTONE, RESET)
+        staged = stage(target.lake, target.main, clustered(rows, target.main, tasks), stage_id)
+        keys = changes.select(*(_at(path).alias(f"calve:key{n}") for n, path in enumerate(upsert.key)))
+        deletes = stage_deletes(target.lake, target.main, keys, upsert.key, stage_id)
+        return Staged(staged.files, staged.rows, staged.size_bytes, deletes), int(counted.get["rows"])
+    finally:
+        changes.unpersist()
+
+
+def newest_of_each_key(good: DataFrame, upsert: Upsert, tasks: int) -> DataFrame:
+    """One record of each key, in `tasks` tasks: the row that it makes, or its tombstone, with `TOMBSTONE` and `RESET`."""
+    if TOMBSTONE not in good.columns:
+        good = good.withColumn(TOMBSTONE, F.lit(False))  # noqa: FBT003 a literal column
+    key = [_at(path) for path in upsert.key]
+    here = Window.partitionBy(*key, _at(PARTITION))
+    latest = F.max(F.when(F.col(TOMBSTONE), _at(OFFSET))).over(here)
+    order = [] if upsert.order_by is None else [_at(upsert.order_by).desc_nulls_last()]
+    in_partition = here.orderBy(F.col(TOMBSTONE), *order, _at(OFFSET).desc())
+    in_all = Window.partitionBy(*key).orderBy(*order, _at(TIMESTAMP).desc(), _at(PARTITION).desc())
+    return (
+        good.repartition(tasks, *key)
+        .withColumn(LATEST, latest)
+        .where(F.col(LATEST).isNull() | (_at(OFFSET) >= F.col(LATEST)))
+        .withColumn(RANK, F.row_number().over(in_partition))
+        .where(F.col(RANK) == 1)
+        .withColumn(RESET, F.max(F.col(LATEST).isNotNull()).over(Window.partitionBy(*key)))
+        .withColumn(RANK, F.row_number().over(in_all))
+        .where(F.col(RANK) == 1)
+        .drop(LATEST, RANK)
+    )
+
+
+def _without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, target: Target) -> DataFrame:
+    """The changes but those whose key has a row of a greater order; reads the table's key and order columns."""
+    held = target.lake.spark.read.option("versionAsOf", str(target.main.head))
+    names = [f"calve:key{n}" for n in range(len(key))]
+    named = [_at(path).alias(name) for path, name in zip(key, names, strict=True)]
+    kept = held.table(target.name.quoted(CATALOG)).select(*named, _at(order_by).alias(BEFORE))
+    same = [_at(path) == F.col(name) for path, name in zip(key, names, strict=True)]
+    overtaken = F.col(BEFORE).isNotNull() & (_at(order_by).isNull() | (_at(order_by) < F.col(BEFORE)))
+    return newest.join(kept, reduce(Column.__and__, same, ~F.col(RESET) & overtaken), "left_anti")
+
+
+def _at(path: str) -> Column:
+    return F.col(".".join(quote(part) for part in path.split(".")))
