@@ -109,7 +109,7 @@ def locate(
         return position
     if ancestry_is_cut(ancestors) and tagged is not None and greatest_offsets is not None:
         position = decode(tagged.summary, tagged.id)
-        if _covers(position, greatest_offsets) and _as_many_records(ancestors[0], tagged):
+        if _covers(position, greatest_offsets) and _as_many_rows(ancestors[0], tagged):
             return position
     raise Suspended(
         "position_lost",
@@ -126,10 +126,16 @@ def _covers(position: Position, greatest: Mapping[TopicKey, Offsets]) -> bool:
     )
 
 
-def _as_many_records(head: Commit, tagged: Commit) -> bool:
+def _as_many_rows(head: Commit, tagged: Commit) -> bool:
     """True where Iceberg's own totals agree: compaction keeps them, a rollback or a replaced table does not."""
-    held = head.summary.get("total-records")
-    return held is not None and held == tagged.summary.get("total-records")
+    held = _rows(head.summary)
+    return held is not None and held == _rows(tagged.summary)
+
+
+def _rows(summary: Mapping[str, str]) -> int | None:
+    """Rows of a snapshot, without those that deletes have taken away; None where nothing says it."""
+    records = summary.get("total-records")
+    return None if records is None else int(records) - int(summary.get("total-position-deletes", 0))
 
 
 @dataclass(frozen=True, slots=True)

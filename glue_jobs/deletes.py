@@ -28,6 +28,7 @@ FOR_COPIES = {
     "write.merge.mode": "merge-on-read",
     "write.delete.granularity": "file",
     "write.metadata.delete-after-commit.enabled": "false",
+    "read.split.adaptive-size.enabled": "false",
 }
 """Properties of a copy. It must not clean up: the metadata files that it knows are the table's."""
 

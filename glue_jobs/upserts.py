@@ -75,11 +75,15 @@ def newest_of_each_key(good: DataFrame, upsert: Upsert, tasks: int) -> DataFrame
 
 
 def _without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, target: Target) -> DataFrame:
-    """The changes but those whose key has a row of a greater order; reads the table's key and order columns."""
-    held = target.lake.spark.read.option("versionAsOf", str(target.main.head))
+    """The changes but those whose key has a row of a greater order; reads the table's key and order columns.
+
+    As the table is now: a snapshot would be read with the columns that it was written with. Another round that is published
+    meanwhile makes this one lose.
+    """
+    held = target.lake.spark.table(target.name.quoted(CATALOG))
     names = [f"calve:key{n}" for n in range(len(key))]
     named = [_at(path).alias(name) for path, name in zip(key, names, strict=True)]
-    kept = held.table(target.name.quoted(CATALOG)).select(*named, _at(order_by).alias(BEFORE))
+    kept = held.select(*named, _at(order_by).alias(BEFORE))
     same = [_at(path) == F.col(name) for path, name in zip(key, names, strict=True)]
     overtaken = F.col(BEFORE).isNotNull() & (_at(order_by).isNull() | (_at(order_by) < F.col(BEFORE)))
     return newest.join(kept, reduce(Column.__and__, same, ~F.col(RESET) & overtaken), "left_anti")

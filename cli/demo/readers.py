@@ -77,7 +77,7 @@ def _within(partition: Any, offset: Any, spans: Spans) -> Any:
 
 def by_duckdb(table: Table, letters: Table | None, spans: Spans, lake: Lake) -> Found:
     """Read a table and its dead letters with DuckDB, from their metadata files in the emulator's S3."""
-    with _connect(lake) as connection:
+    with connect(lake) as connection:
         connection.execute("CREATE TABLE span (part INTEGER, first BIGINT, past BIGINT)")
         bounds = [[p, start, to] for p, (start, to) in spans.items()]
         connection.executemany("INSERT INTO span VALUES (?, ?, ?)", bounds)
@@ -106,7 +106,7 @@ GROUP BY reason
 """
 
 
-def _connect(lake: Lake) -> duckdb.DuckDBPyConnection:
+def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
     """DuckDB with the extensions of their wheels: nothing is downloaded."""
     connection = duckdb.connect(
         config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}

@@ -157,7 +157,9 @@ class Scene:
         sources = Sources(catalog, job.kafka, job.registry, self.engine.stack.region)
         proof = verify(self.name, sources, LineProgress(lambda _: None))
         assert proof.ok, proof.findings
-        assert proof.complete, proof.checks
+        unproved = {each.name for each in proof.checks if each.state == "not verifiable"}
+        # Where the history has expired, the oldest row or dead letter says where a table begins; a newer row takes older ones away.
+        assert unproved <= ({"beginning"} if self.keyed else set()), proof.checks
 
     def _expected(self) -> dict[Place, str | None]:
         """The fates of those records that are to be seen: of the good ones with a key only the newest of each."""

@@ -157,7 +157,7 @@ def test_poisoned_tables_are_suspended_and_the_others_go_on(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("good", "freshness_s"), [(5, 6.0), (12, 40.0)])
+@pytest.mark.parametrize(("good", "freshness_s"), [(5, 20.0), (12, 40.0)])
 def test_beside_poisoned_tables_the_others_stay_fresh_and_nothing_grows(
     engine: Engine, capsys: pytest.CaptureFixture[str], good: int, freshness_s: float
 ) -> None:

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from calve.job import Source, Upsert
-from tests.integration.engine import Engine, suspended, trades
+from cli.demo.readers import connect
+from cli.lake import rows
+from tests.integration.crashing import open_catalog
+from tests.integration.engine import DATABASE, Engine, suspended, trades
 from tests.integration.keyed import BY_ID, Users
 from tests.integration.proofs import assert_proved, proof
 
@@ -29,6 +32,39 @@ def test_the_newest_record_of_each_key_is_its_row(engine: Engine, version: int) 
     engine.drain(target)
     assert users.held() == users.state
     assert_proved(proof(engine, users.topic))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_all_readers_see_the_same_rows_before_and_after_a_compaction(engine: Engine, version: int) -> None:
+    users, dice = Users(engine), random.Random(40 + version)
+    target = users.target(format_version=version)
+    for _ in range(2):
+        users.scramble(dice, 50, keys=20)
+        engine.drain(target)
+    for _ in range(2):
+        expected = sorted((*place, price) for place, price in users.state.values())
+        assert by_spark(engine, users.topic) == expected
+        assert by_pyiceberg(engine, users.topic) == expected
+        assert by_duckdb(engine, users.topic) == expected
+        engine.compact(users.topic)
+
+
+def by_spark(engine: Engine, topic: str) -> list[tuple[int, ...]]:
+    found = engine.rows(topic).select("_kafka.partition", "_kafka.offset", "price").collect()
+    return sorted(tuple(row) for row in found)
+
+
+def by_pyiceberg(engine: Engine, topic: str) -> list[tuple[int, ...]]:
+    table = open_catalog(engine).load_table((DATABASE, topic))
+    found = table.scan(selected_fields=("_kafka", "price")).to_arrow().to_pylist()
+    return sorted((row["_kafka"]["partition"], row["_kafka"]["offset"], row["price"]) for row in found)
+
+
+def by_duckdb(engine: Engine, topic: str) -> list[tuple[int, ...]]:
+    table = open_catalog(engine).load_table((DATABASE, topic))
+    query = "SELECT _kafka.partition, _kafka.offset, price FROM iceberg_scan(?)"
+    with connect(engine.job().lake) as connection:
+        return sorted(connection.execute(query, [table.metadata_location]).fetchall())
 
 
 def test_a_key_a_thousand_times_in_a_batch_is_one_change(engine: Engine) -> None:
@@ -93,6 +129,9 @@ def order(number: int | None, version: int | None, note: str) -> dict[str, Any]:
     return {"of": {"shop": "x", "number": number}, "version": version, "note": note}
 
 
+LATER = [order(1, 4, "earlier"), order(2, 6, "later")]
+
+
 def notes(engine: Engine, topic: str) -> dict[int, str]:
     return {row[0]: row[1] for row in engine.rows(topic).select("of.number", "note").collect()}
 
@@ -119,6 +158,38 @@ def test_a_composite_key_and_an_order_of_its_own(engine: Engine) -> None:
         assert notes(engine, topic) == wanted
     assert engine.letters(topic).select("reason").collect() == [("null_key",)]
     assert_proved(proof(engine, topic))
+
+
+def test_columns_of_the_key_and_the_order_may_be_renamed(engine: Engine) -> None:
+    topic = engine.topic(partitions=1, schema=ORDERS)
+    engine.produce(topic, [order(1, 5, "a"), order(2, 5, "b")])
+    engine.drain(engine.target(topic, upsert=Upsert(("of",), order_by="version", bucketed=True)))
+    renamed = json.loads(ORDERS.replace('"version"', '"revision"').replace('"of"', '"id"'))
+    for place, old in ((0, "of"), (1, "version")):
+        renamed["fields"][place]["aliases"] = [old]
+    engine.register(topic, json.dumps(renamed))
+    rows = [{"id": row["of"], "revision": row["version"], "note": row["note"]} for row in LATER]
+    engine.produce(topic, rows)
+    engine.drain(engine.target(topic, upsert=Upsert(("id",), order_by="revision", bucketed=True)))
+    held = engine.rows(topic).select("id.number", "note").collect()
+    assert sorted(tuple(row) for row in held) == [(1, "a"), (2, "later")]
+    assert_proved(proof(engine, topic))
+
+
+def test_a_tombstone_of_a_topic_of_several_types_is_every_tables(engine: Engine) -> None:
+    users = Users(engine, partitions=1)
+    users.put(b"a")
+    users.put(b"b")
+    other = engine.register(f"{users.topic}-other", json.dumps(json.loads(ORDERS) | {"name": "Other"}))
+    engine.send(users.topic, b"\0" + other.to_bytes(4, "big"), key=b"a", partition=0)
+    users.delete(b"b")
+    engine.flush()
+    own = Source(subject=f"{users.topic}-value")
+    target = users.target(value=own)
+    ledgers = [each.ledger for each in engine.drain(target)]
+    assert (sum(each.filtered for each in ledgers), sum(each.applied for each in ledgers)) == (1, 3)
+    assert users.held() == users.state
+    assert_proved(proof(engine, users.topic, value=own))
 
 
 def test_a_key_that_is_read_by_a_schema_of_its_own(engine: Engine) -> None:
@@ -160,6 +231,22 @@ def test_after_a_rollback_the_same_records_make_the_same_table(engine: Engine) -
     engine.drain(users.target())
     assert users.held() == users.state
     assert_proved(proof(engine, users.topic))
+
+
+def test_a_table_whose_history_others_compact_and_expire_keeps_its_position(engine: Engine) -> None:
+    users, dice = Users(engine), random.Random(9)
+    target = users.target()
+    for _ in range(2):
+        users.scramble(dice, 40, keys=10)
+        engine.drain(target)
+    target.mark_idle()
+    for _ in range(2):
+        engine.compact(users.topic)
+    engine.expire_history(users.topic)
+    users.scramble(dice, 40, keys=10)
+    engine.drain(users.target())
+    assert users.held() == users.state
+    assert rows(open_catalog(engine).load_table((DATABASE, users.topic))) == len(users.state)
 
 
 def test_verify_finds_rows_that_should_have_been_deleted(engine: Engine) -> None:
