@@ -158,7 +158,7 @@ class Scene:
         proof = verify(self.name, sources, LineProgress(lambda _: None))
         assert proof.ok, proof.findings
         unproved = {each.name for each in proof.checks if each.state == "not verifiable"}
-        # Where the history has expired, the oldest row or dead letter says where a table begins; a newer row takes older ones away.
+        # Where the history has expired, the oldest row or dead letter says where a table begins; newer rows take it away.
         assert unproved <= ({"beginning"} if self.keyed else set()), proof.checks
 
     def _expected(self) -> dict[Place, str | None]:
