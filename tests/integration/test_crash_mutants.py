@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from calve.dead_letters import Recovery, recover_letters
 from calve.protocol import next_position
-from glue_jobs import letters, publishing
+from glue_jobs import letters, publishing, staging
+from glue_jobs.lake import Table
 from glue_jobs.letters import Letters
 from glue_jobs.round import Round
+from glue_jobs.staging import Deletes, Staged
 from tests.integration.engine import Engine
 from tests.integration.test_crash import abandoned, overtaken
+from tests.integration.test_upsert_crash import compacted
 
 pytestmark = pytest.mark.full
 
@@ -47,6 +51,18 @@ def without_dropping_branches(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(letters, "recover_letters", keep)
 
 
+def without_looking_at_files(patch: pytest.MonkeyPatch) -> None:
+    def replacing(table: Table, staged: Staged, deletes: Deletes) -> Any:
+        update = table.java.newRowDelta()
+        for each in staged.files:
+            update = update.addRows(each)
+        for each in deletes.files:
+            update = update.addDeletes(each)
+        return update
+
+    patch.setattr(staging, "_replacing", replacing)
+
+
 @pytest.mark.parametrize(
     ("mutate", "check", "point", "says"),
     [
@@ -54,6 +70,7 @@ def without_dropping_branches(patch: pytest.MonkeyPatch) -> None:
         (with_dead_letters_first, abandoned, "release.appended", "published before the table named them"),
         (without_roll_forward, abandoned, "publish.committed", "missing|the table was left"),
         (without_dropping_branches, abandoned, "reject.end", "left over: .*calve_round_"),
+        (without_looking_at_files, compacted, "publish.begin", "its ledgers say|too many"),
     ],
 )
 def test_a_rule_taken_out_is_noticed(

@@ -79,6 +79,10 @@ def impatient(gate: AwsGate, engine: Engine) -> Engine:
 
 
 modes = pytest.mark.parametrize("upsert", [None, BY_ID], ids=["append", "upsert"])
+append_first = pytest.mark.parametrize(
+    "upsert", [None, pytest.param(BY_ID, marks=pytest.mark.full)], ids=["append", "upsert"]
+)
+"""The other mode in the long tests alone."""
 
 
 def begun(
@@ -189,7 +193,7 @@ def test_a_commit_whose_answer_is_lost_is_found_by_the_clients(
     assert gated.offsets(topic) == everything(20)
 
 
-@modes
+@append_first
 def test_a_commit_that_iceberg_cannot_find_is_found_by_its_round(
     gate: AwsGate, impatient: Engine, upsert: Upsert | None
 ) -> None:
@@ -211,7 +215,7 @@ def test_a_commit_that_iceberg_cannot_find_is_found_by_its_round(
     assert impatient.offsets(topic) == kept(upsert, 10, 10)
 
 
-@modes
+@append_first
 def test_a_commit_that_nobody_can_find_is_what_the_next_round_starts_from(
     gate: AwsGate, impatient: Engine, upsert: Upsert | None
 ) -> None:
@@ -270,7 +274,7 @@ def test_a_catalog_that_goes_away_after_the_last_commit_ends_no_loop(
     assert impatient.offsets(topic) == everything(20)
 
 
-@modes
+@append_first
 def test_the_slower_of_two_writers_stops_and_says_why(engine: Engine, upsert: Upsert | None) -> None:
     topic, slow = begun(engine, upsert)
     fast = engine.target(topic, upsert=upsert)

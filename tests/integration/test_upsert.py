@@ -17,7 +17,7 @@ from tests.integration.keyed import BY_ID, Users
 from tests.integration.proofs import assert_proved, proof
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.full)])
 def test_the_newest_record_of_each_key_is_its_row(engine: Engine, version: int) -> None:
     users, dice = Users(engine), random.Random(version)
     target = users.target(format_version=version)
@@ -233,6 +233,7 @@ def test_after_a_rollback_the_same_records_make_the_same_table(engine: Engine) -
     assert_proved(proof(engine, users.topic))
 
 
+@pytest.mark.full
 def test_a_table_whose_history_others_compact_and_expire_keeps_its_position(engine: Engine) -> None:
     users, dice = Users(engine), random.Random(9)
     target = users.target()
