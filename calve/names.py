@@ -45,6 +45,11 @@ def quote(identifier: str) -> str:
     return "`" + identifier.replace("`", "``") + "`"
 
 
+def quote_path(path: str) -> str:
+    """A dotted path of columns for Spark SQL, each part in backquotes."""
+    return ".".join(quote(part) for part in path.split("."))
+
+
 def database_for_cluster(cluster_id: str) -> str:
     """The Glue database of a cluster under `namespace: cluster_id`.
 

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from calve.errors import Suspended
-from calve.names import quote
+from calve.names import quote, quote_path
 from calve.spark_conf import COPIES
 from glue_jobs.java import elements, strings
 from glue_jobs.lake import Lake, Table
@@ -60,7 +60,7 @@ def stage_deletes(
 
 
 def _of_copy(name: str, path: str) -> Column:
-    return F.col(".".join(quote(part) for part in (name, *path.split("."))))
+    return F.col(f"{quote(name)}.{quote_path(path)}")
 
 
 def _harvested(lake: Lake, table: Table, copy: Any, base: int) -> Deletes | None:

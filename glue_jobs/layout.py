@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.names import quote
+from calve.names import quote_path
 from calve.spark_conf import CATALOG
 from glue_jobs.java import elements
 from glue_jobs.lake import Table
@@ -61,7 +61,7 @@ def _sort_columns(table: Table) -> list[Column]:
 def _column(schema: Any, field: Any) -> Column:
     """The value of a partition or sort field, by Iceberg's own functions."""
     path = str(schema.findColumnName(field.sourceId()))
-    column = ".".join(quote(part) for part in path.split("."))
+    column = quote_path(path)
     transform = str(field.transform().toString())
     if transform == "identity":
         return F.expr(column)

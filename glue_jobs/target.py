@@ -141,9 +141,12 @@ class Target:
         Raises:
             Suspended: `key_unusable`, `mode_changed`.
         """
-        columns = self.main.schema
-        self.upsert = keyed(columns, self.table.upsert) if self.table.upsert else None
-        before, wanted = self.main.properties.get(MODE), noted(columns, self.upsert)
+        self.upsert, wanted = None, None
+        if self.table.upsert is not None:
+            columns = self.main.schema
+            self.upsert = keyed(columns, self.table.upsert)
+            wanted = noted(columns, self.upsert)
+        before = self.main.properties.get(MODE)
         if before is None and wanted is not None and not self.position().offsets:
             self.main.set_properties({MODE: wanted})
             faults.point("table.keyed", self.table.name)

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
 from calve.job import Upsert
-from calve.names import SYSTEM_COLUMN, quote
+from calve.names import SYSTEM_COLUMN, quote_path
 from calve.spark_conf import CATALOG
 from glue_jobs.decode import TOMBSTONE
 from glue_jobs.deletes import stage_deletes
@@ -90,4 +90,4 @@ def _without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, tar
 
 
 def _at(path: str) -> Column:
-    return F.col(".".join(quote(part) for part in path.split(".")))
+    return F.col(quote_path(path))
