@@ -19,7 +19,7 @@ from tests.unit.calve.protocol_model.schedule import KINDS, Broken, Schedule
 from tests.unit.calve.protocol_model.world import PRODUCTION, Rules
 
 SCHEDULES = 300
-FULL_SCHEDULES = 6_000
+FULL_SCHEDULES = 3_000
 BUDGET = 4_000
 """Schedules within which a broken rule must be noticed."""
 
