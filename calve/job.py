@@ -157,8 +157,23 @@ class Upsert:
 
 
 @dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """The table holds the first record of each key. `key`: paths of columns; a struct stands for its fields.
+
+    window_ms: a key may have further rows, whose records are at least so far apart in time; None: it has one.
+    """
+
+    key: tuple[str, ...]
+    window_ms: int | None = None
+
+
+Mode = Upsert | Deduplicate
+"""What a table does with a record besides holding it as a row."""
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
-    """One topic kept as one table."""
+    """One topic kept as one table; at most one of `upsert` and `deduplicate` is there."""
 
     name: str
     topic: str
@@ -178,6 +193,12 @@ class Table:
     key: Source | None = None
     owner: str | None = None
     upsert: Upsert | None = None
+    deduplicate: Deduplicate | None = None
+
+    @property
+    def mode(self) -> Mode | None:
+        """None: the table holds every record."""
+        return self.upsert or self.deduplicate
 
     @property
     def registered(self) -> bool:
@@ -231,12 +252,15 @@ def _table(raw: dict[str, Any]) -> Table:
     start = raw["start"] | {"offsets": {int(p): o for p, o in raw["start"]["offsets"].items()}}
     transforms = {key: tuple(Transform(**t) for t in raw[key]) for key in ("partition_by", "sort_by")}
     budget = Budget(**raw.get("dead_letter_budget", {}))
-    key, upsert = raw.get("key"), raw.get("upsert")
+    key, upsert, deduplicate = (raw.get(name) for name in ("key", "upsert", "deduplicate"))
     parts = {
         "start": Start(**start),
         "dead_letter_budget": budget,
         "value": Source(**raw.get("value", {})),
         "key": Source(**key) if key else None,
         "upsert": Upsert(**(upsert | {"key": tuple(upsert["key"])})) if upsert else None,
+        "deduplicate": Deduplicate(tuple(deduplicate["key"]), deduplicate["window_ms"])
+        if deduplicate
+        else None,
     }
     return Table(**(raw | parts | transforms))

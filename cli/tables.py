@@ -89,8 +89,10 @@ def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
         "dead_letters": ledger.dead_lettered if ledger else None,
         "skipped": (sum(ledger.skipped.values()) or None) if ledger else None,
         "filtered": (ledger.filtered or None) if ledger else None,
+        "deduplicated": (ledger.deduplicated or None) if ledger else None,
         "gaps": ledger.gaps if ledger else None,
         "lost": ledger.lost if ledger else None,
+        "deleted": (ledger.rows_deleted or None) if ledger else None,
         "rows": snapshot.total("records"),
     }
 

@@ -22,7 +22,7 @@ from pyspark.sql.avro.functions import from_avro
 from calve.columns import REASONS, REDRIVEN
 from calve.decoding import Decoding
 from calve.errors import Fatal
-from calve.job import PartName, Upsert
+from calve.job import Mode, PartName, Upsert
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
 from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
@@ -52,20 +52,21 @@ SCHEMA_ID = "schema_id"
 NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
 
 
-def decode(records: DataFrame, decoding: Decoding, end: bytes, upsert: Upsert | None = None) -> DataFrame:
+def decode(records: DataFrame, decoding: Decoding, end: bytes, mode: Mode | None = None) -> DataFrame:
     """Add `decoded` (struct of `value` and `end`), `schema_id`, `REJECT` (a word of `REASONS`, null: a good record) and `SIZE`.
 
     Keeps every column and every record of Spark's Kafka source. `end`: eight random bytes of this round, so that no
     record can be made to end in them. The size is that of key and value in bytes, as received. Where the key is read, it is
     decoded likewise. Where records may belong to other tables, `OTHER` is the place of their schema in `Decoding.other_ids`, at
-    most `MAX_OTHERS`; such a record has no `REJECT`. With `upsert`, whose key is that of the table, records without a key are
+    most `MAX_OTHERS`; such a record has no `REJECT`. With a `mode`, whose key is that of the table, records without a key are
     rejected; where tombstones delete, `TOMBSTONE` tells them, and they have no `REJECT` for having no value.
     """
+    deletes = isinstance(mode, Upsert) and mode.deletes
     records = _plain(records, decoding)
     parsed: dict[str, Column] = {}
     decoded = {DECODED["value"]: _decoded(decoding, "value", end, parsed)}
     reject, ours = verdict(decoding, end), is_good(end)
-    if upsert is not None and upsert.deletes:
+    if deletes:
         tombstone = F.col("value").isNull()
         reject, ours = F.when(~tombstone, reject), ours | tombstone
     if decoding.key is not None:
@@ -74,8 +75,8 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes, upsert: Upsert | 
         reject = F.coalesce(reject, F.when(ours, on_key) if decoding.others else on_key)
     size = [F.coalesce(F.length(raw(records, part)), F.lit(0)) for part in DECODED]
     found = (records.withColumns(parsed) if parsed else records).withColumns(decoded)
-    if upsert is not None:
-        nameless = reduce(Column.__or__, (_at(found, path).isNull() for path in upsert.key))
+    if mode is not None:
+        nameless = reduce(Column.__or__, (_at(found, path).isNull() for path in mode.key))
         reject = F.coalesce(reject, F.when(ours & nameless, F.lit("null_key")))
     judged = {
         SCHEMA_ID: schema_id(decoding),
@@ -84,7 +85,7 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes, upsert: Upsert | 
     }
     if decoding.others:
         judged[OTHER] = F.when(~ours, other(decoding))
-    if upsert is not None and upsert.deletes:
+    if deletes:
         judged[TOMBSTONE] = F.col("value").isNull()
     return found.withColumns(judged).drop(*parsed)
 
@@ -128,15 +129,15 @@ def _read(writer: Writer, bytes_: Column, end: bytes, parsed: dict[str, Column])
             raise AssertionError("messages are read together, by `_messages`")
 
 
-def flattened(decoded: DataFrame, columns: list[str]) -> DataFrame:
-    """The columns of a table row, `_kafka` last, with reject, size and `OTHER`: what counting needs and nothing more.
+def flattened(decoded: DataFrame, columns: list[str], *beside: str) -> DataFrame:
+    """The columns of a table row, `_kafka` last, with reject, size and `OTHER`: what counting needs, and what is asked for.
 
     Raw values end here: whatever passes an observation is copied, and a value is the widest column there is.
     """
     fields = _fields(decoded)
     named = (fields.get(name, F.lit(None)).alias(name) for name in columns)
     counted = [each for each in (REJECT, SIZE, OTHER, TOMBSTONE) if each in decoded.columns]
-    return decoded.select(*named, _kafka(decoded).alias(SYSTEM_COLUMN), *counted)
+    return decoded.select(*named, _kafka(decoded).alias(SYSTEM_COLUMN), *counted, *beside)
 
 
 def _fields(decoded: DataFrame) -> dict[str, Column]:

@@ -59,7 +59,7 @@ class Marks:
         if not (marked := self.counts()):
             return frozenset()
         letters = self._rows().where(F.col(REDRIVEN).isNotNull())
-        found = letters.join(records_in(main, letters), [*RECORD], "left_semi").select(REDRIVEN).distinct()
+        found = by_record(letters, records_in(main, letters), "left_semi").select(REDRIVEN).distinct()
         return frozenset(marked) - {row[REDRIVEN] for row in found.collect()}
 
     def place(
@@ -146,7 +146,12 @@ def rows_at(lake: Lake, table: Table, snapshot: int | None) -> DataFrame:
 
 def records_in(main: DataFrame, letters: DataFrame) -> DataFrame:
     """Those records of the letters that a table holds, told by all that a row keeps of its record."""
-    places = letters.select(*(F.col(name).alias(f"letter_{name}") for name in RECORD))
     rows = main.select(*(F.col(f"{SYSTEM_COLUMN}.{name}").alias(name) for name in RECORD))
-    same = [F.col(name).eqNullSafe(F.col(f"letter_{name}")) for name in RECORD]
-    return rows.join(places, same, "left_semi").distinct()
+    return by_record(rows, letters, "left_semi").distinct()
+
+
+def by_record(these: DataFrame, those: DataFrame, how: str) -> DataFrame:
+    """Join by `RECORD`, of which both have the columns; records without a key are records, too."""
+    others = those.select(*(F.col(name).alias(f"other_{name}") for name in RECORD))
+    same = [F.col(name).eqNullSafe(F.col(f"other_{name}")) for name in RECORD]
+    return these.join(others, same, how)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
+from calve.job import Deduplicate, Upsert
 from calve.position import Offsets, TopicKey
 from calve.rejects import Rejects
 from glue_jobs.decode import decode, flattened, rejected, rows
+from glue_jobs.duplicates import stage_firsts
 from glue_jobs.kafka import read
 from glue_jobs.layout import clustered, tasks_for
 from glue_jobs.seen import (
@@ -45,16 +47,22 @@ class Reading:
     def stage_rows(self, stage_id: str, bytes_per_record: float) -> tuple[Staged, Seen]:
         """Write the good records as data files that no snapshot holds, and count everything in passing.
 
-        Of an upsert table: the newest record of each key, with deletes of the rows that they replace.
+        Of an upsert table: the newest record of each key, with deletes of the rows that they replace. Of one without
+        duplicates: the first of each key that the table does not have.
         """
         observed, observation = observe_records(
             flattened(self._decoded(self.start, self.to), self.target.columns)
         )
         target = self.target
         tasks = tasks_for(bytes_per_record * sum(self.span.values()), target.cores, len(self.to))
-        if target.upsert is not None:
-            staged, changes = stage_changes(target, target.upsert, rows(observed), tasks, stage_id)
-            return staged, replace(seen_records(observation), changes=changes)
+        match target.mode:
+            case Upsert():
+                staged, made = stage_changes(target, target.mode, rows(observed), tasks, stage_id)
+                return staged, replace(seen_records(observation), changes=made)
+            case Deduplicate():
+                staged, made = stage_firsts(target, target.mode, rows(observed), tasks, stage_id)
+                seen = seen_records(observation)
+                return staged, replace(seen, duplicates=seen.rows - made)
         staged = stage(target.lake, target.main, clustered(rows(observed), target.main, tasks), stage_id)
         return staged, seen_records(observation)
 
@@ -97,7 +105,7 @@ class Reading:
         return start, {p: min(max(last + 1, o), self.to[p]) for p, o in start.items()}
 
     def _decoded(self, start: Offsets, to: Offsets) -> DataFrame:
-        return decode(self._records(start, to), self.target.decoding, self.mark, self.target.upsert)
+        return decode(self._records(start, to), self.target.decoding, self.mark, self.target.mode)
 
     def _records(self, start: Offsets, to: Offsets) -> DataFrame:
         target = self.target

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from calve.columns import DEAD_LETTERS, REDRIVEN
 from calve.errors import CalveError, Fatal, LostRace, Retryable
+from calve.job import Deduplicate, Upsert
 from calve.log import event
 from calve.position import Ledger, Position, TopicKey, encode
 from calve.protocol import check_ledger, complete_until
@@ -28,9 +29,10 @@ from calve.redrive import REQUEST, REQUEST_ID, RESULT, Request, Result, done_bef
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
 from glue_jobs.decode import OTHER, REJECT, SIZE, decode, flattened, rows
+from glue_jobs.duplicates import without_duplicates
 from glue_jobs.lake import Table, java_class
 from glue_jobs.layout import clustered, tasks_for
-from glue_jobs.marks import RECORD, records_in, rows_at
+from glue_jobs.marks import RECORD, by_record, records_in, rows_at
 from glue_jobs.publishing import publish_round
 from glue_jobs.seen import unknown_ids
 from glue_jobs.staging import Staged, discard, stage
@@ -63,7 +65,7 @@ def serve(target: Target, base: Position) -> bool:
         return False
     if request is None:
         return False
-    if target.upsert is not None:
+    if isinstance(target.mode, Upsert):
         why = "rows are kept by key: a letter that came back could undo what the topic says after it"
         _answer(target, Result(request.id, _now(), problem=why))
         return False
@@ -146,15 +148,24 @@ class _Redrive:
         return _counted(self._judged())
 
     def _held(self) -> DataFrame | None:
-        """The records of letters that can be rows and that main holds: a second proof beside the marks, nearly always none."""
-        good = self._decoded().where(F.col(REJECT).isNull()).select(f"{LETTER}.*")
-        main = self.target.lake.spark.table(self.target.name.quoted(CATALOG))
-        found = records_in(main, good)
+        """The records of letters that can be rows and that main holds: a second proof beside the marks, nearly always none.
+
+        Where the table holds the first record of each key, what it holds, or will, are all records of these keys.
+        """
+        decoded, mode = self._decoded().where(F.col(REJECT).isNull()), self.target.mode
+        good = decoded.select(f"{LETTER}.*").select(*RECORD)
+        if isinstance(mode, Deduplicate):
+            fresh = without_duplicates(
+                self.target, mode, rows(flattened(decoded, self.target.columns, LETTER))
+            )
+            found = by_record(good, fresh.select(f"{LETTER}.*"), "left_anti")
+        else:
+            found = records_in(self.target.lake.spark.table(self.target.name.quoted(CATALOG)), good)
         return found if found.limit(1).collect() else None
 
     def _decoded(self) -> DataFrame:
         """The letters; those that belong to another table by now stay where they are."""
-        found = decode(self.chosen, self.target.decoding, self.mark)
+        found = decode(self.chosen, self.target.decoding, self.mark, self.target.mode)
         if OTHER not in found.columns:
             return found
         others = F.when(F.col(OTHER).isNotNull(), F.lit("incompatible_schema"))

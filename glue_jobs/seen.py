@@ -34,7 +34,8 @@ class Seen:
 
     `reject_range`: first and last offset (inclusive) that a reject had in any partition. `others`: records that belong to
     other tables, by the place of their schema in `Decoding.other_ids`, the last of them for all further ones. `changes`: of an
-    upsert table, the rows that are new or take the place of others.
+    upsert table, the rows that are new or take the place of others. `duplicates`: good records that make no row, as the table
+    holds the first of each key.
     """
 
     records: int = 0
@@ -45,11 +46,17 @@ class Seen:
     reject_range: tuple[int, int] | None = None
     others: Mapping[int, int] = field(default_factory=dict)
     changes: int | None = None
+    duplicates: int = 0
 
     @property
     def rows(self) -> int:
         """Rows that the good records make."""
-        return self.own - self.rejects if self.changes is None else self.changes
+        return self.applied if self.changes is None else self.changes
+
+    @property
+    def applied(self) -> int:
+        """Good records, but for duplicates."""
+        return self.own - self.rejects - self.duplicates
 
     @property
     def filtered(self) -> int:

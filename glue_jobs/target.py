@@ -14,6 +14,7 @@ from calve.decoding import Decoding
 from calve.errors import Suspended
 from calve.evolution import data_columns, has_column
 from calve.log import event
+from calve.modes import MODE, buckets, keyed, noted, require_mode
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.parts import Parts, Versions, parts_of
 from calve.position import (
@@ -31,7 +32,6 @@ from calve.position import (
 from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
 from calve.registry import Registry
 from calve.spark_conf import CATALOG
-from calve.upsert import MODE, buckets, keyed, noted, require_mode
 from glue_jobs import faults
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake, Table
@@ -43,7 +43,7 @@ OWNER = "owner"
 
 @dataclass(slots=True)
 class Target:
-    """Everything a round needs of one table; `main` to `upsert` are as of the last `open`."""
+    """Everything a round needs of one table; `main` to `mode` are as of the last `open`."""
 
     table: job.Table
     name: TableName
@@ -59,7 +59,7 @@ class Target:
     decoding: Decoding = field(init=False)
     columns: list[str] = field(init=False)
     read_with: dict[str, str] = field(init=False)
-    upsert: job.Upsert | None = field(init=False)
+    mode: job.Mode | None = field(init=False)
     _pinned: tuple[Json, Versions] | None = None
     """The table's data columns and the schemas that `decoding` was made of."""
 
@@ -141,11 +141,11 @@ class Target:
         Raises:
             Suspended: `key_unusable`, `mode_changed`.
         """
-        self.upsert, wanted = None, None
-        if self.table.upsert is not None:
+        self.mode, wanted = None, None
+        if self.table.mode is not None:
             columns = self.main.schema
-            self.upsert = keyed(columns, self.table.upsert)
-            wanted = noted(columns, self.upsert)
+            self.mode = keyed(columns, self.table.mode)
+            wanted = noted(columns, self.mode)
         before = self.main.properties.get(MODE)
         if before is None and wanted is not None and not self.position().offsets:
             self.main.set_properties({MODE: wanted})

@@ -13,10 +13,10 @@ from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
 from calve.job import Upsert
-from calve.names import SYSTEM_COLUMN, quote_path
 from calve.spark_conf import CATALOG
 from glue_jobs.decode import TOMBSTONE
 from glue_jobs.deletes import stage_deletes
+from glue_jobs.keys import OFFSET, PARTITION, TIMESTAMP, at, key_columns, key_names, keys_of
 from glue_jobs.layout import clustered
 from glue_jobs.staging import Staged, stage
 from glue_jobs.target import Target
@@ -24,7 +24,6 @@ from glue_jobs.target import Target
 RESET = "calve:reset"
 """True where the batch holds a tombstone of the key: what the table has of it counts no more."""
 LATEST, RANK, BEFORE = "calve:latest", "calve:rank", "calve:before"
-PARTITION, OFFSET, TIMESTAMP = (f"{SYSTEM_COLUMN}.{name}" for name in ("partition", "offset", "timestamp"))
 
 
 def stage_changes(
@@ -44,7 +43,7 @@ def stage_changes(
     try:
         rows = changes.where(~F.col(TOMBSTONE)).drop(TOMBSTONE, RESET)
         staged = stage(target.lake, target.main, clustered(rows, target.main, tasks), stage_id)
-        keys = changes.select(*(_at(path).alias(f"calve:key{n}") for n, path in enumerate(upsert.key)))
+        keys = keys_of(changes, upsert.key)
         deletes = stage_deletes(target.lake, target.main, keys, upsert.key, stage_id)
         return Staged(staged.files, staged.rows, staged.size_bytes, deletes), int(counted.get["rows"])
     finally:
@@ -55,16 +54,16 @@ def newest_of_each_key(good: DataFrame, upsert: Upsert, tasks: int) -> DataFrame
     """One record of each key, in `tasks` tasks: the row that it makes, or its tombstone, with `TOMBSTONE` and `RESET`."""
     if TOMBSTONE not in good.columns:
         good = good.withColumn(TOMBSTONE, F.lit(False))  # noqa: FBT003 a literal column
-    key = [_at(path) for path in upsert.key]
-    here = Window.partitionBy(*key, _at(PARTITION))
-    latest = F.max(F.when(F.col(TOMBSTONE), _at(OFFSET))).over(here)
-    order = [] if upsert.order_by is None else [_at(upsert.order_by).desc_nulls_last()]
-    in_partition = here.orderBy(F.col(TOMBSTONE), *order, _at(OFFSET).desc())
-    in_all = Window.partitionBy(*key).orderBy(*order, _at(TIMESTAMP).desc(), _at(PARTITION).desc())
+    key = [at(path) for path in upsert.key]
+    here = Window.partitionBy(*key, at(PARTITION))
+    latest = F.max(F.when(F.col(TOMBSTONE), at(OFFSET))).over(here)
+    order = [] if upsert.order_by is None else [at(upsert.order_by).desc_nulls_last()]
+    in_partition = here.orderBy(F.col(TOMBSTONE), *order, at(OFFSET).desc())
+    in_all = Window.partitionBy(*key).orderBy(*order, at(TIMESTAMP).desc(), at(PARTITION).desc())
     return (
         good.repartition(tasks, *key)
         .withColumn(LATEST, latest)
-        .where(F.col(LATEST).isNull() | (_at(OFFSET) >= F.col(LATEST)))
+        .where(F.col(LATEST).isNull() | (at(OFFSET) >= F.col(LATEST)))
         .withColumn(RANK, F.row_number().over(in_partition))
         .where(F.col(RANK) == 1)
         .withColumn(RESET, F.max(F.col(LATEST).isNotNull()).over(Window.partitionBy(*key)))
@@ -81,13 +80,7 @@ def _without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, tar
     meanwhile makes this one lose.
     """
     held = target.lake.spark.table(target.name.quoted(CATALOG))
-    names = [f"calve:key{n}" for n in range(len(key))]
-    named = [_at(path).alias(name) for path, name in zip(key, names, strict=True)]
-    kept = held.select(*named, _at(order_by).alias(BEFORE))
-    same = [_at(path) == F.col(name) for path, name in zip(key, names, strict=True)]
-    overtaken = F.col(BEFORE).isNotNull() & (_at(order_by).isNull() | (_at(order_by) < F.col(BEFORE)))
+    kept = held.select(*key_columns(key), at(order_by).alias(BEFORE))
+    same = [at(path) == F.col(name) for path, name in zip(key, key_names(key), strict=True)]
+    overtaken = F.col(BEFORE).isNotNull() & (at(order_by).isNull() | (at(order_by) < F.col(BEFORE)))
     return newest.join(kept, reduce(Column.__and__, same, ~F.col(RESET) & overtaken), "left_anti")
-
-
-def _at(path: str) -> Column:
-    return F.col(quote_path(path))

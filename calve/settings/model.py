@@ -14,7 +14,7 @@ from calve.settings.deploying import (
     WorkersSection,
 )
 from calve.settings.exporting import CsvSection, ExportSection, LinkSection
-from calve.settings.modes import UpsertSection
+from calve.settings.modes import DeduplicateSection, UpsertSection
 from calve.settings.problems import InvalidParts, KeyPath, Problem
 from calve.settings.registries import OAuthSection, RegistrySection
 from calve.settings.section import Section
@@ -168,6 +168,8 @@ class TableSection(TableOptions):
     """See `tables.<name>.key`. Default: they make no column"""
     upsert: UpsertSection | None = None
     """See `tables.<name>.upsert`. Default: every record is a row"""
+    deduplicate: DeduplicateSection | None = None
+    """See `tables.<name>.deduplicate`. Default: every record is a row"""
     event_time: fields.FieldPath | None = None
     """Field that says when the fact happened, such as `created_at` or `order.created_at`"""
     partition_by: fields.Partitioning | None = None
@@ -183,6 +185,13 @@ class TableSection(TableOptions):
         if self.key and self.key.column.lower() in {each.lower() for each in named if each}:
             reason = f'"{self.key.column}" is the name of a column of the values, too'
             raise InvalidParts([Problem(("key", "column"), reason, "give it another name")])
+        return self
+
+    @model_validator(mode="after")
+    def _one_mode(self) -> Self:
+        if self.upsert is not None and self.deduplicate is not None:
+            reason = "cannot be used together with `upsert`, which keeps the last record of each key"
+            raise InvalidParts([Problem(("deduplicate",), reason, "remove one of the two")])
         return self
 
 
@@ -231,6 +240,7 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("tables", "<name>", "value"): SourceSection,
     ("tables", "<name>", "key"): KeySection,
     ("tables", "<name>", "upsert"): UpsertSection,
+    ("tables", "<name>", "deduplicate"): DeduplicateSection,
     ("exports", "<name>"): ExportSection,
     ("exports", "<name>", "csv"): CsvSection,
     ("exports", "<name>", "link"): LinkSection,

@@ -9,6 +9,7 @@ from calve.deployment import UNKNOWN_SERVERS
 from calve.job import (
     AnyRegistry,
     Budget,
+    Deduplicate,
     GlueRegistry,
     Job,
     Kafka,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         DefaultsSection,
         TableSection,
     )
-    from calve.settings.modes import UpsertSection
+    from calve.settings.modes import DeduplicateSection, UpsertSection
     from calve.settings.sources import PartSection
 
 _T = TypeVar("_T")
@@ -147,6 +148,7 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection, folder: Pa
         value=_source(table.value, folder, rest=table.value.rest, column=table.value.column),
         key=_source(table.key, folder, column=table.key.column) if table.key else None,
         upsert=_upsert(table, table.upsert) if table.upsert else None,
+        deduplicate=_deduplicate(table, table.deduplicate) if table.deduplicate else None,
         **options,
     )
 
@@ -160,6 +162,14 @@ def _upsert(table: TableSection, upsert: UpsertSection) -> Upsert:
         order_by=upsert.order_by,
         deletes=all(each in {record_key, RECORD_KEY} or each.startswith(f"{record_key}.") for each in key),
         bucketed=table.partition_by is None,
+    )
+
+
+def _deduplicate(table: TableSection, deduplicate: DeduplicateSection) -> Deduplicate:
+    window = deduplicate.window
+    return Deduplicate(
+        key=tuple(deduplicate.key or (table.key.column if table.key else RECORD_KEY,)),
+        window_ms=None if window is None else round(window * 1000),
     )
 
 

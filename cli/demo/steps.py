@@ -162,7 +162,8 @@ def _show_snapshots(kept: Kept, console: Console) -> None:
     console.heading("7  Snapshots: each accounts for every offset that it took in")
     lines = [snapshot_line(each) for each in lake.ancestors(kept.table)]
     for line in lines:
-        del line["operation"], line["skipped"], line["filtered"]
+        for each in ("operation", "skipped", "filtered", "deduplicated", "deleted"):
+            del line[each]
     console.table("snapshot", lines, title="")
 
 

@@ -41,28 +41,15 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
     def check(name: str, figures: Mapping[str, int | str]) -> Check:
         return Check(name, "failed" if name in failed else "proved", dict(figures))
 
-    offsets = sum(to - start for start, to in sides.spans.values())
-    records = sum(sides.topic.records.values())
     rows, letters = sides.table.rows.count, sides.letters.digests.count
-    coverage = {
-        "offsets": offsets,
-        "records": records,
-        "rows": rows,
-        "dead_letters": letters,
-    }
-    if sides.topic.skips.found:
-        coverage["skipped"] = len(sides.topic.skips.found)
     filters, compacted = sides.topic.filters, sides.topic.held is not None
-    if filtered := sum(sum(each.values()) for each in filters.counted.values()):
-        coverage["filtered"] = filtered
-    coverage["gaps"] = offsets - records
     dead: dict[str, int | str] = {"compared": letters, **dict(sorted(sides.letters.by_reason.items()))}
     if sides.letters.came_back:
         dead["redriven"] = sides.letters.came_back
     if sides.pending:
         dead["waiting on a branch"] = f"round {sides.pending}"
     checks = [
-        check("coverage", coverage),
+        check("coverage", _coverage(sides)),
         check("dead letters", dead),
         check("contents", {"rows": rows, "files": len(sides.main.tasks)}),
     ]
@@ -71,6 +58,8 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
         checks.append(check("redriven", back))
     if (fold := sides.topic.fold) is not None:
         checks.append(check("keys", fold.figures()))
+    if sides.topic.firsts is not None:
+        checks.append(check("keys", {"keys": sides.topic.firsts.keys}))
     if sides.claim.known_from_birth:
         figures = sides.claim.totals
         totals = {"rows": sides.table.total, "rows_appended": figures.rows_appended}
@@ -83,6 +72,25 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
         *sides.topic.skips.checks(sides.spans, compacted=compacted, failed="skipped" in failed),
         *_unverifiable(sides),
     ]
+
+
+def _coverage(sides: Sides) -> dict[str, int | str]:
+    """What became of the offsets that Kafka still has."""
+    offsets = sum(to - start for start, to in sides.spans.values())
+    records = sum(sides.topic.records.values())
+    rare = {
+        "skipped": len(sides.topic.skips.found),
+        "filtered": sum(sum(each.values()) for each in sides.topic.filters.counted.values()),
+        "deduplicated": sides.topic.duplicates,
+    }
+    return {
+        "offsets": offsets,
+        "records": records,
+        "rows": sides.table.rows.count,
+        "dead_letters": sides.letters.digests.count,
+        **{name: count for name, count in rare.items() if count},
+        "gaps": offsets - records,
+    }
 
 
 def digests_of(sides: Sides) -> tuple[PartitionDigest, ...]:
@@ -150,7 +158,7 @@ def _outside(sides: Sides) -> list[Finding]:
 
 
 def _of_keys(sides: Sides) -> list[Finding]:
-    """Rows of an upsert table that should have been deleted, wherever their records are."""
+    """Rows that should have been deleted, or should never have been written, wherever their records are."""
     kinds = (
         ("rows whose key another row has, too", sides.table.doubled),
         ("rows of keys that later records have changed or deleted", sides.table.stale),
@@ -199,6 +207,10 @@ def _totals(sides: Sides) -> list[Finding]:
     expected = totals.rows_appended - totals.rows_deleted
     if sides.table.total != expected:
         text = f"the table has {sides.table.total} rows, its ledgers say {expected}"
+        findings.append(Finding("totals", text))
+    complete = sides.spans == sides.claimed and sides.topic.held is None
+    if sides.topic.firsts is not None and complete and sides.topic.duplicates != totals.deduplicated:
+        text = f"{sides.topic.duplicates} records are duplicates, the ledgers say {totals.deduplicated}"
         findings.append(Finding("totals", text))
     if sides.letters.by_reason != totals.rejected:
         text = f"the dead letters are {sides.letters.by_reason}, the ledgers say {totals.rejected}"

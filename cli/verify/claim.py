@@ -101,6 +101,8 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
         figures["skipped"] = skipped
     if redrives:
         figures |= {"redrives": len(redrives), "redriven": claim.totals.redriven}
+    if claim.totals.deduplicated:
+        figures["deduplicated"] = claim.totals.deduplicated
     if claim.totals.filtered:
         figures["filtered"] = claim.totals.filtered
     figures |= {name: getattr(claim.totals, name) for name in ("gaps", "lost")}

@@ -6,7 +6,7 @@ digests differ are read again, row by row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,7 +18,9 @@ from calve.position import Offsets
 from cli.verify.decoding import Decoding
 from cli.verify.digest import Digests, Place
 from cli.verify.filters import Filters
+from cli.verify.firsts import Firsts
 from cli.verify.fold import Fold, KeyCheck
+from cli.verify.modes import Mode, keyed_rows
 from cli.verify.rows import (
     LETTER_COLUMNS,
     LetterRows,
@@ -30,7 +32,6 @@ from cli.verify.rows import (
 )
 from cli.verify.skips import BY_SCHEMA, LASTING, Skips
 from cli.verify.topic import Reader, Records
-from cli.verify.upserts import Upserts, keyed_rows
 
 Span = tuple[int, int]
 Count = Callable[[int], object]
@@ -67,6 +68,7 @@ class TopicSide:
 
     `undecodable` are records that are no rows and no dead letters either: (partition, offset) -> reason.
     `misjudged` are dead letters whose reason the bytes contradict: (partition, offset) -> (reason given, reason found).
+    `duplicates` counts good records that make no row, as the table has the first of their key.
     """
 
     records: Offsets = field(default_factory=dict)
@@ -77,8 +79,10 @@ class TopicSide:
     held: dict[int, list[Any]] | None = None
     skips: Skips = field(default_factory=Skips)
     filters: Filters = field(default_factory=Filters)
-    upserts: Upserts | None = None
+    mode: Mode | None = None
     fold: Fold | None = None
+    firsts: Firsts | None = None
+    duplicates: int = 0
 
 
 @dataclass(slots=True)
@@ -142,13 +146,22 @@ def read_topic(
         if side.fold is not None:
             side.fold.add(found)
         else:
-            for rows in found:
+            for rows in found if side.firsts is None else _firsts_of(found, side, side.firsts, letters):
                 side.rows.add(rows.partitions, rows.offsets, rows.hashes)
         dead = topic_letters(records, letters)
         side.letters.add(dead.partitions, dead.offsets, dead.hashes)
         done += len(records)
         count(done)
     return side
+
+
+def _firsts_of(found: Iterable[Rows], side: TopicSide, firsts: Firsts, letters: Letters) -> Iterator[Rows]:
+    """The rows but duplicates, which are counted, unless they were dead letters once: a redrive's ledger has those."""
+    for rows in found:
+        duplicates = firsts.duplicates(rows)
+        places = rows.where(duplicates).places()
+        side.duplicates += sum(place not in letters.redriven for place in places)
+        yield rows.where(pc.invert(duplicates))
 
 
 def topic_rows(
@@ -160,7 +173,7 @@ def topic_rows(
     note: bool = True,
 ) -> Iterator[Rows]:
     """The rows that the records make; `note`: what is no row in `side`, its `skips` and its `filters`."""
-    skips, filters, upserts = side.skips, side.filters, side.upserts
+    skips, filters, mode = side.skips, side.filters, side.mode
     places = zip(records.partitions, records.offsets, strict=True)
     alive = [
         place for place, (partition, offset) in enumerate(places) if not letters.holds(partition, offset)
@@ -174,11 +187,11 @@ def topic_rows(
             for place in skipped:
                 skips.take((living.partitions[place], living.offsets[place]), BY_SCHEMA)
         living = living.select([place for place in range(len(living)) if place not in skipped])
-    if upserts is None:
+    if mode is None:
         batches, refused = decoder.rows(living)
         found = [rows_of(batch) for batch in batches]
     else:
-        keyed, refused = keyed_rows(decoder, living, upserts)
+        keyed, refused = keyed_rows(decoder, living, mode)
         found = [rows_of(each.batch, "", each) for each in keyed]
     if note:
         for place, reason in refused:
@@ -250,6 +263,8 @@ def read_table(
     if keys is not None and topic.fold is not None:
         side.doubled, side.stale = keys.judge()
         topic.rows.add(*topic.fold.rows())
+    if topic.firsts is not None:
+        side.doubled = topic.firsts.doubled()
     return side
 
 
@@ -260,7 +275,7 @@ def _judge(records: Records, alive: set[int], decoder: Decoding, letters: Letter
         given = letters.reasons[partition][offset]
         if given not in LASTING:
             continue
-        judge = decoder.judge if side.upserts is None else partial(side.upserts.judge, decoder)
+        judge = decoder.judge if side.mode is None else partial(side.mode.judge, decoder)
         if (found := judge(records, place)) != given:
             side.misjudged[partition, offset] = (given, found)
 

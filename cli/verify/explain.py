@@ -25,7 +25,7 @@ Found = dict[Key, list[tuple[str, Hashes]]]
 class _Look:
     """Both sides of some places, row by row. `records` are the places that have a record in Kafka.
 
-    `replaced`: of an upsert table, those whose record is not the one that counts, or is a tombstone.
+    `replaced`: where keys tell rows apart, those whose record is not the one that counts, or is a tombstone.
     """
 
     records: set[Key] = field(default_factory=set)
@@ -38,8 +38,13 @@ class _Look:
 
     def keep(self, newest: set[Key]) -> None:
         """Of the rows, keep those of the records that count."""
-        self.replaced = self.rows.keys() - newest
-        self.rows = {key: hashes for key, hashes in self.rows.items() if key in newest}
+        self.leave_out(self.rows.keys() - newest)
+
+    def leave_out(self, replaced: Iterable[Key]) -> None:
+        """Of the rows, take out those of records that do not count."""
+        for key in replaced:
+            self.replaced.add(key)
+            del self.rows[key]
 
     def left_out(self, key: Key) -> str | None:
         """Why a good record is no row; None where it is one."""
@@ -106,7 +111,7 @@ class Explainer:
                 f"undecodable records ({undecodable}) that are no dead letters{self._round(key)}",
                 key,
             )
-        elif not held and key in self._letters.redriven:
+        elif not held and key in self._letters.redriven and key not in look.replaced:
             found.add("redriven", "dead letters that came back, and whose records are not in the table", key)
         elif not (dead or held or refused):
             found.add("coverage", f"records in neither the table nor the dead letters{self._round(key)}", key)
@@ -144,6 +149,8 @@ class Explainer:
                 look.filtered.update(topic.filters.keys(records))
                 for rows in topic_rows(records, self._decoder, self._letters, topic, note=False):
                     look.rows.update(_expected(rows))
+                    if topic.firsts is not None:
+                        look.leave_out(rows.where(topic.firsts.duplicates(rows)).places())
                 look.letters.update(_expected(topic_letters(records, self._letters)))
         if self._topic.fold is not None:
             look.keep(self._topic.fold.places())

@@ -15,7 +15,7 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from calve.columns import DEAD_LETTERS, REDRIVEN
 from calve.names import SYSTEM_COLUMN
 from cli.verify.hashing import column_hashes, row_hashes
-from cli.verify.upserts import Keyed, Upserts
+from cli.verify.modes import Keyed, Mode
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -29,7 +29,8 @@ LETTER_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type",
 class Rows:
     """Rows of one data file: where each comes from, and the hash of each column.
 
-    Of an upsert table also the digest of each row's key, what orders it, and its record's timestamp; `tombstones` are no rows.
+    Where keys tell rows apart also the digest of each row's key, what orders it, and its record's timestamp; `tombstones` are no
+    rows.
     """
 
     file: str
@@ -44,6 +45,10 @@ class Rows:
     @property
     def hashes(self) -> Any:
         return row_hashes(self.columns)
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Partition and offset of each row."""
+        yield from zip(self.partitions.to_pylist(), self.offsets.to_pylist(), strict=True)
 
     def where(self, mask: Any) -> Rows:
         """The rows for which `mask` is true."""
@@ -62,11 +67,23 @@ class Rows:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class HeldKeys:
+    """Rows of one data file by the digest of their keys; `own`: they are of the incarnation that is proved."""
+
+    file: str
+    own: bool
+    keys: Any
+    partitions: Any
+    offsets: Any
+    timestamps: Any
+
+
 class MainRows:
     """The rows of a table, but for files that one of the `others` (snapshots) has added."""
 
-    def __init__(self, table: Table, *, others: set[int], upserts: Upserts | None = None) -> None:
-        self.upserts = upserts
+    def __init__(self, table: Table, *, others: set[int], mode: Mode | None = None) -> None:
+        self.mode = mode
         scan = table.scan()
         self._table = table
         self._schema = scan.projection()
@@ -74,7 +91,8 @@ class MainRows:
         left_out = _added_by(table, others) if others else set()
         tasks = list(scan.plan_files())
         self.tasks = [task for task in tasks if task.file.file_path not in left_out]
-        self.rows_left_out = sum(task.file.record_count for task in tasks if task.file.file_path in left_out)
+        self._left_out = [task for task in tasks if task.file.file_path in left_out]
+        self.rows_left_out = sum(task.file.record_count for task in self._left_out)
 
     @property
     def names(self) -> list[str]:
@@ -85,13 +103,26 @@ class MainRows:
         """The rows of a file that position deletes have left."""
         for batch in _batches(self._table, self._schema, task):
             batch = batch.cast(self.columns)
-            keyed = self.upserts.keyed(batch) if self.upserts else None
+            keyed = self.mode.keyed(batch) if self.mode else None
             yield rows_of(batch, task.file.file_path, keyed)
 
     @property
     def count(self) -> int:
         """Rows in the data files, before position deletes."""
         return sum(task.file.record_count for task in self.tasks)
+
+    def keys(self, mode: Mode) -> Iterator[HeldKeys]:
+        """The keys of all rows, those of other incarnations, too; reads no other columns."""
+        fields = (*mode.key, *(f"{SYSTEM_COLUMN}.{name}" for name in ("partition", "offset", "timestamp")))
+        schema = self._table.scan(selected_fields=fields).projection()
+        columns = schema_to_pyarrow(schema, include_field_ids=False)
+        for tasks, own in ((self.tasks, True), (self._left_out, False)):
+            for task in tasks:
+                for batch in _batches(self._table, schema, task):
+                    cast = batch.cast(columns)
+                    kafka = cast.column(SYSTEM_COLUMN)
+                    place = (kafka.field(name) for name in ("partition", "offset", "timestamp"))
+                    yield HeldKeys(task.file.file_path, own, mode.keyed(cast).keys, *place)
 
     def lowest(self) -> dict[int, int]:
         """The lowest offset held, by partition; reads two columns."""

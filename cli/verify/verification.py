@@ -11,15 +11,16 @@ from cli import lake
 from cli.kafka import Cluster, client_properties
 from cli.verify.checks import Sides, checks_of, digests_of, findings_of
 from cli.verify.claim import Claim, read_claim
-from cli.verify.compare import Span, TopicSide, read_letters, read_table, read_topic
+from cli.verify.compare import Letters, Span, TopicSide, read_letters, read_table, read_topic
 from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
+from cli.verify.firsts import Firsts, Order
 from cli.verify.fold import Fold
+from cli.verify.modes import Mode, mode_of
 from cli.verify.rows import LetterRows, MainRows, places_marked_by
 from cli.verify.skips import Skips
 from cli.verify.sources import Sources, reading_of
 from cli.verify.topic import Reader, is_compacted
-from cli.verify.upserts import upserts_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -82,8 +83,9 @@ def _compare(
 ) -> tuple[Sides, list[Finding]]:
     """The passes over both sides, in order, and what is wrong."""
     properties = client_properties(sources.kafka, sources.region)
-    upserts = upserts_of(table, sources.key.column if sources.key else None)
-    main = MainRows(table, others=claim.others, upserts=upserts)
+    mode = mode_of(table, sources.key.column if sources.key else None)
+    newest = mode is not None and not mode.first
+    main = MainRows(table, others=claim.others, mode=mode if newest else None)
     letter_rows, pending = _letter_rows(letters, claim)
     claimed = _claimed(claim, main, letter_rows)
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
@@ -100,8 +102,9 @@ def _compare(
             held={} if is_compacted(topic.name, properties) else None,
             skips=Skips(rounds, claim.known_from_birth, reading.filters.framing),
             filters=reading.filters,
-            upserts=upserts,
-            fold=Fold(rounds, upserts.order_by is not None) if upserts else None,
+            mode=mode,
+            fold=Fold(rounds, mode.order_by is not None) if mode and newest else None,
+            firsts=_firsts(main, mode, claim, dead) if mode and mode.first else None,
         )
         produced = read_topic(reader, readable, decoder, dead, side, count=task.update)
     with progress.task("reading the table", total=main.count, unit="records") as task:
@@ -129,6 +132,14 @@ def _compare(
         table=kept,
     ).findings()
     return sides, [*explained, *findings_of(sides)]
+
+
+def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters) -> Firsts:
+    """The keys that the table holds."""
+    firsts = Firsts(mode.window_us, Order(claim, letters.redriven))
+    for held in main.keys(mode):
+        firsts.hold(held)
+    return firsts
 
 
 def _claimed(claim: Claim, main: MainRows, letters: LetterRows | None) -> dict[int, Span]:

@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
 
 from calve.columns import REDRIVEN
-from calve.job import Lake, Table, Upsert
+from calve.job import Deduplicate, Lake, Mode, Table, Upsert
 from calve.names import TableName
 from calve.position import POSITION_TAG
 from calve.redrive import REQUEST, Request
@@ -59,13 +60,13 @@ class Scene:
     """A topic of two partitions and its table.
 
     `fates`: the reason of every reject, None for every good record, by place. `foreign`: a record of each batch is framed with
-    an id of another subject, which the job must look up. `keyed`: the table holds the newest record of each key; what has no
-    value is a tombstone then. Only `keys` knows them.
+    an id of another subject, which the job must look up. `mode`: what the table does with the records of a key; a record without
+    a value is a tombstone where they are upserts. Only `keys` knows those.
     """
 
     engine: Engine
     foreign: bool = False
-    keyed: bool = False
+    mode: Mode | None = None
     topic: str = ""
     fates: dict[Place, str | None] = field(default_factory=dict)
     keys: dict[Place, tuple[bytes, bool]] = field(default_factory=dict)
@@ -91,14 +92,15 @@ class Scene:
             next_id = 1 + self._register("another")
             records = [(b"\0" + next_id.to_bytes(4, "big") + good[0][5:] + b"\0", None), *records]
         raw = [
-            Raw(value, self._key(number) if self.keyed else None, partition=number % 2)
+            Raw(value, self._key(number) if self.mode else None, partition=number % 2)
             for number, (value, _) in enumerate(records)
         ]
         offsets = produce(self.engine.stack.bootstrap_servers, self.topic, raw)
         places = [(each.partition, offset) for each, offset in zip(raw, offsets, strict=True)]
         self.fates |= {place: kind for place, (_, kind) in zip(places, records, strict=True)}
+        deletes = isinstance(self.mode, Upsert)
         self.keys |= {
-            place: (each.key, each.value is None)
+            place: (each.key, deletes and each.value is None)
             for place, each in zip(places, raw, strict=True)
             if each.key is not None
         }
@@ -107,8 +109,7 @@ class Scene:
 
     @property
     def table(self) -> Table:
-        upsert = Upsert(("_kafka.key",), deletes=True, bucketed=True) if self.keyed else None
-        return Table(name=self.topic, topic=self.topic, flush_bytes=FLUSH_BYTES, upsert=upsert)
+        return Table(name=self.topic, topic=self.topic, flush_bytes=FLUSH_BYTES, **self._modes)
 
     def evolve(self) -> None:
         """Register the next version of the schema, with a field more."""
@@ -117,7 +118,7 @@ class Scene:
 
     def loop(self) -> State:
         """A new job drains the topic in this process; the state that it leaves the table in."""
-        target = self.engine.target(self.topic, flush_bytes=FLUSH_BYTES, upsert=self.table.upsert)
+        target = self.engine.target(self.topic, flush_bytes=FLUSH_BYTES, **self._modes)
         return TableLoop(target, threading.Event(), drain=True).run()
 
     def code(self) -> str | None:
@@ -159,18 +160,25 @@ class Scene:
         assert proof.ok, proof.findings
         unproved = {each.name for each in proof.checks if each.state == "not verifiable"}
         # Where the history has expired, the oldest row or dead letter says where a table begins; newer rows take it away.
-        assert unproved <= ({"beginning"} if self.keyed else set()), proof.checks
+        assert unproved <= ({"beginning"} if isinstance(self.mode, Upsert) else set()), proof.checks
 
     def _expected(self) -> dict[Place, str | None]:
-        """The fates of those records that are to be seen: of the good ones with a key only the newest of each."""
-        newest = {
-            self.keys[place][0]: place for place, fate in self.fates.items() if self.keyed and fate is None
-        }
+        """The fates of those records that are to be seen: of the good ones with a key only the newest, or the first, of each."""
+        if self.mode is None:
+            return dict(self.fates)
+        good = [place for place, fate in self.fates.items() if fate is None]
+        if not isinstance(self.mode, Upsert):
+            good.reverse()
+        row = {self.keys[place][0]: place for place in good}
         return {
             place: fate
             for place, fate in self.fates.items()
-            if fate or not self.keyed or (newest[self.keys[place][0]] == place and not self.keys[place][1])
+            if fate or (row[self.keys[place][0]] == place and not self.keys[place][1])
         }
+
+    @property
+    def _modes(self) -> dict[str, Any]:
+        return {"upsert": self.mode} if isinstance(self.mode, Upsert) else {"deduplicate": self.mode}
 
     def _key(self, number: int) -> bytes:
         """Three keys for each partition, so that a batch has each of them several times."""
@@ -354,5 +362,7 @@ OF_FOREIGN = ("reject.discarded", "reject.restaged")
 """Points that a job passes where a record is framed with an id of another subject."""
 POINTS_OF_APPENDS = tuple(each for each in faults.POINTS if each != "table.keyed")
 POINTS_OF_UPSERTS = tuple(each for each in faults.POINTS if each not in OF_REDRIVE)
+UPSERTS = Upsert(("_kafka.key",), deletes=True, bucketed=True)
+FIRSTS = Deduplicate(("_kafka.key",))
 ONCE = (*OF_FOREIGN, "state.written", "idle.tagged", "idle.noted", *PROVOKED)
 """Points that one job passes once at most for a batch."""

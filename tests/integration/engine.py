@@ -138,13 +138,19 @@ class Engine:
         return bytes(value)
 
     def send(
-        self, topic: str, value: bytes | None, *, key: bytes | None = None, partition: int | None = None
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        at_ms: int = 0,
     ) -> None:
-        """Produce raw bytes; `flush` waits for all of them."""
+        """Produce raw bytes; `flush` waits for all of them. `at_ms`: the record's timestamp; 0: now."""
         if partition is None:
-            self.producer.produce(topic, value, key=key)
+            self.producer.produce(topic, value, key=key, timestamp=at_ms)
         else:
-            self.producer.produce(topic, value, key=key, partition=partition)
+            self.producer.produce(topic, value, key=key, partition=partition, timestamp=at_ms)
 
     @contextmanager
     def transaction(self, topic: str, values: list[bytes], *, partition: int = 0) -> Iterator[Producer]:

@@ -15,6 +15,7 @@ from types import FrameType
 import pytest
 from pyspark.sql import SparkSession
 
+from calve.job import Mode
 from glue_jobs import faults, staging
 from glue_jobs.faults import POINTS, STEPS
 from glue_jobs.lake import Lake, Table
@@ -24,6 +25,7 @@ from tests.integration.crashing import (
     ONCE,
     POINTS_OF_APPENDS,
     PROVOKED,
+    UPSERTS,
     Scene,
     ask_for_redrive,
     forget,
@@ -95,9 +97,9 @@ def test_jobs_die_at_every_point_of_a_later_round(engine: Engine) -> None:
     scene.finish()
 
 
-def abandoned(engine: Engine, point: str, *, keyed: bool = False) -> None:
+def abandoned(engine: Engine, point: str, *, mode: Mode | None = None) -> None:
     """Jobs die at the point in the first round, while they recover from that, and in a later round."""
-    scene = Scene(engine, foreign=point in OF_FOREIGN, keyed=keyed)
+    scene = Scene(engine, foreign=point in OF_FOREIGN, mode=mode)
     if point in NOT_AT_FIRST:
         scene.produce()
         scene.work()
@@ -124,13 +126,13 @@ def test_jobs_that_die_at_the_same_point_are_mended_by_the_next(engine: Engine, 
     abandoned(engine, point)
 
 
-def overtaken(engine: Engine, *points: str, keyed: bool = False) -> None:
+def overtaken(engine: Engine, *points: str, mode: Mode | None = None) -> None:
     """Another job does all there is to do while one stands still at the point; then that one goes on.
 
     Of several points, those that drop the table must come before those that have published: what was unknown then is known
     to the next table.
     """
-    scene = Scene(engine, keyed=keyed)
+    scene = Scene(engine, mode=mode)
     scene.produce()
     scene.work()
 
@@ -186,12 +188,14 @@ def test_a_job_goes_on_where_another_has_died(engine: Engine, stands_at: str) ->
     scene.finish()
 
 
-def killed(engine: Engine, points: Sequence[str], logs: Path, *, again: bool, keyed: bool = False) -> None:
+def killed(
+    engine: Engine, points: Sequence[str], logs: Path, *, again: bool, mode: Mode | None = None
+) -> None:
     """A process with a table for each point is killed when every table stands at its own; then the next process.
 
     `again`: the next one is killed as well, while it recovers, and one in a later round.
     """
-    scenes = {point: Scene(engine, foreign=point in OF_FOREIGN, keyed=keyed) for point in points}
+    scenes = {point: Scene(engine, foreign=point in OF_FOREIGN, mode=mode) for point in points}
 
     def run(name: str, at_points: Sequence[str], nth: Callable[[str], int]) -> None:
         log = logs / f"{name}.log"
@@ -277,7 +281,7 @@ def test_points_stand_between_all_effects_of_a_job(engine: Engine) -> None:
         with traced() as more:
             scene.work()
         seen += ["the next job", *more]
-    keyed = Scene(engine, keyed=True)
+    keyed = Scene(engine, mode=UPSERTS)
     keyed.produce()
     with traced() as more:
         keyed.work()

@@ -16,7 +16,7 @@ from glue_jobs.round import Round
 from glue_jobs.staging import Deletes, Staged
 from tests.integration.engine import Engine
 from tests.integration.test_crash import abandoned, overtaken
-from tests.integration.test_upsert_crash import compacted
+from tests.integration.test_mode_crash import compacted
 
 pytestmark = pytest.mark.full
 

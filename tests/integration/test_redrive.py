@@ -40,6 +40,7 @@ class Scene:
 
     engine: Engine
     schemas: int = 1
+    key: bytes | None = b"k"
     topic: str = ""
     missing: list[int] = field(default_factory=list)
     later: list[str] = field(default_factory=list)
@@ -57,7 +58,7 @@ class Scene:
         row = self.engine.encode(self.topic, trades(1)[0])
         unknown = [b"\0" + each.to_bytes(4, "big") + row[5:] for each in self.missing for _ in range(early)]
         for value in unknown + [row] * good + [BAD] * bad:
-            self.engine.send(self.topic, value, key=b"k", partition=0)
+            self.engine.send(self.topic, value, key=self.key, partition=0)
         self.engine.flush()
         first = self.sent
         self.sent += len(unknown) + good + bad
@@ -246,6 +247,28 @@ def test_a_rollback_that_nothing_but_the_rows_tells_of_opens_the_letters_again(e
     assert scene.open() == {0, 1, 2}
     assert scene.redrive().redriven == 3
     scene.assert_exact(dead=set())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("key", [b"k", None])
+def test_a_rollback_of_a_later_round_leaves_letters_whose_rows_are_there(
+    engine: Engine, key: bytes | None
+) -> None:
+    scene = Scene(engine, key=key)
+    scene.produce(3)
+    scene.work()
+    scene.fix()
+    scene.redrive()
+    before = engine.table(scene.topic).head
+    assert before is not None
+    scene.produce(bad=1)
+    scene.work()
+    engine.rollback(scene.topic, before)
+    engine.compact(scene.topic + DEAD_LETTERS_SUFFIX)
+    engine.expire_history(scene.topic + DEAD_LETTERS_SUFFIX)
+    scene.work()
+    assert scene.open() == {3}
+    scene.assert_exact(dead={3})
 
 
 def test_a_suspended_table_is_redriven_all_the_same(engine: Engine) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from calve.errors import ConfigError
-from calve.job import Job, Kafka, Registry, Source, Transform, Upsert
+from calve.job import Deduplicate, Job, Kafka, Registry, Source, Transform, Upsert
 from calve.settings import StackDefaults, load, load_deployment
 
 WITHOUT_REGISTRY = StackDefaults(Kafka("127.0.0.1:9092"), None, "s3://lake")
@@ -228,4 +228,40 @@ def test_a_table_by_key_is_not_partitioned_by_its_event_time_unless_it_says_so()
     ],
 )
 def test_an_upsert_that_says_too_little_or_too_much_is_refused(written: str, says: str) -> None:
+    assert says in refused(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "deduplicate"),
+    [
+        ("deduplicate: {}", Deduplicate(("_kafka.key",))),
+        (
+            "key: {format: string, column: user}, deduplicate: {window: 7d}",
+            Deduplicate(("user",), 604_800_000),
+        ),
+        ("deduplicate: {key: [shop.id, no], keep: first, window: unbounded}", Deduplicate(("shop.id", "no"))),
+    ],
+)
+def test_a_table_without_duplicates_has_a_key_and_perhaps_a_window(
+    written: str, deduplicate: Deduplicate
+) -> None:
+    job = loaded(written, stack=STACK)
+    assert job.tables[0].mode == deduplicate
+    assert Job.from_json(job.to_json()) == job
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (
+            "deduplicate: {keep: last}",
+            "a table of the last record of each key is one of upserts. Use `upsert`",
+        ),
+        ("deduplicate: {keep: frist}", '"frist" cannot be used. Use `first`'),
+        ("deduplicate: {window: ever}", "deduplicate.window"),
+        ("deduplicate: {window: 0s}", "must be more than zero"),
+        ("deduplicate: {}, upsert: {}", "cannot be used together with `upsert`"),
+    ],
+)
+def test_a_deduplication_that_means_something_else_is_refused(written: str, says: str) -> None:
     assert says in refused(written)

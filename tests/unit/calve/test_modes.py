@@ -4,8 +4,8 @@ import pytest
 
 from calve.columns import field, list_of, struct, with_ids
 from calve.errors import Suspended
-from calve.job import Transform, Upsert
-from calve.upsert import buckets, keyed, noted, require_mode
+from calve.job import Deduplicate, Transform, Upsert
+from calve.modes import buckets, keyed, noted, require_mode
 
 COLUMNS = with_ids(
     struct(
@@ -53,16 +53,24 @@ def test_a_table_is_bucketed_by_the_first_column_that_can_be() -> None:
     assert buckets(COLUMNS, Upsert(("of.live",))) == ()
 
 
+UPSERTED, OTHERWISE = noted(COLUMNS, Upsert(("id",))), noted(COLUMNS, Upsert(("of",)))
+FIRST = noted(COLUMNS, Deduplicate(("id",)))
+
+
 @pytest.mark.parametrize(
-    ("before", "wanted", "says"),
+    ("before", "wanted", "says", "fix"),
     [
-        (None, "a", "is to keep one row for each key, but has been appended to"),
-        ("a", None, "is to be appended to, but has been kept by key"),
-        ("a", "b", "made with another key"),
+        (None, UPSERTED, "is to hold the newest record of each key, but has held every record", "`upsert`"),
+        (UPSERTED, None, "is to hold every record, but has held the newest of each key", "`upsert`"),
+        (FIRST, UPSERTED, "newest record of each key, but has held the first", "`deduplicate` or `upsert`"),
+        (UPSERTED, OTHERWISE, "made with other settings of `upsert`", "of `upsert` at"),
     ],
 )
-def test_a_change_of_mode_is_said_in_words(before: str | None, wanted: str | None, says: str) -> None:
+def test_a_change_of_mode_is_said_in_words(
+    before: str | None, wanted: str | None, says: str, fix: str
+) -> None:
     require_mode("d.t", "t", before, before)
     with pytest.raises(Suspended, match=says) as caught:
         require_mode("d.t", "t", before, wanted)
     assert caught.value.code == "mode_changed"
+    assert fix in (caught.value.fix or "")

@@ -1,7 +1,8 @@
-"""`python -m bench.upserts`: CPU seconds of a round of changes to an upsert table as it grows, beside an append of the same.
+"""`python -m bench.modes`: CPU seconds of a round of a table by key as it grows, beside an append of the same records.
 
-A topic is kept twice, by key and as it is. For each size the table is filled first; then rounds of both read the same changes
-of keys from all over, in turn. Everything runs in this process and its JVM, whose CPU time is what counts.
+A topic is kept twice, in the mode and as it is. For each size the table is filled first; then rounds of both read the same
+records in turn: for `upsert` changes of keys from all over, for `deduplicate` new keys and, one in twenty, keys from all over.
+Everything runs in this process and its JVM, whose CPU time is what counts.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from confluent_kafka import Producer
 
 from bench.cpu import cpu_of_session
-from calve.job import Job, Source, Table, Upsert
+from calve.job import Deduplicate, Job, Source, Table, Upsert
 from cli.config import load_jobs
 from cli.console import Console
 from cli.datagen.produce import create_topic
@@ -37,30 +39,35 @@ from glue_jobs.target import Target
 PARTITIONS = 4
 VALUE_BYTES = 100
 STRIDE = 104_729
-UPSERT = Upsert(("_kafka.key",), deletes=True, bucketed=True)
+KNOWN = 20
+"""One record of so many has a key that a table without duplicates has already."""
+MODES: dict[str, Any] = {
+    "upsert": Upsert(("_kafka.key",), deletes=True, bucketed=True),
+    "deduplicate": Deduplicate(("_kafka.key",)),
+}
 
 
-def main(sizes: list[int], changes: int, rounds: int) -> None:
+def main(mode: str, sizes: list[int], changes: int, rounds: int) -> None:
     console, root = Console(), project_root()
     with running(root, console.progress()) as stack:
         job = load_jobs(root / "calve.yaml")[0]
-        with targets_of(job, stack) as make:
+        with targets_of(job, stack, mode) as make:
             base = None
             for size in sizes:
-                topic = f"upserts_{uuid.uuid4().hex[:8]}"
+                topic = f"{mode}_{uuid.uuid4().hex[:8]}"
                 create_topic(topic, PARTITIONS, client_properties(job.kafka, job.lake.region))
                 spent = measured(job, topic, make(topic), size, changes, rounds, console.progress())
-                base = base or spent["upsert"]
+                base = base or spent[mode]
                 console.panel(
-                    f"{size:,} keys: {changes:,} changes a round",
+                    f"{size:,} keys: {changes:,} records a round",
                     {f"{name}, CPU s": round(each, 2) for name, each in spent.items()}
-                    | {"upsert / append": round(spent["upsert"] / spent["append"], 2)}
-                    | {"upsert / smallest table": round(spent["upsert"] / base, 2)},
+                    | {f"{mode} / append": round(spent[mode] / spent["append"], 2)}
+                    | {f"{mode} / smallest table": round(spent[mode] / base, 2)},
                 )
 
 
 @contextmanager
-def targets_of(job: Job, stack: Stack) -> Iterator[Callable[[str], dict[str, Target]]]:
+def targets_of(job: Job, stack: Stack, mode: str) -> Iterator[Callable[[str], dict[str, Target]]]:
     """Gives what makes the two targets of a topic, on one Spark session."""
     os.environ.update(spark_environment(stack.root, stack, memory="4g"))
     spark = spark_session(job)
@@ -69,9 +76,9 @@ def targets_of(job: Job, stack: Stack) -> Iterator[Callable[[str], dict[str, Tar
 
     def make(topic: str) -> dict[str, Target]:
         plain = Table(topic, topic, value=Source(format="bytes", prefix="none"))
-        tables = (replace(plain, name=f"{topic}_append"), replace(plain, upsert=UPSERT))
+        tables = (replace(plain, name=f"{topic}_append"), replace(plain, **{mode: MODES[mode]}))
         found = open_targets(replace(job, tables=tables), Lake(spark, "bench"), cluster, properties)
-        return dict(zip(("append", "upsert"), found, strict=True))
+        return dict(zip(("append", mode), found, strict=True))
 
     try:
         yield make
@@ -91,13 +98,20 @@ def measured(
             drain(target, memories[name])
     spent: dict[str, list[float]] = {name: [] for name in targets}
     for number in range(rounds + 1):  # the first is for warming up
-        produce(job, topic, ((number * STRIDE + each * 7_919) % size for each in range(changes)))
+        produce(job, topic, keys(number, size, changes, new="deduplicate" in targets))
         for name, target in targets.items():
             began = cpu_of_session(os.getsid(0))
             drain(target, memories[name])
             if number:
                 spent[name].append(cpu_of_session(os.getsid(0)) - began)
     return {name: statistics.median(each) for name, each in spent.items()}
+
+
+def keys(number: int, size: int, records: int, *, new: bool) -> Iterator[int]:
+    """The keys of a round: of those that the table has, or new ones with some of those among them."""
+    for each in range(records):
+        known = (number * STRIDE + each * 7_919) % size
+        yield known if not new or each % KNOWN == 0 else size + number * records + each
 
 
 def drain(target: Target, memory: Memory) -> None:
@@ -119,8 +133,9 @@ def produce(job: Job, topic: str, keys: Iterable[int]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mode", choices=MODES, default="upsert")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000_000, 4_000_000, 16_000_000])
     parser.add_argument("--changes", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    main(options.sizes, options.changes, options.rounds)
+    main(options.mode, options.sizes, options.changes, options.rounds)

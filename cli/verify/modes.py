@@ -1,4 +1,4 @@
-"""What tells the rows of an upsert table apart, by the table's own note, and the records of a topic with their keys."""
+"""The mode of a table and what tells its rows apart, by its own note, and the records of a topic with their keys."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calve.modes import MODE
 from calve.names import SYSTEM_COLUMN
-from calve.upsert import MODE
 from cli.verify.decoding import Decoding
 from cli.verify.hashing import column_hashes, row_hashes
 from cli.verify.topic import Records
@@ -34,12 +34,18 @@ class Keyed:
 
 
 @dataclass(frozen=True, slots=True)
-class Upserts:
-    """Paths of the columns that are the key, and of that which orders; `deletes`: a tombstone names a row."""
+class Mode:
+    """Paths of the columns that are the key.
+
+    first: the table holds the first record of each key, or those that are `window_us` apart; else the newest. order_by: path of
+    the column that says which is that. deletes: a tombstone names a row.
+    """
 
     key: tuple[str, ...]
-    order_by: str | None
-    deletes: bool
+    first: bool = False
+    window_us: int | None = None
+    order_by: str | None = None
+    deletes: bool = False
 
     def keyed(self, batch: pa.RecordBatch, *, tombstones: bool = False) -> Keyed:
         """Rows whose key has no null."""
@@ -59,25 +65,26 @@ class Upserts:
         return refused[0][1] if refused else None
 
 
-def upserts_of(table: Table, key_column: str | None) -> Upserts | None:
-    """What the table notes of its key; None where it keeps every record."""
+def mode_of(table: Table, key_column: str | None) -> Mode | None:
+    """What the table notes of its mode; None where it keeps every record."""
     text = table.properties.get(MODE)
     if text is None:
         return None
     noted, schema = json.loads(text), table.schema()
-    names = [schema.find_column_name(each) or "" for each in noted["key"]]
+    names = tuple(schema.find_column_name(each) or "" for each in noted["key"])
+    if noted["mode"] == "deduplicate":
+        window = noted["window_ms"]
+        return Mode(names, first=True, window_us=None if window is None else window * 1000)
     order = None if noted["order_by"] is None else schema.find_column_name(noted["order_by"])
     of_record = {RECORD_KEY, key_column}
     deletes = all(name in of_record or name.split(".")[0] == key_column for name in names)
-    return Upserts(tuple(names), order, deletes)
+    return Mode(names, order_by=order, deletes=deletes)
 
 
-def keyed_rows(
-    decoder: Decoding, records: Records, upserts: Upserts
-) -> tuple[list[Keyed], list[tuple[int, str]]]:
+def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Keyed], list[tuple[int, str]]]:
     """Rows and tombstones of the records with their keys, and (place, reason) of records that are neither."""
-    dead = [n for n, value in enumerate(records.values) if value is None] if upserts.deletes else []
-    living = [n for n in range(len(records)) if records.values[n] is not None or not upserts.deletes]
+    dead = [n for n, value in enumerate(records.values) if value is None] if mode.deletes else []
+    living = [n for n in range(len(records)) if records.values[n] is not None or not mode.deletes]
     found: list[Keyed] = []
     refused: list[tuple[int, str]] = []
     for places, read, tombstones in ((living, decoder.rows, False), (dead, decoder.tombstones, True)):
@@ -86,11 +93,11 @@ def keyed_rows(
         batches, unread = read(records.select(places))
         refused += [(places[n], reason) for n, reason in unread]
         for batch in batches:
-            nameless = upserts.nameless(batch)
+            nameless = mode.nameless(batch)
             if pc.any(nameless).as_py():
                 refused += [(n, "null_key") for n in _places(records, batch.filter(nameless))]
                 batch = batch.filter(pc.invert(nameless))
-            found.append(upserts.keyed(batch, tombstones=tombstones))
+            found.append(mode.keyed(batch, tombstones=tombstones))
     return found, refused
 
 

@@ -1,0 +1,211 @@
+"""Duplicates, told without the engine: a record makes no row where the table has a row of its key that was read before it.
+
+Together with the rule that no two rows of a key lie within the window, this leaves one table that is right: whoever goes through
+the records in the order in which they were read keeps each that nothing kept before it is near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from calve.position import Offsets
+from cli.verify.claim import Claim, Round
+from cli.verify.rows import HeldKeys, Rows
+
+EVER = np.iinfo(np.int64).max
+UNKNOWN = -1.0
+"""The commit that read a record, where the snapshots that said so have expired: it came before all that are left."""
+OTHER_TOPIC = -2.0
+SHIFT = 48
+"""A place as one number: the partition above so many bits of offset."""
+
+Key = tuple[int, int]
+
+
+class Order:
+    """Numbers of the commits that read the records of a topic, ascending; a redrive reads its letters when it commits."""
+
+    def __init__(self, claim: Claim, redriven: Mapping[Key, str]) -> None:
+        self._topic = claim.topic
+        self._rounds = [each for each in reversed(claim.rounds) if each.topic == claim.topic]
+        numbers = self._of_redrives([each for each in reversed(claim.redrives) if each.topic == claim.topic])
+        places = sorted((_place(*key), numbers.get(name, UNKNOWN)) for key, name in redriven.items())
+        self._places = np.array([each for each, _ in places], np.int64)
+        self._numbers = np.array([number for _, number in places], np.float64)
+
+    def numbers(self, partitions: Any, offsets: Any) -> Any:
+        """By row."""
+        found = np.full(len(offsets), UNKNOWN)
+        for partition in np.unique(partitions):
+            here = partitions == partition
+            ends = np.array([self._to(each).get(int(partition), 0) for each in self._rounds], np.int64)
+            read_by = np.searchsorted(ends, offsets[here], side="right").astype(np.float64)
+            found[here] = np.where(offsets[here] < self._start(int(partition)), UNKNOWN, read_by)
+        if len(self._places):
+            places = _place(partitions.astype(np.int64), offsets)
+            nearest = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
+            found = np.where(self._places[nearest] == places, self._numbers[nearest], found)
+        return found
+
+    def _of_redrives(self, redrives: list[Round]) -> dict[str, float]:
+        """Each lies between two rounds; those between the same two in their order."""
+        found: dict[str, float] = {}
+        for n, each in enumerate(redrives):
+            to = self._to(each)
+            before = sum(all(to.get(p, 0) >= o for p, o in self._to(other).items()) for other in self._rounds)
+            found[each.round] = before - 0.5 + (n + 1) / (2 * len(redrives) + 2)
+        return found
+
+    def _start(self, partition: int) -> int:
+        starts = (each.start.get(self._topic, {}) for each in self._rounds)
+        return next((found[partition] for found in starts if partition in found), 0) if self._rounds else EVER
+
+    def _to(self, each: Round) -> Offsets:
+        return each.to.get(self._topic, {})
+
+
+class Firsts:
+    """The rows of a table by key. `hold` them all before the first question."""
+
+    def __init__(self, window_us: int | None, order: Order) -> None:
+        self._windowed = window_us is not None
+        self._window = EVER if window_us is None else window_us
+        self._order = order
+        self._files: list[str] = []
+        self._held: list[Any] = []
+        self._rows: Any = None
+        self._come_to: dict[tuple[int, int, float], int] = {}
+        self._judged: dict[Key, bool] = {}
+
+    def hold(self, held: HeldKeys) -> None:
+        """Note rows of the table."""
+        if not self._files or self._files[-1] != held.file:
+            self._files.append(held.file)
+        rows = np.empty(len(held.keys), ROW)
+        rows["key"], rows["at"] = _numpy(held.keys), _numpy(held.timestamps)
+        rows["partition"], rows["offset"] = _numpy(held.partitions), _numpy(held.offsets)
+        rows["number"] = OTHER_TOPIC
+        if held.own:
+            rows["number"] = self._order.numbers(rows["partition"], rows["offset"])
+        rows["file"] = len(self._files) - 1
+        self._held.append(rows)
+
+    @property
+    def keys(self) -> int:
+        """How many there are."""
+        return len(np.unique(self._sorted["key"]))
+
+    def doubled(self) -> dict[tuple[str, int], list[int]]:
+        """Offsets of rows that have a row of their key too near, by file and partition."""
+        rows = self._sorted
+        near = (np.diff(rows["key"]) == 0) & (np.diff(rows["at"]) < self._window)
+        found: dict[tuple[str, int], list[int]] = {}
+        for row in rows[np.r_[near, False] | np.r_[False, near]] if len(rows) else ():
+            place = self._files[row["file"]], int(row["partition"])
+            found.setdefault(place, []).append(int(row["offset"]))
+        return found
+
+    def duplicates(self, rows: Rows) -> pa.Array:
+        """True for records that make no row. To be asked in the order of offsets, partition by partition; then in any."""
+        asked = np.empty(len(rows.offsets), ROW)
+        asked["key"], asked["at"] = _numpy(rows.keys), _numpy(rows.timestamps)
+        asked["partition"], asked["offset"] = _numpy(rows.partitions), _numpy(rows.offsets)
+        asked["number"] = self._order.numbers(asked["partition"], asked["offset"])
+        held, near, open_ = self._against_rows(asked)
+        found = near & ~held
+        for place in np.flatnonzero(open_):
+            found[place] |= self._in_one_round(asked[place]) and not held[place]
+        return pa.array(found)
+
+    def _against_rows(self, asked: Any) -> tuple[Any, Any, Any]:
+        """Of each record: is it a row, is a row near that was read before it, and was one read in its round elsewhere?"""
+        rows = self._sorted
+        first = np.searchsorted(rows["key"], asked["key"], side="left")
+        last = np.searchsorted(rows["key"], asked["key"], side="right")
+        held, near, open_ = (np.zeros(len(asked), bool) for _ in range(3))
+        place = self._first_near(first, last, asked["at"])
+        active = np.flatnonzero(place < last)
+        place = place[active]
+        while len(active):
+            row, record = rows[place], asked[active]
+            same_number, same_partition = (
+                row["number"] == record["number"],
+                row["partition"] == record["partition"],
+            )
+            earlier = same_partition & (row["offset"] < record["offset"])
+            # What nobody can tell any more, or not from some of the records alone, is taken to be right.
+            untold = ~same_partition & (self._windowed | (record["number"] == UNKNOWN))
+            before = (row["number"] < record["number"]) | (same_number & (earlier | untold))
+            held[active] |= same_number & same_partition & (row["offset"] == record["offset"])
+            near[active] |= before & self._is_near(row["at"], record["at"])
+            open_[active] |= same_number & ~same_partition & ~untold
+            place = place + 1
+            going_on = (place < last[active]) & self._is_near(row["at"], record["at"])
+            active, place = active[going_on], place[going_on]
+        return held, near, open_
+
+    def _first_near(self, first: Any, last: Any, moments: Any) -> Any:
+        """Of each record the first row among those of its key that the window does not end before."""
+        if not self._windowed:
+            return first
+        times, low, high = self._sorted["at"], first.copy(), last.copy()
+        while (open_ := low < high).any():
+            middle = (low + high) // 2
+            over = open_ & (times[np.minimum(middle, len(times) - 1)] <= moments - self._window)
+            low, high = np.where(over, middle + 1, low), np.where(open_ & ~over, middle, high)
+        return low
+
+    def _in_one_round(self, record: Any) -> bool:
+        """Whether a row of another partition, read by the same commit, comes before the record.
+
+        The partitions are merged by the latest timestamp that each has come to, of the records of the key; a row is the first
+        of its own.
+        """
+        place = int(record["partition"]), int(record["offset"])
+        if place not in self._judged:
+            group = int(record["key"]), place[0], float(record["number"])
+            self._come_to[group] = max(self._come_to.get(group, 0), int(record["at"]))
+            rank = self._come_to[group], place[0]
+            rows = self._of_key(record["key"])
+            rivals = rows[(rows["number"] == record["number"]) & (rows["partition"] != place[0])]
+            self._judged[place] = any((int(row["at"]), int(row["partition"])) < rank for row in rivals)
+        return self._judged[place]
+
+    def _of_key(self, key: Any) -> Any:
+        keys = self._sorted["key"]
+        return self._sorted[
+            np.searchsorted(keys, key, side="left") : np.searchsorted(keys, key, side="right")
+        ]
+
+    def _is_near(self, a: Any, b: Any) -> Any:
+        return np.abs(a - b) < self._window
+
+    @property
+    def _sorted(self) -> Any:
+        if self._rows is None:
+            rows = np.concatenate(self._held) if self._held else np.empty(0, ROW)
+            self._rows = rows[np.lexsort((rows["offset"], rows["at"], rows["key"]))]
+            self._held = []
+        return self._rows
+
+
+ROW = np.dtype(
+    [
+        *(("key", np.uint64), ("at", np.int64), ("partition", np.int32)),
+        *(("offset", np.int64), ("number", np.float64), ("file", np.int32)),
+    ]
+)
+
+
+def _numpy(column: Any) -> Any:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _place(partition: Any, offset: Any) -> Any:
+    return (partition << SHIFT) + offset

@@ -1,0 +1,74 @@
+"""The crash matrix of `test_crash` for tables that keep one record of each key: what is left out, or deleted, is a part of what
+must hold.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from calve.job import Mode
+from glue_jobs.faults import POINTS
+from tests.integration.crashing import FIRSTS, POINTS_OF_UPSERTS, PROVOKED, UPSERTS, Scene
+from tests.integration.engine import Engine, at
+from tests.integration.test_crash import CRITICAL, abandoned, killed, overtaken
+
+slow = pytest.mark.full
+modes = pytest.mark.parametrize("mode", [UPSERTS, FIRSTS], ids=["upsert", "deduplicate"])
+
+
+@modes
+def test_the_next_job_mends_what_one_has_left(engine: Engine, mode: Mode) -> None:
+    abandoned(engine, "publish.committed", mode=mode)
+
+
+@slow
+@pytest.mark.parametrize(
+    ("mode", "points"), [(UPSERTS, POINTS_OF_UPSERTS), (FIRSTS, POINTS)], ids=["upsert", "deduplicate"]
+)
+def test_jobs_die_at_every_point_of_a_later_round(
+    engine: Engine, mode: Mode, points: tuple[str, ...]
+) -> None:
+    scene = Scene(engine, mode=mode)
+    scene.produce()
+    scene.work()
+    for point in sorted(points, key=lambda each: each in PROVOKED):
+        if point in PROVOKED:
+            PROVOKED[point](scene)
+        scene.foreign = point.startswith("reject.")
+        scene.produce()
+        scene.die(point)
+    scene.finish()
+
+
+@slow
+@modes
+def test_a_job_that_was_overtaken_changes_nothing_any_more(engine: Engine, mode: Mode) -> None:
+    points = ("stage.end", "reject.end", "publish.begin", "publish.committed", "release.appended")
+    overtaken(engine, *points, mode=mode)
+
+
+@slow
+@modes
+def test_processes_that_are_killed_are_mended_by_the_next(engine: Engine, tmp_path: Path, mode: Mode) -> None:
+    killed(engine, (*CRITICAL, "stage.end", "table.keyed"), tmp_path, again=True, mode=mode)
+
+
+def compacted(engine: Engine, point: str) -> None:
+    """Another's compaction replaces all data files of an upsert table while a round stands at the point."""
+    scene = Scene(engine, mode=UPSERTS)
+    scene.produce()
+    scene.work()
+    scene.produce()
+    with at(point, lambda _: engine.compact(scene.topic)):
+        scene.work()
+    scene.finish()
+
+
+@pytest.mark.parametrize("point", [pytest.param("stage.end", marks=slow), "publish.begin"])
+def test_a_compaction_in_the_middle_of_a_round_costs_nothing_but_the_round(
+    engine: Engine, point: str
+) -> None:
+    """apache/iceberg #7627: position deletes of files that are gone would leave the old rows beside the new ones."""
+    compacted(engine, point)
