@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from calve.columns import Json
 from calve.errors import Suspended
 from calve.job import Mode, Transform, Upsert
+from calve.position import Offsets, TopicKey, decode_offsets, encode_offsets
 
-MODE = "calve.mode"
-"""Property of a table that does not hold every record: JSON of its mode and of the field ids of its key; ids outlive renames."""
 BUCKETS = 8
 """Partitions of a table for which none are configured: a round writes files into each that it touches."""
 _M = TypeVar("_M", bound=Mode)
@@ -35,7 +34,7 @@ def keyed(columns: Json, mode: _M) -> _M:
 
 
 def noted(columns: Json, mode: Mode | None) -> str | None:
-    """What a table with these columns notes in `MODE`. None: it holds every record."""
+    """What a position says of the mode: JSON with the field ids of the key, which outlive renames. None: all records are rows."""
     if mode is None:
         return None
     key = [_column(columns, each)["id"] for each in keyed(columns, mode).key]
@@ -52,17 +51,27 @@ def buckets(columns: Json, upsert: Upsert) -> tuple[Transform, ...]:
     return (Transform(first, "bucket", BUCKETS),) if first else ()
 
 
-def require_mode(table: str, name: str, noted_before: str | None, wanted: str | None) -> None:
-    """Compare what a table notes of its mode with what calve.yaml wants.
+Switch = Literal["fold", "open"]
+"""`fold`: the rows become what upserts would have made of them. `open`: they stay, and each further record is a row."""
+
+
+def switch(table: str, name: str, before: str | None, wanted: str | None) -> Switch | None:
+    """What must be done with a table whose position says `before`, so that it can be kept as `wanted`; None: nothing.
 
     Raises:
-        Suspended: `mode_changed`.
+        Suspended: `mode_changed`: the rows do not tell what the other mode would have made of them.
     """
-    if noted_before == wanted:
-        return
-    was, now = _kind(noted_before), _kind(wanted)
+    was, now = kind_of(before), kind_of(wanted)
+    if before == wanted or was == now == "append":
+        return None
+    if (was, now) == ("upsert", "append"):
+        return "open"
+    if (was, now) == ("append", "upsert") and folded_as(before) in (None, wanted):
+        return "fold"
     if was == now:
         text = f"table {table} was made with other settings of `{now}`"
+    elif folded_as(before):
+        text = f"table {table} has held the newest record of each key before, by other settings of `upsert`"
     else:
         text = f"table {table} {WANTED[now]}, but {KEPT[was]} so far"
     changed = " or ".join(f"`{each}`" for each in dict.fromkeys((was, now)) if each != "append")
@@ -85,8 +94,39 @@ KEPT = {
 }
 
 
-def _kind(noted_mode: str | None) -> str:
-    return "append" if noted_mode is None else str(json.loads(noted_mode)["mode"])
+def opened(before: str, offsets: Mapping[TopicKey, Offsets]) -> str:
+    """What a position says of a table that held the newest record of each key up to these offsets, and every record since."""
+    return json.dumps({"mode": "append", "folded": json.loads(before), "to": encode_offsets(offsets)})
+
+
+def folded_as(mode: str | None) -> str | None:
+    """How the rows before `folded_to` were kept, of a table that is appended to now."""
+    found = json.loads(mode).get("folded") if mode else None
+    return json.dumps(found) if found else None
+
+
+def folded_to(mode: str | None) -> dict[TopicKey, Offsets]:
+    """The offsets below which a table that is appended to now holds the newest record of each key; none: it holds all."""
+    found = json.loads(mode).get("to") if mode else None
+    return decode_offsets(found) if found else {}
+
+
+def described(columns: Json, mode: str | None) -> str:
+    """A position's mode in words, with the names that columns have now: `upsert by id, of.shop; newest by updated_at`."""
+    kind = kind_of(mode)
+    if mode is None or kind == "append":
+        return "append"
+    names, found = _paths(columns, ""), json.loads(mode)
+    text = f"{kind} by {', '.join(names.get(each, '?') for each in found['key'])}"
+    if order := found.get("order_by"):
+        return f"{text}; newest by {names.get(order, '?')}"
+    window = found.get("window_ms")
+    return f"{text}; within {window / 1000:g} s" if window else text
+
+
+def kind_of(mode: str | None) -> str:
+    """`append`, `upsert` or `deduplicate`."""
+    return "append" if mode is None else str(json.loads(mode)["mode"])
 
 
 def _leaves(found: Json, path: str) -> Iterator[str]:
@@ -109,6 +149,16 @@ def _column(columns: Json, path: str) -> Json:
         if found is None:
             raise _unusable(f"the schemas of its records make no column {path}", "key or order_by")
         kind = found["type"]
+    return found
+
+
+def _paths(columns: Json, above: str) -> dict[int, str]:
+    """Field id -> path of names, down all structs."""
+    found: dict[int, str] = {}
+    for each in columns["fields"]:
+        path = found[each["id"]] = f"{above}{each['name']}"
+        if isinstance(each["type"], dict) and each["type"]["type"] == "struct":
+            found |= _paths(each["type"], f"{path}.")
     return found
 
 

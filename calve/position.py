@@ -4,13 +4,14 @@ The table is the checkpoint (ADR 1). Keys under `calve.`:
 
 | key | value |
 | --- | --- |
-| `calve.format` | 1, or 2 from a table's first redrive on; a newer release reads older positions |
+| `calve.format` | 1, 2 from a table's first redrive on, 3 under a mode; a newer release reads older positions |
 | `calve.round` | uuid of the round; finds an ambiguous commit again |
 | `calve.writer` | epoch of the writer: uuid of the process that committed |
 | `calve.cluster_id`, `calve.topic`, `calve.topic_id` | the topic read by this round |
 | `calve.from`, `calve.to` | JSON `{"<cluster id>/<topic id>": {"<partition>": next offset}}` |
 | `calve.ledger` | JSON, see `Ledger` |
 | `calve.dead_letters` | JSON of `DeadLetterRound`: the newest round that had rejects, or redrive; carried forward |
+| `calve.mode` | JSON of how records become rows, where not every record is one (`calve.modes`); carried forward |
 | `calve.redrives` | how many redrives the table's history holds; carried forward |
 | `calve.redrive` | id of the request that this commit is a part of (`calve.redrive`) |
 | `calve.metrics` | JSON of the round's figures (lag, freshness, bytes, files, times) |
@@ -25,9 +26,12 @@ from typing import Any
 
 from calve.errors import Suspended
 
-FORMAT = 2
+FORMAT = 3
+WITHOUT_MODE = 2
+"""A release that knows no modes must not write a table that has one: it would append what replaces rows."""
 WITHOUT_REDRIVES = 1
 """A release that knows no redrives must not write a table that has had one: it would forget which letters came back."""
+MODE = "calve.mode"
 INITIALISED = "calve.initialised"
 STATE = "calve.state"
 COMPLETE_UNTIL = "calve.complete-until"
@@ -144,6 +148,7 @@ class Position:
     snapshot: int | None = None
     dead_letters: DeadLetterRound | None = None
     redrives: int = 0
+    mode: str | None = None
 
     def of(self, topic: TopicKey) -> Offsets | None:
         """Next offsets of a topic's incarnation; None where the table has never read it."""
@@ -193,6 +198,7 @@ def decode(summary: Mapping[str, str], snapshot: int | None = None) -> Position:
         snapshot=snapshot,
         dead_letters=DeadLetterRound(**json.loads(letters)) if letters else None,
         redrives=int(summary.get("calve.redrives", 0)),
+        mode=summary.get(MODE),
     )
 
 
@@ -224,7 +230,7 @@ def encode(
 ) -> dict[str, str]:
     """The summary entries of a data commit; `decode` reads them back."""
     summary = {
-        "calve.format": str(FORMAT if position.redrives else WITHOUT_REDRIVES),
+        "calve.format": str(_format(position)),
         "calve.round": position.round,
         "calve.writer": position.writer,
         "calve.cluster_id": topic.cluster_id,
@@ -239,7 +245,16 @@ def encode(
         summary["calve.dead_letters"] = _named(position.dead_letters)
     if position.redrives:
         summary["calve.redrives"] = str(position.redrives)
+    if position.mode:
+        summary[MODE] = position.mode
     return summary
+
+
+def _format(position: Position) -> int:
+    """The lowest that says all that the position does."""
+    if position.mode:
+        return FORMAT
+    return WITHOUT_MODE if position.redrives else WITHOUT_REDRIVES
 
 
 def _named(letters: DeadLetterRound) -> str:

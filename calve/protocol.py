@@ -301,6 +301,7 @@ def next_position(
         topic=topic.name,
         dead_letters=dead_letters or base.dead_letters,
         redrives=base.redrives,
+        mode=base.mode,
     )
 
 

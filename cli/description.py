@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyiceberg.types import ListType, MapType, StructType
 
-from cli.lake import ancestors, load, rows, state_of
+from calve.modes import described
+from cli.lake import ancestors, latest_commit, load, rows, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +53,12 @@ def facts(catalog: Catalog, name: TableName) -> TableFacts:
         bytes=head.total("files-size") if head else 0,
         dead_letters=rows(letters) if letters else 0,
     )
+
+
+def mode(table: Table) -> str:
+    """How records become rows, in words; empty where calve has not made the table."""
+    latest = latest_commit(table)
+    return described(json.loads(table.schema().model_dump_json()), latest[1].mode) if latest else ""
 
 
 def columns(table: Table) -> Iterator[tuple[str, str, bool]]:

@@ -54,7 +54,7 @@ def tables(
 
 
 def _show(console: Console, catalog: Catalog, name: TableName, limit: int) -> None:
-    from cli.description import columns, facts, partitioning, sorting
+    from cli.description import columns, facts, mode, partitioning, sorting
     from cli.lake import ancestors, load
 
     table = load(catalog, name)
@@ -65,12 +65,15 @@ def _show(console: Console, catalog: Catalog, name: TableName, limit: int) -> No
         str(name),
         [{"column": path, "type": kind, "required": required} for path, kind, required in columns(table)],
     )
-    console.table("layout", [{"partitioned_by": partitioning(table), "sorted_by": sorting(table)}])
+    console.table(
+        "layout", [{"mode": mode(table), "partitioned_by": partitioning(table), "sorted_by": sorting(table)}]
+    )
     console.table("snapshots", [snapshot_line(each) for each in newest])
     console.document(
         asdict(facts(catalog, name))
         | {
             "location": table.location(),
+            "mode": mode(table),
             "schema": json.loads(table.schema().model_dump_json()),
             "snapshots": [_document(each) for each in newest],
         }

@@ -52,7 +52,7 @@ def stage_deletes(
         name = ".".join(quote(part) for part in (COPIES, NAMESPACE, stage_id))
         pairs = zip(columns, keys.columns, strict=True)
         same = reduce(Column.__and__, (_of_copy(stage_id, path) == F.col(quote(key)) for path, key in pairs))
-        F.broadcast(keys).mergeInto(name, same).whenMatched().delete().merge()
+        keys.mergeInto(name, same).whenMatched().delete().merge()
         copy.refresh()
         return _harvested(lake, table, copy, int(head.snapshotId()))
     finally:

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 
 from calve.errors import ConfigError
 
-STEPS = ("prepare", "recover", "redrive", "plan", "stage", "reject", "audit", "publish", "release")
+STEPS = ("prepare", "recover", "switch", "redrive", "plan", "stage", "reject", "audit", "publish", "release")
 """The steps of a round, in order. `Round.run` is the only caller of a step and passes a point before and after each."""
 
 INNER = (
     "table.created",
     "table.evolved",
-    "table.keyed",
     "position.anchored",
     "letters.rewritten",
     "letters.deleted",
@@ -31,6 +30,10 @@ INNER = (
     "letters.created",
     "letters.evolved",
     "reject.staged",
+    "switch.staged",
+    "switch.marked",
+    "switch.held",
+    "switch.committed",
     "redrive.staged",
     "redrive.marked",
     "redrive.held",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from calve.errors import LostRace, Retryable
+from calve.errors import CalveError, LostRace, Retryable
 from calve.position import Position
-from calve.protocol import Commit, contains_round, may_publish
+from calve.protocol import Commit, ancestry_is_cut, contains_round, may_publish, nearest_position
 from glue_jobs.lake import Table
 from glue_jobs.staging import Ambiguous, Conflict, Staged, publish
 
@@ -22,7 +22,8 @@ def publish_round(
 
     Raises:
         LostRace: main stands at another round than `base`.
-        Retryable: the catalog does not say, or the files that rows were deleted from are not what they were.
+        Retryable: the catalog does not say, or the files that rows were deleted from are not what they were, or others have
+            expired what proves where main stands.
     """
     for _ in range(COMMIT_ATTEMPTS):
         try:
@@ -33,15 +34,18 @@ def publish_round(
             if mine is not None:
                 return mine
             if not isinstance(error, Ambiguous):
-                raise _lost(main, base) or error from None
+                raise _refused(main, base, error) from None
             failure = error
     raise Retryable(failure.message)
 
 
-def _lost(main: Table, base: Position) -> LostRace | None:
-    """The reason that matters, where main has moved on: Iceberg looks at files before it asks about the position."""
-    if may_publish(main.ancestors(), base):
-        return None
+def _refused(main: Table, base: Position, error: CalveError) -> CalveError:
+    """The reason that matters: Iceberg looks at files before it asks about the position, and expiry takes positions away."""
+    ancestors = tuple(main.ancestors())
+    if may_publish(ancestors, base):
+        return error
+    if nearest_position(ancestors) is None and ancestry_is_cut(ancestors):
+        return Retryable(f"table {main.name}: its history was expired while the round was under way")
     return LostRace(f"table {main.name}: another writer published first, or main was rolled back")
 
 

@@ -140,7 +140,7 @@ class _Redrive:
         """Select, look up ids that nobody knew, and count what each letter is today."""
         if self.letters is None:
             return []
-        self.chosen = _records(self.target, self.letters, self.request)
+        self.chosen = as_records(self.target, self.letters, self.request)
         if not self.chosen.limit(1).collect():
             return []
         self.target.learn(*unknown_ids(self.chosen, self.target.decoding))
@@ -186,7 +186,7 @@ class _Redrive:
         good = self._judged().where(F.col(REJECT).isNull() & _of(share.topic))
         staged = self._stage_rows(good.where(~F.col(PRESENT)), share, round_id)
         faults.point("redrive.staged", target.table.name)
-        marked = self._stage_marks(good, letters, round_id)
+        marked = stage_marks(target, letters, good, round_id)
         faults.point("redrive.marked", target.table.name)
         if (staged.rows, marked.rows) != (share.fresh, share.fresh + share.present):
             discard(target.main, staged)
@@ -205,12 +205,7 @@ class _Redrive:
 
     def _summary(self, position: Position, share: _Share, staged: Staged) -> dict[str, str]:
         """What the commit says: the position as it was, and until when the table was complete, which remains so."""
-        main = self.target.main
-        metrics: dict[str, Any] = {"files": len(staged.files), "file_bytes": staged.size_bytes}
-        if self.target.read_with:
-            metrics["read_with"] = self.target.read_with
-        if until := complete_until(main.ancestors(), main.properties):
-            metrics["complete_until"] = until
+        metrics = {"files": len(staged.files), "file_bytes": staged.size_bytes} | carried(self.target)
         summary = encode(position=position, topic=share.topic, start={}, ledger=share.ledger, metrics=metrics)
         return summary | {REQUEST_ID: self.request.id}
 
@@ -220,13 +215,23 @@ class _Redrive:
         arranged = clustered(rows(flattened(good, target.columns)), target.main, tasks)
         return stage(target.lake, target.main, arranged, round_id)
 
-    def _stage_marks(self, good: DataFrame, letters: Table, round_id: str) -> Staged:
-        kept = good.select(f"{LETTER}.*").withColumn(REDRIVEN, F.lit(round_id))
-        columns = [each["name"] for each in letters.schema["fields"]]
-        return stage(self.target.lake, letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
+
+def carried(target: Target) -> dict[str, Any]:
+    """What a commit that reads no offsets says all the same: what was true before it remains so."""
+    main = target.main
+    until = complete_until(main.ancestors(), main.properties)
+    found = {"read_with": target.read_with or None, "complete_until": until}
+    return {name: each for name, each in found.items() if each}
 
 
-def _records(target: Target, table: Table, request: Request) -> DataFrame:
+def stage_marks(target: Target, letters: Table, chosen: DataFrame, round_id: str) -> Staged:
+    """Write letters that came back, `LETTER` of each, with the mark of the round that they come back by."""
+    kept = chosen.select(f"{LETTER}.*").withColumn(REDRIVEN, F.lit(round_id))
+    columns = [each["name"] for each in letters.schema["fields"]]
+    return stage(target.lake, letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
+
+
+def as_records(target: Target, table: Table, request: Request) -> DataFrame:
     """The selected letters as records of Spark's Kafka source, each with its `LETTER`."""
     found = rows_at(target.lake, table, table.head).where(F.col(REDRIVEN).isNull())
     for wanted in _conditions(request):

@@ -1,4 +1,4 @@
-"""One ingest round of one table: prepare -> recover -> redrive -> plan -> stage -> reject -> audit -> publish -> release.
+"""One ingest round of one table, its steps being those of `glue_jobs.faults.STEPS`.
 
 The table is the checkpoint (ADR 1): a round begins at the position that main's history proves and ends with one commit that
 moves it. Nothing a step leaves behind matters until `publish`; whatever dies before it is done again, whatever dies after it is
@@ -34,6 +34,7 @@ from glue_jobs.redrive import serve
 from glue_jobs.rejecting import require_allowed, require_same
 from glue_jobs.seen import Seen
 from glue_jobs.staging import NOTHING, Staged, discard
+from glue_jobs.switching import fresh, switch
 from glue_jobs.target import Target
 
 PERSIST_AFTER_S = 3600
@@ -96,6 +97,11 @@ class Round:
     def recover(self) -> None:
         """Read the position and bring the dead letters level with it; they are looked at before main and after it."""
         self._level()
+
+    def switch(self) -> None:
+        """Turn a table that was kept in another mode into what calve.yaml wants; it stands at another round then."""
+        if switch(self.target, self.base):
+            self._level()
 
     def redrive(self) -> None:
         """Answer a person's request to decode dead letters again; the table stands at another round then."""
@@ -239,7 +245,7 @@ class Round:
     def _level(self) -> None:
         for _ in range(LOOKS):
             before = self.target.letters.look()
-            self.base = self.target.position()
+            self.base = fresh(self.target, self.target.position())
             if self.target.letters.recover(self.base, before):
                 return
         raise Retryable(f"table {self.target.name}: another writer keeps moving the dead letters")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame
 
 from calve.errors import CalveError, LostRace, Retryable
@@ -157,6 +158,10 @@ def commit(
         if java_class(error).endswith(".ValidationException"):
             raise Conflict(f"table {table.name}: {java_message(error)}") from None
         raise Ambiguous(f"table {table.name}: {java_class(error)}: {java_message(error)}") from None
+    except (
+        IllegalArgumentException
+    ):  # PySpark's own class for Java's, raised by Iceberg before it writes anything
+        raise Conflict(f"table {table.name}: the snapshot that rows are deleted from has expired") from None
     table.refresh()
     table.committed()
     return table.refs()[branch or "main"]

@@ -14,7 +14,7 @@ from calve.decoding import Decoding
 from calve.errors import Suspended
 from calve.evolution import data_columns, has_column
 from calve.log import event
-from calve.modes import MODE, buckets, keyed, noted, require_mode
+from calve.modes import buckets, keyed
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.parts import Parts, Versions, parts_of
 from calve.position import (
@@ -72,7 +72,8 @@ class Target:
 
         Raises:
             Retryable: a subject is not registered yet, or a system does not answer.
-            Suspended: the table was not made by calve (`not_ours`), or no column can hold the schema (`schema_unsupported`).
+            Suspended: the table was not made by calve (`not_ours`), or no column can hold the schema (`schema_unsupported`), or
+                the key of its mode (`key_unusable`).
         """
         versions = self.schemas.versions()
         found = self.lake.load(self.name)
@@ -87,7 +88,7 @@ class Target:
             )
         self.main = found
         self._fit(versions)
-        self._key()
+        self.mode = keyed(found.schema, self.table.mode) if self.table.mode else None
         if self.table.owner and found.properties.get(OWNER) != self.table.owner:
             found.set_properties({OWNER: self.table.owner})
 
@@ -134,25 +135,6 @@ class Target:
         """Say until when a table without new records is complete, and of which round: a rollback leaves properties alone."""
         self.main.set_properties({COMPLETE_UNTIL: f"{until:.3f}", COMPLETE_ROUND: position.round})
         faults.point("idle.noted", self.table.name)
-
-    def _key(self) -> None:
-        """Pin what tells the table's rows apart; a table that has read nothing can still become one that has a key.
-
-        Raises:
-            Suspended: `key_unusable`, `mode_changed`.
-        """
-        self.mode, wanted = None, None
-        if self.table.mode is not None:
-            columns = self.main.schema
-            self.mode = keyed(columns, self.table.mode)
-            wanted = noted(columns, self.mode)
-        before = self.main.properties.get(MODE)
-        if before is None and wanted is not None and not self.position().offsets:
-            self.main.set_properties({MODE: wanted})
-            faults.point("table.keyed", self.table.name)
-            self.main.refresh()
-            before = wanted
-        require_mode(str(self.name), self.table.name, before, wanted)
 
     def _create(self, versions: Versions) -> Table:
         data = self.schemas.first_columns(versions)

@@ -37,13 +37,13 @@ def stage_changes(
     """
     newest = newest_of_each_key(good, upsert, tasks)
     if upsert.order_by is not None:
-        newest = _without_overtaken(newest, upsert.key, upsert.order_by, target)
+        newest = without_overtaken(newest, upsert.key, upsert.order_by, target)
     counted = Observation()
     changes = newest.observe(counted, F.count_if(~F.col(TOMBSTONE)).alias("rows")).persist()
     try:
         rows = changes.where(~F.col(TOMBSTONE)).drop(TOMBSTONE, RESET)
         staged = stage(target.lake, target.main, clustered(rows, target.main, tasks), stage_id)
-        keys = keys_of(changes, upsert.key)
+        keys = F.broadcast(keys_of(changes, upsert.key))
         deletes = stage_deletes(target.lake, target.main, keys, upsert.key, stage_id)
         return Staged(staged.files, staged.rows, staged.size_bytes, deletes), int(counted.get["rows"])
     finally:
@@ -73,7 +73,7 @@ def newest_of_each_key(good: DataFrame, upsert: Upsert, tasks: int) -> DataFrame
     )
 
 
-def _without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, target: Target) -> DataFrame:
+def without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, target: Target) -> DataFrame:
     """The changes but those whose key has a row of a greater order; reads the table's key and order columns.
 
     As the table is now: a snapshot would be read with the columns that it was written with. Another round that is published

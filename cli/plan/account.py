@@ -16,7 +16,7 @@ from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.spark_conf import OWN_SETTINGS
 from cli.description import partitioning, sorting
 from cli.kafka import cluster_database
-from cli.lake import aws_errors, load, open_catalog
+from cli.lake import aws_errors, latest_commit, load, open_catalog
 from cli.plan.changes import Deployed, DeployedJob, DeployedTable
 
 if TYPE_CHECKING:
@@ -163,7 +163,15 @@ def _table(catalog: Catalog, name: TableName) -> DeployedTable | None:
     table = load(catalog, name)
     if table is None or not _made_by_calve(table):
         return None
-    return DeployedTable(partitioning(table), sorting(table), table.format_version)
+    latest = latest_commit(table)
+    return DeployedTable(
+        partitioning(table),
+        sorting(table),
+        table.format_version,
+        columns=json.loads(table.schema().model_dump_json()),
+        mode=latest[1].mode if latest else None,
+        empty=latest is not None and not latest[1].offsets,
+    )
 
 
 def _made_by_calve(table: Table) -> bool:

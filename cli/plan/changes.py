@@ -6,12 +6,15 @@ import hashlib
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from calve.errors import Suspended
 from calve.job import Table, Transform
+from calve.modes import described, noted, switch
 from cli.status import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from calve.columns import Json
     from calve.deployment import Deployment, JobDeployment
     from calve.export import Export
     from calve.job import Job
@@ -66,11 +69,14 @@ class DeployedJob:
 
 @dataclass(frozen=True, slots=True)
 class DeployedTable:
-    """An Iceberg table that calve keeps."""
+    """An Iceberg table that calve keeps. `mode`: as its position says it; `empty`: it has read nothing, so any mode will do."""
 
     partition_by: str
     sort_by: str
     format_version: int
+    columns: Json
+    mode: str | None = None
+    empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ def changes(deployment: Deployment, deployed: Deployed) -> list[Change]:
     configured = {job.settings.job: job for job in deployment.jobs}
     tables = {table.name: table for job in deployment.jobs for table in job.settings.tables}
     exports = {export.name: export for export in deployment.exports}
-    kept, laid_out = "it stays, and no job writes it", "a table that exists keeps its layout"
+    kept = "it stays, and no job writes it"
     return [
         Change("lake", f"database {deployed.database}", "=" if deployed.database_exists else "+"),
         *(_compared("jobs", name, _job(job, deployed.jobs.get(name))) for name, job in configured.items()),
@@ -100,7 +106,7 @@ def changes(deployment: Deployment, deployed: Deployed) -> list[Change]:
                 name,
                 _table(table, deployed.tables.get(name)),
                 new=f"from {table.topic}",
-                changed=laid_out,
+                changed=_what_becomes_of(table, deployed.tables.get(name)),
             )
             for name, table in tables.items()
         ),
@@ -144,13 +150,39 @@ def _job_differences(job: JobDeployment, deployed: DeployedJob) -> Iterator[Diff
 def _table(table: Table, deployed: DeployedTable | None) -> Iterator[Difference] | None:
     if deployed is None:
         return None
-    return iter(
-        [
-            Difference("partition_by", deployed.partition_by, terms(table.partition_by)),
-            Difference("sort_by", deployed.sort_by, terms(table.sort_by)),
-            Difference("format_version", str(deployed.format_version), str(table.format_version)),
-        ]
-    )
+    by_key = deployed.partition_by if table.upsert and table.upsert.bucketed else None
+    found = [
+        Difference("partition_by", deployed.partition_by, by_key or terms(table.partition_by)),
+        Difference("sort_by", deployed.sort_by, terms(table.sort_by)),
+        Difference("format_version", str(deployed.format_version), str(table.format_version)),
+    ]
+    if not deployed.empty:
+        found.append(Difference("mode", described(deployed.columns, deployed.mode), _mode(table, deployed)))
+    return iter(found)
+
+
+def _mode(table: Table, deployed: DeployedTable) -> str:
+    try:
+        return described(deployed.columns, noted(deployed.columns, table.mode))
+    except Suspended as unusable:
+        return unusable.message
+
+
+def _what_becomes_of(table: Table, deployed: DeployedTable | None) -> str:
+    """What the job does with a table whose mode is changed, and what it leaves as it is."""
+    laid_out = "a table that exists keeps its layout"
+    if deployed is None or deployed.empty:
+        return laid_out
+    try:
+        match switch(table.name, table.name, deployed.mode, noted(deployed.columns, table.mode)):
+            case "fold":
+                return "the job deletes the rows that newer records of their key replace, in one commit; its layout stays"
+            case "open":
+                return "the rows stay, and every further record is one; its layout stays"
+            case None:
+                return laid_out
+    except Suspended as refused:
+        return f"the job will suspend it: {refused.message}"
 
 
 def _export(export: Export, deployed: Export | None) -> Iterator[Difference] | None:

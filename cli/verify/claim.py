@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from calve.errors import Suspended
-from calve.position import Ledger, Offsets, Position, TopicKey, decode_offsets, has_position
+from calve.position import MODE, Ledger, Offsets, Position, TopicKey, decode_offsets, has_position
 from calve.protocol import Commit
 from calve.redrive import REQUEST_ID
 from cli import lake
@@ -47,7 +47,7 @@ class Claim:
 class Round:
     """A data commit: what one snapshot's summary says. A redrive reads no offsets; its `topic` is that of its dead letters.
 
-    `read_with`: as `calve.parts.Parts.read_with`.
+    `read_with`: as `calve.parts.Parts.read_with`. `mode`: as its position says it (`calve.modes`).
     """
 
     snapshot: int
@@ -58,6 +58,7 @@ class Round:
     ledger: Ledger
     redrive: bool = False
     read_with: Mapping[str, str] = field(default_factory=dict)
+    mode: str | None = None
 
     def covers(self, partition: int, offset: int) -> bool:
         first = self.start.get(self.topic, {}).get(partition)
@@ -125,7 +126,10 @@ def rounds_of(history: list[Commit]) -> list[Round]:
         topic = TopicKey(summary["calve.cluster_id"], summary["calve.topic_id"])
         redrive = REQUEST_ID in summary
         read_with = json.loads(summary.get("calve.metrics", "{}")).get("read_with", {})
-        found.append(Round(commit.id, summary["calve.round"], topic, start, to, ledger, redrive, read_with))
+        mode = summary.get(MODE)
+        found.append(
+            Round(commit.id, summary["calve.round"], topic, start, to, ledger, redrive, read_with, mode)
+        )
     return found[::-1]
 
 

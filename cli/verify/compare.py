@@ -142,12 +142,12 @@ def read_topic(
         if side.held is not None:
             for partition, offset in zip(records.partitions, records.offsets, strict=True):
                 side.held.setdefault(partition, []).append(offset)
-        found = topic_rows(records, decoder, letters, side)
+        found: Iterable[Rows] = list(topic_rows(records, decoder, letters, side))
         if side.fold is not None:
-            side.fold.add(found)
-        else:
-            for rows in found if side.firsts is None else _firsts_of(found, side, side.firsts, letters):
-                side.rows.add(rows.partitions, rows.offsets, rows.hashes)
+            side.fold.add(each for each in found if each.keys is not None)
+            found = (each for each in found if each.keys is None)
+        for rows in found if side.firsts is None else _firsts_of(found, side, side.firsts, letters):
+            side.rows.add(rows.partitions, rows.offsets, rows.hashes)
         dead = topic_letters(records, letters)
         side.letters.add(dead.partitions, dead.offsets, dead.hashes)
         done += len(records)
@@ -187,18 +187,33 @@ def topic_rows(
             for place in skipped:
                 skips.take((living.partitions[place], living.offsets[place]), BY_SCHEMA)
         living = living.select([place for place in range(len(living)) if place not in skipped])
-    if mode is None:
-        batches, refused = decoder.rows(living)
-        found = [rows_of(batch) for batch in batches]
-    else:
-        keyed, refused = keyed_rows(decoder, living, mode)
-        found = [rows_of(each.batch, "", each) for each in keyed]
+    found, refused = _rows_of(living, decoder, mode)
     if note:
         for place, reason in refused:
             key = living.partitions[place], living.offsets[place]
             if not skips.take(key, reason):
                 side.undecodable[key] = reason
     yield from found
+
+
+def _rows_of(
+    records: Records, decoder: Decoding, mode: Mode | None
+) -> tuple[list[Rows], list[tuple[int, str]]]:
+    """Rows, with their keys where those decide whether they are rows, and (place, reason) of records that are none."""
+    places = range(len(records))
+    keyed = [n for n in places if mode and mode.covers(records.partitions[n], records.offsets[n])]
+    plain = sorted(set(places) - set(keyed))
+    found: list[Rows] = []
+    refused: list[tuple[int, str]] = []
+    if plain:
+        batches, unread = decoder.rows(records.select(plain) if keyed else records)
+        found += [rows_of(batch) for batch in batches]
+        refused += [(plain[n], reason) for n, reason in unread]
+    if mode and keyed:
+        batches_by_key, unread = keyed_rows(decoder, records.select(keyed) if plain else records, mode)
+        found += [rows_of(each.batch, "", each) for each in batches_by_key]
+        refused += [(keyed[n], reason) for n, reason in unread]
+    return found, refused
 
 
 def topic_letters(records: Records, letters: Letters) -> Rows:
@@ -256,7 +271,8 @@ def read_table(
                 side.compacted += before - (pc.sum(provable).as_py() or 0)
             inside = rows.where(provable)
             if keys is not None:
-                keys.take(rows, provable)
+                folded = _folded(rows, topic.mode)
+                keys.take(rows.where(folded), provable.filter(folded))
             found = side.rows.add(inside.partitions, inside.offsets, inside.hashes)
             side.places.setdefault(rows.file, set()).update(found)
             count(side.total)
@@ -278,6 +294,13 @@ def _judge(records: Records, alive: set[int], decoder: Decoding, letters: Letter
         judge = decoder.judge if side.mode is None else partial(side.mode.judge, decoder)
         if (found := judge(records, place)) != given:
             side.misjudged[partition, offset] = (given, found)
+
+
+def _folded(rows: Rows, mode: Mode | None) -> Any:
+    """True for rows whose keys decide whether they are there."""
+    if mode is None or mode.to is None:
+        return pa.repeat(pa.scalar(True), len(rows.offsets))  # noqa: FBT003 a value
+    return _inside(rows, {p: (0, to) for p, to in mode.to.items()})
 
 
 def _inside(rows: Rows, spans: dict[int, Span]) -> Any:

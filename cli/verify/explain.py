@@ -10,6 +10,7 @@ from cli.verify.compare import Letters, Span, TableSide, TopicSide, topic_letter
 from cli.verify.decoding import Decoding
 from cli.verify.digest import RANGE, Place, ranges
 from cli.verify.findings import Finding
+from cli.verify.modes import Mode
 from cli.verify.rows import MainRows, Rows
 from cli.verify.topic import Reader
 
@@ -36,9 +37,9 @@ class _Look:
     found_rows: Found = field(default_factory=dict)
     found_letters: Found = field(default_factory=dict)
 
-    def keep(self, newest: set[Key]) -> None:
-        """Of the rows, keep those of the records that count."""
-        self.leave_out(self.rows.keys() - newest)
+    def keep(self, newest: set[Key], mode: Mode | None) -> None:
+        """Of the rows that their keys decide about, keep those of the records that count."""
+        self.leave_out({key for key in self.rows.keys() - newest if mode is None or mode.covers(*key)})
 
     def leave_out(self, replaced: Iterable[Key]) -> None:
         """Of the rows, take out those of records that do not count."""
@@ -153,7 +154,7 @@ class Explainer:
                         look.leave_out(rows.where(topic.firsts.duplicates(rows)).places())
                 look.letters.update(_expected(topic_letters(records, self._letters)))
         if self._topic.fold is not None:
-            look.keep(self._topic.fold.places())
+            look.keep(self._topic.fold.places(), self._topic.mode)
         self._gather_held(look, wanted)
         return look
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calve.modes import kind_of
 from cli.verify.claim import Round
 from cli.verify.rows import Rows
 
@@ -106,13 +107,22 @@ class Fold:
         return max(candidates, key=rank)[0]
 
     def _round(self, partition: int, offset: int) -> int:
-        """The number of the round that read an offset; -1 where its snapshot has expired."""
-        ends = [each.to.get(each.topic, {}).get(partition, 0) for each in reversed(self.rounds)]
-        number = bisect_right(ends, offset)
-        known = (
-            self.rounds and self.rounds[-1].start.get(self.rounds[-1].topic, {}).get(partition, 0) <= offset
-        )
-        return number if known else -1
+        """The number of the round that read an offset; -1 where its snapshot has expired.
+
+        Rounds that appended, before the table was one of upserts, count as one: they were folded together.
+        """
+        if not self.rounds:
+            return -1
+        chronological = self.rounds[::-1]
+        ends = [each.to.get(each.topic, {}).get(partition, 0) for each in chronological]
+        known = chronological[0].start.get(chronological[0].topic, {}).get(partition, 0) <= offset
+        if not known and chronological[0].mode is not None:
+            return -1
+        number = bisect_right(ends, offset) if known else 0
+        appended = [kind_of(each.mode) == "append" for each in chronological]
+        while number + 1 < len(appended) and appended[number] and appended[number + 1]:
+            number += 1
+        return number
 
 
 def _states(rows: Rows) -> pa.Table:

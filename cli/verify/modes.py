@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.modes import MODE
+from calve.modes import folded_as, folded_to
 from calve.names import SYSTEM_COLUMN
 from cli.verify.decoding import Decoding
 from cli.verify.hashing import column_hashes, row_hashes
 from cli.verify.topic import Records
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from pyiceberg.schema import Schema
+
+    from cli.verify.claim import Claim
 
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 
@@ -38,7 +40,8 @@ class Mode:
     """Paths of the columns that are the key.
 
     first: the table holds the first record of each key, or those that are `window_us` apart; else the newest. order_by: path of
-    the column that says which is that. deletes: a tombstone names a row.
+    the column that says which is that. deletes: a tombstone names a row. to: the offsets below which that is so, of a table
+    that has been appended to since; None: of all.
     """
 
     key: tuple[str, ...]
@@ -46,6 +49,11 @@ class Mode:
     window_us: int | None = None
     order_by: str | None = None
     deletes: bool = False
+    to: Mapping[int, int] | None = None
+
+    def covers(self, partition: int, offset: int) -> bool:
+        """True where the key decides whether the record is a row."""
+        return self.to is None or offset < self.to.get(partition, 0)
 
     def keyed(self, batch: pa.RecordBatch, *, tombstones: bool = False) -> Keyed:
         """Rows whose key has no null."""
@@ -59,18 +67,21 @@ class Mode:
 
     def judge(self, decoder: Decoding, records: Records, place: int) -> str | None:
         """Why the record at a place is neither a row nor a tombstone; None where it is one."""
+        if not self.covers(records.partitions[place], records.offsets[place]):
+            return decoder.judge(records, place)
         if not (self.deletes and records.values[place] is None) and (found := decoder.judge(records, place)):
             return found
         _, refused = keyed_rows(decoder, records.select([place]), self)
         return refused[0][1] if refused else None
 
 
-def mode_of(table: Table, key_column: str | None) -> Mode | None:
-    """What the table notes of its mode; None where it keeps every record."""
-    text = table.properties.get(MODE)
+def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None:
+    """What the table's position says of its mode; None where it has held every record from its birth."""
+    text = claim.position.mode
     if text is None:
         return None
-    noted, schema = json.loads(text), table.schema()
+    folded, to = folded_as(text), folded_to(text).get(claim.topic)
+    noted = json.loads(folded or text)
     names = tuple(schema.find_column_name(each) or "" for each in noted["key"])
     if noted["mode"] == "deduplicate":
         window = noted["window_ms"]
@@ -78,7 +89,7 @@ def mode_of(table: Table, key_column: str | None) -> Mode | None:
     order = None if noted["order_by"] is None else schema.find_column_name(noted["order_by"])
     of_record = {RECORD_KEY, key_column}
     deletes = all(name in of_record or name.split(".")[0] == key_column for name in names)
-    return Mode(names, order_by=order, deletes=deletes)
+    return Mode(names, order_by=order, deletes=deletes, to=(to or {}) if folded else None)
 
 
 def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Keyed], list[tuple[int, str]]]:

@@ -83,7 +83,7 @@ def _compare(
 ) -> tuple[Sides, list[Finding]]:
     """The passes over both sides, in order, and what is wrong."""
     properties = client_properties(sources.kafka, sources.region)
-    mode = mode_of(table, sources.key.column if sources.key else None)
+    mode = mode_of(claim, table.schema(), sources.key.column if sources.key else None)
     newest = mode is not None and not mode.first
     main = MainRows(table, others=claim.others, mode=mode if newest else None)
     letter_rows, pending = _letter_rows(letters, claim)

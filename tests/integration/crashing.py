@@ -92,7 +92,7 @@ class Scene:
             next_id = 1 + self._register("another")
             records = [(b"\0" + next_id.to_bytes(4, "big") + good[0][5:] + b"\0", None), *records]
         raw = [
-            Raw(value, self._key(number) if self.mode else None, partition=number % 2)
+            Raw(value, self._key(number) if self.mode or self.keys else None, partition=number % 2)
             for number, (value, _) in enumerate(records)
         ]
         offsets = produce(self.engine.stack.bootstrap_servers, self.topic, raw)
@@ -346,7 +346,6 @@ PROVOKED = {
     **dict.fromkeys(OF_REDRIVE, ask_for_redrive),
     "table.evolved": Scene.evolve,
     "table.created": drop_main,
-    "table.keyed": drop_main,
     "letters.created": drop_both,
     "letters.withdrawn": roll_back,
     "letters.deleted": mix_and_roll_back,
@@ -360,8 +359,10 @@ NOT_AT_FIRST = (
 """Points that the first job of a table does not pass."""
 OF_FOREIGN = ("reject.discarded", "reject.restaged")
 """Points that a job passes where a record is framed with an id of another subject."""
-POINTS_OF_APPENDS = tuple(each for each in faults.POINTS if each != "table.keyed")
-POINTS_OF_UPSERTS = tuple(each for each in faults.POINTS if each not in OF_REDRIVE)
+OF_SWITCH = ("switch.staged", "switch.marked", "switch.held", "switch.committed")
+POINTS = tuple(each for each in faults.POINTS if each not in OF_SWITCH)
+"""Those of a table that keeps its mode; test_switching has the others."""
+POINTS_OF_UPSERTS = tuple(each for each in POINTS if each not in OF_REDRIVE)
 UPSERTS = Upsert(("_kafka.key",), deletes=True, bucketed=True)
 FIRSTS = Deduplicate(("_kafka.key",))
 ONCE = (*OF_FOREIGN, "state.written", "idle.tagged", "idle.noted", *PROVOKED)

@@ -238,10 +238,11 @@ class Engine:
         where = f"table => '{DATABASE}.{table}', options => map('rewrite-all', 'true')"
         self.spark.sql(f"CALL {CATALOG}.system.rewrite_data_files({where})")
 
-    def expire_history(self, table: str) -> None:
+    def expire_history(self, table: str, *, retain: int = 1) -> None:
         """Expire every snapshot but the newest and what tags hold, as a table service does."""
         where = (
-            f"table => '{DATABASE}.{table}', older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1"
+            f"table => '{DATABASE}.{table}', older_than => TIMESTAMP '2100-01-01 00:00:00',"
+            f" retain_last => {retain}"
         )
         self.spark.sql(f"CALL {CATALOG}.system.expire_snapshots({where})")
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from calve.job import Mode
-from glue_jobs.faults import POINTS
-from tests.integration.crashing import FIRSTS, POINTS_OF_UPSERTS, PROVOKED, UPSERTS, Scene
+from tests.integration.crashing import FIRSTS, POINTS, POINTS_OF_UPSERTS, PROVOKED, UPSERTS, Scene
 from tests.integration.engine import Engine, at
 from tests.integration.test_crash import CRITICAL, abandoned, killed, overtaken
 
@@ -52,7 +51,7 @@ def test_a_job_that_was_overtaken_changes_nothing_any_more(engine: Engine, mode:
 @slow
 @modes
 def test_processes_that_are_killed_are_mended_by_the_next(engine: Engine, tmp_path: Path, mode: Mode) -> None:
-    killed(engine, (*CRITICAL, "stage.end", "table.keyed"), tmp_path, again=True, mode=mode)
+    killed(engine, (*CRITICAL, "stage.end", "table.created"), tmp_path, again=True, mode=mode)
 
 
 def compacted(engine: Engine, point: str) -> None:

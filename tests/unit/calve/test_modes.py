@@ -5,7 +5,8 @@ import pytest
 from calve.columns import field, list_of, struct, with_ids
 from calve.errors import Suspended
 from calve.job import Deduplicate, Transform, Upsert
-from calve.modes import buckets, keyed, noted, require_mode
+from calve.modes import buckets, folded_as, folded_to, keyed, kind_of, noted, opened, switch
+from calve.position import TopicKey
 
 COLUMNS = with_ids(
     struct(
@@ -55,22 +56,46 @@ def test_a_table_is_bucketed_by_the_first_column_that_can_be() -> None:
 
 UPSERTED, OTHERWISE = noted(COLUMNS, Upsert(("id",))), noted(COLUMNS, Upsert(("of",)))
 FIRST = noted(COLUMNS, Deduplicate(("id",)))
+TOPIC = TopicKey("c", "t")
+OPENED = opened(UPSERTED or "", {TOPIC: {0: 7}})
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "what"),
+    [
+        (None, None, None),
+        (UPSERTED, UPSERTED, None),
+        (OPENED, None, None),
+        (None, UPSERTED, "fold"),
+        (UPSERTED, None, "open"),
+        (OPENED, UPSERTED, "fold"),
+    ],
+)
+def test_a_table_may_be_appended_to_and_upserted_in_turn(
+    before: str | None, wanted: str | None, what: str | None
+) -> None:
+    assert switch("d.t", "t", before, wanted) == what
+
+
+def test_a_table_that_was_opened_knows_what_it_was_and_up_to_where() -> None:
+    assert (kind_of(OPENED), folded_as(OPENED), folded_to(OPENED)) == ("append", UPSERTED, {TOPIC: {0: 7}})
+    assert (kind_of(None), folded_as(None), folded_to(UPSERTED)) == ("append", None, {})
 
 
 @pytest.mark.parametrize(
     ("before", "wanted", "says", "fix"),
     [
-        (None, UPSERTED, "is to hold the newest record of each key, but has held every record", "`upsert`"),
-        (UPSERTED, None, "is to hold every record, but has held the newest of each key", "`upsert`"),
         (FIRST, UPSERTED, "newest record of each key, but has held the first", "`deduplicate` or `upsert`"),
+        (FIRST, None, "is to hold every record, but has held the first", "`deduplicate` at"),
+        (None, FIRST, "is to hold the first record of each key, but has held every", "`deduplicate` at"),
         (UPSERTED, OTHERWISE, "made with other settings of `upsert`", "of `upsert` at"),
+        (OPENED, OTHERWISE, "newest record of each key before, by other settings", "of `upsert` at"),
     ],
 )
-def test_a_change_of_mode_is_said_in_words(
+def test_a_change_of_mode_that_the_rows_cannot_follow_is_refused_in_words(
     before: str | None, wanted: str | None, says: str, fix: str
 ) -> None:
-    require_mode("d.t", "t", before, before)
     with pytest.raises(Suspended, match=says) as caught:
-        require_mode("d.t", "t", before, wanted)
+        switch("d.t", "t", before, wanted)
     assert caught.value.code == "mode_changed"
     assert fix in (caught.value.fix or "")

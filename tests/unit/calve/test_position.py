@@ -39,6 +39,7 @@ positions = st.builds(
     snapshot=st.none(),
     dead_letters=letters,
     redrives=st.integers(0, 9),
+    mode=st.none() | st.just('{"mode": "upsert", "key": [1], "order_by": null}'),
 )
 
 # A summary as the first release wrote it. Never changed: every later release must read it.
@@ -118,7 +119,7 @@ def test_a_summary_of_format_1_is_read_by_every_release() -> None:
     assert ledger.rejected == {"bad_magic": 2, "malformed": 1}
 
 
-@pytest.mark.parametrize("written", ["3", "10"])
+@pytest.mark.parametrize("written", ["4", "10"])
 def test_a_position_of_a_newer_release_suspends_the_table(written: str) -> None:
     with pytest.raises(Suspended, match=f"format {written}") as caught:
         decode(FORMAT_1 | {"calve.format": written})
@@ -126,8 +127,9 @@ def test_a_position_of_a_newer_release_suspends_the_table(written: str) -> None:
 
 
 @given(positions)
-def test_a_table_that_was_never_redriven_can_be_read_by_the_first_release(position: Position) -> None:
-    assert summary(position)["calve.format"] == ("2" if position.redrives else "1")
+def test_a_table_can_be_read_by_every_release_that_knows_all_that_it_says(position: Position) -> None:
+    written = "3" if position.mode else "2" if position.redrives else "1"
+    assert summary(position)["calve.format"] == written
 
 
 def test_a_foreign_snapshot_has_no_position() -> None:

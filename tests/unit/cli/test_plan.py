@@ -11,9 +11,11 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from calve.columns import field, struct, with_ids
 from calve.deployment import Deployment, JobDeployment, LakeDeployment, Workers
 from calve.export import Export, Measure
-from calve.job import Job, Kafka, Lake, Registry, Table, Transform
+from calve.job import Deduplicate, Job, Kafka, Lake, Registry, Table, Transform, Upsert
+from calve.modes import noted
 from calve.spark_conf import spark_conf
 from cli.account import Account
 from cli.console import Branch
@@ -27,8 +29,11 @@ JOB = JobDeployment(SETTINGS, workers=Workers(2, 4), conf={"spark.a": "1"})
 EXPORT = Export("weekly", "t", "trades", "at", "cron(0 6 ? * MON *)", ("a@b.c",))
 DEPLOYMENT = Deployment("t", (JOB,), LakeDeployment("t"), exports=(EXPORT,), region="eu-west-1")
 GLUE_JOB = DeployedJob("G.1X", 4, None, "UTC", "Sun:3", {"spark.a": "1"}, SETTINGS)
+COLUMNS = with_ids(
+    struct(field("id", "long"), field("price", "double"), field("_kafka", struct(field("key", "binary"))))
+)
 SAME = Deployed(
-    "t", True, {"main": GLUE_JOB}, {"trades": DeployedTable("day(at)", "-", 2)}, {"weekly": EXPORT}
+    "t", True, {"main": GLUE_JOB}, {"trades": DeployedTable("day(at)", "-", 2, COLUMNS)}, {"weekly": EXPORT}
 )
 
 
@@ -60,7 +65,7 @@ def test_in_an_empty_account_everything_is_new() -> None:
 def test_what_is_no_longer_configured_is_named() -> None:
     found = planned(
         jobs=SAME.jobs | {"old": GLUE_JOB},
-        tables=SAME.tables | {"gone": DeployedTable("-", "-", 2)},
+        tables=SAME.tables | {"gone": DeployedTable("-", "-", 2, COLUMNS)},
         exports=SAME.exports | {"never": EXPORT},
     )
     assert {name: each.kind for name, each in found.items()} == {
@@ -119,13 +124,63 @@ def test_settings_that_cannot_be_read_are_a_change() -> None:
 
 
 def test_a_layout_that_differs_is_named_and_stays() -> None:
-    (change,) = planned(tables={"trades": DeployedTable("-", "price desc", 3)}).values()
+    (change,) = planned(tables={"trades": DeployedTable("-", "price desc", 3, COLUMNS)}).values()
     assert differences(change) == {
         "partition_by": ("-", "day(at)"),
         "sort_by": ("price desc", "-"),
         "format_version": ("3", "2"),
     }
     assert change.note == "a table that exists keeps its layout"
+
+
+UPSERT = Upsert(("id",), order_by="price")
+BY_ID = noted(COLUMNS, UPSERT)
+
+
+@pytest.mark.parametrize(
+    ("table", "before", "shown", "note"),
+    [
+        (
+            replace(TABLE, upsert=UPSERT),
+            None,
+            ("append", "upsert by id; newest by price"),
+            "deletes the rows",
+        ),
+        (TABLE, BY_ID, ("upsert by id; newest by price", "append"), "the rows stay"),
+        (
+            replace(TABLE, deduplicate=Deduplicate(("id",), 1_500)),
+            None,
+            ("append", "deduplicate by id; within 1.5 s"),
+            "the job will suspend it: table trades is to hold the first record of each key",
+        ),
+        (
+            replace(TABLE, upsert=Upsert(("price",))),
+            None,
+            (
+                "append",
+                "the rows of the table cannot be told apart: price is a double, which tells no rows apart",
+            ),
+            "the job will suspend it: the rows of the table cannot be told apart",
+        ),
+    ],
+)
+def test_a_change_of_mode_says_what_becomes_of_the_rows(
+    table: Table, before: str | None, shown: tuple[str, str], note: str
+) -> None:
+    settings = replace(SETTINGS, tables=(table,))
+    deployment = replace(DEPLOYMENT, jobs=(replace(JOB, settings=settings),))
+    found = planned(deployment, tables={"trades": DeployedTable("day(at)", "-", 2, COLUMNS, before)})
+    assert differences(found["tables.trades"]) == {"mode": shown}
+    assert note in found["tables.trades"].note
+    empty = {"trades": DeployedTable("day(at)", "-", 2, COLUMNS, before, empty=True)}
+    assert "tables.trades" not in planned(deployment, tables=empty)
+
+
+def test_a_table_of_upserts_is_laid_out_in_buckets_where_nothing_else_is_said() -> None:
+    table = replace(TABLE, upsert=replace(UPSERT, bucketed=True), partition_by=())
+    deployment = replace(DEPLOYMENT, jobs=(replace(JOB, settings=replace(SETTINGS, tables=(table,))),))
+    as_it_is = {"trades": DeployedTable("bucket(8, id)", "-", 2, COLUMNS, BY_ID)}
+    assert "tables.trades" not in planned(deployment, tables=as_it_is)
 
 
 def test_each_change_of_an_export_is_named() -> None:

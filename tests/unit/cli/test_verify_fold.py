@@ -88,6 +88,26 @@ def test_of_several_partitions_the_later_round_counts() -> None:
     assert found.figures() == {"keys": 0, "deleted": 1}
 
 
+def test_rounds_that_appended_before_the_table_was_folded_count_as_one() -> None:
+    """The earlier timestamp, which is the offset here, does not count, whichever round read it."""
+    upserts = '{"mode": "upsert", "key": [1], "order_by": null}'
+
+    def rounds(*modes: str | None) -> tuple[Round, ...]:
+        ends = [{0: 9, 1: 0}, {0: 9, 1: 3}, {0: 12, 1: 3}]
+        made = [
+            Round(n, "r", TOPIC, {TOPIC: start}, {TOPIC: end}, Ledger(), mode=mode)
+            for n, (start, end, mode) in enumerate(zip([{0: 0, 1: 0}, *ends], ends, modes, strict=False))
+        ]
+        return tuple(reversed(made))
+
+    records = [(0, 8, (7, None, False)), (1, 2, (7, None, False))]
+    assert made(records, ordered=False, rounds=rounds(None, None, upserts)).places() == {(0, 8)}
+    assert made(records, ordered=False, rounds=rounds(upserts, upserts, upserts)).places() == {(1, 2)}
+    assert made(records, ordered=False, rounds=rounds(None, upserts, upserts)).places() == {(1, 2)}
+    expired = rounds(None, None, upserts)[:2]
+    assert made(records, ordered=False, rounds=expired).places() == {(0, 8)}
+
+
 def test_the_greatest_order_counts_across_partitions() -> None:
     records = [(0, 5, (7, 3, False)), (1, 0, (7, 4, False))]
     assert made(records, ordered=True).places() == {(1, 0)}

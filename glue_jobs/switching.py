@@ -1,0 +1,206 @@
+"""A table becomes another mode, in one commit that moves no offset: before it the table is the one, after it the other (ADR 18).
+
+To `upsert`: what was appended is taken for one batch of changes. The rows that count stay where they are, the others are deleted
+by position; records without a value, which wait among the dead letters, are tombstones now, and come back as a redrive's letters
+do. From `upsert`: the rows stay, and the position notes up to where they are folded.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from calve.errors import Retryable, Suspended
+from calve.job import Upsert
+from calve.log import event
+from calve.modes import folded_to, kind_of, noted, opened
+from calve.modes import switch as change_of
+from calve.position import Ledger, Offsets, Position, encode
+from calve.protocol import check_ledger
+from calve.redrive import REQUEST_ID, Request, is_level, position_after
+from calve.spark_conf import CATALOG
+from glue_jobs import faults
+from glue_jobs.decode import TOMBSTONE, decode, flattened, rows
+from glue_jobs.deletes import stage_deletes
+from glue_jobs.keys import OFFSET, PARTITION, at, keys_of
+from glue_jobs.publishing import publish_round
+from glue_jobs.redrive import LETTER, as_records, carried, stage_marks
+from glue_jobs.staging import NOTHING, Staged
+from glue_jobs.target import Target
+from glue_jobs.upserts import newest_of_each_key, without_overtaken
+
+PLACE = (PARTITION, OFFSET)
+TOMBSTONES = "null_value"
+"""Why a table that holds every record rejects what is a tombstone to one of upserts."""
+
+
+def fresh(target: Target, base: Position) -> Position:
+    """A table that has read nothing is of any mode."""
+    return base if base.offsets else replace(base, mode=noted(target.main.schema, target.mode))
+
+
+def switch(target: Target, base: Position) -> bool:
+    """Commit the change of mode that calve.yaml asks for, if it does; True where main stands elsewhere now.
+
+    Raises:
+        Suspended: `mode_changed`: it cannot be done; `key_unusable`: some of the rows have no key.
+        LostRace, Retryable: as of a round.
+    """
+    wanted = noted(target.main.schema, target.mode)
+    match change_of(str(target.name), target.table.name, base.mode, wanted):
+        case None:
+            return False
+        case "open":
+            position = _after(target, base, opened(str(base.mode), base.offsets))
+            _commit(target, base, position, NOTHING, Ledger())
+        case "fold" if isinstance(target.mode, Upsert):
+            _Fold(target, base, target.mode).run(wanted)
+    return True
+
+
+@dataclass(slots=True)
+class _Fold:
+    """What was appended since the table was folded last, and the tombstones among its dead letters, as one batch of changes."""
+
+    target: Target
+    base: Position
+    upsert: Upsert
+
+    def run(self, wanted: str | None) -> None:
+        target, round_id = self.target, uuid.uuid4().hex
+        self._require_whole()
+        rows_ = target.lake.spark.table(target.name.quoted(CATALOG))
+        batch = rows_.where(self._beyond(at(PARTITION), at(OFFSET)))
+        self._require_keys(batch)
+        dead = self._tombstones()
+        staged = self._stage_deletes(rows_, batch, dead, round_id)
+        faults.point("switch.staged", target.table.name)
+        deleted = staged.deletes.rows if staged.deletes else 0
+        base = replace(self.base, mode=wanted)
+        if dead is None:
+            _commit(
+                target,
+                self.base,
+                _after(target, base, wanted, round_id),
+                staged,
+                Ledger(rows_deleted=deleted),
+            )
+            return
+        marked = stage_marks(target, target.letters.ensure(), dead, round_id)
+        faults.point("switch.marked", target.table.name)
+        held = target.letters.hold(marked, round_id=round_id, base=self.base)
+        faults.point("switch.held", target.table.name)
+        position = position_after(base, round_id=round_id, writer=target.writer, held=held)
+        ledger = Ledger(selected=marked.rows, redriven=marked.rows, rows_deleted=deleted)
+        _commit(target, self.base, position, staged, ledger)
+        target.letters.release(position, marked)
+
+    def _require_whole(self) -> None:
+        """Refuse where it is known that the table lacks what decides which of its rows count."""
+        if len(self.base.offsets) > 1:
+            raise _refused(
+                self.target,
+                "it holds records of a topic that was made again since, and no order between both",
+            )
+        skipped = sum(
+            Ledger.from_json(each.summary.get("calve.ledger", "{}")).skipped.get(TOMBSTONES, 0)
+            for each in self.target.main.ancestors()
+        )
+        if skipped and self.upsert.deletes:
+            raise _refused(
+                self.target,
+                f"{skipped} records without a value were skipped, so it is not known what they delete",
+            )
+
+    def _require_keys(self, batch: DataFrame) -> None:
+        nameless = batch.where(reduce(Column.__or__, (at(path).isNull() for path in self.upsert.key)))
+        if found := nameless.select(*(at(path) for path in PLACE)).limit(1).collect():
+            raise Suspended(
+                "key_unusable",
+                f"table {self.target.name} cannot hold one row for each key: {nameless.count()} of its rows have none,"
+                f" one of them partition {found[0][0]} offset {found[0][1]}",
+                fix="choose columns that are never null, or name another table, where such records are dead letters",
+            )
+
+    def _tombstones(self) -> DataFrame | None:
+        """The letters that delete, as rows with `LETTER` and `TOMBSTONE`; those whose key cannot be read stay letters."""
+        target, letters = self.target, self.target.letters.table
+        if letters is None or not self.upsert.deletes:
+            return None
+        if not is_level(self.base, letters.ancestors()):
+            raise Retryable(f"table {letters.name}: another writer is moving the dead letters")
+        chosen = as_records(target, letters, Request("", "", reason=TOMBSTONES))
+        chosen = chosen.where(self._beyond(F.col("partition"), F.col("offset")))
+        decoded = decode(chosen, target.decoding, os.urandom(8), self.upsert)
+        dead = rows(flattened(decoded.where(F.col(TOMBSTONE)), target.columns, LETTER))
+        return dead if dead.limit(1).collect() else None
+
+    def _stage_deletes(
+        self, rows_: DataFrame, batch: DataFrame, dead: DataFrame | None, round_id: str
+    ) -> Staged:
+        """Deletes of the rows of the batch that do not count, and of earlier rows that those replace."""
+        target, upsert = self.target, self.upsert
+        changes = batch.withColumn(TOMBSTONE, F.lit(False))  # noqa: FBT003 a literal column
+        if dead is not None:
+            changes = changes.unionByName(dead.drop(LETTER))
+        newest = newest_of_each_key(changes, upsert, 2 * target.cores)
+        if upsert.order_by is not None:
+            newest = without_overtaken(newest, upsert.key, upsert.order_by, target)
+        newest = newest.persist()
+        try:
+            kept = keys_of(newest.where(~F.col(TOMBSTONE)), PLACE)
+            gone = keys_of(batch, PLACE).join(kept, kept.columns, "left_anti")
+            if folded_to(self.base.mode):
+                earlier, keys = (
+                    rows_.where(~self._beyond(at(PARTITION), at(OFFSET))),
+                    keys_of(newest, upsert.key),
+                )
+                same = [at(path) == F.col(name) for path, name in zip(upsert.key, keys.columns, strict=True)]
+                gone = gone.unionByName(keys_of(earlier.join(keys, same, "left_semi"), PLACE))
+            return replace(NOTHING, deletes=stage_deletes(target.lake, target.main, gone, PLACE, round_id))
+        finally:
+            newest.unpersist()
+
+    def _beyond(self, partition: Column, offset: Column) -> Column:
+        """True for places that were appended since the table was folded last; for all where it never was."""
+        found = folded_to(self.base.mode)
+        to: Offsets = next(iter(found.values()), {})
+        folded = F.lit(False)  # noqa: FBT003 a literal column
+        for each, end in to.items():
+            folded = folded | ((partition == each) & (offset < end))
+        return ~folded
+
+
+def _after(target: Target, base: Position, mode: str | None, round_id: str | None = None) -> Position:
+    return replace(base, round=round_id or uuid.uuid4().hex, writer=target.writer, snapshot=None, mode=mode)
+
+
+def _commit(target: Target, base: Position, position: Position, staged: Staged, ledger: Ledger) -> None:
+    check_ledger(ledger, staged_rows=0)
+    topic = next(reversed(base.offsets))
+    summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=carried(target))
+    if ledger.selected:
+        summary[REQUEST_ID] = position.round
+    publish_round(target.main, staged, summary, base=base, round_id=position.round)
+    faults.point("switch.committed", target.table.name)
+    event(
+        "table.switched",
+        table=str(target.name),
+        topic=target.table.topic,
+        mode=kind_of(position.mode),
+        rows_deleted=ledger.rows_deleted,
+        tombstones=ledger.redriven,
+    )
+
+
+def _refused(target: Target, why: str) -> Suspended:
+    return Suspended(
+        "mode_changed",
+        f"table {target.name} cannot become one of upserts: {why}",
+        fix=f"take back `upsert` at table {target.table.name} in calve.yaml, or name another table",
+    )
