@@ -21,7 +21,7 @@ from calve.log import event
 from calve.modes import folded_to, kind_of, noted, opened
 from calve.modes import switch as change_of
 from calve.position import Ledger, Offsets, Position, encode
-from calve.protocol import check_ledger
+from calve.protocol import ancestry_is_cut, check_ledger
 from calve.redrive import REQUEST_ID, Request, is_level, position_after
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
@@ -72,50 +72,44 @@ class _Fold:
     upsert: Upsert
 
     def run(self, wanted: str | None) -> None:
-        target, round_id = self.target, uuid.uuid4().hex
+        target, position = self.target, _after(self.target, self.base, wanted)
         self._require_whole()
         rows_ = target.lake.spark.table(target.name.quoted(CATALOG))
         batch = rows_.where(self._beyond(at(PARTITION), at(OFFSET)))
         self._require_keys(batch)
         dead = self._tombstones()
-        staged = self._stage_deletes(rows_, batch, dead, round_id)
+        staged = self._stage_deletes(rows_, batch, dead, position.round)
         faults.point("switch.staged", target.table.name)
-        deleted = staged.deletes.rows if staged.deletes else 0
-        base = replace(self.base, mode=wanted)
+        ledger = Ledger(rows_deleted=staged.deletes.rows if staged.deletes else 0)
         if dead is None:
-            _commit(
-                target,
-                self.base,
-                _after(target, base, wanted, round_id),
-                staged,
-                Ledger(rows_deleted=deleted),
-            )
+            _commit(target, self.base, position, staged, ledger)
             return
-        marked = stage_marks(target, target.letters.ensure(), dead, round_id)
+        marked = stage_marks(target, target.letters.ensure(), dead, position.round)
         faults.point("switch.marked", target.table.name)
-        held = target.letters.hold(marked, round_id=round_id, base=self.base)
+        held = target.letters.hold(marked, round_id=position.round, base=self.base)
         faults.point("switch.held", target.table.name)
-        position = position_after(base, round_id=round_id, writer=target.writer, held=held)
-        ledger = Ledger(selected=marked.rows, redriven=marked.rows, rows_deleted=deleted)
+        position = position_after(position, round_id=position.round, writer=position.writer, held=held)
+        ledger = replace(ledger, selected=marked.rows, redriven=marked.rows)
         _commit(target, self.base, position, staged, ledger)
         target.letters.release(position, marked)
 
     def _require_whole(self) -> None:
-        """Refuse where it is known that the table lacks what decides which of its rows count."""
+        """Refuse where the table lacks what decides which of its rows count."""
+        ancestors = tuple(self.target.main.ancestors())
+        ledgers = (Ledger.from_json(each.summary.get("calve.ledger", "{}")) for each in ancestors)
+        skipped = sum(each.skipped.get(TOMBSTONES, 0) for each in ledgers)
+        unknown = ancestry_is_cut(ancestors) and self.target.table.on_error == "skip"
         if len(self.base.offsets) > 1:
-            raise _refused(
-                self.target,
-                "it holds records of a topic that was made again since, and no order between both",
-            )
-        skipped = sum(
-            Ledger.from_json(each.summary.get("calve.ledger", "{}")).skipped.get(TOMBSTONES, 0)
-            for each in self.target.main.ancestors()
+            why = "it holds records of a topic that was made again since, and no order between both"
+        elif self.upsert.deletes and (skipped or unknown):
+            why = f"{skipped or 'perhaps some'} records without a value were skipped: what they delete is not known"
+        else:
+            return
+        raise Suspended(
+            "mode_changed",
+            f"table {self.target.name} cannot become one of upserts: {why}",
+            fix=f"take back `upsert` at table {self.target.table.name} in calve.yaml, or name another table",
         )
-        if skipped and self.upsert.deletes:
-            raise _refused(
-                self.target,
-                f"{skipped} records without a value were skipped, so it is not known what they delete",
-            )
 
     def _require_keys(self, batch: DataFrame) -> None:
         nameless = batch.where(reduce(Column.__or__, (at(path).isNull() for path in self.upsert.key)))
@@ -156,10 +150,8 @@ class _Fold:
             kept = keys_of(newest.where(~F.col(TOMBSTONE)), PLACE)
             gone = keys_of(batch, PLACE).join(kept, kept.columns, "left_anti")
             if folded_to(self.base.mode):
-                earlier, keys = (
-                    rows_.where(~self._beyond(at(PARTITION), at(OFFSET))),
-                    keys_of(newest, upsert.key),
-                )
+                earlier = rows_.where(~self._beyond(at(PARTITION), at(OFFSET)))
+                keys = keys_of(newest, upsert.key)
                 same = [at(path) == F.col(name) for path, name in zip(upsert.key, keys.columns, strict=True)]
                 gone = gone.unionByName(keys_of(earlier.join(keys, same, "left_semi"), PLACE))
             return replace(NOTHING, deletes=stage_deletes(target.lake, target.main, gone, PLACE, round_id))
@@ -176,8 +168,8 @@ class _Fold:
         return ~folded
 
 
-def _after(target: Target, base: Position, mode: str | None, round_id: str | None = None) -> Position:
-    return replace(base, round=round_id or uuid.uuid4().hex, writer=target.writer, snapshot=None, mode=mode)
+def _after(target: Target, base: Position, mode: str | None) -> Position:
+    return replace(base, round=uuid.uuid4().hex, writer=target.writer, snapshot=None, mode=mode)
 
 
 def _commit(target: Target, base: Position, position: Position, staged: Staged, ledger: Ledger) -> None:
@@ -195,12 +187,4 @@ def _commit(target: Target, base: Position, position: Position, staged: Staged, 
         mode=kind_of(position.mode),
         rows_deleted=ledger.rows_deleted,
         tombstones=ledger.redriven,
-    )
-
-
-def _refused(target: Target, why: str) -> Suspended:
-    return Suspended(
-        "mode_changed",
-        f"table {target.name} cannot become one of upserts: {why}",
-        fix=f"take back `upsert` at table {target.table.name} in calve.yaml, or name another table",
     )

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets
 from cli.verify.claim import Claim
-from cli.verify.compare import Letters, Span, TableSide, TopicSide
+from cli.verify.compare import TableSide
 from cli.verify.digest import ranges
 from cli.verify.findings import Check, Finding, PartitionDigest
+from cli.verify.letters import Letters, Span
 from cli.verify.rows import MainRows
+from cli.verify.topic_side import TopicSide
 
 
 @dataclass(frozen=True, slots=True)

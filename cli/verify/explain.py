@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from cli.verify.claim import Claim
-from cli.verify.compare import Letters, Span, TableSide, TopicSide, topic_letters, topic_rows
+from cli.verify.compare import TableSide
 from cli.verify.decoding import Decoding
 from cli.verify.digest import RANGE, Place, ranges
 from cli.verify.findings import Finding
+from cli.verify.letters import Letters, Span
 from cli.verify.modes import Mode
 from cli.verify.rows import MainRows, Rows
 from cli.verify.topic import Reader
+from cli.verify.topic_side import TopicSide, topic_letters, topic_rows
 
 MAX_PLACES = 64
 """Ranges that are looked at row by row; what is beyond is named as ranges only."""

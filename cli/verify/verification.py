@@ -11,16 +11,18 @@ from cli import lake
 from cli.kafka import Cluster, client_properties
 from cli.verify.checks import Sides, checks_of, digests_of, findings_of
 from cli.verify.claim import Claim, read_claim
-from cli.verify.compare import Letters, Span, TopicSide, read_letters, read_table, read_topic
+from cli.verify.compare import read_table
 from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.firsts import Firsts, Order
 from cli.verify.fold import Fold
+from cli.verify.letters import Letters, Span, read_letters
 from cli.verify.modes import Mode, mode_of
 from cli.verify.rows import LetterRows, MainRows, places_marked_by
 from cli.verify.skips import Skips
 from cli.verify.sources import Sources, reading_of
 from cli.verify.topic import Reader, is_compacted
+from cli.verify.topic_side import TopicSide, read_topic
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

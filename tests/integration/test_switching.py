@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from contextlib import suppress
 from typing import Any
@@ -13,6 +14,7 @@ from calve.job import Deduplicate, Upsert
 from cli.lake import ancestors
 from tests.integration.crashing import Died, dying, open_catalog
 from tests.integration.engine import DATABASE, Engine, at, suspended, trades
+from tests.integration.events import assert_as_documented
 from tests.integration.keyed import BY_RECORD_KEY, Users
 from tests.integration.proofs import assert_proved, proof
 from tests.integration.test_upsert import ORDERS, notes, order
@@ -64,15 +66,19 @@ def test_a_table_of_all_records_becomes_one_of_the_newest_and_back(engine: Engin
     assert_proved(proof(engine, users.topic))
 
 
-def test_no_snapshot_is_between_the_modes(engine: Engine) -> None:
+def test_no_snapshot_is_between_the_modes(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     users = changed(engine)
     table = open_catalog(engine).load_table((DATABASE, users.topic))
-    before = {each.id for each in ancestors(table)}
+    before, before_rows = {each.id for each in ancestors(table)}, engine.offsets(users.topic)
     engine.drain(users.target())
     table = open_catalog(engine).load_table((DATABASE, users.topic))
     (made,) = (each for each in ancestors(table) if each.id not in before)
     assert made.total("records") is not None
     assert table.scan(snapshot_id=made.id).to_arrow().num_rows == len(users.state)
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (switched,) = (each for each in events if each["event"] == "table.switched")
+    assert_as_documented([switched])
+    assert switched["rows_deleted"] == len(before_rows) - len(users.state)
 
 
 def test_an_order_of_its_own_holds_over_the_modes(engine: Engine) -> None:

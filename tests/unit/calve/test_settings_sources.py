@@ -225,9 +225,17 @@ def test_a_table_by_key_is_not_partitioned_by_its_event_time_unless_it_says_so()
         ("upsert: {key: [id, ID]}", '"ID" is named twice'),
         ("upsert: {key: [_kafka.kee]}", "_kafka.key"),
         ("upsert: {order: id}", "order_by"),
+        (
+            "deduplicate: {keep: last}",
+            "a table of the last record of each key is one of upserts. Use `upsert`",
+        ),
+        ("deduplicate: {keep: frist}", '"frist" cannot be used. Use `first`'),
+        ("deduplicate: {window: ever}", "deduplicate.window"),
+        ("deduplicate: {window: 0s}", "must be more than zero"),
+        ("deduplicate: {}, upsert: {}", "cannot be used together with `upsert`"),
     ],
 )
-def test_an_upsert_that_says_too_little_or_too_much_is_refused(written: str, says: str) -> None:
+def test_a_mode_that_says_too_little_or_too_much_is_refused(written: str, says: str) -> None:
     assert says in refused(written)
 
 
@@ -248,20 +256,3 @@ def test_a_table_without_duplicates_has_a_key_and_perhaps_a_window(
     job = loaded(written, stack=STACK)
     assert job.tables[0].mode == deduplicate
     assert Job.from_json(job.to_json()) == job
-
-
-@pytest.mark.parametrize(
-    ("written", "says"),
-    [
-        (
-            "deduplicate: {keep: last}",
-            "a table of the last record of each key is one of upserts. Use `upsert`",
-        ),
-        ("deduplicate: {keep: frist}", '"frist" cannot be used. Use `first`'),
-        ("deduplicate: {window: ever}", "deduplicate.window"),
-        ("deduplicate: {window: 0s}", "must be more than zero"),
-        ("deduplicate: {}, upsert: {}", "cannot be used together with `upsert`"),
-    ],
-)
-def test_a_deduplication_that_means_something_else_is_refused(written: str, says: str) -> None:
-    assert says in refused(written)

@@ -1,0 +1,176 @@
+"""The pass over the topic: what must be in the table, and what among the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calve.position import Offsets
+from cli.verify.decoding import Decoding
+from cli.verify.digest import Digests
+from cli.verify.filters import Filters
+from cli.verify.firsts import Firsts
+from cli.verify.fold import Fold
+from cli.verify.letters import Count, Letters, Span
+from cli.verify.modes import Mode, keyed_rows
+from cli.verify.rows import LETTER_COLUMNS, Rows, comparable_records, letter_columns, rows_of
+from cli.verify.skips import BY_SCHEMA, LASTING, Skips
+from cli.verify.topic import Reader, Records
+
+
+@dataclass(slots=True)
+class TopicSide:
+    """What the topic says must be in the table and among the dead letters.
+
+    `undecodable` are records that are no rows and no dead letters either: (partition, offset) -> reason.
+    `misjudged` are dead letters whose reason the bytes contradict: (partition, offset) -> (reason given, reason found).
+    `duplicates` counts good records that make no row, as the table has the first of their key.
+    """
+
+    records: Offsets = field(default_factory=dict)
+    rows: Digests = field(default_factory=Digests)
+    letters: Digests = field(default_factory=Digests)
+    undecodable: dict[tuple[int, int], str] = field(default_factory=dict)
+    misjudged: dict[tuple[int, int], tuple[str, str | None]] = field(default_factory=dict)
+    held: dict[int, list[Any]] | None = None
+    skips: Skips = field(default_factory=Skips)
+    filters: Filters = field(default_factory=Filters)
+    mode: Mode | None = None
+    fold: Fold | None = None
+    firsts: Firsts | None = None
+    duplicates: int = 0
+
+
+def read_topic(
+    reader: Reader,
+    spans: dict[int, Span],
+    decoder: Decoding,
+    letters: Letters,
+    side: TopicSide,
+    *,
+    count: Count,
+) -> TopicSide:
+    """One pass over the topic, into `side`. Of an upsert table the rows are in its `fold`, not in `rows` yet."""
+    done = 0
+    for records in reader.read(spans):
+        for partition in set(records.partitions):
+            side.records[partition] = side.records.get(partition, 0) + records.partitions.count(partition)
+        if side.held is not None:
+            for partition, offset in zip(records.partitions, records.offsets, strict=True):
+                side.held.setdefault(partition, []).append(offset)
+        found: Iterable[Rows] = list(topic_rows(records, decoder, letters, side))
+        if side.fold is not None:
+            side.fold.add(each for each in found if each.keys is not None)
+            found = (each for each in found if each.keys is None)
+        for rows in found if side.firsts is None else _firsts_of(found, side, side.firsts, letters):
+            side.rows.add(rows.partitions, rows.offsets, rows.hashes)
+        dead = topic_letters(records, letters)
+        side.letters.add(dead.partitions, dead.offsets, dead.hashes)
+        done += len(records)
+        count(done)
+    return side
+
+
+def _firsts_of(found: Iterable[Rows], side: TopicSide, firsts: Firsts, letters: Letters) -> Iterator[Rows]:
+    """The rows but duplicates, which are counted, unless they were dead letters once: a redrive's ledger has those."""
+    for rows in found:
+        duplicates = firsts.duplicates(rows)
+        places = rows.where(duplicates).places()
+        side.duplicates += sum(place not in letters.redriven for place in places)
+        yield rows.where(pc.invert(duplicates))
+
+
+def topic_rows(
+    records: Records,
+    decoder: Decoding,
+    letters: Letters,
+    side: TopicSide,
+    *,
+    note: bool = True,
+) -> Iterator[Rows]:
+    """The rows that the records make; `note`: what is no row in `side`, its `skips` and its `filters`."""
+    skips, filters, mode = side.skips, side.filters, side.mode
+    places = zip(records.partitions, records.offsets, strict=True)
+    alive = [
+        place for place, (partition, offset) in enumerate(places) if not letters.holds(partition, offset)
+    ]
+    if note and len(alive) < len(records):
+        _judge(records, set(alive), decoder, letters, side)
+    living = records if len(alive) == len(records) else records.select(alive)
+    living = filters.own(living, count=note)
+    if skipped := skips.for_their_schema(living):
+        if note:
+            for place in skipped:
+                skips.take((living.partitions[place], living.offsets[place]), BY_SCHEMA)
+        living = living.select([place for place in range(len(living)) if place not in skipped])
+    found, refused = _rows_of(living, decoder, mode)
+    if note:
+        for place, reason in refused:
+            key = living.partitions[place], living.offsets[place]
+            if not skips.take(key, reason):
+                side.undecodable[key] = reason
+    yield from found
+
+
+def _rows_of(
+    records: Records, decoder: Decoding, mode: Mode | None
+) -> tuple[list[Rows], list[tuple[int, str]]]:
+    """Rows, with their keys where those decide whether they are rows, and (place, reason) of records that are none."""
+    places = range(len(records))
+    keyed = [n for n in places if mode and mode.covers(records.partitions[n], records.offsets[n])]
+    plain = sorted(set(places) - set(keyed))
+    found: list[Rows] = []
+    refused: list[tuple[int, str]] = []
+    if plain:
+        batches, unread = decoder.rows(records.select(plain) if keyed else records)
+        found += [rows_of(batch) for batch in batches]
+        refused += [(plain[n], reason) for n, reason in unread]
+    if mode and keyed:
+        batches_by_key, unread = keyed_rows(decoder, records.select(keyed) if plain else records, mode)
+        found += [rows_of(each.batch, "", each) for each in batches_by_key]
+        refused += [(keyed[n], reason) for n, reason in unread]
+    return found, refused
+
+
+def topic_letters(records: Records, letters: Letters) -> Rows:
+    """The records that are dead letters, as those keep them."""
+    places = zip(records.partitions, records.offsets, strict=True)
+    dead = records.select(
+        [n for n, (partition, offset) in enumerate(places) if letters.keeps(partition, offset)]
+    )
+    topic = letters.rows.topic if letters.rows else ""
+    made = {
+        "topic": [topic] * len(dead),
+        "partition": dead.partitions,
+        "offset": dead.offsets,
+        "timestamp": [ms * 1000 for ms in dead.timestamps_ms],
+        "timestamp_type": dead.timestamp_types,
+        "key": dead.keys,
+        "value": dead.values,
+        "headers": [
+            None if each is None else [{"key": key, "value": value} for key, value in each]
+            for each in dead.headers
+        ],
+    }
+    schema = letter_columns()
+    batch = pa.record_batch(
+        [pa.array(made[name], schema.field(name).type) for name in LETTER_COLUMNS], schema=schema
+    )
+    return Rows("", batch.column("partition"), batch.column("offset"), comparable_records(batch))
+
+
+def _judge(records: Records, alive: set[int], decoder: Decoding, letters: Letters, side: TopicSide) -> None:
+    """Compare the reason of each dead letter with what its bytes say."""
+    for place in set(range(len(records))) - alive:
+        partition, offset = records.partitions[place], records.offsets[place]
+        given = letters.reasons[partition][offset]
+        if given not in LASTING:
+            continue
+        judge = decoder.judge if side.mode is None else partial(side.mode.judge, decoder)
+        if (found := judge(records, place)) != given:
+            side.misjudged[partition, offset] = (given, found)
