@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,7 @@ class Records:
         self.headers.append(message.headers() or None)  # type: ignore[arg-type]
         self.size_bytes += len(key or b"") + len(value or b"")
 
-    def select(self, indices: list[int]) -> Records:
+    def select(self, indices: Sequence[int]) -> Records:
         """The records at these places."""
         return Records(
             partitions=[self.partitions[i] for i in indices],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -121,9 +121,11 @@ def _rows_of(
     records: Records, decoder: Decoding, mode: Mode | None
 ) -> tuple[list[Rows], list[tuple[int, str]]]:
     """Rows, with their keys where those decide whether they are rows, and (place, reason) of records that are none."""
-    places = range(len(records))
-    keyed = [n for n in places if mode and mode.covers(records.partitions[n], records.offsets[n])]
-    plain = sorted(set(places) - set(keyed))
+    every = range(len(records))
+    keyed: Sequence[int] = every if mode else ()
+    if mode and mode.to is not None:
+        keyed = [n for n in every if mode.covers(records.partitions[n], records.offsets[n])]
+    plain: Sequence[int] = sorted(set(every) - set(keyed)) if keyed else every
     found: list[Rows] = []
     refused: list[tuple[int, str]] = []
     if plain:

@@ -239,7 +239,7 @@ class Engine:
         self.spark.sql(f"CALL {CATALOG}.system.rewrite_data_files({where})")
 
     def expire_history(self, table: str, *, retain: int = 1) -> None:
-        """Expire every snapshot but the newest and what tags hold, as a table service does."""
+        """Expire every snapshot but the newest ones and what tags hold, as a table service does."""
         where = (
             f"table => '{DATABASE}.{table}', older_than => TIMESTAMP '2100-01-01 00:00:00',"
             f" retain_last => {retain}"
