@@ -21,6 +21,7 @@ REASONS = {
     "bad_magic": "the value does not start with the registry's magic bytes",
     "unknown_schema_id": "the registry knows no schema of this id",
     "incompatible_schema": "the schema of this id cannot be read as a row of this table",
+    "bad_change": "the change event has no operation that is known, or not the row that its operation needs",
     "malformed": "the payload is no value of its schema: cut short, an absurd length, another type, or more digits than fit",
     "trailing_bytes": "bytes are left over after the payload was decoded",
     "null_key": "a column of the table's key is null, so no row can be told by it",
@@ -70,6 +71,22 @@ KAFKA = field(
     ),
     doc="where the row comes from",
 )
+
+CHANGE = field(
+    "_change",
+    struct(
+        field("op", "string", doc="c: inserted, r: read by a snapshot, u: updated, d: deleted"),
+        field("at", "timestamptz", doc="when the database made the change"),
+        field(
+            "position",
+            "string",
+            doc="where its log has the change, as text that sorts; null without order_by",
+        ),
+        field("deleted", "boolean", doc="true: the database has the row no more"),
+    ),
+    doc="the newest change of the row",
+)
+"""The column of tables whose topic is a database's changes."""
 
 REDRIVEN = "redriven"
 """The column of the dead-letter table that tells the letters that came back from those that are open."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from calve import avro, json_schema
 from calve.avro_reader import framed, resolution, unframed
 from calve.avro_references import with_definitions
+from calve.changes import read_as, row_of
 from calve.columns import Json, field, struct
 from calve.evolution import Rule, SchemaProblem
 from calve.protobuf.columns import columns_of
@@ -18,7 +19,15 @@ from calve.protobuf.reading import plan
 from calve.protobuf.wire import message_indexes, message_places
 from calve.registry import Schema
 from calve.wire import Wire
-from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
+from calve.writers import (
+    AvroWriter,
+    ChangeWriter,
+    JsonWriter,
+    PlainWriter,
+    ProtobufWriter,
+    WholeWriter,
+    Writer,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +36,24 @@ class Top:
 
     column: it is this one column, as that of a key; None: its fields are the columns. rest: a further column, of what a JSON
     schema does not declare. taken: a name that no field may have, as it is that of the key's column. message: which one of a
-    Protobuf file it is, with or without the package; None: the first.
+    Protobuf file it is, with or without the package; None: the first. changes: it is that of a change event, and the columns are
+    the fields of the row in it; `order`: fields of its `source` that are read, too.
     """
 
     column: str | None = None
     rest: str | None = None
     taken: str | None = None
     message: str | None = None
+    changes: bool = False
+    order: tuple[str, ...] = ()
 
 
 FIELDS = Top()
 VALUE = "value"
 REGISTERED = ("AVRO", "JSON", "PROTOBUF")
 """Types of schemas that a registry has."""
+OF_CHANGES = ("AVRO", "JSON")
+"""Types of schemas that Debezium's events are read with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +79,11 @@ def columns(schema: Schema, top: Top = FIELDS) -> Json:
         raise SchemaProblem("", f"{schema.type} is not supported")
     if top.message and schema.type != "PROTOBUF":
         raise SchemaProblem("", f'calve.yaml names the message "{top.message}", and this is {schema.type}')
+    if top.changes and schema.type not in OF_CHANGES:
+        raise SchemaProblem("", f"change events are {' or '.join(OF_CHANGES)}, and this is {schema.type}")
     try:
         found = FORMATS[schema.type].columns(schema, top)
+        found = row_of(found) if top.changes else found
     except (ValueError, LookupError, TypeError, AttributeError):
         raise SchemaProblem("", f"this is no {schema.type} schema") from None
     _refuse_clashes([each["name"] for each in found["fields"]], top)
@@ -74,8 +91,11 @@ def columns(schema: Schema, top: Top = FIELDS) -> Json:
 
 
 def writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
-    """As `Format.writer`."""
-    return FORMATS[schema.type].writer(schema, table, wire, top)
+    """As `Format.writer`; `table` has the columns of the row where values are change events."""
+    kind = FORMATS[schema.type]
+    if not top.changes:
+        return kind.writer(schema, table, wire, top)
+    return ChangeWriter(kind.writer(schema, read_as(kind.columns(schema, top), table, top.order), wire, top))
 
 
 def concerns(schema: Schema, top: Top) -> bool:

@@ -167,13 +167,25 @@ class Deduplicate:
     window_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeData(Upsert):
+    """The table holds the rows of a database's table, by Debezium's events of its changes.
+
+    source_order: fields of an event's `source` that order changes; none: the one that was read last is the newest. keep_deleted:
+    rows that the database has deleted stay, and say so.
+    """
+
+    source_order: tuple[str, ...] = ()
+    keep_deleted: bool = False
+
+
 Mode = Upsert | Deduplicate
 """What a table does with a record besides holding it as a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One topic kept as one table; at most one of `upsert` and `deduplicate` is there."""
+    """One topic kept as one table; at most one of `upsert`, `change_data` and `deduplicate` is there."""
 
     name: str
     topic: str
@@ -193,12 +205,13 @@ class Table:
     key: Source | None = None
     owner: str | None = None
     upsert: Upsert | None = None
+    change_data: ChangeData | None = None
     deduplicate: Deduplicate | None = None
 
     @property
     def mode(self) -> Mode | None:
         """None: the table holds every record."""
-        return self.upsert or self.deduplicate
+        return self.upsert or self.change_data or self.deduplicate
 
     @property
     def registered(self) -> bool:
@@ -252,13 +265,20 @@ def _table(raw: dict[str, Any]) -> Table:
     start = raw["start"] | {"offsets": {int(p): o for p, o in raw["start"]["offsets"].items()}}
     transforms = {key: tuple(Transform(**t) for t in raw[key]) for key in ("partition_by", "sort_by")}
     budget = Budget(**raw.get("dead_letter_budget", {}))
-    key, upsert, deduplicate = (raw.get(name) for name in ("key", "upsert", "deduplicate"))
+    key, upsert, changes, deduplicate = (
+        raw.get(name) for name in ("key", "upsert", "change_data", "deduplicate")
+    )
     parts = {
         "start": Start(**start),
         "dead_letter_budget": budget,
         "value": Source(**raw.get("value", {})),
         "key": Source(**key) if key else None,
         "upsert": Upsert(**(upsert | {"key": tuple(upsert["key"])})) if upsert else None,
+        "change_data": ChangeData(
+            **(changes | {"key": tuple(changes["key"]), "source_order": tuple(changes["source_order"])})
+        )
+        if changes
+        else None,
         "deduplicate": Deduplicate(tuple(deduplicate["key"]), deduplicate["window_ms"])
         if deduplicate
         else None,

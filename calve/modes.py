@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from calve.columns import Json
 from calve.errors import Suspended
-from calve.job import Mode, Transform, Upsert
+from calve.job import ChangeData, Mode, Transform, Upsert
 from calve.position import Offsets, TopicKey, decode_offsets, encode_offsets
 
 BUCKETS = 8
@@ -40,13 +40,32 @@ def noted(columns: Json, mode: Mode | None) -> str | None:
     key = [_column(columns, each)["id"] for each in keyed(columns, mode).key]
     if isinstance(mode, Upsert):
         order = None if mode.order_by is None else _column(columns, mode.order_by)["id"]
-        return json.dumps({"mode": "upsert", "key": key, "order_by": order})
+        if not isinstance(mode, ChangeData):
+            return json.dumps({"mode": "upsert", "key": key, "order_by": order})
+        how = {"source": mode.source_order, "deleted": "keep" if mode.keep_deleted else "remove"}
+        return json.dumps({"mode": "change_data", "key": key, "order_by": order} | how)
     return json.dumps({"mode": "deduplicate", "key": key, "window_ms": mode.window_ms})
 
 
-def buckets(columns: Json, upsert: Upsert) -> tuple[Transform, ...]:
+def require_tombstones(name: str, mode: Mode | None, *, compacted: bool) -> None:
+    """Compaction leaves of a deletion nothing but its tombstone.
+
+    Raises:
+        Suspended: `topic_compacted`: tombstones say nothing to this table.
+    """
+    if compacted and isinstance(mode, ChangeData) and not mode.deletes:
+        raise Suspended(
+            "topic_compacted",
+            f"topic {name} is compacted: of a deletion only a tombstone is left in the end, by which this table"
+            " deletes no row",
+            fix="keep the topic by time alone (cleanup.policy=delete), or let the record key be the key of the table"
+            " and remove `deletes: keep`",
+        )
+
+
+def buckets(columns: Json, mode: Mode) -> tuple[Transform, ...]:
     """The partitioning of a table for which none was configured."""
-    kinds = {path: _column(columns, path)["type"] for path in keyed(columns, upsert).key}
+    kinds = {path: _column(columns, path)["type"] for path in keyed(columns, mode).key}
     first = next((path for path, kind in kinds.items() if kind != "boolean"), None)
     return (Transform(first, "bucket", BUCKETS),) if first else ()
 
@@ -85,11 +104,13 @@ def switch(table: str, name: str, before: str | None, wanted: str | None) -> Swi
 WANTED = {
     "append": "is to hold every record",
     "upsert": "is to hold the newest record of each key",
+    "change_data": "is to hold the rows of a database's table",
     "deduplicate": "is to hold the first record of each key",
 }
 KEPT = {
     "append": "has held every record",
     "upsert": "has held the newest of each key",
+    "change_data": "has held the rows of a database's table",
     "deduplicate": "has held the first of each key",
 }
 
@@ -118,6 +139,9 @@ def described(columns: Json, mode: str | None) -> str:
         return "append"
     names, found = _paths(columns, ""), json.loads(mode)
     text = f"{kind} by {', '.join(names.get(each, '?') for each in found['key'])}"
+    if kind == "change_data":
+        order = f"; newest by source.{', source.'.join(found['source'])}" if found["source"] else ""
+        return f"{text}{order}" + ("; deleted rows stay" if found["deleted"] == "keep" else "")
     if order := found.get("order_by"):
         return f"{text}; newest by {names.get(order, '?')}"
     window = found.get("window_ms")
@@ -125,7 +149,7 @@ def described(columns: Json, mode: str | None) -> str:
 
 
 def kind_of(mode: str | None) -> str:
-    """`append`, `upsert` or `deduplicate`."""
+    """`append`, `upsert`, `change_data` or `deduplicate`."""
     return "append" if mode is None else str(json.loads(mode)["mode"])
 
 

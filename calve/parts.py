@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from calve import job
-from calve.columns import Json, struct
+from calve.columns import CHANGE, Json, struct
 from calve.declared import FRAMED, Declared, identity
 from calve.decoding import Decoding, decoding, evolution, first_columns, misfit, proposal
 from calve.errors import Retryable, Suspended
@@ -96,16 +96,15 @@ class Parts:
         return (self.key.schemas.learn(keys) if self.key else False) or found
 
     def first_columns(self, versions: Versions) -> Json:
-        """The columns of a table that does not exist yet, that of the key first.
+        """The columns of a table that does not exist yet, that of the key first, that of the newest change last.
 
         Raises:
             Suspended: as `calve.decoding.first_columns`.
         """
         data = first_columns(versions.values, self.value.schemas.title, self.value.top)
-        if self.key is None:
-            return data
-        key = first_columns(versions.keys, self.key.schemas.title, self.key.top)
-        return struct(*key["fields"], *data["fields"])
+        key = first_columns(versions.keys, self.key.schemas.title, self.key.top) if self.key else struct()
+        change = [CHANGE] if self.value.top.changes else []
+        return struct(*key["fields"], *data["fields"], *change)
 
     def evolution(self, table: Json, versions: Versions) -> list[tuple[Schema, list[Change]]]:
         """As `calve.decoding.evolution`."""
@@ -156,8 +155,11 @@ class Parts:
         return proposal(None if table is None else share(table), versions, candidate, part.top)
 
     def _of_values(self, table: Json) -> Json:
-        column = self.key.top.column if self.key else None
-        return table | {"fields": [each for each in table["fields"] if each["name"] != column]}
+        others = {
+            self.key.top.column if self.key else None,
+            CHANGE["name"] if self.value.top.changes else None,
+        }
+        return table | {"fields": [each for each in table["fields"] if each["name"] not in others]}
 
     def _of_keys(self, table: Json) -> Json:
         column = self.key.top.column if self.key else None
@@ -172,6 +174,8 @@ def parts_of(table: job.Table, registry: Registry | None) -> Parts:
         key = _part(table, table.key, "key", top, registry)
     taken = key.top.column if key else None
     top = Top(table.value.column, table.value.rest, taken, table.value.message)
+    if table.change_data is not None:
+        top = replace(top, changes=True, order=table.change_data.source_order)
     return Parts(_part(table, table.value, "value", top, registry), key)
 
 

@@ -22,10 +22,19 @@ from pyspark.sql.avro.functions import from_avro
 from calve.columns import REASONS, REDRIVEN
 from calve.decoding import Decoding
 from calve.errors import Fatal
-from calve.job import Mode, PartName, Upsert
+from calve.job import ChangeData, Mode, PartName, Upsert
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
-from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
+from calve.writers import (
+    AvroWriter,
+    ChangeWriter,
+    JsonWriter,
+    PlainWriter,
+    ProtobufWriter,
+    WholeWriter,
+    Writer,
+)
+from glue_jobs.events import IDLE, TOMBSTONE, is_bad, tombstones_and_idle, with_rows
 from glue_jobs.inflate import inflate
 from glue_jobs.json_values import JsonValue
 from glue_jobs.shapes import shaped
@@ -45,7 +54,6 @@ from glue_jobs.verdicts import (
 REJECT = "calve:reject"
 SIZE = "calve:size"
 OTHER = "calve:other"
-TOMBSTONE = "calve:tombstone"
 RAW: dict[PartName, str] = {"value": "calve:raw", "key": "calve:raw_key"}
 """They stand beside the data columns: no field can have a name with a colon (`calve.names`)."""
 SCHEMA_ID = "schema_id"
@@ -59,25 +67,33 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes, mode: Mode | None
     record can be made to end in them. The size is that of key and value in bytes, as received. Where the key is read, it is
     decoded likewise. Where records may belong to other tables, `OTHER` is the place of their schema in `Decoding.other_ids`, at
     most `MAX_OTHERS`; such a record has no `REJECT`. With a `mode`, whose key is that of the table, records without a key are
-    rejected; where tombstones delete, `TOMBSTONE` tells them, and they have no `REJECT` for having no value.
+    rejected. Where records delete, `TOMBSTONE` tells them, and those without a value have no `REJECT` for that. Of change events
+    `decoded` holds the rows that they tell of; `IDLE` tells those that say nothing of a single row.
     """
-    deletes = isinstance(mode, Upsert) and mode.deletes
     records = _plain(records, decoding)
     parsed: dict[str, Column] = {}
     decoded = {DECODED["value"]: _decoded(decoding, "value", end, parsed)}
-    reject, ours = verdict(decoding, end), is_good(end)
-    if deletes:
-        tombstone = F.col("value").isNull()
-        reject, ours = F.when(~tombstone, reject), ours | tombstone
     if decoding.key is not None:
         decoded[DECODED["key"]] = _decoded(decoding.key, "key", end, parsed)
+    found = (records.withColumns(parsed) if parsed else records).withColumns(decoded)
+    reject, ours, empty = verdict(decoding, end), is_good(end), F.col("value").isNull()
+    told: dict[str, Column] = {}
+    if isinstance(mode, ChangeData):
+        found = with_rows(found, mode.source_order)
+        reject = F.coalesce(reject, F.when(is_bad(found) & ~empty, F.lit("bad_change")))
+        told = tombstones_and_idle(found, mode)
+    elif isinstance(mode, Upsert) and mode.deletes:
+        told = {TOMBSTONE: empty}
+    if told:
+        reject, ours = F.when(~empty, reject), ours | empty
+    if decoding.key is not None:
         on_key = verdict_on_key(decoding.key, end)
         reject = F.coalesce(reject, F.when(ours, on_key) if decoding.others else on_key)
-    size = [F.coalesce(F.length(raw(records, part)), F.lit(0)) for part in DECODED]
-    found = (records.withColumns(parsed) if parsed else records).withColumns(decoded)
     if mode is not None:
         nameless = reduce(Column.__or__, (_at(found, path).isNull() for path in mode.key))
-        reject = F.coalesce(reject, F.when(ours & nameless, F.lit("null_key")))
+        needed = ours & ~told[IDLE] if IDLE in told else ours
+        reject = F.coalesce(reject, F.when(needed & nameless, F.lit("null_key")))
+    size = [F.coalesce(F.length(raw(records, part)), F.lit(0)) for part in DECODED]
     judged = {
         SCHEMA_ID: schema_id(decoding),
         REJECT: reject,
@@ -85,9 +101,7 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes, mode: Mode | None
     }
     if decoding.others:
         judged[OTHER] = F.when(~ours, other(decoding))
-    if deletes:
-        judged[TOMBSTONE] = F.col("value").isNull()
-    return found.withColumns(judged).drop(*parsed)
+    return found.withColumns(judged | told).drop(*parsed)
 
 
 def raw(records: DataFrame, part: PartName) -> Column:
@@ -125,6 +139,8 @@ def _read(writer: Writer, bytes_: Column, end: bytes, parsed: dict[str, Column])
                 F.struct(inner["value"].alias(writer.column)).alias("value"),
                 inner["end"].alias("end"),
             )
+        case ChangeWriter():
+            return _read(writer.inner, bytes_, end, parsed)
         case ProtobufWriter():
             raise AssertionError("messages are read together, by `_messages`")
 
@@ -136,7 +152,7 @@ def flattened(decoded: DataFrame, columns: list[str], *beside: str) -> DataFrame
     """
     fields = _fields(decoded)
     named = (fields.get(name, F.lit(None)).alias(name) for name in columns)
-    counted = [each for each in (REJECT, SIZE, OTHER, TOMBSTONE) if each in decoded.columns]
+    counted = [each for each in (REJECT, SIZE, OTHER, TOMBSTONE, IDLE) if each in decoded.columns]
     return decoded.select(*named, _kafka(decoded).alias(SYSTEM_COLUMN), *counted, *beside)
 
 
@@ -162,7 +178,9 @@ def _at(decoded: DataFrame, path: str) -> Column:
 def rows(flat: DataFrame) -> DataFrame:
     """The good records as table rows, those that delete with `TOMBSTONE`."""
     good = flat.where(F.col(REJECT).isNull())
-    return (good.where(F.col(OTHER).isNull()) if OTHER in flat.columns else good).drop(REJECT, SIZE, OTHER)
+    good = good.where(~F.col(IDLE)) if IDLE in flat.columns else good
+    good = good.where(F.col(OTHER).isNull()) if OTHER in flat.columns else good
+    return good.drop(REJECT, SIZE, OTHER, IDLE)
 
 
 def rejected(decoded: DataFrame, *, topic: TopicKey, round_id: str) -> DataFrame:

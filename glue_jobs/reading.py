@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
-from calve.job import Deduplicate, Upsert
+from calve.job import ChangeData, Deduplicate, Upsert
 from calve.position import Offsets, TopicKey
 from calve.rejects import Rejects
+from glue_jobs.change_data import stage_change_data
 from glue_jobs.decode import decode, flattened, rejected, rows
 from glue_jobs.duplicates import stage_firsts
 from glue_jobs.kafka import read
@@ -47,14 +48,14 @@ class Reading:
     def stage_rows(self, stage_id: str, bytes_per_record: float) -> tuple[Staged, Seen]:
         """Write the good records as data files that no snapshot holds, and count everything in passing.
 
-        Of an upsert table: the newest record of each key, with deletes of the rows that they replace. Of one without
-        duplicates: the first of each key that the table does not have.
+        Of an upsert table, and of one of change data: the newest record of each key, with deletes of the rows that they replace.
+        Of one without duplicates: the first of each key that the table does not have.
         """
-        observed, observation = observe_records(
-            flattened(self._decoded(self.start, self.to), self.target.columns)
-        )
         target = self.target
         tasks = tasks_for(bytes_per_record * sum(self.span.values()), target.cores, len(self.to))
+        if isinstance(target.mode, ChangeData):
+            return stage_change_data(target, target.mode, self._flat, tasks, stage_id)
+        observed, observation = observe_records(self._flat())
         match target.mode:
             case Upsert():
                 staged, made = stage_changes(target, target.mode, rows(observed), tasks, stage_id)
@@ -103,6 +104,9 @@ class Reading:
         first, last = seen.reject_range
         start = {p: min(max(first, o), self.to[p]) for p, o in self.start.items()}
         return start, {p: min(max(last + 1, o), self.to[p]) for p, o in start.items()}
+
+    def _flat(self) -> DataFrame:
+        return flattened(self._decoded(self.start, self.to), self.target.columns)
 
     def _decoded(self, start: Offsets, to: Offsets) -> DataFrame:
         return decode(self._records(start, to), self.target.decoding, self.mark, self.target.mode)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from calve.errors import Retryable, Suspended
+from calve.modes import require_tombstones
 from calve.position import DeadLetterRound, Ledger, Offsets, Position, encode
 from calve.protocol import (
     Begin,
@@ -112,6 +113,7 @@ class Round:
         """Choose the offsets to read; a topic without new ones ends the round."""
         table = self.target.table
         self.topic = self.target.cluster.state(table.topic)
+        require_tombstones(table.topic, table.mode, compacted=self.topic.compacted)
         first = self.target.cluster.first_offsets(self.topic, table.start) if not self.base.offsets else {}
         self.start = begin(self._reached(), self.topic, first=first, on_data_loss=table.on_data_loss)
         self.offsets = self.start.offsets

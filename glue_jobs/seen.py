@@ -35,7 +35,7 @@ class Seen:
     `reject_range`: first and last offset (inclusive) that a reject had in any partition. `others`: records that belong to
     other tables, by the place of their schema in `Decoding.other_ids`, the last of them for all further ones. `changes`: of an
     upsert table, the rows that are new or take the place of others. `duplicates`: good records that make no row, as the table
-    holds the first of each key.
+    holds the first of each key. `truncates` and `unavailable`: events that empty a table, and updates that lack a value.
     """
 
     records: int = 0
@@ -47,6 +47,8 @@ class Seen:
     others: Mapping[int, int] = field(default_factory=dict)
     changes: int | None = None
     duplicates: int = 0
+    truncates: int = 0
+    unavailable: int = 0
 
     @property
     def rows(self) -> int:
@@ -69,8 +71,10 @@ class Seen:
         return self.records - self.filtered
 
 
-def observe_records(flat: DataFrame) -> tuple[DataFrame, Observation]:
-    """Count records, rejects and bytes while they pass.
+def observe_records(
+    flat: DataFrame, further: Mapping[str, Column] | None = None
+) -> tuple[DataFrame, Observation]:
+    """Count records, rejects and bytes while they pass, and what is `further` to be counted: fields of `Seen`.
 
     Seven figures and no more, where no record can be another table's: each costs every record. What they leave open is looked
     up in the rare rounds that need it, the range of rejects by partition by their second read, the records by partition by
@@ -89,7 +93,7 @@ def observe_records(flat: DataFrame) -> tuple[DataFrame, Observation]:
     if OTHER in flat.columns:
         # As doubles: equal values of several tasks may come out a rounding error beside their integer, which a cast would cut.
         found["others"] = F.histogram_numeric(F.col(OTHER).cast("double"), F.lit(2 * (MAX_OTHERS + 1)))
-    return _observe(flat, found)
+    return _observe(flat, found | dict(further or {}))
 
 
 def seen_records(observation: Observation) -> Seen:
@@ -103,6 +107,8 @@ def seen_records(observation: Observation) -> Seen:
         oldest=_seconds(got["oldest"]),
         reject_range=(int(got["first"]), int(got["last"])) if got["rejects"] else None,
         others=_counts(got.get("others") or ()),
+        truncates=int(got.get("truncates", 0)),
+        unavailable=int(got.get("unavailable", 0)),
     )
 
 

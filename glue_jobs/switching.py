@@ -25,8 +25,9 @@ from calve.protocol import ancestry_is_cut, check_ledger
 from calve.redrive import REQUEST_ID, Request, is_level, position_after
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
-from glue_jobs.decode import TOMBSTONE, decode, flattened, rows
+from glue_jobs.decode import decode, flattened, rows
 from glue_jobs.deletes import stage_deletes
+from glue_jobs.events import TOMBSTONE
 from glue_jobs.keys import OFFSET, PARTITION, at, keys_of
 from glue_jobs.publishing import publish_round
 from glue_jobs.redrive import LETTER, as_records, carried, stage_marks

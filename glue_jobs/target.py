@@ -60,6 +60,8 @@ class Target:
     columns: list[str] = field(init=False)
     read_with: dict[str, str] = field(init=False)
     mode: job.Mode | None = field(init=False)
+    lacks_values: bool = False
+    """A round of this process has seen updates without all values: the next ones look for them at once."""
     _pinned: tuple[Json, Versions] | None = None
     """The table's data columns and the schemas that `decoding` was made of."""
 
@@ -139,11 +141,12 @@ class Target:
     def _create(self, versions: Versions) -> Table:
         data = self.schemas.first_columns(versions)
         self._check_layout(data)
-        columns, upsert = data | {"fields": [*data["fields"], KAFKA]}, self.table.upsert
+        columns, mode = data | {"fields": [*data["fields"], KAFKA]}, self.table.mode
+        bucketed = isinstance(mode, job.Upsert) and mode.bucketed
         created = self.lake.create(
             self.name,
             columns,
-            partition_by=buckets(columns, upsert) if upsert and upsert.bucketed else self.table.partition_by,
+            partition_by=buckets(columns, mode) if mode and bucketed else self.table.partition_by,
             sort_by=self.table.sort_by,
             properties={
                 INITIALISED: "true",

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from calve.job import Upsert
 from calve.spark_conf import CATALOG
-from glue_jobs.decode import TOMBSTONE
 from glue_jobs.deletes import stage_deletes
+from glue_jobs.events import TOMBSTONE
 from glue_jobs.keys import OFFSET, PARTITION, TIMESTAMP, at, key_columns, key_names, keys_of
 from glue_jobs.layout import clustered
 from glue_jobs.staging import Staged, stage
@@ -27,9 +27,16 @@ LATEST, RANK, BEFORE = "calve:latest", "calve:rank", "calve:before"
 
 
 def stage_changes(
-    target: Target, upsert: Upsert, good: DataFrame, tasks: int, stage_id: str
+    target: Target,
+    upsert: Upsert,
+    good: DataFrame,
+    tasks: int,
+    stage_id: str,
+    gone: DataFrame | None = None,
 ) -> tuple[Staged, int]:
     """Write what the good records change, as files that no snapshot holds; gives the number of rows that they make, too.
+
+    gone: keys (`keys_of`) of rows that are deleted besides.
 
     Raises:
         Retryable: the object store failed; nothing is committed.
@@ -44,6 +51,8 @@ def stage_changes(
         rows = changes.where(~F.col(TOMBSTONE)).drop(TOMBSTONE, RESET)
         staged = stage(target.lake, target.main, clustered(rows, target.main, tasks), stage_id)
         keys = F.broadcast(keys_of(changes, upsert.key))
+        if gone is not None:
+            keys = keys_of(changes, upsert.key).union(gone).distinct()
         deletes = stage_deletes(target.lake, target.main, keys, upsert.key, stage_id)
         return Staged(staged.files, staged.rows, staged.size_bytes, deletes), int(counted.get["rows"])
     finally:

@@ -1,5 +1,6 @@
 """The shape of calve.yaml: every key, its type and its sentence in docs/configuration.md."""
 
+from collections.abc import Iterator
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -14,7 +15,7 @@ from calve.settings.deploying import (
     WorkersSection,
 )
 from calve.settings.exporting import CsvSection, ExportSection, LinkSection
-from calve.settings.modes import DeduplicateSection, UpsertSection
+from calve.settings.modes import ChangeDataSection, DeduplicateSection, UpsertSection
 from calve.settings.problems import InvalidParts, KeyPath, Problem
 from calve.settings.registries import OAuthSection, RegistrySection
 from calve.settings.section import Section
@@ -168,14 +169,16 @@ class TableSection(TableOptions):
     """See `tables.<name>.key`. Default: they make no column"""
     upsert: UpsertSection | None = None
     """See `tables.<name>.upsert`. Default: every record is a row"""
+    change_data: ChangeDataSection | None = None
+    """See `tables.<name>.change_data`. Default: every record is a row"""
     deduplicate: DeduplicateSection | None = None
     """See `tables.<name>.deduplicate`. Default: every record is a row"""
     event_time: fields.FieldPath | None = None
     """Field that says when the fact happened, such as `created_at` or `order.created_at`"""
     partition_by: fields.Partitioning | None = None
     """List of `column`, `year(column)`, `month(...)`, `day(...)`, `hour(...)`, `bucket(16, column)`,
-    `truncate(4, column)`. Default: of an `upsert` table eight buckets of its key; else `day(event_time)` where that is
-    declared, else none"""
+    `truncate(4, column)`. Default: of tables with `upsert` or `change_data` eight buckets of their key; else
+    `day(event_time)` where that is declared, else none"""
     sort_by: fields.Sorting | None = None
     """List of `column`, `column desc`, or a transform of one. Default: none"""
 
@@ -189,10 +192,23 @@ class TableSection(TableOptions):
 
     @model_validator(mode="after")
     def _one_mode(self) -> Self:
-        if self.upsert is not None and self.deduplicate is not None:
-            reason = "cannot be used together with `upsert`, which keeps the last record of each key"
-            raise InvalidParts([Problem(("deduplicate",), reason, "remove one of the two")])
+        modes = [name for name in ("upsert", "change_data", "deduplicate") if getattr(self, name) is not None]
+        problems = [
+            Problem((each,), f"cannot be used together with `{modes[0]}`: a table has one mode", "remove one")
+            for each in modes[1:]
+        ]
+        if self.change_data is not None:
+            problems += self._no_change_events()
+        if problems:
+            raise InvalidParts(problems)
         return self
+
+    def _no_change_events(self) -> Iterator[Problem]:
+        if self.value.format not in {"registry", "avro", "json"}:
+            reason = f'"{self.value.format}" cannot be used with `change_data`: Debezium writes Avro or JSON'
+            yield Problem(("value", "format"), reason, "use `avro`, `json`, or remove it to ask the registry")
+        if self.value.rest is not None:
+            yield Problem(("value", "rest"), "has no use with `change_data`", "remove it")
 
 
 class Configuration(Section):
@@ -240,6 +256,7 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("tables", "<name>", "value"): SourceSection,
     ("tables", "<name>", "key"): KeySection,
     ("tables", "<name>", "upsert"): UpsertSection,
+    ("tables", "<name>", "change_data"): ChangeDataSection,
     ("tables", "<name>", "deduplicate"): DeduplicateSection,
     ("exports", "<name>"): ExportSection,
     ("exports", "<name>", "csv"): CsvSection,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from calve.settings import fields, notation
-from calve.settings.problems import Invalid
+from calve.settings.problems import Invalid, InvalidParts, Problem
 from calve.settings.section import Section
 
 
@@ -34,6 +34,28 @@ class UpsertSection(Section):
     order_by: fields.Column | None = None
     """Column whose greatest value is the newest, such as `updated_at` or `_kafka.timestamp`. Default: the record that was read
     last is"""
+
+
+class ChangeDataSection(Section):
+    """The table holds the rows of a database's table: the topic has Debezium's events of its changes; see docs/modes.md.
+    Absent: every record is a row.
+    """
+
+    key: Annotated[fields.Columns, Field(min_length=1)] | None = None
+    """Columns that tell rows apart, such as those of the primary key. Default: the record key: the column of `key`, or
+    `_kafka.key` where none is declared. Only with the record key does a tombstone delete"""
+    order_by: Annotated[list[fields.ColumnName], Field(min_length=1)] | None = None
+    """Fields of the event's `source` that say which of two changes is the newer one, such as `[lsn]`, or `[file, pos, row]`; for
+    topics whose events are out of order. Needs `deletes: keep`. Default: the one that was read last is"""
+    deletes: Literal["remove", "keep"] = "remove"
+    """`remove`: a row that the database deletes is deleted; `keep`: it stays, with `_change.deleted`. Default: `remove`"""
+
+    @model_validator(mode="after")
+    def _deletes_are_remembered(self) -> Self:
+        if self.order_by and self.deletes != "keep":
+            reason = "needs `deletes: keep`: a change that comes late would bring a deleted row back"
+            raise InvalidParts([Problem(("order_by",), reason, "add `deletes: keep`, or remove it")])
+        return self
 
 
 class DeduplicateSection(Section):

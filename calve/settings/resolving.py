@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from calve.columns import CHANGE
 from calve.deployment import UNKNOWN_SERVERS
 from calve.job import (
     AnyRegistry,
     Budget,
+    ChangeData,
     Deduplicate,
     GlueRegistry,
     Job,
@@ -33,12 +35,13 @@ if TYPE_CHECKING:
         DefaultsSection,
         TableSection,
     )
-    from calve.settings.modes import DeduplicateSection, UpsertSection
+    from calve.settings.modes import ChangeDataSection, DeduplicateSection, UpsertSection
     from calve.settings.sources import PartSection
 
 _T = TypeVar("_T")
 
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
+CHANGE_POSITION = f"{CHANGE['name']}.position"
 
 _TABLE_OPTIONS = {  # key in calve.yaml -> field of calve.job.Table
     "freshness": "freshness_s",
@@ -136,7 +139,7 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection, folder: Pa
     budget = _budget(table.dead_letter_budget, defaults.dead_letter_budget)
     partition_by = table.partition_by
     if partition_by is None:
-        event_time = None if table.upsert else table.event_time
+        event_time = None if table.upsert or table.change_data else table.event_time
         partition_by = [Transform(event_time, "day")] if event_time else []
     return Table(
         name=name,
@@ -148,27 +151,43 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection, folder: Pa
         value=_source(table.value, folder, rest=table.value.rest, column=table.value.column),
         key=_source(table.key, folder, column=table.key.column) if table.key else None,
         upsert=_upsert(table, table.upsert) if table.upsert else None,
+        change_data=_change_data(table, table.change_data) if table.change_data else None,
         deduplicate=_deduplicate(table, table.deduplicate) if table.deduplicate else None,
         **options,
     )
 
 
 def _upsert(table: TableSection, upsert: UpsertSection) -> Upsert:
-    """A tombstone has nothing but its record key, so it deletes only where that is the key of the table."""
-    record_key = table.key.column if table.key else RECORD_KEY
-    key = tuple(upsert.key or (record_key,))
-    return Upsert(
+    key = tuple(upsert.key or (_record_key(table),))
+    return Upsert(key, upsert.order_by, _is_record_key(table, key), bucketed=table.partition_by is None)
+
+
+def _change_data(table: TableSection, changes: ChangeDataSection) -> ChangeData:
+    key, keep = tuple(changes.key or (_record_key(table),)), changes.deletes == "keep"
+    return ChangeData(
         key,
-        order_by=upsert.order_by,
-        deletes=all(each in {record_key, RECORD_KEY} or each.startswith(f"{record_key}.") for each in key),
+        order_by=CHANGE_POSITION if changes.order_by else None,
+        deletes=not keep and _is_record_key(table, key),
         bucketed=table.partition_by is None,
+        source_order=tuple(changes.order_by or ()),
+        keep_deleted=keep,
     )
+
+
+def _record_key(table: TableSection) -> str:
+    return table.key.column if table.key else RECORD_KEY
+
+
+def _is_record_key(table: TableSection, key: tuple[str, ...]) -> bool:
+    """A tombstone has nothing but its record key, so it deletes only where that is the key of the table."""
+    column = _record_key(table)
+    return all(each in {column, RECORD_KEY} or each.startswith(f"{column}.") for each in key)
 
 
 def _deduplicate(table: TableSection, deduplicate: DeduplicateSection) -> Deduplicate:
     window = deduplicate.window
     return Deduplicate(
-        key=tuple(deduplicate.key or (table.key.column if table.key else RECORD_KEY,)),
+        key=tuple(deduplicate.key or (_record_key(table),)),
         window_ms=None if window is None else round(window * 1000),
     )
 

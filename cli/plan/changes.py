@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from calve.errors import Suspended
-from calve.job import Table, Transform
+from calve.job import Table, Transform, Upsert
 from calve.modes import described, noted, switch
 from cli.status import duration
 
@@ -150,7 +150,7 @@ def _job_differences(job: JobDeployment, deployed: DeployedJob) -> Iterator[Diff
 def _table(table: Table, deployed: DeployedTable | None) -> Iterator[Difference] | None:
     if deployed is None:
         return None
-    by_key = deployed.partition_by if table.upsert and table.upsert.bucketed else None
+    by_key = deployed.partition_by if isinstance(table.mode, Upsert) and table.mode.bucketed else None
     found = [
         Difference("partition_by", deployed.partition_by, by_key or terms(table.partition_by)),
         Difference("sort_by", deployed.sort_by, terms(table.sort_by)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ from fastavro.schema import SchemaParseException
 
 from calve import registry
 from calve.names import SYSTEM_COLUMN
+from cli.verify.changes import ChangeWriter
 from cli.verify.conversion import Unreadable
 from cli.verify.framing import CONFLUENT, Framing
 from cli.verify.renames import Renames
@@ -39,7 +40,7 @@ class Decoder:
     `columns` is the table's Arrow schema, `_kafka` included; `schema_of` looks up a registry id; `renames` are those that the
     subject's versions declare. `only`: all values are bare and of this schema. `own`: the column that is no field, as
     `cli.verify.writers.writer_of` has it, and `message`. `key`: how keys become a column. `foreign` says whether a frame is
-    that of another table's schema.
+    that of another table's schema. `changes`: values are events of a database's changes, ordered by these fields of their source.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Decoder:
         own: str | None = None,
         message: str | None = None,
         key: Keys | None = None,
+        changes: Sequence[str] | None = None,
     ) -> None:
         self.columns = columns
         self._key = key
@@ -69,6 +71,7 @@ class Decoder:
             only=only,
             own=own,
             message=message,
+            changes=changes,
         )
 
     def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
@@ -162,6 +165,7 @@ class Values:
         only: registry.Schema | None = None,
         own: str | None = None,
         message: str | None = None,
+        changes: Sequence[str] | None = None,
         whole: bool = False,
     ) -> None:
         self.columns = columns
@@ -172,6 +176,7 @@ class Values:
         self._only = only
         self._own = own
         self._message = message
+        self._changes = changes
         self._whole = whole
         self._writers: dict[bytes, Writer | str] = {}
 
@@ -217,6 +222,8 @@ class Values:
         if self._only is None and self._foreign(frame):
             return "incompatible_schema"
         try:
+            if self._changes is not None:
+                return ChangeWriter(frame, schema, self.columns, self._renames, self._changes)
             if self._whole:
                 return whole_writer(frame, schema, self.columns, self._renames, self._message)
             return writer_of(frame, schema, self.columns, self._renames, self._own, self._message)

@@ -156,6 +156,7 @@ class Explainer:
                         look.leave_out(rows.where(topic.firsts.duplicates(rows)).places())
                 look.letters.update(_expected(topic_letters(records, self._letters)))
         if self._topic.fold is not None:
+            look.rows |= {key: found for key, found in self._topic.fold.filled().items() if key in look.rows}
             look.keep(self._topic.fold.places(), self._topic.mode)
         self._gather_held(look, wanted)
         return look

@@ -16,12 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.modes import kind_of
+from cli.verify.blanks import Blanks, filled
 from cli.verify.claim import Round
 from cli.verify.rows import Rows
 
 STATES = 2_000_000
 """Records that are held before they are folded."""
 
+TRUNCATES = "t"
 Key = tuple[int, int]
 
 
@@ -29,12 +31,16 @@ Key = tuple[int, int]
 class Fold:
     """Records in the order of their offsets, partition by partition.
 
-    `ambiguous`: keys of several partitions, with tombstones, whose order nobody can tell afterwards.
+    `blanks`: which values updates may lack. `ambiguous`: keys of several partitions, with tombstones, whose order nobody can tell
+    afterwards.
     """
 
     rounds: Sequence[Round]
     ordered: bool
+    blanks: Blanks = field(default_factory=dict)
     ambiguous: int = 0
+    _truncations: list[_Truncation] = field(default_factory=list)
+    _ended: int = 0
     _held: list[pa.Table] = field(default_factory=list)
     _newest: pa.Table | None = None
 
@@ -43,18 +49,34 @@ class Fold:
 
         None may come later: a record that others outdo would count again if a tombstone lay between them.
         """
-        self._held += [_states(rows) for rows in found if len(rows.offsets)]
+        for rows in found:
+            if rows.idle is None and len(rows.offsets):
+                self._held.append(_states(rows, whole=bool(self.blanks)))
+            elif rows.idle == TRUNCATES:
+                self._truncations += _truncations(rows)
+        for each in self._truncations[self._ended :]:
+            self._held = [held.filter(pc.invert(each.ends_here(held))) for held in self._held]
+        self._ended = len(self._truncations)
         if sum(each.num_rows for each in self._held) >= STATES:
-            self._held = [_newest_of(pa.concat_tables(self._held))]
+            self._held = [self._folded()]
 
     def newest(self) -> pa.Table:
         """One record of each key, tombstones among them: all columns of `add`."""
         if self._newest is None:
             if not self._held:
                 return _nothing()
-            self._newest = self._across(_newest_of(pa.concat_tables(self._held)))
+            folded = self._folded()
+            for each in self._truncations:
+                folded = folded.filter(pc.invert(each.ends_elsewhere(folded)))
+            self._newest = self._across(folded)
             self._held = []
         return self._newest
+
+    def _folded(self) -> pa.Table:
+        held = pa.concat_tables(self._held)
+        if self.blanks and held.num_rows:
+            held = filled(held, self.blanks, ordered=self.ordered)
+        return _newest_of(held)
 
     def overtaken(self, keys: set[int]) -> None:
         """Leave out keys that have a row of a greater order whose record Kafka has let go."""
@@ -73,6 +95,14 @@ class Fold:
         """The places of these rows."""
         partitions, offsets, _ = self.rows()
         return set(zip(partitions.to_pylist(), offsets.to_pylist(), strict=True))
+
+    def filled(self) -> dict[Key, tuple[int, ...]]:
+        """The places of rows with values from rows before them, and the hashes of their columns."""
+        if not self.blanks or not self.newest().num_rows:
+            return {}
+        found = self.newest().filter(self.newest()["filled"])
+        places = zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True)
+        return dict(zip(places, map(tuple, found["columns"].to_pylist()), strict=True))
 
     def figures(self) -> Mapping[str, int]:
         """Keys, and how many of them a tombstone has deleted."""
@@ -125,7 +155,36 @@ class Fold:
         return number
 
 
-def _states(rows: Rows) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class _Truncation:
+    """Ends what lies before it in its partition, elsewhere what is older; with an order what is less by it."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    order: Any
+
+    def ends_here(self, records: pa.Table) -> Any:
+        here = pc.equal(records["partition"], self.partition)
+        return pc.and_(pc.and_(here, pc.less(records["offset"], self.offset)), self._older(records))
+
+    def ends_elsewhere(self, records: pa.Table) -> Any:
+        elsewhere = pc.not_equal(records["partition"], self.partition)
+        older = pc.less(records["timestamp"], self.timestamp)
+        return pc.and_(elsewhere, older if self.order is None else self._older(records))
+
+    def _older(self, records: pa.Table) -> Any:
+        if self.order is None:
+            return pa.repeat(pa.scalar(True), records.num_rows)  # noqa: FBT003 a value
+        return pc.fill_null(pc.less(records["order"], self.order), True)  # noqa: FBT003 a value
+
+
+def _truncations(rows: Rows) -> list[_Truncation]:
+    columns = rows.partitions, rows.offsets, rows.timestamps.cast(pa.int64()), rows.orders
+    return [_Truncation(*each) for each in zip(*(column.to_pylist() for column in columns), strict=True)]
+
+
+def _states(rows: Rows, *, whole: bool) -> pa.Table:
     size = len(rows.offsets)
     columns = {
         "key": rows.keys,
@@ -137,6 +196,10 @@ def _states(rows: Rows) -> pa.Table:
         "dead": pa.repeat(pa.scalar(rows.tombstones), size),
         "reset": pa.repeat(pa.scalar(rows.tombstones), size),
     }
+    if whole:
+        by_row = np.stack([each.to_numpy(zero_copy_only=False) for each in rows.columns], axis=1)
+        columns["columns"] = pa.FixedSizeListArray.from_arrays(pa.array(by_row.reshape(-1)), by_row.shape[1])
+        columns["filled"] = pa.repeat(pa.scalar(False), size)  # noqa: FBT003 a value
     return pa.table(columns)
 
 

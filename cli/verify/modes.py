@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calve.changes import UNAVAILABLE
+from calve.columns import CHANGE
 from calve.modes import folded_as, folded_to
 from calve.names import SYSTEM_COLUMN
 from cli.verify.decoding import Decoding
@@ -27,12 +29,16 @@ RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A batch with the digest of each row's key (64 bits) and the value that orders it; tombstones are rows of nulls."""
+    """A batch with the digest of each row's key (64 bits) and the value that orders it.
+
+    tombstones: they delete rows. idle: they are no row's; `t`: they end all rows before them.
+    """
 
     batch: pa.RecordBatch
     keys: Any
     orders: Any
     tombstones: bool = False
+    idle: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,8 @@ class Mode:
 
     first: the table holds the first record of each key, or those that are `window_us` apart; else the newest. order_by: path of
     the column that says which is that. deletes: a tombstone names a row. to: the offsets below which that is so, of a table
-    that has been appended to since; None: of all.
+    that has been appended to since; None: of all. changes: the topic has a database's changes, ordered by these fields of their
+    source; keeps: rows that they delete stay.
     """
 
     key: tuple[str, ...]
@@ -50,16 +57,40 @@ class Mode:
     order_by: str | None = None
     deletes: bool = False
     to: Mapping[int, int] | None = None
+    changes: tuple[str, ...] | None = None
+    keeps: bool = False
 
     def covers(self, partition: int, offset: int) -> bool:
         """True where the key decides whether the record is a row."""
         return self.to is None or offset < self.to.get(partition, 0)
 
-    def keyed(self, batch: pa.RecordBatch, *, tombstones: bool = False) -> Keyed:
-        """Rows whose key has no null."""
+    def keyed(self, batch: pa.RecordBatch, *, tombstones: bool = False, idle: str | None = None) -> Keyed:
+        """Rows whose key has no null, or are idle."""
         keys = row_hashes(column_hashes([_at(batch, path) for path in self.key]))
         orders = _at(batch, self.order_by) if self.order_by else pa.nulls(batch.num_rows)
-        return Keyed(batch, keys, orders, tombstones)
+        return Keyed(batch, keys, orders, tombstones, idle)
+
+    def by_deed(self, batch: pa.RecordBatch) -> Iterator[Keyed]:
+        """Rows of a batch by what they do. Without changes of a database all of them write."""
+        if self.changes is None:
+            yield self.keyed(batch)
+            return
+        op = _at(batch, f"{CHANGE['name']}.op")
+        for deed in pc.unique(op).to_pylist():
+            found = batch.filter(pc.equal(op, deed))
+            idle = deed if deed in ("t", "m") else None
+            yield self.keyed(found, tombstones=deed == "d" and not self.keeps, idle=idle)
+
+    def blanks(self, columns: pa.Schema) -> dict[int, int]:
+        """Columns in which an update may lack its value, by their place -> the hash of what stands there then."""
+        if self.changes is None:
+            return {}
+        found: dict[int, int] = {}
+        for place, each in enumerate(columns):
+            for blank in (UNAVAILABLE, UNAVAILABLE.encode(), [UNAVAILABLE], [(UNAVAILABLE, UNAVAILABLE)]):
+                if _is_of(blank, each.type):
+                    found[place] = column_hashes([pa.array([blank], each.type)])[0][0].as_py()
+        return found
 
     def nameless(self, batch: pa.RecordBatch) -> Any:
         """True for rows of which a part of the key is null."""
@@ -89,13 +120,18 @@ def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None
     order = None if noted["order_by"] is None else schema.find_column_name(noted["order_by"])
     of_record = {RECORD_KEY, key_column}
     deletes = all(name in of_record or name.split(".")[0] == key_column for name in names)
+    if noted["mode"] == "change_data":
+        keeps = noted["deleted"] == "keep"
+        changes = tuple(noted["source"])
+        return Mode(names, order_by=order, deletes=deletes and not keeps, changes=changes, keeps=keeps)
     return Mode(names, order_by=order, deletes=deletes, to=(to or {}) if folded else None)
 
 
 def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Keyed], list[tuple[int, str]]]:
     """Rows and tombstones of the records with their keys, and (place, reason) of records that are neither."""
-    dead = [n for n, value in enumerate(records.values) if value is None] if mode.deletes else []
-    living = [n for n in range(len(records)) if records.values[n] is not None or not mode.deletes]
+    empty = mode.deletes or mode.changes is not None
+    dead = [n for n, value in enumerate(records.values) if value is None] if empty else []
+    living = [n for n in range(len(records)) if records.values[n] is not None or not empty]
     found: list[Keyed] = []
     refused: list[tuple[int, str]] = []
     for places, read, tombstones in ((living, decoder.rows, False), (dead, decoder.tombstones, True)):
@@ -103,13 +139,38 @@ def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Ke
             continue
         batches, unread = read(records.select(places))
         refused += [(places[n], reason) for n, reason in unread]
-        for batch in batches:
-            nameless = mode.nameless(batch)
-            if pc.any(nameless).as_py():
-                refused += [(n, "null_key") for n in _places(records, batch.filter(nameless))]
-                batch = batch.filter(pc.invert(nameless))
-            found.append(mode.keyed(batch, tombstones=tombstones))
+        for each in (each for batch in batches for each in _deeds(mode, batch, tombstones=tombstones)):
+            nameless = mode.nameless(each.batch)
+            if each.idle is not None or not pc.any(nameless).as_py():
+                found.append(each)
+                continue
+            refused += [(n, "null_key") for n in _places(records, each.batch.filter(nameless))]
+            named = each.batch.filter(pc.invert(nameless))
+            found.append(mode.keyed(named, tombstones=each.tombstones))
     return found, refused
+
+
+def _deeds(mode: Mode, batch: pa.RecordBatch, *, tombstones: bool) -> Iterator[Keyed]:
+    if not tombstones:
+        yield from mode.by_deed(batch)
+    else:
+        yield mode.keyed(batch, tombstones=True, idle=None if mode.deletes else "tombstone")
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether a value is one of a type, without any conversion."""
+    if isinstance(value, list):
+        pair = isinstance(value[0], tuple)
+        if pa.types.is_map(kind):
+            return pair and _is_of(value[0][0], kind.key_type) and _is_of(value[0][1], kind.item_type)
+        return (
+            not pair
+            and (pa.types.is_list(kind) or pa.types.is_large_list(kind))
+            and _is_of(value[0], kind.value_type)
+        )
+    if isinstance(value, bytes):
+        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _places(records: Records, batch: pa.RecordBatch) -> Sequence[int]:

@@ -30,7 +30,7 @@ class Rows:
     """Rows of one data file: where each comes from, and the hash of each column.
 
     Where keys tell rows apart also the digest of each row's key, what orders it, and its record's timestamp; `tombstones` are no
-    rows.
+    rows, and neither are those that are `idle` (`cli.verify.modes.Keyed`).
     """
 
     file: str
@@ -41,6 +41,7 @@ class Rows:
     orders: Any = None
     timestamps: Any = None
     tombstones: bool = False
+    idle: str | None = None
 
     @property
     def hashes(self) -> Any:
@@ -64,6 +65,7 @@ class Rows:
             orders,
             timestamps,
             self.tombstones,
+            self.idle,
         )
 
 
@@ -144,7 +146,8 @@ def rows_of(batch: pa.RecordBatch, file: str = "", keyed: Keyed | None = None) -
     if keyed is None:
         return Rows(file, *place, comparable(batch))
     timestamps = kafka.field("timestamp")
-    return Rows(file, *place, comparable(batch), keyed.keys, keyed.orders, timestamps, keyed.tombstones)
+    columns = comparable(batch)
+    return Rows(file, *place, columns, keyed.keys, keyed.orders, timestamps, keyed.tombstones, keyed.idle)
 
 
 class LetterRows:

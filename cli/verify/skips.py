@@ -15,7 +15,10 @@ from cli.verify.framing import CONFLUENT, Framing
 from cli.verify.topic import Records
 
 CHECK = "skipped"
-LASTING = {"null_value", "truncated", "bad_magic", "malformed", "trailing_bytes", "key_malformed", "null_key"}
+LASTING = {
+    *("null_value", "truncated", "bad_magic", "malformed", "trailing_bytes", "bad_change"),
+    *("key_malformed", "null_key"),
+}
 """Reasons that a record's bytes prove for ever. The others need not be true now: schemas are registered, tables evolve."""
 
 BY_SCHEMA = "for their schema"

@@ -60,9 +60,17 @@ class Reading:
 
 
 def reading_of(
-    sources: Sources, topic: str, columns: pa.Schema, rounds: Sequence[Round], *, complete: bool
+    sources: Sources,
+    topic: str,
+    columns: pa.Schema,
+    rounds: Sequence[Round],
+    *,
+    complete: bool,
+    changes: Sequence[str] | None = None,
 ) -> Reading:
-    """How the topic's records become rows with these columns. `complete`: no round's ledger has expired.
+    """How the topic's records become rows with these columns.
+
+    complete: no round's ledger has expired. changes: as those of a `Decoder`.
 
     Raises:
         Retryable, Fatal, ConfigError: as `calve.registry`.
@@ -70,7 +78,7 @@ def reading_of(
     asked = any(each is not None and each.registered for each in (sources.value, sources.key))
     registry = open_registry(sources.registry) if asked else None
     filters = _filters(sources, topic, registry, rounds, complete=complete)
-    made = _Maker(sources, topic, columns, registry, filters)
+    made = _Maker(sources, topic, columns, registry, filters, changes)
     if sources.value.framed and sources.key is None and not any(each.read_with for each in rounds):
         return Reading(made.newest(), filters, {})
     epochs = Epochs(rounds, made.of, columns)
@@ -145,6 +153,7 @@ class _Maker:
     columns: pa.Schema
     registry: Registry | None
     filters: Filters
+    changes: Sequence[str] | None
 
     def newest(self) -> Decoder:
         found = self.of(None)
@@ -167,6 +176,7 @@ class _Maker:
                 own=value.rest or value.column,
                 message=value.message,
                 key=self._keys(key, read_with),
+                changes=self.changes,
             )
         except LookupError:
             return None

@@ -91,7 +91,14 @@ def _compare(
     letter_rows, pending = _letter_rows(letters, claim)
     claimed = _claimed(claim, main, letter_rows)
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
-    reading = reading_of(sources, topic.name, main.columns, rounds, complete=claim.known_from_birth)
+    reading = reading_of(
+        sources,
+        topic.name,
+        main.columns,
+        rounds,
+        complete=claim.known_from_birth,
+        changes=mode.changes if mode else None,
+    )
     lowest = {p: max(topic.log_start.get(p, 0), reading.provable_from.get(p, 0)) for p in claimed}
     spans = {p: (min(max(a, lowest[p]), b), b) for p, (a, b) in claimed.items()}
     reader = Reader(topic.name, properties)
@@ -105,7 +112,9 @@ def _compare(
             skips=Skips(rounds, claim.known_from_birth, reading.filters.framing),
             filters=reading.filters,
             mode=mode,
-            fold=Fold(rounds, mode.order_by is not None) if mode and newest else None,
+            fold=Fold(rounds, mode.order_by is not None, mode.blanks(main.columns))
+            if mode and newest
+            else None,
             firsts=_firsts(main, mode, claim, dead) if mode and mode.first else None,
         )
         produced = read_topic(reader, readable, decoder, dead, side, count=task.update)

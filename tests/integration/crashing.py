@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
+from calve.changes import UNAVAILABLE
 from calve.columns import REDRIVEN
-from calve.job import Deduplicate, Lake, Mode, Table, Upsert
+from calve.job import ChangeData, Deduplicate, Lake, Mode, Table, Upsert
 from calve.names import TableName
 from calve.position import POSITION_TAG
 from calve.redrive import REQUEST, Request
@@ -32,6 +33,7 @@ from cli.verify.sources import Sources
 from cli.verify.verification import verify
 from glue_jobs import faults
 from glue_jobs.loop import State, TableLoop
+from tests.debezium import envelope, event
 from tests.integration.engine import DATABASE, TRADE, Engine, trades
 from tests.integration.producing import Raw, produce
 
@@ -84,7 +86,8 @@ class Scene:
 
         `early` puts one before it whose schema is the subject's next version, which `evolve` will register.
         """
-        good = [self.engine.encode(self.topic, row) for row in trades(len(KINDS), first=len(self.fates))]
+        rows = trades(len(KINDS), first=len(self.fates))
+        good = [self.engine.encode(self.topic, self._written(n, row)) for n, row in enumerate(rows)]
         foreign_id = self._register("other") if self.foreign else 0
         kinds = (kind if self.foreign or kind != FOREIGN else "bad_magic" for kind in KINDS)
         records = [(broken(kind, value, foreign_id), kind) for kind, value in zip(kinds, good, strict=True)]
@@ -100,7 +103,10 @@ class Scene:
         self.fates |= {place: kind for place, (_, kind) in zip(places, records, strict=True)}
         deletes = isinstance(self.mode, Upsert)
         self.keys |= {
-            place: (each.key, deletes and each.value is None)
+            place: (
+                each.key,
+                deletes and (each.value is None or each.value in (good[n] for n in self._deletions)),
+            )
             for place, each in zip(places, raw, strict=True)
             if each.key is not None
         }
@@ -178,7 +184,21 @@ class Scene:
 
     @property
     def _modes(self) -> dict[str, Any]:
-        return {"upsert": self.mode} if isinstance(self.mode, Upsert) else {"deduplicate": self.mode}
+        names = {Upsert: "upsert", Deduplicate: "deduplicate", ChangeData: "change_data"}
+        return {} if self.mode is None else {names[type(self.mode)]: self.mode}
+
+    @property
+    def _deletions(self) -> tuple[int, ...]:
+        """Records of a batch that delete by what they say."""
+        return (10,) if isinstance(self.mode, ChangeData) else ()
+
+    def _written(self, number: int, row: dict[str, Any]) -> dict[str, Any]:
+        """A row as the topic has it; of a database's changes some lack a value."""
+        if not isinstance(self.mode, ChangeData):
+            return row
+        if number in self._deletions:
+            return event("d", before=row)
+        return event("u", after=row | {"side": UNAVAILABLE}) if number in (4, 12) else event("c", after=row)
 
     def _key(self, number: int) -> bytes:
         """Three keys for each partition, so that a batch has each of them several times."""
@@ -203,7 +223,11 @@ class Scene:
     def _schema(self) -> str:
         trade = json.loads(TRADE)
         notes = [{"name": f"note{n}", "type": ["null", "string"], "default": None} for n in range(self.notes)]
-        return json.dumps(trade | {"fields": [*trade["fields"], *notes], "doc": uuid.uuid4().hex})
+        fields = [*trade["fields"], *notes]
+        if isinstance(self.mode, ChangeData):
+            changed = json.loads(envelope({each["name"]: each["type"] for each in fields}))
+            return json.dumps(changed | {"doc": uuid.uuid4().hex})
+        return json.dumps(trade | {"fields": fields, "doc": uuid.uuid4().hex})
 
 
 def broken(kind: str | None, value: bytes, foreign_id: int) -> bytes | None:
@@ -364,6 +388,7 @@ POINTS = tuple(each for each in faults.POINTS if each not in OF_SWITCH)
 """Those of a table that keeps its mode; test_switching has the others."""
 POINTS_OF_UPSERTS = tuple(each for each in POINTS if each not in OF_REDRIVE)
 UPSERTS = Upsert(("_kafka.key",), deletes=True, bucketed=True)
+CHANGES = ChangeData(("_kafka.key",), deletes=True, bucketed=True)
 FIRSTS = Deduplicate(("_kafka.key",))
 ONCE = (*OF_FOREIGN, "state.written", "idle.tagged", "idle.noted", *PROVOKED)
 """Points that one job passes once at most for a batch."""

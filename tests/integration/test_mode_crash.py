@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from calve.job import Mode
-from tests.integration.crashing import FIRSTS, POINTS, POINTS_OF_UPSERTS, PROVOKED, UPSERTS, Scene
+from tests.integration.crashing import CHANGES, FIRSTS, POINTS, POINTS_OF_UPSERTS, PROVOKED, UPSERTS, Scene
 from tests.integration.engine import Engine, at
 from tests.integration.test_crash import CRITICAL, abandoned, killed, overtaken
 
 slow = pytest.mark.full
-modes = pytest.mark.parametrize("mode", [UPSERTS, FIRSTS], ids=["upsert", "deduplicate"])
+modes = pytest.mark.parametrize(
+    "mode", [UPSERTS, CHANGES, FIRSTS], ids=["upsert", "change_data", "deduplicate"]
+)
 
 
 @modes
@@ -24,7 +26,9 @@ def test_the_next_job_mends_what_one_has_left(engine: Engine, mode: Mode) -> Non
 
 @slow
 @pytest.mark.parametrize(
-    ("mode", "points"), [(UPSERTS, POINTS_OF_UPSERTS), (FIRSTS, POINTS)], ids=["upsert", "deduplicate"]
+    ("mode", "points"),
+    [(UPSERTS, POINTS_OF_UPSERTS), (CHANGES, POINTS_OF_UPSERTS), (FIRSTS, POINTS)],
+    ids=["upsert", "change_data", "deduplicate"],
 )
 def test_jobs_die_at_every_point_of_a_later_round(
     engine: Engine, mode: Mode, points: tuple[str, ...]

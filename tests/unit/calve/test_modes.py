@@ -4,8 +4,19 @@ import pytest
 
 from calve.columns import field, list_of, struct, with_ids
 from calve.errors import Suspended
-from calve.job import Deduplicate, Transform, Upsert
-from calve.modes import buckets, folded_as, folded_to, keyed, kind_of, noted, opened, switch
+from calve.job import ChangeData, Deduplicate, Transform, Upsert
+from calve.modes import (
+    buckets,
+    described,
+    folded_as,
+    folded_to,
+    keyed,
+    kind_of,
+    noted,
+    opened,
+    require_tombstones,
+    switch,
+)
 from calve.position import TopicKey
 
 COLUMNS = with_ids(
@@ -56,6 +67,8 @@ def test_a_table_is_bucketed_by_the_first_column_that_can_be() -> None:
 
 UPSERTED, OTHERWISE = noted(COLUMNS, Upsert(("id",))), noted(COLUMNS, Upsert(("of",)))
 FIRST = noted(COLUMNS, Deduplicate(("id",)))
+CHANGES = noted(COLUMNS, ChangeData(("id",)))
+KEEPING = noted(COLUMNS, ChangeData(("id",), source_order=("lsn",), keep_deleted=True))
 TOPIC = TopicKey("c", "t")
 OPENED = opened(UPSERTED or "", {TOPIC: {0: 7}})
 
@@ -89,6 +102,9 @@ def test_a_table_that_was_opened_knows_what_it_was_and_up_to_where() -> None:
         (FIRST, None, "is to hold every record, but has held the first", "`deduplicate` at"),
         (None, FIRST, "is to hold the first record of each key, but has held every", "`deduplicate` at"),
         (UPSERTED, OTHERWISE, "made with other settings of `upsert`", "of `upsert` at"),
+        (None, CHANGES, "rows of a database's table, but has held every", "`change_data` at"),
+        (CHANGES, UPSERTED, "but has held the rows of a database's table", "`change_data` or `upsert` at"),
+        (CHANGES, KEEPING, "made with other settings of `change_data`", "of `change_data` at"),
         (OPENED, OTHERWISE, "newest record of each key before, by other settings", "of `upsert` at"),
     ],
 )
@@ -99,3 +115,18 @@ def test_a_change_of_mode_that_the_rows_cannot_follow_is_refused_in_words(
         switch("d.t", "t", before, wanted)
     assert caught.value.code == "mode_changed"
     assert fix in (caught.value.fix or "")
+
+
+def test_a_table_of_changes_says_so() -> None:
+    assert described(COLUMNS, CHANGES) == "change_data by id"
+    assert described(COLUMNS, KEEPING) == "change_data by id; newest by source.lsn; deleted rows stay"
+
+
+def test_where_tombstones_say_nothing_a_compacted_topic_is_refused() -> None:
+    by_key = ChangeData(("_kafka.key",), deletes=True)
+    for mode in (None, Upsert(("id",)), by_key):
+        require_tombstones("t", mode, compacted=True)
+    require_tombstones("t", ChangeData(("id",)), compacted=False)
+    with pytest.raises(Suspended, match="topic t is compacted") as caught:
+        require_tombstones("t", ChangeData(("id",)), compacted=True)
+    assert caught.value.code == "topic_compacted"

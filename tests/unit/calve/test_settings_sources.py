@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from calve.errors import ConfigError
-from calve.job import Deduplicate, Job, Kafka, Registry, Source, Transform, Upsert
+from calve.job import ChangeData, Deduplicate, Job, Kafka, Registry, Source, Transform, Upsert
 from calve.settings import StackDefaults, load, load_deployment
 
 WITHOUT_REGISTRY = StackDefaults(Kafka("127.0.0.1:9092"), None, "s3://lake")
@@ -233,6 +233,14 @@ def test_a_table_by_key_is_not_partitioned_by_its_event_time_unless_it_says_so()
         ("deduplicate: {window: ever}", "deduplicate.window"),
         ("deduplicate: {window: 0s}", "must be more than zero"),
         ("deduplicate: {}, upsert: {}", "cannot be used together with `upsert`"),
+        ("deduplicate: {}, change_data: {}", "cannot be used together with `change_data`"),
+        ("change_data: {order_by: [lsn]}", "order_by  needs `deletes: keep`"),
+        ("change_data: {deletes: never}", '"never" cannot be used'),
+        ("change_data: {}, value: {format: string}", "Debezium writes Avro or JSON"),
+        (
+            "change_data: {}, value: {format: json, schema: s.json, rest: more}",
+            "has no use with `change_data`",
+        ),
     ],
 )
 def test_a_mode_that_says_too_little_or_too_much_is_refused(written: str, says: str) -> None:
@@ -255,4 +263,31 @@ def test_a_table_without_duplicates_has_a_key_and_perhaps_a_window(
 ) -> None:
     job = loaded(written, stack=STACK)
     assert job.tables[0].mode == deduplicate
+    assert Job.from_json(job.to_json()) == job
+
+
+@pytest.mark.parametrize(
+    ("written", "changes"),
+    [
+        ("change_data: {}", ChangeData(("_kafka.key",), deletes=True, bucketed=True)),
+        ("change_data: {key: [id]}", ChangeData(("id",), bucketed=True)),
+        (
+            "key: {column: of}, change_data: {deletes: keep}, partition_by: []",
+            ChangeData(("of",), keep_deleted=True),
+        ),
+        (
+            "change_data: {order_by: [file, pos], deletes: keep}",
+            ChangeData(
+                ("_kafka.key",),
+                order_by="_change.position",
+                bucketed=True,
+                source_order=("file", "pos"),
+                keep_deleted=True,
+            ),
+        ),
+    ],
+)
+def test_a_table_of_changes_deletes_where_tombstones_name_its_rows(written: str, changes: ChangeData) -> None:
+    job = loaded(written, stack=STACK)
+    assert job.tables[0].mode == changes
     assert Job.from_json(job.to_json()) == job

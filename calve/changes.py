@@ -1,0 +1,82 @@
+"""Debezium's change events: what of an envelope is read, and which of its parts are the row.
+
+Source: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events; the other relational
+connectors write the same envelope: `before`, `after`, `op`, `source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calve.columns import CHANGE, Json, field, struct
+from calve.evolution import Rule, SchemaProblem
+from calve.names import SYSTEM_COLUMN
+
+UNAVAILABLE = "__debezium_unavailable_value"
+"""Stands for a value that an update has left alone and that the database's log does not have."""
+TIMES = {"ts_us": "long", "ts_ms": "long"}
+"""Fields of `source` that say when a change was made, the finer one first."""
+NUMBERS = ("int", "long")
+
+
+def row_of(envelope: Json) -> Json:
+    """The columns of the rows that events tell of; `envelope`: those of the whole event.
+
+    Raises:
+        SchemaProblem: it is no change event, or a field has a name that calve gives to another column.
+    """
+    after = _fields(envelope).get("after")
+    if _fields(envelope).get("op") != "string" or after is None or not _is_struct(after):
+        why = "it is no change event of Debezium, which has `before`, `after`, `op` and `source`"
+        raise SchemaProblem("", why, Rule.NO_RECORD)
+    for each in after["fields"]:
+        if each["name"].lower() in (SYSTEM_COLUMN, CHANGE["name"]):
+            raise SchemaProblem(
+                each["name"], "this name is taken by a column of calve", Rule.FIELD_NAME_RESERVED
+            )
+    return after
+
+
+def read_as(envelope: Json, row: Json, order: Sequence[str]) -> Json:
+    """What is read of an event, alike for all schemas of a table: `op`, `before`, `after`, and of `source` what `slots` says.
+
+    `row`: the table's columns, as `calve.lineage.Fit` has them. `order`: fields of `source`.
+
+    Raises:
+        SchemaProblem: a field of `order` is missing, or is neither a whole number nor a text.
+    """
+    parts = _fields(envelope)
+    source = _fields(parts["source"]) if _is_struct(parts.get("source")) else {}
+    for name in order:
+        if source.get(name) not in (*NUMBERS, "string"):
+            raise SchemaProblem(
+                f"source.{name}", "changes are ordered by it, and it is no number and no text"
+            )
+    read = [
+        field(slot, kind) | {"written": name if _holds(source.get(name), kind) else None}
+        for slot, (name, kind) in slots(order).items()
+    ]
+    return struct(
+        field("op", "string"),
+        field("before", row) | {"written": "before" if _is_struct(parts.get("before")) else None},
+        field("after", row),
+        field("source", struct(*read)) | {"written": "source" if source else None},
+    )
+
+
+def slots(order: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Column that is read -> field of `source` and its type. A number and a text have a column each: versions may differ."""
+    wanted = [*TIMES.items(), *((name, kind) for name in order for kind in ("long", "string"))]
+    return {f"{name}_{kind}": (name, kind) for name, kind in wanted}
+
+
+def _holds(kind: Json, column: str) -> bool:
+    return kind == column or (column == "long" and kind in NUMBERS)
+
+
+def _fields(kind: Json) -> dict[str, Json]:
+    return {each["name"]: each["type"] for each in kind["fields"]}
+
+
+def _is_struct(kind: Json) -> bool:
+    return isinstance(kind, dict) and kind["type"] == "struct"

@@ -1,0 +1,87 @@
+"""Schemas of Debezium's events (https://debezium.io/documentation/reference/stable/connectors/postgresql.html)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+Fields = Mapping[str, Any]
+"""Names of columns and their Avro types."""
+COLUMNS: Fields = {
+    "id": "long",
+    "name": ["null", "string"],
+    "note": ["null", "string"],
+    "tags": ["null", {"type": "array", "items": "string"}],
+}
+LARGE = ("note", "tags")
+"""Columns that PostgreSQL keeps aside, and leaves out of the log where an update does not change them."""
+KEY = json.dumps(
+    {
+        "type": "record",
+        "name": "Key",
+        "namespace": "shop.public.t",
+        "fields": [{"name": "id", "type": "long"}],
+    }
+)
+
+
+def envelope(columns: Fields) -> str:
+    """The schema of the events, as the connector for PostgreSQL registers it."""
+    value = {
+        "type": "record",
+        "name": "Value",
+        "fields": [_optional(name, kind) for name, kind in columns.items()],
+    }
+    source = {
+        "type": "record",
+        "name": "Source",
+        "namespace": "io.debezium.connector.postgresql",
+        "fields": [
+            {"name": "connector", "type": "string"},
+            {"name": "ts_ms", "type": "long"},
+            {"name": "db", "type": "string"},
+            _optional("lsn", ["null", "long"]),
+            _optional("ts_us", ["null", "long"]),
+        ],
+    }
+    fields = [
+        {"name": "before", "type": ["null", value], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "source", "type": source},
+        {"name": "op", "type": "string"},
+        _optional("ts_ms", ["null", "long"]),
+    ]
+    return json.dumps({"type": "record", "name": "Envelope", "namespace": "shop.public.t", "fields": fields})
+
+
+def json_schema(columns: Fields) -> str:
+    """The same for JSON, as somebody would write it for messages without a schema."""
+    kinds = {"long": "integer", "string": "string"}
+
+    def of(kind: Any) -> Any:
+        if isinstance(kind, list):
+            return of(kind[1]) | {"type": [of(kind[1])["type"], "null"]}
+        return (
+            {"type": "array", "items": of(kind["items"])} if isinstance(kind, dict) else {"type": kinds[kind]}
+        )
+
+    row = {"type": ["object", "null"], "properties": {name: of(kind) for name, kind in columns.items()}}
+    numbers = {name: {"type": ["integer", "null"]} for name in ("lsn", "ts_ms", "ts_us")}
+    parts = {
+        "before": row,
+        "after": row,
+        "op": {"type": "string"},
+        "source": {"type": "object", "properties": numbers},
+    }
+    return json.dumps({"type": "object", "properties": parts})
+
+
+def _optional(name: str, kind: Any) -> Any:
+    return {"name": name, "type": kind} | ({"default": None} if isinstance(kind, list) else {})
+
+
+def event(op: str, *, before: Any = None, after: Any = None, **source: Any) -> dict[str, Any]:
+    """An event of `envelope`."""
+    known = {"connector": "postgresql", "db": "shop", "ts_ms": 1_700_000_000_123, "lsn": 17, "ts_us": None}
+    return {"op": op, "before": before, "after": after, "source": known | source, "ts_ms": None}

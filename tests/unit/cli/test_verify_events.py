@@ -1,0 +1,153 @@
+"""How `verify` reads Debezium's events and fills in what they lack."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from fastavro import parse_schema, schemaless_writer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calve.registry import Schema
+from cli.verify.blanks import filled
+from cli.verify.changes import ChangeWriter
+from cli.verify.conversion import Unreadable
+from cli.verify.hashing import row_hashes
+from tests.debezium import COLUMNS, envelope, event, json_schema
+
+CHANGE = pa.struct(
+    [
+        ("op", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("position", pa.string()),
+        ("deleted", pa.bool_()),
+    ]
+)
+TABLE = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("note", pa.string()),
+        ("tags", pa.list_(pa.string())),
+        ("_change", CHANGE),
+    ]
+)
+ROW = {"id": 1, "name": "n", "note": None, "tags": ["t"]}
+BLANK = 99
+
+
+def written(found: dict[str, Any], encoding: str) -> tuple[Schema, bytes]:
+    if encoding == "json":
+        return Schema(7, json_schema(COLUMNS), "JSON"), json.dumps(found).encode()
+    stream = BytesIO()
+    schemaless_writer(stream, parse_schema(json.loads(envelope(COLUMNS))), found)
+    return Schema(7, envelope(COLUMNS)), stream.getvalue()
+
+
+def read(found: dict[str, Any], encoding: str, order: tuple[str, ...] = ("lsn",)) -> dict[str, Any]:
+    schema, value = written(found, encoding)
+    writer = ChangeWriter(b"", schema, TABLE, {}, order)
+    arrays = writer.project([writer.decode(value)])
+    return dict(pa.record_batch(arrays, TABLE).to_pylist()[0])
+
+
+encodings = pytest.mark.parametrize("encoding", ["avro", "json"])
+
+
+@encodings
+def test_a_row_is_what_the_event_says_of_it(encoding: str) -> None:
+    found = read(event("u", before={**ROW, "id": 2}, after=ROW), encoding)
+    change = found.pop("_change")
+    assert found == ROW
+    assert (change["op"], change["position"], change["deleted"]) == ("u", f"{17:020}", False)
+    assert change["at"].timestamp() == 1_700_000_000.123
+
+
+@encodings
+def test_a_deleted_row_is_the_one_before(encoding: str) -> None:
+    found = read(event("d", before=ROW, ts_us=1_700_000_000_123_456), encoding)
+    assert found["_change"]["deleted"]
+    assert found["_change"]["at"].microsecond == 123_456
+    assert found["name"] == "n"
+    assert read(event("d"), encoding)["id"] is None
+
+
+@encodings
+@pytest.mark.parametrize("found", [event("x", after=ROW), event("c"), event("u", before=ROW), event("r")])
+def test_what_is_no_event_is_unreadable(encoding: str, found: dict[str, Any]) -> None:
+    with pytest.raises(Unreadable, match="bad_change"):
+        read(found, encoding)
+
+
+@encodings
+def test_without_a_position_there_is_none(encoding: str) -> None:
+    assert read(event("c", after=ROW, lsn=None), encoding)["_change"]["position"] is None
+    assert read(event("c", after=ROW), encoding, order=())["_change"]["position"] is None
+
+
+def test_schemas_without_the_field_that_orders_changes_do_not_fit() -> None:
+    schema, _ = written(event("c", after=ROW), "avro")
+    with pytest.raises(Unreadable, match="incompatible_schema"):
+        ChangeWriter(b"", schema, TABLE, {}, ("scn",))
+
+
+Record = tuple[int, int, bool, list[int], int | None]
+"""Key, partition, whether it deletes, the hashes of two columns, order."""
+records = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.integers(0, 1),
+        st.booleans(),
+        st.lists(st.sampled_from([1, 2, BLANK]), min_size=2, max_size=2),
+        st.none() | st.integers(0, 4),
+    ),
+    max_size=25,
+)
+
+
+def one_by_one(found: list[Record], *, ordered: bool) -> list[list[int]]:
+    rows: dict[tuple[int, int], tuple[list[int], int]] = {}
+    result = []
+    for key, partition, dead, columns, order in found:
+        row, at = rows.get((key, partition), (None, -1))
+        rank = -1 if order is None else order
+        if dead:
+            rows.pop((key, partition), None)
+        elif row is None or not ordered or rank >= at:
+            columns = [
+                old if row and new == BLANK else new for old, new in zip(row or columns, columns, strict=True)
+            ]
+            rows[key, partition] = columns, rank
+        result.append(columns)
+    return result
+
+
+@given(records, st.booleans())
+def test_values_that_are_lacking_are_those_of_the_row_before(found: list[Record], ordered: bool) -> None:
+    if not found:
+        return
+    keys, partitions, dead, columns, orders = (list(each) for each in zip(*found, strict=True))
+    flat = pa.array([value for each in columns for value in each], pa.uint64())
+    table = pa.table(
+        {
+            "key": pa.array(keys, pa.uint64()),
+            "partition": pa.array(partitions, pa.int64()),
+            "offset": pa.array(range(len(found)), pa.int64()),
+            "dead": dead,
+            "order": pa.array(orders, pa.int64()),
+            "hash": row_hashes([flat.take(pa.array(range(n, len(flat), 2))) for n in (0, 1)]),
+            "columns": pa.FixedSizeListArray.from_arrays(flat, 2),
+            "filled": pa.repeat(pa.scalar(False), len(found)),
+        }
+    )
+    made = filled(table, {0: BLANK, 1: BLANK}, ordered=ordered)
+    wanted = one_by_one(found, ordered=ordered)
+    assert made["columns"].to_pylist() == wanted
+    by_column = np.array(wanted, np.uint64).T
+    assert made["hash"].to_pylist() == row_hashes([pa.array(each.copy()) for each in by_column]).to_pylist()
+    assert made["filled"].to_pylist() == [new != old for new, old in zip(wanted, columns, strict=True)]
