@@ -11,7 +11,8 @@ import json
 import re
 from collections.abc import Sequence
 
-from calve.columns import Json, field, list_of, map_of, struct
+from calve.columns import Json, field, list_of, map_of, struct, with_unit
+from calve.debezium_types import AVRO_UNITS, MOMENT
 from calve.evolution import Rule, SchemaProblem, column_name, join
 from calve.names import SYSTEM_COLUMN
 
@@ -31,6 +32,7 @@ LOGICAL = {
     ("long", "timestamp-micros"): "timestamptz",
     ("long", "local-timestamp-millis"): "timestamp",
     ("long", "local-timestamp-micros"): "timestamp",
+    ("string", MOMENT): "timestamptz",
 }
 UNITS = {
     ("int", "time-millis"): "milliseconds after midnight",
@@ -38,7 +40,7 @@ UNITS = {
     ("long", "timestamp-nanos"): "nanoseconds since 1970-01-01 UTC",
     ("long", "local-timestamp-nanos"): "nanoseconds since 1970-01-01, local time",
     ("fixed", "duration"): "months, days and milliseconds: three unsigned little-endian integers of 4 bytes",
-}
+} | AVRO_UNITS
 """Logical types that no column of Spark and Iceberg holds exactly: they stay the numbers and bytes that they are."""
 KEY_TYPES = {"boolean", "int", "long", "bytes", "string", "enum", "fixed"}
 """Keys of a map that is written as a list of entries. Floating-point keys would be compared: 0.0 and -0.0 are one key."""
@@ -279,7 +281,7 @@ def _doc(doc: str | None, kind: Json) -> str | None:
     if isinstance(kind, list):
         kind = found[0] if len(found := branches(kind)) == 1 else "null"
     unit = UNITS.get((kind["type"], str(kind.get("logicalType")))) if isinstance(kind, dict) else None
-    return f"{doc} ({unit})" if doc and unit else doc or unit
+    return with_unit(doc, unit)
 
 
 def _decimal_type(node: Json, path: str) -> str:

@@ -25,7 +25,7 @@ class Resolution:
     """The writer's schema, the reader's, and what is left to do with the value that Spark makes of them.
 
     `shape` is None where the value is right as it is, and otherwise one of
-    `{"cast": type}`, `{"list": shape}`, `{"map": shape}`,
+    `{"cast": type}`, `{"moment": type}` (a text that says it), `{"list": shape}`, `{"map": shape}`,
     `{"struct": [[name, shape, absent]]}` (`absent`: the type of a field that is null and not in the value),
     `{"union": [[name, member, shape, type]]}` (a union as Spark has it; `member` null: the writer has no such branch) and
     `{"entries": [shape, shape]}` (a list of key and value, to be a map).
@@ -183,6 +183,8 @@ class _Resolver:
         if own != column and not widens(own, column):
             raise _mismatch(show(column), show(own), path)
         written = self.copy(node)
+        if node["type"] == "string" and own == "timestamptz":
+            return Resolution(written, written, {"moment": column})
         return Resolution(written, _logical(written, node, own), {"cast": column} if own != column else None)
 
     def copy(self, node: Json) -> Json:

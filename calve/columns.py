@@ -43,6 +43,11 @@ def field(name: str, kind: Json, *, required: bool = False, doc: str | None = No
     return spec | {"doc": doc} if doc else spec
 
 
+def with_unit(doc: str | None, unit: str | None) -> str | None:
+    """A column's comment: what its schema says, and the unit where the column's type does not say it."""
+    return f"{doc} ({unit})" if doc and unit else doc or unit
+
+
 def struct(*fields: dict[str, Json]) -> Json:
     return {"type": "struct", "fields": list(fields)}
 

@@ -11,7 +11,9 @@ from calve.avro_reader import framed, resolution, unframed
 from calve.avro_references import with_definitions
 from calve.changes import read_as, row_of
 from calve.columns import Json, field, struct
+from calve.debezium_types import JSON_TYPES, with_logical_types
 from calve.evolution import Rule, SchemaProblem
+from calve.json_scalars import CONNECT_TYPES
 from calve.protobuf.columns import columns_of
 from calve.protobuf.linking import has_message, load, message_of, messages
 from calve.protobuf.model import File
@@ -37,7 +39,7 @@ class Top:
     column: it is this one column, as that of a key; None: its fields are the columns. rest: a further column, of what a JSON
     schema does not declare. taken: a name that no field may have, as it is that of the key's column. message: which one of a
     Protobuf file it is, with or without the package; None: the first. changes: it is that of a change event, and the columns are
-    the fields of the row in it; `order`: fields of its `source` that are read, too.
+    the fields of the row in it, of Debezium's types; `order`: fields of its `source` that are read, too.
     """
 
     column: str | None = None
@@ -140,6 +142,8 @@ def _avro_schema(schema: Schema, top: Top) -> Json:
     """Where all of it is one column, this is a record of that one field: it is written as the field is."""
     text = with_definitions(schema.text, schema.references) if schema.references else schema.text
     kind = avro.expand(text)
+    if top.changes:
+        kind = with_logical_types(kind)
     if top.column is None:
         return kind
     return {"type": "record", "name": "calve_whole", "fields": [{"name": top.column, "type": kind}]}
@@ -165,9 +169,10 @@ def _json_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
 
 
 def _json_shape(schema: Schema, top: Top) -> Json:
+    named = JSON_TYPES if top.changes else CONNECT_TYPES
     if top.column is None:
-        return json_schema.shape(schema.text, schema.references)
-    return json_schema.whole(schema.text, schema.references, top.column)
+        return json_schema.shape(schema.text, schema.references, named)
+    return json_schema.whole(schema.text, schema.references, top.column, named)
 
 
 def _protobuf_columns(schema: Schema, top: Top) -> Json:

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from calve.columns import Json, field, list_of, map_of, struct
+from calve.columns import Json, field, list_of, map_of, struct, with_unit
 from calve.evolution import SchemaProblem, join
 from calve.json_merge import merged
 from calve.json_pointers import Documents
+from calve.json_scalars import CONNECT_TYPES, Named, kind_of, scalar
 from calve.names import FIELD_NAME, SYSTEM_COLUMN
 
-WIRE = {"json": "string", "days": "date", "millis": "timestamptz"}
+WIRE = {"json": "string", "days": "date", "millis": "timestamptz"} | {
+    "local_millis": "timestamp",
+    "local_micros": "timestamp",
+}
 """Leaves of a shape that are no type of Iceberg -> the column they become."""
 MAX_DEPTH = 32
 MAX_PARTS = 10_000
@@ -26,16 +30,8 @@ ALIASES = "x-aliases"
 CONDITIONAL = ("if", "then", "else", "not")
 CONDITIONAL_BY_NAME = ("dependentSchemas", "dependencies")
 
-FORMATS = {"date": "date", "date-time": "timestamptz"}
-CONNECT = "org.apache.kafka.connect.data."
-CONNECT_TIMES = {("int32", f"{CONNECT}Date"): "days", ("int64", f"{CONNECT}Timestamp"): "millis"}
-CONNECT_NUMBERS = {"int8": "int", "int16": "int", "int32": "int", "int64": "long"} | {
-    "float32": "float",
-    "float64": "double",
-}
 
-
-def shape(text: str, references: Mapping[str, str]) -> Json:
+def shape(text: str, references: Mapping[str, str], named: Named = CONNECT_TYPES) -> Json:
     """What values of a registered schema hold; `references`: the schemas that it refers to, by the name it uses.
 
     Raises:
@@ -43,7 +39,7 @@ def shape(text: str, references: Mapping[str, str]) -> Json:
         ValueError: the text is no JSON.
     """
     documents = Documents(text, references)
-    found = _Shapes(documents).of(documents.root, "", ())
+    found = _Shapes(documents, named).of(documents.root, "", ())
     if not isinstance(found, dict) or found["type"] != "struct":
         raise SchemaProblem(
             "", "a table needs an object with properties at the top, so that they can be columns"
@@ -53,14 +49,14 @@ def shape(text: str, references: Mapping[str, str]) -> Json:
     return found
 
 
-def whole(text: str, references: Mapping[str, str], column: str) -> Json:
+def whole(text: str, references: Mapping[str, str], column: str, named: Named = CONNECT_TYPES) -> Json:
     """As `shape`, with all that a value holds in one field: an object with properties, or one plain value.
 
     Raises:
         SchemaProblem, ValueError: as `shape`.
     """
     documents = Documents(text, references)
-    found = _Shapes(documents).of(documents.root, column, ())
+    found = _Shapes(documents, named).of(documents.root, column, ())
     if found == "json" or (isinstance(found, dict) and found["type"] != "struct"):
         raise SchemaProblem(column, "it must be an object with properties, or one plain value")
     return struct(field(column, found))
@@ -82,8 +78,9 @@ def columns_of(shape: Json) -> Json:
 class _Shapes:
     """Walks one schema. `inside`: the nodes around a node, as written; one that comes again contains itself."""
 
-    def __init__(self, documents: Documents) -> None:
+    def __init__(self, documents: Documents, named: Named) -> None:
         self._documents = documents
+        self._named = named
         self._parts = 0
 
     def of(self, node: Json, path: str, inside: tuple[Json, ...]) -> Json:
@@ -97,7 +94,7 @@ class _Shapes:
         if len(others) == 1:
             rest = {key: value for key, value in resolved.items() if key not in ("oneOf", "anyOf")}
             return self.of(merged([rest, others[0]], path), path, inside)
-        kind = _kind(resolved, path)
+        kind = kind_of(resolved, path)
         if kind is None and others:
             return self._union(others, path, inside)
         match kind:
@@ -107,7 +104,7 @@ class _Shapes:
                 return self._array(resolved, path, inside)
             case None:
                 return "json"
-        return _scalar(kind, resolved, path)
+        return scalar(kind, resolved, path, self._named)
 
     def _resolved(self, node: Json, path: str, seen: tuple[str, ...] = ()) -> dict[str, Json]:
         """The node with what its `$ref` and `allOf` say."""
@@ -140,7 +137,7 @@ class _Shapes:
         found = [
             self._resolved(each, path) for each in _listed(node, "oneOf", path) + _listed(node, "anyOf", path)
         ]
-        return [] if _kind(node, path) == "object" and "properties" in node else found
+        return [] if kind_of(node, path) == "object" and "properties" in node else found
 
     def _union(self, branches: list[dict[str, Json]], path: str, inside: tuple[Json, ...]) -> Json:
         """Alternatives that say the same of a value's type; several formats of text are text, all else is JSON text.
@@ -183,8 +180,9 @@ class _Shapes:
                 )
             if name.lower() in fields:
                 raise SchemaProblem(where, f'differs from "{fields[name.lower()]["name"]}" only by case')
-            doc = node.get("description") if isinstance(node, dict) else None
-            made = field(name, self.of(node, where, inside), doc=doc if isinstance(doc, str) else None)
+            said = node.get("description") if isinstance(node, dict) else None
+            doc = with_unit(said if isinstance(said, str) else None, self._named.unit(node))
+            made = field(name, self.of(node, where, inside), doc=doc)
             aliases = _aliases(node, where)
             fields[name.lower()] = made | ({"aliases": aliases} if aliases else {})
         return struct(*fields.values())
@@ -250,64 +248,3 @@ def _is_type(named: Json) -> bool:
 
 def _is_null(node: dict[str, Json]) -> bool:
     return node.get("type") == "null" or node.get("enum") == [None] or node.get("const", 0) is None
-
-
-def _kind(node: dict[str, Json], path: str) -> str | None:
-    """The one type of a node's values beside null; None where it has any."""
-    kind = node.get("type")
-    if kind is None:
-        return _kind_of_values(node, path)
-    kinds = set(kind if isinstance(kind, list) else [kind]) - {"null"}
-    if kinds == {"integer", "number"}:
-        return "number"
-    if len(kinds) > 1:
-        return None
-    if not kinds:
-        raise SchemaProblem(path, "a value that is always null has no column type")
-    return str(kinds.pop())
-
-
-def _kind_of_values(node: dict[str, Json], path: str) -> str | None:
-    """The type of a node that does not name it: that of its values, or of what it says of them."""
-    if "properties" in node or "additionalProperties" in node or "patternProperties" in node:
-        return "object"
-    if "items" in node or "prefixItems" in node:
-        return "array"
-    listed = node.get("enum", [node["const"]] if "const" in node else None)
-    if not isinstance(listed, list):
-        return None
-    kinds = {type(each) for each in listed if each is not None}
-    for kind, types in (("string", {str}), ("boolean", {bool}), ("integer", {int}), ("number", {int, float})):
-        if kinds and kinds <= types:
-            return kind
-    return None
-
-
-def _scalar(kind: str, node: dict[str, Json], path: str) -> Json:
-    connect, title = node.get("connect.type"), node.get("title")
-    match kind:
-        case "boolean":
-            return "boolean"
-        case "string":
-            return "binary" if connect == "bytes" else FORMATS.get(str(node.get("format")), "string")
-        case "number" if connect == "bytes" and title == f"{CONNECT}Decimal":
-            return _decimal(node, path)
-        case "integer" | "number" if connect is None:
-            return "long" if kind == "integer" else "double"
-        case "integer" | "number" if connect in CONNECT_NUMBERS:
-            return CONNECT_TIMES.get((connect, str(title)), CONNECT_NUMBERS[connect])
-    raise SchemaProblem(
-        path, f'"{connect}" is no connect.type of a {kind}' if connect else f'"{kind}" is no type'
-    )
-
-
-def _decimal(node: dict[str, Json], path: str) -> str:
-    parameters = node.get("connect.parameters", {})
-    try:
-        precision = int(parameters.get("connect.decimal.precision", 38))
-        scale = int(parameters.get("scale", 0))
-    except (AttributeError, TypeError, ValueError):
-        raise SchemaProblem(path, "precision and scale of a decimal must be whole numbers") from None
-    if not (1 <= precision <= 38 and 0 <= scale <= precision):
-        raise SchemaProblem(path, f"decimal({precision}, {scale}) is outside decimal(1..38, 0..precision)")
-    return f"decimal({precision}, {scale})"

@@ -128,7 +128,7 @@ def _read(writer: Writer, bytes_: Column, end: bytes, parsed: dict[str, Column])
     """A struct of `value`, a struct of columns, and `end`, which is there where the bytes are good."""
     match writer:
         case AvroWriter():
-            return _from_avro(F.concat(bytes_, F.lit(bytearray(end))), writer)
+            return _from_avro(F.concat(bytes_, F.lit(bytearray(end))), writer, end)
         case JsonWriter():
             return _from_json(bytes_, writer, end, parsed)
         case PlainWriter():
@@ -221,11 +221,9 @@ def _kafka(decoded: DataFrame) -> Column:
     )
 
 
-def _from_avro(framed: Column, writer: AvroWriter) -> Column:
+def _from_avro(framed: Column, writer: AvroWriter, end: bytes) -> Column:
     decoded = from_avro(framed, writer.schema, {"mode": "PERMISSIVE", "avroSchema": writer.reader})
-    if writer.shape is None:
-        return decoded
-    return shaped(decoded, {"struct": [["value", writer.shape, None], ["end", None, None]]})
+    return decoded if writer.shape is None else shaped(decoded, writer.shape, end)
 
 
 def _from_json(bytes_: Column, writer: JsonWriter, end: bytes, parsed: dict[str, Column]) -> Column:

@@ -12,6 +12,8 @@ from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
 from calve.columns import Json, decimal_digits
+from glue_jobs.conditions import any_in, any_of, false
+from glue_jobs.moments import date, moment
 from glue_jobs.shapes import spark_type
 
 TYPES: dict[str, T.DataType] = {
@@ -31,14 +33,11 @@ PARSED: dict[str, T.DataType] = {
     "timestamptz": T.StringType(),
     "days": T.IntegerType(),
     "millis": T.LongType(),
+    "local_millis": T.LongType(),
+    "local_micros": T.LongType(),
     "json": T.VariantType(),
 }
 """Types that the parser would read too freely, or not at all, are read as something from which they can be made exactly."""
-YEAR = "(?!0000)[0-9]{4}"
-DATE = rf"\A{YEAR}-[0-9]{{2}}-[0-9]{{2}}\z"
-ZONE = r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
-MOMENT = rf"\A{YEAR}-[0-9]{{2}}-[0-9]{{2}}[Tt ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}}0*)?{ZONE}\z"
-"""RFC 3339 with microseconds: what has more of them, or no offset, is no exact moment of a column."""
 BASE64 = r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
 DECIMAL_BYTES = 16
 GREATEST_MILLIS = (2**63 - 1) // 1000
@@ -49,10 +48,6 @@ CAN_OVERFLOW = r"[eE][+]?[0-9]{3}|[0-9]{309}"
 
 Walk = Callable[[Json, Column], Column | None]
 NONE: Mapping[str, Column] = {}
-
-
-def false() -> Column:
-    return F.lit(False)  # noqa: FBT003 a literal column
 
 
 def parse_type(shape: Json) -> T.StructType:
@@ -78,7 +73,7 @@ def invalid(shape: Json, value: Column, text: Column) -> Column | None:
     match shape:
         case "float" | "double":
             return F.abs(value) == F.lit(float("inf"))
-        case "date" | "timestamptz" | "millis":
+        case "date" | "timestamptz" | "millis" | "local_millis":
             return value.isNotNull() & _made(shape, value).isNull()
         case "json":
             overflown = F.to_json(value).rlike(OVERFLOWN)
@@ -121,13 +116,15 @@ def _made(shape: str, value: Column) -> Column:
     """The value of a leaf, null where it has none."""
     match shape:
         case "date":
-            return F.when(value.rlike(DATE), value.try_cast("date"))
+            return date(value)
         case "timestamptz":
-            return F.when(value.rlike(MOMENT), F.upper(value).try_cast("timestamp"))
+            return moment(value)
         case "days":
             return F.date_from_unix_date(value)
-        case "millis":
+        case "millis" | "local_millis":
             return F.when(F.abs(value) <= GREATEST_MILLIS, F.timestamp_millis(value))
+        case "local_micros":
+            return F.timestamp_micros(value)
         case "json":
             return F.when(~F.is_variant_null(value), F.to_json(value))
         case str() if shape.startswith("decimal"):
@@ -164,27 +161,11 @@ def _any(shape: Json, value: Column, test: Walk) -> Column | None:
         return None
     match shape["type"]:
         case "struct":
-            found = [test(each["type"], value[each["name"]]) for each in shape["fields"]]
-            some = [F.coalesce(each, false()) for each in found if each is not None]
-            return _either(some) if some else None
+            return any_of(test(each["type"], value[each["name"]]) for each in shape["fields"])
         case "list":
-            return _exists(value, shape["element"], test)
+            return any_in(value, lambda each: test(shape["element"], each))
         case _:
-            return _exists(F.map_values(value), shape["value"], test)
-
-
-def _either(conditions: list[Column]) -> Column:
-    """All of them with OR, as a tree of small depth: Spark recurses into expressions."""
-    if len(conditions) == 1:
-        return conditions[0]
-    half = len(conditions) // 2
-    return _either(conditions[:half]) | _either(conditions[half:])
-
-
-def _exists(values: Column, shape: Json, test: Walk) -> Column | None:
-    if test(shape, F.lit(None)) is None:
-        return None
-    return F.exists(values, lambda each: F.coalesce(test(shape, each), false()))  # type: ignore[arg-type]
+            return any_in(F.map_values(value), lambda each: test(shape["value"], each))
 
 
 def _same(shape: Json, column: Json) -> bool:

@@ -15,7 +15,8 @@ from pyspark.sql import types as T
 
 from calve.columns import Json, map_of
 from calve.names import quote
-from glue_jobs.json_leaves import converted, false, invalid, parse_type, strings, suspicious
+from glue_jobs.conditions import false
+from glue_jobs.json_leaves import converted, invalid, parse_type, strings, suspicious
 
 CORRUPT = "calve:corrupt"
 STRICT = {

@@ -1,4 +1,5 @@
-"""What Avro's own resolution cannot do: unions, maps whose keys are no strings, wider decimals (`calve.avro_reader.Resolution`).
+"""What Avro's own resolution cannot do: unions, maps whose keys are no strings, wider decimals, texts that say moments
+(`calve.avro_reader.Resolution`).
 
 Only for schemas that need it: a value is taken apart and put together again by expressions, which Spark interprets.
 """
@@ -10,17 +11,50 @@ from pyspark.sql import functions as F
 
 from calve.columns import Json
 from calve.names import quote
+from glue_jobs.conditions import any_in, any_of, false
+from glue_jobs.moments import moment
 
 TYPES = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
 """Iceberg's names of types that Spark calls otherwise."""
 
 
-def shaped(value: Column, shape: Json) -> Column:
-    """The value in its shape; null where it is null.
+def shaped(decoded: Column, shape: Json, end: bytes) -> Column:
+    """What was decoded (a struct of `value` and `end`), the value in its shape; null where it is null.
 
-    The value becomes the variable of a lambda, or Spark would decode it again for every field that is taken from it.
+    `end` is null where it was this one, and a text of the value says nothing. What was decoded becomes the variable of a lambda,
+    or Spark would decode it again for every field that is taken from it.
     """
-    return F.transform(F.array(value), lambda each: _shaped(each, shape))[0]
+    return F.transform(F.array(decoded), lambda each: _judged(each, shape, end))[0]
+
+
+def _judged(decoded: Column, shape: Json, end: bytes) -> Column:
+    value, found = decoded["value"], decoded["end"]
+    wrong = _misread(value, shape)
+    if wrong is not None:
+        found = F.when(~F.coalesce(wrong, false()) | (found != F.lit(bytearray(end))), found)
+    return F.when(decoded.isNotNull(), F.struct(_shaped(value, shape).alias("value"), found.alias("end")))
+
+
+def _misread(value: Column, shape: Json | None) -> Column | None:
+    """True (else false or null) where a text of a value says no moment; None: it has no such texts."""
+    if shape is None:
+        return None
+    [(kind, parts)] = shape.items()
+    match kind:
+        case "moment":
+            return value.isNotNull() & moment(value).isNull()
+        case "list":
+            return any_in(value, lambda each: _misread(each, parts))
+        case "map":
+            return any_in(F.map_values(value), lambda each: _misread(each, parts))
+        case "entries":
+            sides = list(zip(("key", "value"), parts, strict=True))
+            return any_in(value, lambda each: any_of(_misread(each[name], side) for name, side in sides))
+        case "struct":
+            return any_of(_misread(value[name], inner) for name, inner, absent in parts if not absent)
+        case "union":
+            return any_of(_misread(value[member], inner) for _, member, inner, _ in parts if member)
+    return None
 
 
 def _shaped(value: Column, shape: Json | None) -> Column:
@@ -30,6 +64,8 @@ def _shaped(value: Column, shape: Json | None) -> Column:
     match kind:
         case "cast":
             return value.cast(spark_type(parts))
+        case "moment":
+            return moment(value)
         case "list":
             return F.transform(value, lambda each: _shaped(each, parts))
         case "map":

@@ -15,8 +15,8 @@ from pyspark.sql.window import WindowSpec
 from calve.changes import UNAVAILABLE
 from calve.job import ChangeData
 from calve.spark_conf import CATALOG
+from glue_jobs.conditions import false
 from glue_jobs.events import OP, TOMBSTONE
-from glue_jobs.json_leaves import false
 from glue_jobs.keys import OFFSET, PARTITION, at, key_columns, key_names, keys_of
 from glue_jobs.target import Target
 

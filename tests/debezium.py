@@ -27,12 +27,13 @@ KEY = json.dumps(
 
 
 def envelope(columns: Fields) -> str:
-    """The schema of the events, as the connector for PostgreSQL registers it."""
-    value = {
-        "type": "record",
-        "name": "Value",
-        "fields": [_optional(name, kind) for name, kind in columns.items()],
-    }
+    """The schema of the events of a table, as the connector for PostgreSQL registers it."""
+    fields = [_optional(name, kind) for name, kind in columns.items()]
+    return json.dumps(around({"type": "record", "name": "Value", "fields": fields}))
+
+
+def around(row: Any) -> Any:
+    """The schema of events whose rows are these records."""
     source = {
         "type": "record",
         "name": "Source",
@@ -46,13 +47,13 @@ def envelope(columns: Fields) -> str:
         ],
     }
     fields = [
-        {"name": "before", "type": ["null", value], "default": None},
-        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "before", "type": ["null", row], "default": None},
+        {"name": "after", "type": ["null", row["name"]], "default": None},
         {"name": "source", "type": source},
         {"name": "op", "type": "string"},
         _optional("ts_ms", ["null", "long"]),
     ]
-    return json.dumps({"type": "record", "name": "Envelope", "namespace": "shop.public.t", "fields": fields})
+    return {"type": "record", "name": "Envelope", "namespace": "shop.public.t", "fields": fields}
 
 
 def json_schema(columns: Fields) -> str:
@@ -66,15 +67,20 @@ def json_schema(columns: Fields) -> str:
             {"type": "array", "items": of(kind["items"])} if isinstance(kind, dict) else {"type": kinds[kind]}
         )
 
-    row = {"type": ["object", "null"], "properties": {name: of(kind) for name, kind in columns.items()}}
+    row = {"type": "object", "properties": {name: of(kind) for name, kind in columns.items()}}
+    return json.dumps(json_around(row))
+
+
+def json_around(row: Any) -> Any:
+    """As `around`."""
     numbers = {name: {"type": ["integer", "null"]} for name in ("lsn", "ts_ms", "ts_us")}
     parts = {
-        "before": row,
-        "after": row,
+        "before": {"oneOf": [{"type": "null"}, row]},
+        "after": {"oneOf": [{"type": "null"}, row]},
         "op": {"type": "string"},
         "source": {"type": "object", "properties": numbers},
     }
-    return json.dumps({"type": "object", "properties": parts})
+    return {"type": "object", "properties": parts}
 
 
 def _optional(name: str, kind: Any) -> Any:

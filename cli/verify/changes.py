@@ -40,7 +40,7 @@ class ChangeWriter:
             raise Unreadable("incompatible_schema")
         event = [("op", pa.string()), ("before", row), ("after", row), ("source", pa.struct(wanted.items()))]
         read = pa.schema([each for each in event if each[0] != "source" or wanted])
-        self._inner = writer_of(frame, schema, read, renames)
+        self._inner = writer_of(frame, schema, read, renames, changes=True)
         self.frame = self._inner.frame
         self.schema_id = self._inner.schema_id
         self._columns = columns
@@ -85,7 +85,9 @@ def _sortable(value: str | int | None) -> str | None:
 
 def _source_kinds(schema: registry.Schema) -> dict[str, Any]:
     """The whole numbers and texts that a schema has in `source`, as Arrow types."""
-    json_kinds = Schemas(schema.text, schema.references, {}).kinds if schema.type == "JSON" else None
+    json_kinds = (
+        Schemas(schema.text, schema.references, {}, changes=True).kinds if schema.type == "JSON" else None
+    )
     named = json_kinds("source") if json_kinds else _avro_kinds(schema)
     types = {"integer": pa.int64(), "int": pa.int64(), "long": pa.int64(), "string": pa.string()}
     return {name: types[kind] for name, kind in named.items() if kind in types}

@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from cli.verify.debezium import MOMENT
+from cli.verify.moments import moment
 from cli.verify.renames import Renames, sources
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -232,11 +234,20 @@ def _temporal_converter(avro: str, logical: str | None, kind: Any) -> Convert | 
             return _millis
         case ("long", "local-timestamp-micros") if pa.types.is_timestamp(kind) and not kind.tz:
             return None
+        case ("string", logical) if logical == MOMENT and pa.types.is_timestamp(kind) and kind.tz:
+            return _moment
         case ("int", "time-millis") if pa.types.is_time(kind):
             return _millis
         case ("long", "time-micros") if pa.types.is_time(kind):
             return None
     raise Unreadable("incompatible_schema")
+
+
+def _moment(value: str) -> int:
+    found = moment(value)
+    if found is None:
+        raise Unreadable("malformed")
+    return found
 
 
 def _millis(value: int) -> int:

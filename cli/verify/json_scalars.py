@@ -7,32 +7,28 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from cli.verify.conversion import EXACT, Unreadable
+from cli.verify.debezium import MICROSECONDS
 from cli.verify.json_text import Real, exact, written
+from cli.verify.moments import EPOCH, moment
 
 Convert = Callable[[Any], Any]
 SEVERAL = "several"
 """The type of values that may be of several types."""
-CONNECT = "org.apache.kafka.connect.data."
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
 SMALL = ("int8", "int16", "int32")
-MOMENT = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})0*)?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
-)
 DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DECIMAL_BYTES = 16
-FARTHEST = timedelta(hours=18)
-"""The greatest offset from UTC that a column's reader takes."""
 
 
-def converter(facts: dict[str, Any], kind: Any) -> Convert:
-    """How a JSON value becomes a value of the Arrow type.
+def converter(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
+    """How a JSON value becomes a value of the Arrow type; `changes`: Debezium's names of types mean what they say.
 
     Raises:
         Unreadable: values of this schema are no values of the type.
@@ -42,13 +38,15 @@ def converter(facts: dict[str, Any], kind: Any) -> Convert:
     if is_text and written_as in (None, "object", "array", SEVERAL):
         return written
     if written_as in ("integer", "number"):
-        return _number(facts, kind)
+        return _number(facts, kind, changes=changes)
     if pa.types.is_date(kind) and written_as == "string":
         return _day
     if pa.types.is_timestamp(kind) and written_as == "string":
         return _moment
     if pa.types.is_boolean(kind) and written_as == "boolean":
         return lambda value: _instance(value, bool)
+    if changes and pa.types.is_decimal(kind) and (connect, facts.get("title")) == ("bytes", DECIMAL):
+        return lambda value: _decimal(value, kind)
     if (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)) and connect == "bytes":
         return _bytes
     if is_text and written_as == "string":
@@ -56,14 +54,14 @@ def converter(facts: dict[str, Any], kind: Any) -> Convert:
     raise Unreadable("incompatible_schema")
 
 
-def _number(facts: dict[str, Any], kind: Any) -> Convert:
-    connect = facts.get("connect.type")
-    if pa.types.is_decimal(kind) and facts.get("title") == f"{CONNECT}Decimal":
+def _number(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
+    connect, title = facts.get("connect.type"), facts.get("title")
+    if pa.types.is_decimal(kind) and title == DECIMAL:
         return lambda value: _decimal(value, kind)
     if pa.types.is_date(kind):
         return lambda value: _whole(value, 32)
     if pa.types.is_timestamp(kind):
-        return _millis
+        return _since_1970(title if changes else None, kind)
     if pa.types.is_integer(kind):
         return lambda value: _whole(value, 32 if connect in SMALL else 64)
     if pa.types.is_floating(kind):
@@ -94,8 +92,12 @@ def _whole(value: Any, bits: int) -> int:
     return number
 
 
-def _millis(value: Any) -> int:
-    return _whole(_whole(value, 64) * 1000, 64)
+def _since_1970(title: Any, kind: Any) -> Convert:
+    """Numbers of Debezium's, which are local times, or of Connect's, which are milliseconds in UTC."""
+    if (title in MICROSECONDS) != (kind.tz is None):
+        raise Unreadable("incompatible_schema")
+    microseconds = MICROSECONDS.get(title, 1000)
+    return lambda value: _whole(_whole(value, 64) * microseconds, 64)
 
 
 def _double(value: Any) -> float:
@@ -147,18 +149,10 @@ def _day(value: Any) -> int:
 
 
 def _moment(value: Any) -> int:
-    found = MOMENT.fullmatch(_instance(value, str))
-    try:
-        if found:
-            day, clock, fraction, sign, hours, minutes = found.groups()
-            offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-            since = datetime.fromisoformat(f"{day}T{clock}+00:00") - EPOCH
-            if int(minutes or 0) < 60 and offset <= FARTHEST:
-                shifted = since + (offset if sign == "-" else -offset)
-                return shifted // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0"))
-    except ValueError:
-        pass
-    raise Unreadable("malformed")
+    found = moment(_instance(value, str))
+    if found is None:
+        raise Unreadable("malformed")
+    return found
 
 
 def _bytes(value: Any) -> bytes:

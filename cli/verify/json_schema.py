@@ -21,10 +21,13 @@ Nodes = list[tuple[str, dict[str, Any]]]
 
 
 class Schemas:
-    """A registered schema with its references: makes converters for Arrow types."""
+    """A registered schema with its references: makes converters for Arrow types. `changes`: as for `json_scalars.converter`."""
 
-    def __init__(self, text: str, references: Mapping[str, str], renames: Renames) -> None:
+    def __init__(
+        self, text: str, references: Mapping[str, str], renames: Renames, *, changes: bool = False
+    ) -> None:
         self._renames = renames
+        self._changes = changes
         self._documents = {name: json.loads(each) for name, each in references.items()} | {
             "": json.loads(text)
         }
@@ -66,7 +69,7 @@ class Schemas:
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
             items = self.converter(self._inner(nodes, "items"), kind.value_type)
             return lambda value: [items(each) for each in _typed(value, list)] if value is not None else None
-        found = scalars.converter(_facts(nodes), kind)
+        found = scalars.converter(_facts(nodes), kind, changes=self._changes)
         return lambda value: found(value) if value is not None else None
 
     def _struct(self, nodes: Nodes, kind: Any) -> Convert:

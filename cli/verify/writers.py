@@ -14,6 +14,7 @@ from fastavro import parse_schema, schemaless_reader
 from calve import registry
 from cli.verify import json_text
 from cli.verify.conversion import Schema, Unreadable, bytes_alone, field_converters, resolved
+from cli.verify.debezium import with_logical_types
 from cli.verify.framing import CONFLUENT, GLUE
 from cli.verify.json_schema import Schemas, filled
 from cli.verify.protobuf_values import Values
@@ -43,21 +44,24 @@ def writer_of(
     renames: Renames,
     own: str | None = None,
     message: str | None = None,
+    *,
+    changes: bool = False,
 ) -> Writer:
     """The writer of a schema whose fields are the columns.
 
     `own`: the column that is no field: of bytes that are kept as they are, or of what a JSON schema does not declare.
-    `message`: which one of a Protobuf file, by its name; None: the first.
+    `message`: which one of a Protobuf file, by its name; None: the first. `changes`: the names of Debezium's types mean
+    what they say.
     """
     if message is not None and schema.type != "PROTOBUF":
         raise Unreadable("incompatible_schema")
     if schema.type in PLAIN:
         return _PlainWriter(frame, columns, own or VALUE, text=schema.type == "STRING")
     if schema.type == "JSON":
-        return _JsonWriter(frame, schema, columns, renames, own)
+        return _JsonWriter(frame, schema, columns, renames, own, changes=changes)
     if schema.type == "PROTOBUF":
         return _ProtobufWriter(frame, schema, columns, renames, message)
-    return _AvroWriter(frame, schema, columns, renames)
+    return _AvroWriter(frame, schema, columns, renames, changes=changes)
 
 
 def whole_writer(
@@ -133,9 +137,16 @@ class _WholeJsonWriter:
 
 class _JsonWriter:
     def __init__(
-        self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames, rest: str | None
+        self,
+        frame: bytes,
+        schema: registry.Schema,
+        columns: pa.Schema,
+        renames: Renames,
+        rest: str | None,
+        *,
+        changes: bool,
     ) -> None:
-        schemas = Schemas(schema.text, schema.references, renames)
+        schemas = Schemas(schema.text, schema.references, renames, changes=changes)
         self.frame = frame
         self.schema_id = schema.number or None
         self._columns = list(columns)
@@ -187,7 +198,15 @@ class _ProtobufWriter:
 
 
 class _AvroWriter:
-    def __init__(self, frame: bytes, schema: registry.Schema, columns: pa.Schema, renames: Renames) -> None:
+    def __init__(
+        self,
+        frame: bytes,
+        schema: registry.Schema,
+        columns: pa.Schema,
+        renames: Renames,
+        *,
+        changes: bool = False,
+    ) -> None:
         top: Schema = json.loads(schema.text)
         if not isinstance(top, dict) or top.get("type") not in ("record", "error"):
             raise Unreadable("incompatible_schema")
@@ -199,7 +218,9 @@ class _AvroWriter:
         for each in schema.references.values():
             resolved(json.loads(each), names, "")
             parse_schema(bytes_alone(json.loads(each), numbers), plain)
-        self._columns = field_converters(resolved(top, names, "")["fields"], columns, renames)
+        found = resolved(top, names, "")
+        fields = (with_logical_types(found) if changes else found)["fields"]
+        self._columns = field_converters(fields, columns, renames)
         self._schema = parse_schema(bytes_alone(top, numbers), plain)
 
     def decode(self, value: bytes) -> Any:

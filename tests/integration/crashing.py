@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastavro import parse_schema, schemaless_writer
 from pyiceberg.catalog import Catalog
 
 from calve.changes import UNAVAILABLE
@@ -75,7 +77,7 @@ class Scene:
     notes: int = 0
 
     def __post_init__(self) -> None:
-        self.topic = self.topic or self.engine.topic(partitions=2, schema=self._schema())
+        self.topic = self.topic or self.engine.topic(partitions=2, schema=self._schema(0))
 
     @property
     def name(self) -> TableName:
@@ -92,8 +94,11 @@ class Scene:
         kinds = (kind if self.foreign or kind != FOREIGN else "bad_magic" for kind in KINDS)
         records = [(broken(kind, value, foreign_id), kind) for kind, value in zip(kinds, good, strict=True)]
         if early:
-            next_id = 1 + self._register("another")
-            records = [(b"\0" + next_id.to_bytes(4, "big") + good[0][5:] + b"\0", None), *records]
+            next_id, payload = 1 + self._register("another"), BytesIO()
+            schemaless_writer(
+                payload, parse_schema(json.loads(self._schema(self.notes + 1))), self._written(0, rows[0])
+            )
+            records = [(b"\0" + next_id.to_bytes(4, "big") + payload.getvalue(), None), *records]
         raw = [
             Raw(value, self._key(number) if self.mode or self.keys else None, partition=number % 2)
             for number, (value, _) in enumerate(records)
@@ -120,7 +125,7 @@ class Scene:
     def evolve(self) -> None:
         """Register the next version of the schema, with a field more."""
         self.notes += 1
-        self.engine.register(self.topic, self._schema())
+        self.engine.register(self.topic, self._schema(self.notes))
 
     def loop(self) -> State:
         """A new job drains the topic in this process; the state that it leaves the table in."""
@@ -220,9 +225,11 @@ class Scene:
         schema = {"type": "record", "name": "Other", "doc": uuid.uuid4().hex, "fields": [field]}
         return self.engine.register(f"{self.topic}-{subject}", json.dumps(schema))
 
-    def _schema(self) -> str:
+    def _schema(self, fields_more: int) -> str:
         trade = json.loads(TRADE)
-        notes = [{"name": f"note{n}", "type": ["null", "string"], "default": None} for n in range(self.notes)]
+        notes = [
+            {"name": f"note{n}", "type": ["null", "string"], "default": None} for n in range(fields_more)
+        ]
         fields = [*trade["fields"], *notes]
         if isinstance(self.mode, ChangeData):
             changed = json.loads(envelope({each["name"]: each["type"] for each in fields}))

@@ -8,19 +8,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from calve.errors import CalveError, LostRace, Retryable
-from calve.job import Upsert
+from calve.job import Deduplicate
 from glue_jobs import faults
 from glue_jobs.lake import Lake
 from glue_jobs.loop import TableLoop, run_all
 from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.round import Round
 from glue_jobs.target import Target
+from tests.debezium import envelope, event
 from tests.integration.aws_gate import FAULT, UNAVAILABLE, AwsGate, is_glue, is_store, is_table_update
-from tests.integration.engine import TRADE, Engine, at, everything
+from tests.integration.database import BY_ID as CHANGES_BY_ID
+from tests.integration.engine import TRADE, Engine, at, everything, trades
 from tests.integration.events import assert_as_documented
 from tests.integration.gate import Answer, Request
 from tests.integration.keyed import BY_ID
@@ -36,11 +39,29 @@ ONCE = {
 """Table properties by which Iceberg gives up at once, so that the engine's own answer is what is tested."""
 
 
-def kept(upsert: Upsert | None, *batches: int) -> list[tuple[int, int]]:
+MODES: dict[str, dict[str, Any]] = {
+    "append": {},
+    "upsert": {"upsert": BY_ID},
+    "change_data": {"change_data": CHANGES_BY_ID},
+    "deduplicate": {"deduplicate": Deduplicate(("id",))},
+}
+"""Tables whose key is the number of a record."""
+
+
+def kept(mode: str, *batches: int) -> list[tuple[int, int]]:
     """Where the rows are from after batches of so many records, each numbered from 0 on."""
     ids = [number for count in batches for number in range(count)]
     places = [(0, offset) for offset in range(len(ids))]
-    return sorted(dict(zip(ids, places, strict=True)).values()) if upsert else places
+    pairs = list(zip(ids, places, strict=True))
+    if mode == "append":
+        return places
+    return sorted(dict(reversed(pairs) if mode == "deduplicate" else pairs).values())
+
+
+def more(engine: Engine, topic: str, mode: str, count: int) -> None:
+    """A batch of records, numbered from 0 on."""
+    rows = trades(count)
+    engine.produce(topic, [event("c", after=row) for row in rows] if mode == "change_data" else rows)
 
 
 @pytest.fixture(scope="module")
@@ -78,25 +99,30 @@ def impatient(gate: AwsGate, engine: Engine) -> Engine:
     return behind(gate, engine, attempts=1)
 
 
-modes = pytest.mark.parametrize("upsert", [None, BY_ID], ids=["append", "upsert"])
-append_first = pytest.mark.parametrize(
-    "upsert", [None, pytest.param(BY_ID, marks=pytest.mark.full)], ids=["append", "upsert"]
-)
-"""The other mode in the long tests alone."""
+def _modes(*others: str) -> pytest.MarkDecorator:
+    """All modes; `others` than the first in the long tests alone."""
+    full = pytest.mark.full
+    return pytest.mark.parametrize(
+        "mode", [pytest.param(m, marks=full if m in others else ()) for m in MODES]
+    )
+
+
+modes, append_first = _modes("change_data", "deduplicate"), _modes(*list(MODES)[1:])
 
 
 def begun(
-    engine: Engine, upsert: Upsert | None = None, properties: Mapping[str, str] = MappingProxyType({})
+    engine: Engine, mode: str = "append", properties: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[str, Target]:
     """A topic of one partition with 10 records in its table, and 10 more, of the same ids, that are not."""
-    topic = engine.topic(partitions=1)
-    engine.produce(topic, 10)
-    target = engine.target(topic, upsert=upsert)
+    schema = envelope({each["name"]: each["type"] for each in _TRADE["fields"]})
+    topic = engine.topic(partitions=1, schema=schema if mode == "change_data" else TRADE)
+    more(engine, topic, mode, 10)
+    target = engine.target(topic, **MODES[mode])
     engine.drain(target)
     if properties:
         listed = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
         engine.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({listed})", topic)
-    engine.produce(topic, 10)
+    more(engine, topic, mode, 10)
     return topic, target
 
 
@@ -195,10 +221,10 @@ def test_a_commit_whose_answer_is_lost_is_found_by_the_clients(
 
 @append_first
 def test_a_commit_that_iceberg_cannot_find_is_found_by_its_round(
-    gate: AwsGate, impatient: Engine, upsert: Upsert | None
+    gate: AwsGate, impatient: Engine, mode: str
 ) -> None:
     """The answer is lost, and so is that of Iceberg's own look at the table; then AWS is back."""
-    topic, target = begun(impatient, upsert, properties=ONCE)
+    topic, target = begun(impatient, mode, properties=ONCE)
     lost: list[str] = []
 
     def lose_two(request: Request) -> Answer | None:
@@ -211,15 +237,15 @@ def test_a_commit_that_iceberg_cannot_find_is_found_by_its_round(
     with gate.meanwhile(is_glue, lose_two):
         outcome = impatient.round(target)
     assert lost[:2] == ["AWSGlue.UpdateTable", "AWSGlue.GetTable"]
-    assert outcome.ledger.applied == 10
-    assert impatient.offsets(topic) == kept(upsert, 10, 10)
+    assert outcome.ledger.consumed == 10
+    assert impatient.offsets(topic) == kept(mode, 10, 10)
 
 
 @append_first
 def test_a_commit_that_nobody_can_find_is_what_the_next_round_starts_from(
-    gate: AwsGate, impatient: Engine, upsert: Upsert | None
+    gate: AwsGate, impatient: Engine, mode: str
 ) -> None:
-    topic, target = begun(impatient, upsert, properties=ONCE)
+    topic, target = begun(impatient, mode, properties=ONCE)
     updates: list[int] = []
 
     def gone_from_the_update_on(request: Request) -> Answer | None:
@@ -230,28 +256,28 @@ def test_a_commit_that_nobody_can_find_is_what_the_next_round_starts_from(
     with gate.meanwhile(is_glue, gone_from_the_update_on), pytest.raises(Retryable):
         impatient.round(target)
     assert updates == [200]
-    assert impatient.offsets(topic) == kept(upsert, 10, 10)
-    impatient.produce(topic, 5)
+    assert impatient.offsets(topic) == kept(mode, 10, 10)
+    more(impatient, topic, mode, 5)
     impatient.drain(target)
-    assert impatient.offsets(topic) == kept(upsert, 10, 10, 5)
+    assert impatient.offsets(topic) == kept(mode, 10, 10, 5)
 
 
 @modes
 def test_a_commit_that_arrives_late_stops_the_round_that_reads_the_same_offsets(
-    gate: AwsGate, impatient: Engine, upsert: Upsert | None
+    gate: AwsGate, impatient: Engine, mode: str
 ) -> None:
-    topic, target = begun(impatient, upsert, properties=ONCE)
+    topic, target = begun(impatient, mode, properties=ONCE)
     held_up: list[Request] = []
     with gate.meanwhile(is_table_update, held_up.append), pytest.raises(Retryable):
         impatient.round(target)
-    assert impatient.offsets(topic) == kept(upsert, 10)
+    assert impatient.offsets(topic) == kept(mode, 10)
 
     def arrive(_: str) -> None:
         assert gate.pass_on(held_up[0]).status == 200
 
     with at("publish.begin", arrive), pytest.raises(LostRace):
         impatient.round(target)
-    assert impatient.offsets(topic) == kept(upsert, 10, 10)
+    assert impatient.offsets(topic) == kept(mode, 10, 10)
     assert impatient.round(target).snapshot is None
 
 
@@ -275,32 +301,30 @@ def test_a_catalog_that_goes_away_after_the_last_commit_ends_no_loop(
 
 
 @append_first
-def test_the_slower_of_two_writers_stops_and_says_why(engine: Engine, upsert: Upsert | None) -> None:
-    topic, slow = begun(engine, upsert)
-    fast = engine.target(topic, upsert=upsert)
+def test_the_slower_of_two_writers_stops_and_says_why(engine: Engine, mode: str) -> None:
+    topic, slow = begun(engine, mode)
+    fast = engine.target(topic, **MODES[mode])
     published: list[Outcome] = []
     with (
         at("publish.begin", lambda _: published.extend(engine.drain(fast))),
         pytest.raises(LostRace, match=f"{topic}: another writer published first"),
     ):
         engine.round(slow)
-    assert published[0].ledger.applied == 10
-    assert engine.offsets(topic) == kept(upsert, 10, 10)
+    assert published[0].ledger.consumed == 10
+    assert engine.offsets(topic) == kept(mode, 10, 10)
 
 
 @modes
-def test_of_two_writers_at_the_same_moment_exactly_one_publishes(
-    engine: Engine, upsert: Upsert | None
-) -> None:
-    topic, one = begun(engine, upsert)
-    writers = (one, engine.target(topic, upsert=upsert))
+def test_of_two_writers_at_the_same_moment_exactly_one_publishes(engine: Engine, mode: str) -> None:
+    topic, one = begun(engine, mode)
+    writers = (one, engine.target(topic, **MODES[mode]))
     waves = 2
     for wave in range(waves):
         outcomes = at_once(writers)
         assert sorted(type(each).__name__ for each in outcomes) == ["LostRace", "Outcome"], wave
-        engine.produce(topic, 10)
+        more(engine, topic, mode, 10)
     engine.drain(one)
-    assert engine.offsets(topic) == kept(upsert, *[10] * (waves + 2))
+    assert engine.offsets(topic) == kept(mode, *[10] * (waves + 2))
 
 
 def at_once(targets: tuple[Target, ...]) -> list[Outcome | Exception]:

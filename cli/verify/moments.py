@@ -1,0 +1,29 @@
+"""Texts that say a moment, as verification reads them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})0*)?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
+)
+_FARTHEST = timedelta(hours=18)
+"""The greatest offset from UTC that a column's reader takes."""
+
+
+def moment(text: str) -> int | None:
+    """Microseconds since 1970; None where the text says no moment that is a whole number of them."""
+    found = _MOMENT.fullmatch(text)
+    try:
+        if found:
+            day, clock, fraction, sign, hours, minutes = found.groups()
+            offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+            since = datetime.fromisoformat(f"{day}T{clock}+00:00") - EPOCH
+            if int(minutes or 0) < 60 and offset <= _FARTHEST:
+                shifted = since + (offset if sign == "-" else -offset)
+                return shifted // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0"))
+    except ValueError:
+        pass
+    return None
