@@ -122,7 +122,7 @@ def _made(shape: str, value: Column) -> Column:
         case "days":
             return F.date_from_unix_date(value)
         case "millis" | "local_millis":
-            return F.when(F.abs(value) <= GREATEST_MILLIS, F.timestamp_millis(value))
+            return F.when(value.between(-GREATEST_MILLIS, GREATEST_MILLIS), F.timestamp_millis(value))
         case "local_micros":
             return F.timestamp_micros(value)
         case "json":

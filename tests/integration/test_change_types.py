@@ -124,7 +124,7 @@ def test_every_type_in_avro_is_its_value(engine: Engine) -> None:
     cases = rows(VALUES | IN_AVRO)
     engine.produce(topic, [written for written, _ in cases])
     refused: list[Row] = [{"moment": each} for each in NO_MOMENTS]
-    refused += [{"moments": ["2020-01-01T00:00:00Z", "x"]}, {"millis": 2**63 - 1}]
+    refused += [{"moments": ["2020-01-01T00:00:00Z", "x"]}, {"millis": 2**63 - 1}, {"millis": -(2**63)}]
     engine.produce(topic, [cases[0][0] | each for each in refused])
     (outcome,) = engine.drain(of_changes(engine, topic))
     assert same(read(engine, topic)) == same([found for _, found in cases])
@@ -143,6 +143,7 @@ def test_every_type_in_json_is_its_value(engine: Engine) -> None:
     refused += [
         {"moments": ["x"]},
         {"millis": 2**63 - 1},
+        {"millis": -(2**63)},
         {"micros": 2**63},
         {"micros": "1"},
         {"date": "2020-01-01"},
@@ -197,4 +198,28 @@ def test_a_text_that_is_no_moment_is_refused_wherever_it_stands_and_a_longer_val
         nothing | {"by_name": [], "by_number": [], "either": {"string": found, "long": None}},
     ]
     assert outcome.ledger.rejected == {"malformed": 5, "trailing_bytes": 1}
+    proved(engine, topic)
+
+
+@pytest.mark.parametrize("kind", ["avro", "json"])
+def test_infinite_times_of_a_database_are_kept(engine: Engine, kind: str) -> None:
+    schema = avro_schema() if kind == "avro" else json_schema()
+    topic = (
+        engine.topic(partitions=1, schema=json.dumps(schema))
+        if kind == "avro"
+        else json_topic(engine, schema)
+    )
+    infinite = [9_223_372_036_825_200_000, -9_223_372_036_832_400_000, 2**63 - 1, -(2**63)]
+    written = [dict.fromkeys(TYPES) | {"micros": each, "date": n - 2**31} for n, each in enumerate(infinite)]
+    if kind == "avro":
+        engine.produce(topic, written)
+    else:
+        schema_id = engine.registry.get_latest_version(f"{topic}-value").schema_id
+        assert schema_id is not None
+        for each in written:
+            send(engine, topic, schema_id, each)
+    (outcome,) = engine.drain(of_changes(engine, topic))
+    assert outcome.ledger.applied == len(infinite)
+    moments = engine.rows(topic).orderBy("_kafka.offset").selectExpr("unix_micros(cast(micros as timestamp))")
+    assert [row[0] for row in moments.collect()] == infinite
     proved(engine, topic)
