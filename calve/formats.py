@@ -11,7 +11,9 @@ from calve.avro_reader import framed, resolution, unframed
 from calve.avro_references import with_definitions
 from calve.changes import read_as, row_of
 from calve.columns import Json, field, struct
+from calve.connect_schema import PAYLOAD, as_json_schema, is_connect_schema
 from calve.debezium_types import JSON_TYPES, with_logical_types
+from calve.declared import NO_ID
 from calve.evolution import Rule, SchemaProblem
 from calve.json_scalars import CONNECT_TYPES
 from calve.protobuf.columns import columns_of
@@ -160,19 +162,27 @@ def _json_columns(schema: Schema, top: Top) -> Json:
 
 def _json_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
     frame, shape = wire.frame(schema.id), _json_shape(schema, top)
+    member = PAYLOAD if _is_embedded(schema) else None
     if top.column is None:
-        return JsonWriter(schema.id, frame, shape, table, top.rest)
+        return JsonWriter(schema.id, frame, shape, table, top.rest, member=member)
     [part] = shape["fields"]
     if isinstance(part["type"], str):
-        return JsonWriter(schema.id, frame, shape, table, scalar=top.column)
-    return WholeWriter(JsonWriter(schema.id, frame, part["type"], table["fields"][0]["type"]), top.column)
+        return JsonWriter(schema.id, frame, shape, table, scalar=top.column, member=member)
+    kind = table["fields"][0]["type"]
+    return WholeWriter(JsonWriter(schema.id, frame, part["type"], kind, member=member), top.column)
 
 
 def _json_shape(schema: Schema, top: Top) -> Json:
+    text = as_json_schema(schema.text) if _is_embedded(schema) else schema.text
     named = JSON_TYPES if top.changes else CONNECT_TYPES
     if top.column is None:
-        return json_schema.shape(schema.text, schema.references, named)
-    return json_schema.whole(schema.text, schema.references, top.column, named)
+        return json_schema.shape(text, schema.references, named)
+    return json_schema.whole(text, schema.references, top.column, named)
+
+
+def _is_embedded(schema: Schema) -> bool:
+    """Whether each value holds its schema and its payload: a file says it by being a schema of Kafka Connect's."""
+    return schema.id == NO_ID and is_connect_schema(schema.text)
 
 
 def _protobuf_columns(schema: Schema, top: Top) -> Json:

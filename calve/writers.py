@@ -27,6 +27,7 @@ class JsonWriter:
     """A schema id, what its values begin with and hold (a shape of `calve.json_schema`), and the columns to read them as.
 
     rest: the column of what the schema does not declare. scalar: a value is no object, but what this one field of the shape is.
+    member: each is an object, and this member of it is the value.
     """
 
     id: int
@@ -35,6 +36,7 @@ class JsonWriter:
     table: Json
     rest: str | None = None
     scalar: str | None = None
+    member: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class JsonValue:
     """Payloads (binary) that hold this shape of `calve.json_schema`; `word` is the random one of the round.
 
     scalar: they hold what is the only field of the shape, without an object around it. rest: the column of fields that the shape
-    does not have.
+    does not have. member: they are objects, and this member is what is spoken of here.
     """
 
     payload: Column
@@ -51,11 +51,11 @@ class JsonValue:
     word: str
     scalar: str | None = None
     rest: str | None = None
+    member: str | None = None
 
     def parsed(self) -> Column:
         """What the parser makes of it: to be evaluated once, in a projection of its own."""
-        kind = parse_type(self.shape)
-        found = self._parse(T.StructType([*kind.fields, self._mark]))
+        found = self._parse(self._item(parse_type(self.shape)))
         if self.rest is None:
             return found
         return found.withField(quote(self._rest), self._parse_rest())
@@ -68,14 +68,14 @@ class JsonValue:
             names = F.map_keys(rest)
             once = (F.size(names) > 0) & (F.size(names) == F.size(F.array_distinct(names)))
             given[self.rest] = F.when(once, F.to_json(F.to_variant_object(rest)))
-        item = F.get(parsed[self.word], F.lit(0))
-        row = converted(self.shape, table, item, given)
-        return item.dropFields(self.word) if row is item else row
+        found = self._found(parsed)
+        row = converted(self.shape, table, found, given)
+        return found.dropFields(self.word) if row is found and self.member is None else row
 
     def is_good(self, parsed: Column) -> Column:
         """True where the payload is one value of the shape, and nothing of it was changed or lost on the way; never null."""
         items, text = parsed[self.word], self.payload.cast("string")
-        found = F.get(items, F.lit(0))
+        found = self._found(parsed)
         escaped_surrogate = text.contains("\\ud") | text.contains("\\uD")
         conditions = [
             parsed[CORRUPT].isNull(),
@@ -86,13 +86,13 @@ class JsonValue:
             ~F.when(escaped_surrogate, text.rlike(LONE_SURROGATE)).otherwise(false()),
         ]
         if self.scalar is not None:
-            conditions.append(text.rlike(SCALAR))
+            conditions.append(text.rlike(SCALAR) if self.member is None else self._is_there(parsed))
         wrong = invalid(self.shape, found, text)
         if wrong is not None:
             conditions.append(~F.coalesce(wrong, false()))
         doubtful, kind = suspicious(self.shape, found), strings(self.shape)
         if doubtful is not None and isinstance(kind, T.StructType):
-            no_string = self._parse(T.StructType([*kind.fields, self._mark]))[CORRUPT].isNotNull()
+            no_string = self._parse(self._item(kind))[CORRUPT].isNotNull()
             conditions.append(~F.when(doubtful, no_string).otherwise(false()))
         if self.rest is not None:
             wrong = invalid(UNDECLARED, parsed[self._rest], text)
@@ -108,11 +108,36 @@ class JsonValue:
     def _rest(self) -> str:
         return f"{self.word}:rest"
 
+    def _item(self, kind: T.StructType) -> T.StructType:
+        """What the value and the mark are parsed as, where the value is a struct of this type."""
+        if self.member is None:
+            return T.StructType([*kind.fields, self._mark])
+        held = kind if self.scalar is None else kind.fields[0].dataType
+        return T.StructType([T.StructField(self.member, held), self._mark])
+
+    def _found(self, parsed: Column) -> Column:
+        """The parsed value: a struct of the fields of the shape."""
+        item = F.get(parsed[self.word], F.lit(0))
+        if self.member is None:
+            return item
+        held = item[self.member]
+        return held if self.scalar is None else F.struct(held.alias(self.scalar))
+
+    def _is_there(self, parsed: Column) -> Column:
+        """Whether an object has the member, be it null."""
+        found = self._found(parsed)[self.scalar]
+        whatever = T.StructType([T.StructField(self.member or "", T.VariantType()), self._mark])
+        there = F.get(self._parse(whatever)[self.word], F.lit(0))[self.member].isNotNull()
+        return F.when(found.isNull(), there).otherwise(~false())
+
     def _parse_rest(self) -> Column:
         """The fields that the shape does not have, by name; one that is there twice is there twice. Null: no JSON."""
         declared = [each["name"] for each in self.shape["fields"]]
-        found = self._parse(T.MapType(T.StringType(), T.VariantType()))
-        first = F.get(found[self.word], F.lit(0))
+        fields = T.MapType(T.StringType(), T.VariantType())
+        member = self.member
+        found = self._parse(fields if member is None else T.StructType([T.StructField(member, fields)]))
+        item = F.get(found[self.word], F.lit(0))
+        first = item if member is None else item[member]
         return F.when(found[CORRUPT].isNull(), F.map_filter(first, lambda name, _: ~name.isin(*declared)))
 
     def _parse(self, item: T.DataType) -> Column:
@@ -120,7 +145,7 @@ class JsonValue:
             [T.StructField(self.word, T.ArrayType(item)), T.StructField(CORRUPT, T.StringType())]
         )
         before, after = f'{{"{self.word}":[', f',{{"{self.word}":true}}]}}'
-        if self.scalar is not None:
+        if self.scalar is not None and self.member is None:
             before, after = f'{before}{{"{self.scalar}":', f"}}{after}"
         framed = F.concat(F.lit(bytearray(before.encode())), self.payload, F.lit(bytearray(after.encode())))
         return F.from_json(framed.cast("string"), schema, STRICT)

@@ -83,6 +83,33 @@ def json_around(row: Any) -> Any:
     return {"type": "object", "properties": parts}
 
 
+def connect_schema(columns: Fields) -> str:
+    """The schema that Connect's own converter writes into every message of such events."""
+    kinds = {"long": "int64", "string": "string"}
+
+    def of(kind: Any) -> Any:
+        if isinstance(kind, list):
+            return of(kind[1]) | {"optional": True}
+        if isinstance(kind, dict):
+            return {"type": "array", "items": of(kind["items"]), "optional": False}
+        return {"type": kinds[kind], "optional": False}
+
+    def struct(name: str, **fields: Any) -> Any:
+        listed = [{"field": each} | of(kind) for each, kind in fields.items()]
+        return {"type": "struct", "fields": listed, "optional": True, "name": name}
+
+    row = struct("shop.public.t.Value", **columns)
+    numbers = {name: ["null", "long"] for name in ("lsn", "ts_us")}
+    source = struct(
+        "io.debezium.connector.postgresql.Source", connector="string", ts_ms="long", db="string", **numbers
+    )
+    parts = {"before": row, "after": row, "source": source, "op": of("string"), "ts_ms": of(["null", "long"])}
+    fields = [{"field": name} | kind for name, kind in parts.items()]
+    return json.dumps(
+        {"type": "struct", "fields": fields, "optional": False, "name": "shop.public.t.Envelope"}
+    )
+
+
 def _optional(name: str, kind: Any) -> Any:
     return {"name": name, "type": kind} | ({"default": None} if isinstance(kind, list) else {})
 

@@ -25,7 +25,8 @@ class PartSection(Section):
     `com.acme.*`. What the topic holds of values of other subjects is then left to other tables. Default: the topic's
     name and `-value`, or `-key`; in a Glue registry the topic's name"""
     schema_: fields.Text | None = Field(default=None, alias="schema")
-    """File of the schema that all of them were written with, relative to calve.yaml; with `format: avro`, `json` or `protobuf`"""
+    """File of the schema that all of them were written with, relative to calve.yaml; with `format: avro`, `json` or `protobuf`.
+    For JSON of Kafka Connect with its schema in every message: that `schema` as it stands"""
     message: fields.Text | None = None
     """With Protobuf: the message that they are, with or without its package, as `acme.Order`. What the topic holds of values
     of other messages is then left to other tables. Default: the first message of the file"""

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from calve import registry
 from calve.columns import CHANGE
+from cli.verify import connect_schema
 from cli.verify.conversion import Unreadable, others, resolved
 from cli.verify.json_schema import Schemas
 from cli.verify.renames import Renames
@@ -91,6 +92,11 @@ def _source_kinds(schema: registry.Schema) -> dict[str, Any]:
     named = json_kinds("source") if json_kinds else _avro_kinds(schema)
     types = {"integer": pa.int64(), "int": pa.int64(), "long": pa.int64(), "string": pa.string()}
     return {name: types[kind] for name, kind in named.items() if kind in types}
+
+
+def _json_kinds(schema: registry.Schema) -> dict[str, str]:
+    text = connect_schema.described(schema) or schema.text
+    return Schemas(text, schema.references, {}, changes=True).kinds("source")
 
 
 def _avro_kinds(schema: registry.Schema) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader
 
 from calve import registry
-from cli.verify import json_text
+from cli.verify import connect_schema, json_text
 from cli.verify.conversion import Schema, Unreadable, bytes_alone, field_converters, resolved
 from cli.verify.debezium import with_logical_types
 from cli.verify.framing import CONFLUENT, GLUE
@@ -123,10 +123,14 @@ class _WholeJsonWriter:
         self.frame = frame
         self.schema_id = schema.number or None
         self._column = column
-        self._convert = Schemas(schema.text, schema.references, renames).whole(column.type)
+        described = connect_schema.described(schema)
+        self._embedded = described is not None
+        self._convert = Schemas(described or schema.text, schema.references, renames).whole(column.type)
 
     def decode(self, value: bytes) -> Any:
         found = json_text.read(value[len(self.frame) :])
+        if self._embedded:
+            found = connect_schema.payload(found)
         if pa.types.is_struct(self._column.type) != isinstance(found, json_text.Members):
             raise Unreadable("malformed")
         return self._convert(found)
@@ -146,7 +150,9 @@ class _JsonWriter:
         *,
         changes: bool,
     ) -> None:
-        schemas = Schemas(schema.text, schema.references, renames, changes=changes)
+        described = connect_schema.described(schema)
+        schemas = Schemas(described or schema.text, schema.references, renames, changes=changes)
+        self._embedded = described is not None
         self.frame = frame
         self.schema_id = schema.number or None
         self._columns = list(columns)
@@ -156,6 +162,8 @@ class _JsonWriter:
 
     def decode(self, value: bytes) -> Any:
         found = json_text.read(value[len(self.frame) :])
+        if self._embedded:
+            found = connect_schema.payload(found)
         if not isinstance(found, json_text.Members):
             raise Unreadable("malformed")
         row = filled(self._fields, found)

@@ -16,7 +16,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from calve.changes import UNAVAILABLE
 from calve.job import ChangeData, Source
 from calve.spark_conf import CATALOG
-from tests.debezium import COLUMNS, KEY, LARGE, Fields, envelope, json_schema
+from tests.debezium import COLUMNS, KEY, LARGE, Fields, connect_schema, envelope, json_schema
 from tests.integration.engine import DATABASE, Engine
 
 BY_RECORD_KEY = ChangeData(("_kafka.key",), deletes=True, bucketed=True)
@@ -31,13 +31,14 @@ BY_LSN = ChangeData(
 class Database:
     """A table of rows by their primary key `id`, whose changes go to a topic, a row's to one partition.
 
-    full: the log has the row before a change (REPLICA IDENTITY FULL), else its key alone. held: events wait until `release`.
+    encoding: `avro`, `json`, or `connect`: JSON with its schema in every message. full: the log has the row before a change
+    (REPLICA IDENTITY FULL), else its key alone. held: events wait until `release`.
     """
 
     engine: Engine
     partitions: int = 2
     full: bool = False
-    json: bool = False
+    encoding: str = "avro"
     config: dict[str, str] | None = None
     columns: Fields = field(default_factory=lambda: COLUMNS)
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -56,9 +57,10 @@ class Database:
     @property
     def value(self) -> Source:
         """How a table reads its values."""
-        return (
-            Source(format="json", prefix="none", schema=json_schema(self.columns)) if self.json else Source()
-        )
+        if self.encoding == "avro":
+            return Source()
+        schema = (json_schema if self.encoding == "json" else connect_schema)(self.columns)
+        return Source(format="json", prefix="none", schema=schema)
 
     def target(self, mode: ChangeData = BY_RECORD_KEY, **settings: Any) -> Any:
         return self.engine.target(self.topic, change_data=mode, **({"value": self.value} | settings))
@@ -170,7 +172,11 @@ class Database:
             "ts_us": now * 1000 + 7,
         }
         event = event | {"source": source, "ts_ms": now}
-        return json.dumps(event).encode() if self.json else self.engine.encode(self.topic, event)
+        if self.encoding == "avro":
+            return self.engine.encode(self.topic, event)
+        if self.encoding == "connect":
+            event = {"schema": json.loads(connect_schema(self.columns)), "payload": event}
+        return json.dumps(event).encode()
 
     def _put(self, key: int, value: bytes | None) -> None:
         encoded = self._keys({"id": key}, SerializationContext(self.topic, MessageField.KEY))

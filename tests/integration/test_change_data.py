@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from calve.changes import UNAVAILABLE
 from calve.job import ChangeData, Source
 from tests.integration.database import BY_ID, BY_LSN, BY_RECORD_KEY, KEPT, Database
 from tests.integration.engine import Engine, suspended
@@ -19,9 +20,11 @@ modes = pytest.mark.parametrize("mode", [by_key, by_id, kept, by_lsn])
 
 
 @modes
-@pytest.mark.parametrize("encoding", ["avro", pytest.param("json", marks=full)])
+@pytest.mark.parametrize(
+    "encoding", ["avro", pytest.param("json", marks=full), pytest.param("connect", marks=full)]
+)
 def test_the_table_is_that_of_the_database(engine: Engine, mode: ChangeData, encoding: str) -> None:
-    database, dice = Database(engine, json=encoding == "json"), random.Random(5)
+    database, dice = Database(engine, encoding=encoding), random.Random(5)
     target = database.target(mode)
     for _ in range(3):
         database.churn(dice, 60)
@@ -106,6 +109,17 @@ def test_the_key_may_be_a_column_of_its_own(engine: Engine) -> None:
     assert keys
     assert all(row[0] == row[1] for row in keys)
     assert_proved(proof(engine, database.topic, key=key))
+
+
+def test_an_update_after_a_deletion_knows_no_row_before_it(engine: Engine) -> None:
+    database = Database(engine, partitions=1)
+    database.insert(1)
+    database.delete(1)
+    database.write("u", 1, None, {"id": 1, "name": "n", "note": UNAVAILABLE, "tags": None})
+    engine.flush()
+    engine.drain(database.target())
+    assert database.kept()[1]["note"] == UNAVAILABLE
+    assert_proved(proof(engine, database.topic))
 
 
 def test_events_that_are_none_are_dead_letters(engine: Engine) -> None:

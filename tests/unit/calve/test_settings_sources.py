@@ -26,7 +26,17 @@ def _in_a_folder_with_schemas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     Path("schemas/a.proto").write_text('syntax = "proto3"; message A { int32 a = 1; }')
     Path("schemas/long.avsc").write_text('"long"')
     Path("schemas/broken.avsc").write_text("{")
+    Path("schemas/row.json").write_text(struct(a="int32"))
+    Path("schemas/typo.json").write_text(struct(a="integer"))
+    Path("schemas/pairs.json").write_text(struct(m="map"))
+    Path("schemas/day.json").write_text('{"type": "int32", "optional": false}')
     Path("schemas/latin.json").write_bytes(b'{"title": "\xe9"}')
+
+
+def struct(**fields: str) -> str:
+    """A schema of Kafka Connect's."""
+    listed = [{"field": name, "type": kind, "optional": False} for name, kind in fields.items()]
+    return json.dumps({"type": "struct", "fields": listed, "optional": False})
 
 
 def loaded(*tables: str, stack: StackDefaults = WITHOUT_REGISTRY) -> Job:
@@ -59,6 +69,10 @@ def refused(*tables: str) -> str:
         (
             "value: {format: json, prefix: none, schema: schemas/a.json, rest: more}",
             Source(format="json", prefix="none", schema=JSON, rest="more"),
+        ),
+        (
+            "value: {format: json, schema: schemas/row.json}, key: {format: json, schema: schemas/day.json}",
+            Source(format="json", prefix="none", schema=struct(a="int32")),
         ),
     ],
 )
@@ -152,6 +166,22 @@ def test_a_registry_is_needed_where_a_table_asks_one(asking: str) -> None:
             '"schemas/broken.avsc" makes no table: the schema',
         ),
         ("value: {format: avro, schema: schemas/long.avsc}", "a table needs a record at the top"),
+        (
+            "value: {format: json, schema: schemas/pairs.json}",
+            '"schemas/pairs.json" makes no table: m: a map whose keys are no strings',
+        ),
+        (
+            "value: {format: json, schema: schemas/day.json}",
+            '"schemas/day.json" makes no table: the schema: a table needs an object with properties',
+        ),
+        (
+            "value: {format: json, schema: schemas/typo.json}",
+            '"schemas/typo.json" makes no table: a: "integer" is no type of Kafka Connect',
+        ),
+        (
+            "value: {format: json, schema: schemas/row.json}, key: {format: string, column: a}",
+            "a: calve.yaml gives this name to the column of key",
+        ),
         (
             "value: {format: json, schema: schemas/a.json, rest: A}",
             "a: calve.yaml gives this name to the column of rest",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from calve.registry import Schema
 from cli.verify.conversion import Unreadable
-from cli.verify.decoding import Decoder
+from cli.verify.decoding import Decoder, Values
 from cli.verify.json_text import read, written
 
 MOMENT = pa.timestamp("us", tz="UTC")
@@ -144,3 +144,35 @@ def test_json_of_any_form_has_one_text(text: str, expected: str) -> None:
 def test_any_bytes_are_read_or_malformed(data: bytes) -> None:
     with suppress(Unreadable):
         assert written(read(data))
+
+
+ROW = {"type": "struct", "optional": False, "fields": [{"field": "x", "type": "int32", "optional": True}]}
+TEXT = {"type": "string", "optional": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "text", "expected"),
+    [
+        (ROW, pa.int32(), '{"schema":{},"payload":{"x":1}}', 1),
+        (ROW, pa.int32(), '{"payload":{}}', None),
+        (ROW, pa.int32(), '{"x":1}', "malformed"),
+        (ROW, pa.int32(), '{"payload":null}', "malformed"),
+        (ROW, pa.int32(), '{"payload":{"x":"1"}}', "malformed"),
+        (TEXT, pa.string(), '{"payload":"k"}', "k"),
+        (TEXT, pa.string(), '{"payload":null}', None),
+        (TEXT, pa.string(), "{}", "malformed"),
+        (TEXT, pa.string(), '"k"', "malformed"),
+        ({"type": ["string", "null"]}, pa.string(), '"k"', "k"),
+        ({"type": "string"}, pa.string(), '"k"', "k"),
+    ],
+)
+def test_a_file_with_a_schema_of_connect_makes_the_payload_the_value(
+    schema: Any, kind: pa.DataType, text: str, expected: Any
+) -> None:
+    only = Schema(0, json.dumps(schema), "JSON")
+    values = Values(pa.schema([("x", kind)]), lambda _: None, only=only, whole=schema is not ROW)
+    if expected == "malformed":
+        assert values.verdict(text.encode()) == expected
+    else:
+        writer, row = values.decode(text.encode())
+        assert writer.project([row])[0].to_pylist() == [expected]
