@@ -33,7 +33,7 @@ class Named:
         if not isinstance(node, dict):
             return None
         listed = [node.get(key) for key in ("oneOf", "anyOf")]
-        branches = [each for found in listed if isinstance(found, list) for each in found]
+        branches = [each for branches in listed if isinstance(branches, list) for each in branches]
         found = [self.units.get(_name(each)) for each in (node, *branches) if isinstance(each, dict)]
         return next((each for each in found if each), None)
 

@@ -94,7 +94,7 @@ def connect_schema(columns: Fields) -> str:
             return {"type": "array", "items": of(kind["items"]), "optional": False}
         return {"type": kinds[kind], "optional": False}
 
-    def struct(name: str, **fields: Any) -> Any:
+    def struct(name: str, /, **fields: Any) -> Any:
         listed = [{"field": each} | of(kind) for each, kind in fields.items()]
         return {"type": "struct", "fields": listed, "optional": True, "name": name}
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import pytest
 
-from cli.verify import writers
+from calve.job import ChangeData, Source
 from glue_jobs.target import Target
 from tests.change_types import TIME, TYPES, avro, avro_schema, json_schema
+from tests.debezium import around, event, json_around
 from tests.integration.avro_records import Row, nullable, read, record, same
 from tests.integration.engine import Engine
 from tests.integration.json_topics import json_topic, proved, send
+from tests.integration.producing import Raw
+from tests.integration.test_sources import proved as proved_from
+from tests.integration.test_sources import topic_of
 
 Case = tuple[Any, Any]
 """What a producer writes in both formats, and the value of the column."""
@@ -99,17 +101,18 @@ NO_MOMENTS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _verified_as_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.verify.decoding.writer_of", partial(writers.writer_of, changes=True))
+def of_changes(engine: Engine, topic: str, **settings: Any) -> Target:
+    """The target of a topic of events, each of a row of its own."""
+    return engine.target(topic, change_data=ChangeData(("_kafka.offset",)), **settings)
 
 
-def of_changes(engine: Engine, topic: str) -> Target:
-    """The target of a topic whose values are rows as those of changes are."""
-    target = engine.target(topic)
-    part = target.schemas.value
-    target.schemas.value = replace(part, top=replace(part.top, changes=True))
-    return target
+def inserted(rows: list[Row]) -> list[Row]:
+    return [event("c", after=row) for row in rows]
+
+
+def data(engine: Engine, topic: str) -> list[Row]:
+    """The columns of the rows of the database."""
+    return [{name: value for name, value in row.items() if name != "_change"} for row in read(engine, topic)]
 
 
 def rows(values: dict[str, list[Case]]) -> list[tuple[Row, Row]]:
@@ -120,25 +123,25 @@ def rows(values: dict[str, list[Case]]) -> list[tuple[Row, Row]]:
 
 
 def test_every_type_in_avro_is_its_value(engine: Engine) -> None:
-    topic = engine.topic(partitions=1, schema=json.dumps(avro_schema()))
+    topic = engine.topic(partitions=1, schema=json.dumps(around(avro_schema())))
     cases = rows(VALUES | IN_AVRO)
-    engine.produce(topic, [written for written, _ in cases])
+    engine.produce(topic, inserted([written for written, _ in cases]))
     refused: list[Row] = [{"moment": each} for each in NO_MOMENTS]
     refused += [{"moments": ["2020-01-01T00:00:00Z", "x"]}, {"millis": 2**63 - 1}, {"millis": -(2**63)}]
-    engine.produce(topic, [cases[0][0] | each for each in refused])
+    engine.produce(topic, inserted([cases[0][0] | each for each in refused]))
     (outcome,) = engine.drain(of_changes(engine, topic))
-    assert same(read(engine, topic)) == same([found for _, found in cases])
+    assert same(data(engine, topic)) == same([found for _, found in cases])
     assert outcome.ledger.rejected == {"malformed": len(refused)}
     proved(engine, topic)
 
 
 def test_every_type_in_json_is_its_value(engine: Engine) -> None:
-    topic = json_topic(engine, json_schema())
+    topic = json_topic(engine, json_around(json_schema()))
     schema_id = engine.registry.get_latest_version(f"{topic}-value").schema_id
     assert schema_id is not None
     cases = rows(VALUES | IN_JSON)
     for written, _ in cases:
-        send(engine, topic, schema_id, written)
+        send(engine, topic, schema_id, event("c", after=written))
     refused: list[Row] = [{"moment": each} for each in [*NO_MOMENTS, 1]]
     refused += [
         {"moments": ["x"]},
@@ -149,9 +152,9 @@ def test_every_type_in_json_is_its_value(engine: Engine) -> None:
         {"date": "2020-01-01"},
     ]
     for each in refused:
-        send(engine, topic, schema_id, each)
+        send(engine, topic, schema_id, event("c", after=each))
     (outcome,) = engine.drain(of_changes(engine, topic))
-    assert same(read(engine, topic)) == same([found for _, found in cases])
+    assert same(data(engine, topic)) == same([found for _, found in cases])
     assert outcome.ledger.rejected == {"malformed": len(refused)}
     proved(engine, topic)
 
@@ -169,7 +172,7 @@ def test_a_text_that_is_no_moment_is_refused_wherever_it_stands_and_a_longer_val
         by_number=entry,
         either=["null", moment, "long"],
     )
-    topic = engine.topic(partitions=1, schema=json.dumps(schema))
+    topic = engine.topic(partitions=1, schema=json.dumps(around(schema)))
     good, bad = "2020-01-01T00:00:00+02:00", "2020-01-01T00:00:00"
     nothing: Row = {"inner": None, "by_name": {}, "by_number": [], "either": None}
 
@@ -181,16 +184,17 @@ def test_a_text_that_is_no_moment_is_refused_wherever_it_stands_and_a_longer_val
             nothing | {"either": text},
         ]
 
-    engine.produce(topic, [nothing, *filled(good)])
-    for each in filled(bad):
-        engine.send(topic, engine.encode(topic, each))
-    longer, shorter = engine.encode(topic, filled(bad)[0]) + b"\0", engine.encode(topic, filled(bad)[3])[:-1]
+    engine.produce(topic, inserted([nothing, *filled(good)]))
+    encoded = [engine.encode(topic, each) for each in inserted(filled(bad))]
+    for each in encoded:
+        engine.send(topic, each)
+    longer, shorter = encoded[0] + b"\0", encoded[3][:-1]
     engine.send(topic, longer)
     engine.send(topic, shorter)
     engine.flush()
     (outcome,) = engine.drain(of_changes(engine, topic))
     found = datetime(2019, 12, 31, 22, tzinfo=UTC)
-    assert read(engine, topic) == [
+    assert data(engine, topic) == [
         nothing | {"by_name": [], "by_number": []},
         nothing | {"inner": {"at": found}, "by_name": [], "by_number": []},
         nothing | {"by_name": [("k", found), ("n", None)], "by_number": []},
@@ -203,7 +207,7 @@ def test_a_text_that_is_no_moment_is_refused_wherever_it_stands_and_a_longer_val
 
 @pytest.mark.parametrize("kind", ["avro", "json"])
 def test_infinite_times_of_a_database_are_kept(engine: Engine, kind: str) -> None:
-    schema = avro_schema() if kind == "avro" else json_schema()
+    schema = around(avro_schema()) if kind == "avro" else json_around(json_schema())
     topic = (
         engine.topic(partitions=1, schema=json.dumps(schema))
         if kind == "avro"
@@ -212,14 +216,46 @@ def test_infinite_times_of_a_database_are_kept(engine: Engine, kind: str) -> Non
     infinite = [9_223_372_036_825_200_000, -9_223_372_036_832_400_000, 2**63 - 1, -(2**63)]
     written = [dict.fromkeys(TYPES) | {"micros": each, "date": n - 2**31} for n, each in enumerate(infinite)]
     if kind == "avro":
-        engine.produce(topic, written)
+        engine.produce(topic, inserted(written))
     else:
         schema_id = engine.registry.get_latest_version(f"{topic}-value").schema_id
         assert schema_id is not None
         for each in written:
-            send(engine, topic, schema_id, each)
+            send(engine, topic, schema_id, event("c", after=each))
     (outcome,) = engine.drain(of_changes(engine, topic))
     assert outcome.ledger.applied == len(infinite)
     moments = engine.rows(topic).orderBy("_kafka.offset").selectExpr("unix_micros(cast(micros as timestamp))")
     assert [row[0] for row in moments.collect()] == infinite
     proved(engine, topic)
+
+
+CONNECT_TYPES = {
+    "day": {"type": "int32", "name": f"{TIME}Date", "version": 1},
+    "at": {"type": "int64", "name": f"{TIME}MicroTimestamp", "version": 1},
+    "moment": {"type": "string", "name": f"{TIME}ZonedTimestamp", "version": 1},
+    "took": {"type": "int64", "name": f"{TIME}MicroDuration", "version": 1},
+}
+
+
+def test_every_type_in_messages_that_hold_their_schema_is_its_value(engine: Engine) -> None:
+    fields = [{"field": name, "optional": True} | kind for name, kind in CONNECT_TYPES.items()]
+    row = {"type": "struct", "optional": True, "fields": fields}
+    parts = [{"field": "before"} | row, {"field": "after"} | row]
+    parts.append({"field": "op", "type": "string", "optional": False})
+    schema = {"type": "struct", "optional": False, "fields": parts}
+    source = Source(format="json", prefix="none", schema=json.dumps(schema))
+    written: list[Row] = [
+        {"day": -719_162, "at": -1, "moment": "2020-01-01T00:00:00.5-01:00", "took": 7},
+        dict.fromkeys(CONNECT_TYPES),
+        *({"moment": each} for each in NO_MOMENTS),
+    ]
+    messages = [json.dumps({"schema": schema, "payload": each}).encode() for each in inserted(written)]
+    topic = topic_of(engine, [Raw(each) for each in messages])
+    (outcome,) = engine.drain(of_changes(engine, topic, value=source))
+    full = {"day": date(1, 1, 1), "at": local(1969, 12, 31, 23, 59, 59, 999_999), "took": 7}
+    moment = at_utc(2020, 1, 1, 1, 0, 0, 500_000)
+    assert data(engine, topic) == [full | {"moment": moment}, dict.fromkeys(CONNECT_TYPES)]
+    assert outcome.ledger.rejected == {"malformed": len(NO_MOMENTS)}
+    comments = {each["name"]: each.get("doc") for each in engine.table(topic).schema["fields"]}
+    assert comments["took"] == "microseconds"
+    proved_from(engine, topic, source)
