@@ -179,13 +179,43 @@ class ChangeData(Upsert):
     keep_deleted: bool = False
 
 
-Mode = Upsert | Deduplicate
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of a table of totals, and what it holds, as `calve.measure_text` reads it."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Records are told apart by when their `column` lies, too: in spans of `size_ms` since the epoch, in UTC."""
+
+    column: str
+    size_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """The table holds a row of totals for each group of records. `by`: paths of columns that are alike in a group."""
+
+    by: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    window: Window | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of a record that say which group it is of."""
+        return (*self.by, self.window.column) if self.window else self.by
+
+
+Mode = Upsert | Deduplicate | Aggregate
 """What a table does with a record besides holding it as a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One topic kept as one table; at most one of `upsert`, `change_data` and `deduplicate` is there."""
+    """One topic kept as one table; at most one of `upsert`, `change_data`, `deduplicate` and `aggregate` is there."""
 
     name: str
     topic: str
@@ -207,11 +237,12 @@ class Table:
     upsert: Upsert | None = None
     change_data: ChangeData | None = None
     deduplicate: Deduplicate | None = None
+    aggregate: Aggregate | None = None
 
     @property
     def mode(self) -> Mode | None:
         """None: the table holds every record."""
-        return self.upsert or self.change_data or self.deduplicate
+        return self.upsert or self.change_data or self.deduplicate or self.aggregate
 
     @property
     def registered(self) -> bool:
@@ -282,5 +313,11 @@ def _table(raw: dict[str, Any]) -> Table:
         "deduplicate": Deduplicate(tuple(deduplicate["key"]), deduplicate["window_ms"])
         if deduplicate
         else None,
+        "aggregate": _aggregate(raw["aggregate"]) if raw.get("aggregate") else None,
     }
     return Table(**(raw | parts | transforms))
+
+
+def _aggregate(raw: dict[str, Any]) -> Aggregate:
+    measures = tuple(Measure(**each) for each in raw["measures"])
+    return Aggregate(tuple(raw["by"]), measures, Window(**raw["window"]) if raw["window"] else None)

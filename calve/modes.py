@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from typing import Literal, TypeVar
 
 from calve.columns import Json
 from calve.errors import Suspended
-from calve.job import ChangeData, Mode, Transform, Upsert
+from calve.job import Aggregate, ChangeData, Deduplicate, Measure, Mode, Transform, Upsert, Window
 from calve.position import Offsets, TopicKey, decode_offsets, encode_offsets
 
 BUCKETS = 8
 """Partitions of a table for which none are configured: a round writes files into each that it touches."""
-_M = TypeVar("_M", bound=Mode)
+_M = TypeVar("_M", bound=Upsert | Deduplicate)
 UNFIT = ("float", "double")
 """Types that no key can have: values that are equal need not have equal bytes, nor be equal to themselves."""
 
@@ -25,7 +25,7 @@ def keyed(columns: Json, mode: _M) -> _M:
     Raises:
         Suspended: `key_unusable`: a column is missing, or has a type that tells no rows apart.
     """
-    key = tuple(path for each in mode.key for path in _leaves(_column(columns, each), each))
+    key = plain_columns(columns, mode.key, "key")
     if isinstance(mode, Upsert) and mode.order_by is not None:
         kind = _column(columns, mode.order_by)["type"]
         if not isinstance(kind, str):
@@ -33,10 +33,24 @@ def keyed(columns: Json, mode: _M) -> _M:
     return replace(mode, key=key)
 
 
+def plain_columns(columns: Json, paths: Iterable[str], option: str) -> tuple[str, ...]:
+    """The columns at these paths, those that are structs by their fields; `option`: where calve.yaml names them.
+
+    Raises:
+        Suspended: `key_unusable`: a column is missing, or has a type that tells no rows apart.
+    """
+    return tuple(path for each in paths for path in _leaves(_column(columns, each), each, option))
+
+
 def noted(columns: Json, mode: Mode | None) -> str | None:
-    """What a position says of the mode: JSON with the field ids of the key, which outlive renames. None: all records are rows."""
+    """What a position says of the mode: JSON with the field ids of the key, which outlive renames. None: all records are rows.
+
+    Of totals it says the words of calve.yaml: the columns that they are made of are none of the table's.
+    """
     if mode is None:
         return None
+    if isinstance(mode, Aggregate):
+        return _noted_totals(mode)
     key = [_column(columns, each)["id"] for each in keyed(columns, mode).key]
     if isinstance(mode, Upsert):
         order = None if mode.order_by is None else _column(columns, mode.order_by)["id"]
@@ -63,7 +77,7 @@ def require_tombstones(name: str, mode: Mode | None, *, compacted: bool) -> None
         )
 
 
-def buckets(columns: Json, mode: Mode) -> tuple[Transform, ...]:
+def buckets(columns: Json, mode: Upsert) -> tuple[Transform, ...]:
     """The partitioning of a table for which none was configured."""
     kinds = {path: _column(columns, path)["type"] for path in keyed(columns, mode).key}
     first = next((path for path, kind in kinds.items() if kind != "boolean"), None)
@@ -106,12 +120,14 @@ WANTED = {
     "upsert": "is to hold the newest record of each key",
     "change_data": "is to hold the rows of a database's table",
     "deduplicate": "is to hold the first record of each key",
+    "aggregate": "is to hold totals of groups of records",
 }
 KEPT = {
     "append": "has held every record",
     "upsert": "has held the newest of each key",
     "change_data": "has held the rows of a database's table",
     "deduplicate": "has held the first of each key",
+    "aggregate": "has held totals of groups of them",
 }
 
 
@@ -137,6 +153,8 @@ def described(columns: Json, mode: str | None) -> str:
     kind = kind_of(mode)
     if mode is None or kind == "append":
         return "append"
+    if kind == "aggregate":
+        return _described_totals(json.loads(mode))
     names, found = _paths(columns, ""), json.loads(mode)
     text = f"{kind} by {', '.join(names.get(each, '?') for each in found['key'])}"
     if kind == "change_data":
@@ -149,18 +167,38 @@ def described(columns: Json, mode: str | None) -> str:
 
 
 def kind_of(mode: str | None) -> str:
-    """`append`, `upsert`, `change_data` or `deduplicate`."""
+    """`append`, `upsert`, `change_data`, `deduplicate` or `aggregate`."""
     return "append" if mode is None else str(json.loads(mode)["mode"])
 
 
-def _leaves(found: Json, path: str) -> Iterator[str]:
+def _noted_totals(mode: Aggregate) -> str:
+    window = asdict(mode.window) if mode.window else None
+    measures = {each.name: each.text for each in mode.measures}
+    return json.dumps({"mode": "aggregate", "by": mode.by, "measures": measures, "window": window})
+
+
+def noted_totals(mode: str) -> Aggregate:
+    """What a position says of a table of totals."""
+    found = json.loads(mode)
+    measures = tuple(Measure(*each) for each in found["measures"].items())
+    return Aggregate(tuple(found["by"]), measures, Window(**found["window"]) if found["window"] else None)
+
+
+def _described_totals(found: Json) -> str:
+    measures = ", ".join(f"{name} = {text}" for name, text in found["measures"].items())
+    text = f"aggregate by {', '.join(found['by'])}; {measures}"
+    window = found["window"]
+    return f"{text}; each {window['size_ms'] / 1000:g} s of {window['column']}" if window else text
+
+
+def _leaves(found: Json, path: str, option: str) -> Iterator[str]:
     kind = found["type"]
     if isinstance(kind, dict) and kind["type"] == "struct":
         for each in kind["fields"]:
-            yield from _leaves(each, f"{path}.{each['name']}")
+            yield from _leaves(each, f"{path}.{each['name']}", option)
     elif isinstance(kind, dict) or kind in UNFIT:
         shown = kind["type"] if isinstance(kind, dict) else kind
-        raise _unusable(f"{path} is a {shown}, which tells no rows apart", "key")
+        raise _unusable(f"{path} is a {shown}, which tells no rows apart", option)
     else:
         yield path
 
@@ -171,7 +209,7 @@ def _column(columns: Json, path: str) -> Json:
         fields = kind["fields"] if isinstance(kind, dict) and kind["type"] == "struct" else ()
         found = next((each for each in fields if each["name"] == name), None)
         if found is None:
-            raise _unusable(f"the schemas of its records make no column {path}", "key or order_by")
+            raise _unusable(f"the schemas of its records make no column {path}", "columns")
         kind = found["type"]
     return found
 

@@ -4,7 +4,7 @@ The table is the checkpoint (ADR 1). Keys under `calve.`:
 
 | key | value |
 | --- | --- |
-| `calve.format` | 1, 2 from a table's first redrive on, 3 under a mode; a newer release reads older positions |
+| `calve.format` | 1, 2 from a table's first redrive on, 3 under a mode, 4 for totals; a newer release reads older positions |
 | `calve.round` | uuid of the round; finds an ambiguous commit again |
 | `calve.writer` | epoch of the writer: uuid of the process that committed |
 | `calve.cluster_id`, `calve.topic`, `calve.topic_id` | the topic read by this round |
@@ -26,7 +26,9 @@ from typing import Any
 
 from calve.errors import Suspended
 
-FORMAT = 3
+FORMAT = 4
+WITHOUT_TOTALS = 3
+"""A release that knows no totals must not write a table of them: it would give it the columns of the records."""
 WITHOUT_MODE = 2
 """A release that knows no modes must not write a table that has one: it would append what replaces rows."""
 WITHOUT_REDRIVES = 1
@@ -253,7 +255,7 @@ def encode(
 def _format(position: Position) -> int:
     """The lowest that says all that the position does."""
     if position.mode:
-        return FORMAT
+        return FORMAT if json.loads(position.mode)["mode"] == "aggregate" else WITHOUT_TOTALS
     return WITHOUT_MODE if position.redrives else WITHOUT_REDRIVES
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
-from calve.job import ChangeData, Deduplicate, Upsert
+from calve.job import Aggregate, ChangeData, Deduplicate, Upsert
 from calve.position import Offsets, TopicKey
 from calve.rejects import Rejects
 from glue_jobs.change_data import stage_change_data
@@ -27,6 +27,7 @@ from glue_jobs.seen import (
 )
 from glue_jobs.staging import Staged, stage
 from glue_jobs.target import Target
+from glue_jobs.totals import stage_totals
 from glue_jobs.upserts import stage_changes
 from glue_jobs.verdicts import MAX_OTHERS
 
@@ -49,7 +50,8 @@ class Reading:
         """Write the good records as data files that no snapshot holds, and count everything in passing.
 
         Of an upsert table, and of one of change data: the newest record of each key, with deletes of the rows that they replace.
-        Of one without duplicates: the first of each key that the table does not have.
+        Of one without duplicates: the first of each key that the table does not have. Of one of totals: those of the groups that
+        they change.
         """
         target = self.target
         tasks = tasks_for(bytes_per_record * sum(self.span.values()), target.cores, len(self.to))
@@ -64,6 +66,9 @@ class Reading:
                 staged, made = stage_firsts(target, target.mode, rows(observed), tasks, stage_id)
                 seen = seen_records(observation)
                 return staged, replace(seen, duplicates=seen.rows - made)
+            case Aggregate():
+                staged, made = stage_totals(target, target.mode, rows(observed), tasks, stage_id)
+                return staged, replace(seen_records(observation), changes=made)
         staged = stage(target.lake, target.main, clustered(rows(observed), target.main, tasks), stage_id)
         return staged, seen_records(observation)
 

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from calve.columns import DEAD_LETTERS, REDRIVEN
 from calve.errors import CalveError, Fatal, LostRace, Retryable
-from calve.job import Deduplicate, Upsert
+from calve.job import Aggregate, Deduplicate, Mode, Upsert
 from calve.log import event
 from calve.position import Ledger, Position, TopicKey, encode
 from calve.protocol import check_ledger, complete_until
@@ -65,8 +65,7 @@ def serve(target: Target, base: Position) -> bool:
         return False
     if request is None:
         return False
-    if isinstance(target.mode, Upsert):
-        why = "rows are kept by key: a letter that came back could undo what the topic says after it"
+    if why := _refused(target.mode):
         _answer(target, Result(request.id, _now(), problem=why))
         return False
     letters = target.letters.table
@@ -83,6 +82,16 @@ def serve(target: Target, base: Position) -> bool:
         result = Result(request.id, _now(), problem=_problem(error))
     _answer(target, result)
     return True
+
+
+def _refused(mode: Mode | None) -> str | None:
+    """Why letters of a table cannot come back."""
+    match mode:
+        case Upsert():
+            return "rows are kept by key: a letter that came back could undo what the topic says after it"
+        case Aggregate():
+            return "rows are totals: they do not say which letters are in them already"
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,9 @@ class Seen:
 
     `reject_range`: first and last offset (inclusive) that a reject had in any partition. `others`: records that belong to
     other tables, by the place of their schema in `Decoding.other_ids`, the last of them for all further ones. `changes`: of an
-    upsert table, the rows that are new or take the place of others. `duplicates`: good records that make no row, as the table
-    holds the first of each key. `truncates` and `unavailable`: events that empty a table, and updates that lack a value.
+    upsert table or one of totals, the rows that are new or take the place of others. `duplicates`: good records that make no
+    row, as the table holds the first of each key. `truncates` and `unavailable`: events that empty a table, and updates that
+    lack a value.
     """
 
     records: int = 0

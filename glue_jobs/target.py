@@ -13,6 +13,7 @@ from calve.columns import KAFKA, Json, struct
 from calve.decoding import Decoding
 from calve.errors import Suspended
 from calve.evolution import data_columns, has_column
+from calve.job import Deduplicate, Upsert
 from calve.log import event
 from calve.modes import buckets, keyed
 from calve.names import SYSTEM_COLUMN, TableName
@@ -32,6 +33,7 @@ from calve.position import (
 from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
 from calve.registry import Registry
 from calve.spark_conf import CATALOG
+from calve.totals import TOTALS, columns_of, kafka_column, require_same_kind
 from glue_jobs import faults
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake, Table
@@ -62,6 +64,8 @@ class Target:
     mode: job.Mode | None = field(init=False)
     lacks_values: bool = False
     """A round of this process has seen updates without all values: the next ones look for them at once."""
+    source: Json = field(init=False)
+    """The columns that records are decoded to: the table's data columns, but for one of totals, which holds none of them."""
     _pinned: tuple[Json, Versions] | None = None
     """The table's data columns and the schemas that `decoding` was made of."""
 
@@ -75,7 +79,8 @@ class Target:
         Raises:
             Retryable: a subject is not registered yet, or a system does not answer.
             Suspended: the table was not made by calve (`not_ours`), or no column can hold the schema (`schema_unsupported`), or
-                the key of its mode (`key_unusable`).
+                the key of its mode (`key_unusable`) or its measures (`measure_unusable`), or it is of totals, or was not made so
+                (`mode_changed`).
         """
         versions = self.schemas.versions()
         found = self.lake.load(self.name)
@@ -88,9 +93,11 @@ class Target:
                 f"table {self.name} exists, but calve did not make it",
                 fix="drop it, or name another table",
             )
+        require_same_kind(str(self.name), found.properties, self.table.aggregate)
         self.main = found
         self._fit(versions)
-        self.mode = keyed(found.schema, self.table.mode) if self.table.mode else None
+        mode = self.table.mode
+        self.mode = keyed(found.schema, mode) if isinstance(mode, Upsert | Deduplicate) else mode
         if self.table.owner and found.properties.get(OWNER) != self.table.owner:
             found.set_properties({OWNER: self.table.owner})
 
@@ -103,7 +110,7 @@ class Target:
 
     def misfit(self, name: str) -> str:
         """Why records of a schema (`Wire.name`) are no rows of the table, as far as it is known: subject, path and rule."""
-        return self.schemas.misfit(data_columns(self.main.schema), name)
+        return self.schemas.misfit(self.source, name)
 
     def position(self) -> Position:
         """Where the table stands.
@@ -139,20 +146,24 @@ class Target:
         faults.point("idle.noted", self.table.name)
 
     def _create(self, versions: Versions) -> Table:
-        data = self.schemas.first_columns(versions)
+        data, kafka, totals = self.schemas.first_columns(versions), KAFKA, {}
+        if self.table.aggregate is not None:
+            data, kafka = columns_of(data, self.table.aggregate), kafka_column()
+            totals = {TOTALS: "true"}
         self._check_layout(data)
-        columns, mode = data | {"fields": [*data["fields"], KAFKA]}, self.table.mode
-        bucketed = isinstance(mode, job.Upsert) and mode.bucketed
+        columns, mode = struct(*data["fields"], kafka), self.table.mode
+        by_key = buckets(columns, mode) if isinstance(mode, job.Upsert) and mode.bucketed else None
         created = self.lake.create(
             self.name,
             columns,
-            partition_by=buckets(columns, mode) if mode and bucketed else self.table.partition_by,
+            partition_by=self.table.partition_by if by_key is None else by_key,
             sort_by=self.table.sort_by,
             properties={
                 INITIALISED: "true",
                 "format-version": str(self.table.format_version),
                 "calve.topic": self.table.topic,
-            },
+            }
+            | totals,
             summary=root(writer=self.writer, topic=self.table.topic, round_id=uuid.uuid4().hex),
         )
         event("table.created", table=str(self.name), topic=self.table.topic)
@@ -174,12 +185,15 @@ class Target:
         """Bring the table level with the versions and pin how records are decoded; nothing to do in most rounds."""
         if self._pinned == (data_columns(self.main.schema), versions):
             return
-        self._evolve(versions)
-        columns = data_columns(self.main.schema)
-        self.decoding = self.schemas.decoding(columns, versions)
-        self.columns = [each["name"] for each in columns["fields"]]
+        if self.table.aggregate is None:
+            self._evolve(versions)
+            self.source = data_columns(self.main.schema)
+        else:
+            self.source = self.schemas.first_columns(versions)
+        self.decoding = self.schemas.decoding(self.source, versions)
+        self.columns = [each["name"] for each in self.source["fields"]]
         self.read_with = self.schemas.read_with(versions)
-        self._pinned = columns, versions
+        self._pinned = data_columns(self.main.schema), versions
 
     def _evolve(self, versions: Versions) -> None:
         """One commit per version that adds something, oldest first; a version that does not fit changes nothing.

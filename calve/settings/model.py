@@ -15,7 +15,13 @@ from calve.settings.deploying import (
     WorkersSection,
 )
 from calve.settings.exporting import CsvSection, ExportSection, LinkSection
-from calve.settings.modes import ChangeDataSection, DeduplicateSection, UpsertSection
+from calve.settings.modes import (
+    AggregateSection,
+    ChangeDataSection,
+    DeduplicateSection,
+    UpsertSection,
+    WindowSection,
+)
 from calve.settings.problems import InvalidParts, KeyPath, Problem
 from calve.settings.registries import OAuthSection, RegistrySection
 from calve.settings.section import Section
@@ -173,12 +179,14 @@ class TableSection(TableOptions):
     """See `tables.<name>.change_data`. Default: every record is a row"""
     deduplicate: DeduplicateSection | None = None
     """See `tables.<name>.deduplicate`. Default: every record is a row"""
+    aggregate: AggregateSection | None = None
+    """See `tables.<name>.aggregate`. Default: every record is a row"""
     event_time: fields.FieldPath | None = None
     """Field that says when the fact happened, such as `created_at` or `order.created_at`"""
     partition_by: fields.Partitioning | None = None
     """List of `column`, `year(column)`, `month(...)`, `day(...)`, `hour(...)`, `bucket(16, column)`,
-    `truncate(4, column)`. Default: of tables with `upsert` or `change_data` eight buckets of their key; else
-    `day(event_time)` where that is declared, else none"""
+    `truncate(4, column)`. Default: of tables with `upsert` or `change_data` eight buckets of their key, of
+    `aggregate` none; else `day(event_time)` where that is declared, else none"""
     sort_by: fields.Sorting | None = None
     """List of `column`, `column desc`, or a transform of one. Default: none"""
 
@@ -192,7 +200,8 @@ class TableSection(TableOptions):
 
     @model_validator(mode="after")
     def _one_mode(self) -> Self:
-        modes = [name for name in ("upsert", "change_data", "deduplicate") if getattr(self, name) is not None]
+        names = ("upsert", "change_data", "deduplicate", "aggregate")
+        modes = [name for name in names if getattr(self, name) is not None]
         problems = [
             Problem((each,), f"cannot be used together with `{modes[0]}`: a table has one mode", "remove one")
             for each in modes[1:]
@@ -258,6 +267,8 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("tables", "<name>", "upsert"): UpsertSection,
     ("tables", "<name>", "change_data"): ChangeDataSection,
     ("tables", "<name>", "deduplicate"): DeduplicateSection,
+    ("tables", "<name>", "aggregate"): AggregateSection,
+    ("tables", "<name>", "aggregate", "window"): WindowSection,
     ("exports", "<name>"): ExportSection,
     ("exports", "<name>", "csv"): CsvSection,
     ("exports", "<name>", "link"): LinkSection,

@@ -6,9 +6,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from calve.job import Measure
+from calve.measure_text import MeasureProblem, parse
+from calve.measures import Term, columns_in
+from calve.names import field_problem
 from calve.settings import fields, notation
-from calve.settings.problems import Invalid, InvalidParts, Problem
+from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem
 from calve.settings.section import Section
+from calve.totals import WINDOW_START, column_of
 
 
 def _first(keep: str) -> str:
@@ -19,6 +24,48 @@ def _first(keep: str) -> str:
     if keep != "first":
         raise Invalid(f'"{keep}" cannot be used', "use `first`")
     return keep
+
+
+def _measures(raw: Any) -> tuple[Measure, ...]:
+    """`{total: sum(price * quantity), trades: count(*)}`, each as `calve.measures` writes it."""
+    if not isinstance(raw, dict) or not raw:
+        raise Invalid("must be a mapping", "write it as {total: sum(price * quantity), trades: count(*)}")
+    found: list[Measure] = []
+    problems = []
+    for name, text in raw.items():
+        try:
+            found.append(Measure(_column_name(name), str(_term(text))))
+        except Invalid as invalid:
+            problems += [Problem((name,), each.reason, each.fix) for each in invalid.problems]
+    if problems:
+        raise InvalidParts(problems)
+    return tuple(found)
+
+
+def _column_name(name: str) -> str:
+    if "." in name or field_problem(name):
+        raise Invalid(
+            f'"{name}" is no name of a column', "use letters, digits and _, starting with a letter or _"
+        )
+    return name
+
+
+def _term(text: Any) -> Term:
+    if not isinstance(text, str):
+        raise Invalid("must be text", "write count(*), or sum, min or max of an expression")
+    try:
+        term = parse(text)
+    except MeasureProblem as problem:
+        raise Invalid(f'"{text}" is no measure: {problem.message}') from None
+    for path in columns_in(term.of) if term.of else ():
+        notation.column(path)
+    return term
+
+
+def _span(size: float) -> float:
+    if size < 1:
+        raise Invalid("is less than a second", 'write it as "1h"')
+    return size
 
 
 def _window(raw: Any) -> float | None:
@@ -69,3 +116,41 @@ class DeduplicateSection(Section):
     window: Annotated[float | None, BeforeValidator(_window)] = None
     """How far apart the timestamps of two records of a key are at least, if both are to be rows: `7d`, or `unbounded`.
     Default: `unbounded`"""
+
+
+class WindowSection(Section):
+    """Totals of spans of time: a group has a row for each in which it has records. Absent: one row."""
+
+    column: fields.Column
+    """Column that says when the record happened, a timestamp with a time zone, such as `trade_time` or `_kafka.timestamp`"""
+    size: Annotated[fields.Duration, AfterValidator(_span)]
+    """Length of a span: `1h`, `1d`. They follow one another from the epoch on, in UTC"""
+
+
+class AggregateSection(Section):
+    """The table holds totals of groups of records; see docs/modes.md. Absent: every record is a row."""
+
+    by: Annotated[fields.Columns, Field(min_length=1)]
+    """Columns that are alike in a group; `shop.id` is kept as `shop_id`"""
+    measures: Annotated[tuple[Measure, ...], BeforeValidator(_measures)]
+    """Columns and what they hold: `{total: sum(price * quantity), trades: count(*)}`. `count`, `sum`, `min` or `max` of columns,
+    numbers, `+`, `-`, `*` and `cast(price as decimal(18, 4))`"""
+    window: WindowSection | None = None
+    """See `tables.<name>.aggregate.window`. Default: none"""
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> Self:
+        groups = [column_of(each) for each in self.by]
+        named: list[tuple[KeyPath, str]] = [(("by",), each) for each in groups]
+        named += [(("window",), WINDOW_START)] if self.window else []
+        named += [(("measures", each.name), each.name) for each in self.measures]
+        problems = [
+            Problem(
+                path, f'"{name}" is the name of two columns of the table', "give the measure another name"
+            )
+            for place, (path, name) in enumerate(named)
+            if name.lower() in (earlier.lower() for _, earlier in named[:place])
+        ]
+        if problems:
+            raise InvalidParts(problems)
+        return self

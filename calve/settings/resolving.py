@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from calve.columns import CHANGE
 from calve.deployment import UNKNOWN_SERVERS
 from calve.job import (
+    Aggregate,
     AnyRegistry,
     Budget,
     ChangeData,
@@ -22,6 +23,7 @@ from calve.job import (
     Table,
     Transform,
     Upsert,
+    Window,
 )
 from calve.names import SYSTEM_COLUMN
 from calve.settings.schemas import schema_text
@@ -35,7 +37,12 @@ if TYPE_CHECKING:
         DefaultsSection,
         TableSection,
     )
-    from calve.settings.modes import ChangeDataSection, DeduplicateSection, UpsertSection
+    from calve.settings.modes import (
+        AggregateSection,
+        ChangeDataSection,
+        DeduplicateSection,
+        UpsertSection,
+    )
     from calve.settings.sources import PartSection
 
 _T = TypeVar("_T")
@@ -139,7 +146,8 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection, folder: Pa
     budget = _budget(table.dead_letter_budget, defaults.dead_letter_budget)
     partition_by = table.partition_by
     if partition_by is None:
-        event_time = None if table.upsert or table.change_data else table.event_time
+        by_key = table.upsert or table.change_data or table.aggregate
+        event_time = None if by_key else table.event_time
         partition_by = [Transform(event_time, "day")] if event_time else []
     return Table(
         name=name,
@@ -153,6 +161,7 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection, folder: Pa
         upsert=_upsert(table, table.upsert) if table.upsert else None,
         change_data=_change_data(table, table.change_data) if table.change_data else None,
         deduplicate=_deduplicate(table, table.deduplicate) if table.deduplicate else None,
+        aggregate=_aggregate(table.aggregate) if table.aggregate else None,
         **options,
     )
 
@@ -189,6 +198,15 @@ def _deduplicate(table: TableSection, deduplicate: DeduplicateSection) -> Dedupl
     return Deduplicate(
         key=tuple(deduplicate.key or (_record_key(table),)),
         window_ms=None if window is None else round(window * 1000),
+    )
+
+
+def _aggregate(aggregate: AggregateSection) -> Aggregate:
+    window = aggregate.window
+    return Aggregate(
+        tuple(aggregate.by),
+        aggregate.measures,
+        Window(window.column, round(window.size * 1000)) if window else None,
     )
 
 

@@ -55,6 +55,8 @@ def read_candidate(file: Path) -> Schema:
 def proposed(jobs: Sequence[Job], name: str, candidate: Schema, part: PartName = "value") -> Proposal:
     """What the schema would do to the table as it is now, after all versions that its subject or its file has.
 
+    Of a table of totals: to the columns of the records that it is made of.
+
     Raises:
         ConfigError: this part of the table's records has no schema.
     """
@@ -65,7 +67,8 @@ def proposed(jobs: Sequence[Job], name: str, candidate: Schema, part: PartName =
     registry = open_registry(job.registry) if table.registered else None
     parts = parts_of(table, registry)
     schemas = parts.key.schemas if part == "key" and parts.key else parts.value.schemas
-    return parts.proposal(part, _columns(job, table), schemas.listed(), candidate)
+    columns = parts.first_columns(parts.versions()) if table.aggregate else _columns(job, table)
+    return parts.proposal(part, columns, schemas.listed(), candidate)
 
 
 def lines(found: Proposal) -> list[Line]:

@@ -258,5 +258,7 @@ def _shown(key: str, value: Any) -> str:
 
 
 def _measure(raw: Mapping[str, Any]) -> str:
+    if "text" in raw:
+        return f"{raw['name']}: {raw['text']}"
     column = f"({raw['column']})" if raw["column"] else ""
     return f"{raw['name']}: {raw['function']}{column}"

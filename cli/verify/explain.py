@@ -89,7 +89,8 @@ class Explainer:
         near, far = places[:MAX_PLACES], places[MAX_PLACES:]
         look = self._look(near) if near else _Look()
         found = _Collected()
-        for key in sorted(look.records | look.found_rows.keys()):
+        rows = look.records | look.found_rows.keys()
+        for key in sorted(rows if self._topic.totals is None else rows & self._topic.undecodable.keys()):
             self._judge_row(key, look, found)
         for key in sorted(look.letters.keys() | look.found_letters.keys()):
             self._judge_letter(key, look, found)
@@ -149,12 +150,14 @@ class Explainer:
             for records in self._reader.read(spans):
                 look.records.update(zip(records.partitions, records.offsets, strict=True))
                 topic = self._topic
+                look.letters.update(_expected(topic_letters(records, self._letters)))
+                if topic.totals is not None:
+                    continue
                 look.filtered.update(topic.filters.keys(records))
                 for rows in topic_rows(records, self._decoder, self._letters, topic, note=False):
                     look.rows.update(_expected(rows))
                     if topic.firsts is not None:
                         look.leave_out(rows.where(topic.firsts.duplicates(rows)).places())
-                look.letters.update(_expected(topic_letters(records, self._letters)))
         if self._topic.fold is not None:
             look.rows |= {key: found for key, found in self._topic.fold.filled().items() if key in look.rows}
             look.keep(self._topic.fold.places(), self._topic.mode)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from calve.changes import UNAVAILABLE
 from calve.columns import CHANGE
-from calve.modes import folded_as, folded_to
+from calve.modes import folded_as, folded_to, kind_of, noted_totals
 from calve.names import SYSTEM_COLUMN
 from cli.verify.decoding import Decoding
 from cli.verify.hashing import column_hashes, row_hashes
@@ -22,6 +22,7 @@ from cli.verify.topic import Records
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
+    from calve.job import Aggregate
     from cli.verify.claim import Claim
 
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
@@ -48,7 +49,7 @@ class Mode:
     first: the table holds the first record of each key, or those that are `window_us` apart; else the newest. order_by: path of
     the column that says which is that. deletes: a tombstone names a row. to: the offsets below which that is so, of a table
     that has been appended to since; None: of all. changes: the topic has a database's changes, ordered by these fields of their
-    source; keeps: rows that they delete stay.
+    source; keeps: rows that they delete stay. totals: it holds those of the groups that the key tells apart.
     """
 
     key: tuple[str, ...]
@@ -59,6 +60,12 @@ class Mode:
     to: Mapping[int, int] | None = None
     changes: tuple[str, ...] | None = None
     keeps: bool = False
+    totals: Aggregate | None = None
+
+    @property
+    def newest(self) -> bool:
+        """The table holds the newest record of each key."""
+        return not self.first and self.totals is None
 
     def covers(self, partition: int, offset: int) -> bool:
         """True where the key decides whether the record is a row."""
@@ -66,8 +73,8 @@ class Mode:
 
     def keyed(self, batch: pa.RecordBatch, *, tombstones: bool = False, idle: str | None = None) -> Keyed:
         """Rows whose key has no null, or are idle."""
-        keys = row_hashes(column_hashes([_at(batch, path) for path in self.key]))
-        orders = _at(batch, self.order_by) if self.order_by else pa.nulls(batch.num_rows)
+        keys = row_hashes(column_hashes([column_at(batch, path) for path in self.key]))
+        orders = column_at(batch, self.order_by) if self.order_by else pa.nulls(batch.num_rows)
         return Keyed(batch, keys, orders, tombstones, idle)
 
     def by_deed(self, batch: pa.RecordBatch) -> Iterator[Keyed]:
@@ -75,7 +82,7 @@ class Mode:
         if self.changes is None:
             yield self.keyed(batch)
             return
-        op = _at(batch, f"{CHANGE['name']}.op")
+        op = column_at(batch, f"{CHANGE['name']}.op")
         for deed in pc.unique(op).to_pylist():
             found = batch.filter(pc.equal(op, deed))
             idle = deed if deed in ("t", "m") else None
@@ -94,7 +101,7 @@ class Mode:
 
     def nameless(self, batch: pa.RecordBatch) -> Any:
         """True for rows of which a part of the key is null."""
-        return reduce(pc.or_, [_at(batch, path).is_null() for path in self.key])
+        return reduce(pc.or_, [column_at(batch, path).is_null() for path in self.key])
 
     def judge(self, decoder: Decoding, records: Records, place: int) -> str | None:
         """Why the record at a place is neither a row nor a tombstone; None where it is one."""
@@ -111,6 +118,9 @@ def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None
     text = claim.position.mode
     if text is None:
         return None
+    if kind_of(text) == "aggregate":
+        totals = noted_totals(text)
+        return Mode(totals.key, totals=totals)
     folded, to = folded_as(text), folded_to(text).get(claim.topic)
     noted = json.loads(folded or text)
     names = tuple(schema.find_column_name(each) or "" for each in noted["key"])
@@ -180,7 +190,8 @@ def _places(records: Records, batch: pa.RecordBatch) -> Sequence[int]:
     return [known[pair] for pair in pairs]
 
 
-def _at(batch: pa.RecordBatch, path: str) -> Any:
+def column_at(batch: pa.RecordBatch, path: str) -> Any:
+    """The column at a path of names."""
     name, *inner = path.split(".")
     column = batch.column(name)
     return pc.struct_field(column, inner) if inner else column

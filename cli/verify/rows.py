@@ -30,7 +30,7 @@ class Rows:
     """Rows of one data file: where each comes from, and the hash of each column.
 
     Where keys tell rows apart also the digest of each row's key, what orders it, and its record's timestamp; `tombstones` are no
-    rows, and neither are those that are `idle` (`cli.verify.modes.Keyed`).
+    rows, and neither are those that are `idle` (`cli.verify.modes.Keyed`). `batch`: their values, where they are added up.
     """
 
     file: str
@@ -42,6 +42,7 @@ class Rows:
     timestamps: Any = None
     tombstones: bool = False
     idle: str | None = None
+    batch: Any = None
 
     @property
     def hashes(self) -> Any:
@@ -108,6 +109,12 @@ class MainRows:
             keyed = self.mode.keyed(batch) if self.mode else None
             yield rows_of(batch, task.file.file_path, keyed)
 
+    def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows themselves, with their file."""
+        for task in self.tasks:
+            for batch in _batches(self._table, self._schema, task):
+                yield task.file.file_path, batch.cast(self.columns)
+
     @property
     def count(self) -> int:
         """Rows in the data files, before position deletes."""
@@ -148,6 +155,12 @@ def rows_of(batch: pa.RecordBatch, file: str = "", keyed: Keyed | None = None) -
     timestamps = kafka.field("timestamp")
     columns = comparable(batch)
     return Rows(file, *place, columns, keyed.keys, keyed.orders, timestamps, keyed.tombstones, keyed.idle)
+
+
+def unhashed(batch: pa.RecordBatch) -> Rows:
+    """The rows of a batch as they are."""
+    kafka = batch.column(SYSTEM_COLUMN)
+    return Rows("", kafka.field("partition"), kafka.field("offset"), [], batch=batch)
 
 
 class LetterRows:

@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema as TableSchema
 
 from calve import job
+from calve.columns import with_ids
 from calve.declared import FRAMED, NO_ID, identity
+from calve.parts import parts_of
 from calve.position import Offsets
 from calve.registry import Registry, Schema, open_registry
 from calve.subjects import subjects_of
+from calve.totals import require_same_columns, with_kafka
 from cli.verify.claim import Round
 from cli.verify.conversion import Unreadable
 from cli.verify.decoding import Decoder, Decoding, Keys, Values
@@ -29,6 +34,7 @@ from cli.verify.renames import Fields, Renames, avro_records, json_objects, rena
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,26 @@ def reading_of(
         return Reading(made.newest(), filters, {})
     epochs = Epochs(rounds, made.of, columns)
     return Reading(epochs, filters, epochs.provable_from())
+
+
+def source_columns(table: Table, totals: job.Aggregate, sources: Sources, topic: str) -> pa.Schema:
+    """The columns of the records that a table of totals is made of, which it does not have: by the schemas as they are now.
+
+    Raises:
+        Suspended: they do not make the columns of the table any more.
+        Retryable, Fatal, ConfigError: as `calve.registry`.
+    """
+    asked = any(each is not None and each.registered for each in (sources.value, sources.key))
+    settings = job.Table(table.name()[-1], topic, value=sources.value, key=sources.key)
+    parts = parts_of(settings, open_registry(sources.registry) if asked else None)
+    records = parts.first_columns(parts.versions())
+    held = json.loads(table.schema().model_dump_json())
+    require_same_columns(".".join(table.name()), held, records, totals)
+    numbered = with_ids(with_kafka(records)) | {"schema-id": 0}
+    found: pa.Schema = schema_to_pyarrow(
+        TableSchema.model_validate_json(json.dumps(numbered)), include_field_ids=False
+    )
+    return found
 
 
 def _filters(

@@ -18,9 +18,10 @@ from cli.verify.firsts import Firsts
 from cli.verify.fold import Fold
 from cli.verify.letters import Count, Letters, Span
 from cli.verify.modes import Mode, keyed_rows
-from cli.verify.rows import LETTER_COLUMNS, Rows, comparable_records, letter_columns, rows_of
+from cli.verify.rows import LETTER_COLUMNS, Rows, comparable_records, letter_columns, rows_of, unhashed
 from cli.verify.skips import BY_SCHEMA, LASTING, Skips
 from cli.verify.topic import Reader, Records
+from cli.verify.totals import Totals
 
 
 @dataclass(slots=True)
@@ -44,6 +45,7 @@ class TopicSide:
     fold: Fold | None = None
     firsts: Firsts | None = None
     duplicates: int = 0
+    totals: Totals | None = None
 
 
 def read_topic(
@@ -55,7 +57,9 @@ def read_topic(
     *,
     count: Count,
 ) -> TopicSide:
-    """One pass over the topic, into `side`. Of an upsert table the rows are in its `fold`, not in `rows` yet."""
+    """One pass over the topic, into `side`. Of an upsert table the rows are in its `fold`, not in `rows` yet; of one of totals
+    they are in its `totals`.
+    """
     done = 0
     for records in reader.read(spans):
         for partition in set(records.partitions):
@@ -67,6 +71,10 @@ def read_topic(
         if side.fold is not None:
             side.fold.add(each for each in found if each.keys is not None)
             found = (each for each in found if each.keys is None)
+        if side.totals is not None:
+            for rows in found:
+                side.totals.add(rows.batch)
+            found = ()
         for rows in found if side.firsts is None else _firsts_of(found, side, side.firsts, letters):
             side.rows.add(rows.partitions, rows.offsets, rows.hashes)
         dead = topic_letters(records, letters)
@@ -134,7 +142,9 @@ def _rows_of(
         refused += [(plain[n], reason) for n, reason in unread]
     if mode and keyed:
         batches_by_key, unread = keyed_rows(decoder, records.select(keyed) if plain else records, mode)
-        found += [rows_of(each.batch, "", each) for each in batches_by_key]
+        found += [
+            unhashed(each.batch) if mode.totals else rows_of(each.batch, "", each) for each in batches_by_key
+        ]
         refused += [(keyed[n], reason) for n, reason in unread]
     return found, refused
 

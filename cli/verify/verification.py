@@ -11,7 +11,7 @@ from cli import lake
 from cli.kafka import Cluster, client_properties
 from cli.verify.checks import Sides, checks_of, digests_of, findings_of
 from cli.verify.claim import Claim, read_claim
-from cli.verify.compare import read_table
+from cli.verify.compare import TableSide, read_table
 from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.firsts import Firsts, Order
@@ -20,9 +20,10 @@ from cli.verify.letters import Letters, Span, read_letters
 from cli.verify.modes import Mode, mode_of
 from cli.verify.rows import LetterRows, MainRows, places_marked_by
 from cli.verify.skips import Skips
-from cli.verify.sources import Sources, reading_of
+from cli.verify.sources import Sources, reading_of, source_columns
 from cli.verify.topic import Reader, is_compacted
 from cli.verify.topic_side import TopicSide, read_topic
+from cli.verify.totals import Totals
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -86,15 +87,17 @@ def _compare(
     """The passes over both sides, in order, and what is wrong."""
     properties = client_properties(sources.kafka, sources.region)
     mode = mode_of(claim, table.schema(), sources.key.column if sources.key else None)
-    newest = mode is not None and not mode.first
-    main = MainRows(table, others=claim.others, mode=mode if newest else None)
+    newest = mode is not None and mode.newest
+    totals = Totals(mode.totals, claim) if mode and mode.totals else None
+    main = MainRows(table, others=set() if totals else claim.others, mode=mode if newest else None)
     letter_rows, pending = _letter_rows(letters, claim)
     claimed = _claimed(claim, main, letter_rows)
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
+    columns = source_columns(table, totals.mode, sources, topic.name) if totals else main.columns
     reading = reading_of(
         sources,
         topic.name,
-        main.columns,
+        columns,
         rounds,
         complete=claim.known_from_birth,
         changes=mode.changes if mode else None,
@@ -116,10 +119,15 @@ def _compare(
             if mode and newest
             else None,
             firsts=_firsts(main, mode, claim, dead) if mode and mode.first else None,
+            totals=totals,
         )
         produced = read_topic(reader, readable, decoder, dead, side, count=task.update)
     with progress.task("reading the table", total=main.count, unit="records") as task:
-        kept = read_table(main, claimed, spans, produced, task.update)
+        if totals is None:
+            kept = read_table(main, claimed, spans, produced, task.update)
+        else:
+            totals.compare(main, sum(produced.records.values()), task.update)
+            kept = TableSide(total=totals.rows)
     sides = Sides(
         claim=claim,
         log_start=topic.log_start,
@@ -142,7 +150,7 @@ def _compare(
         topic=produced,
         table=kept,
     ).findings()
-    return sides, [*explained, *findings_of(sides)]
+    return sides, [*explained, *findings_of(sides), *(totals.findings if totals else ())]
 
 
 def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters) -> Firsts:

@@ -1,10 +1,11 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from calve.columns import field, list_of, struct, with_ids
 from calve.errors import Suspended
-from calve.job import ChangeData, Deduplicate, Transform, Upsert
+from calve.job import Aggregate, ChangeData, Deduplicate, Measure, Transform, Upsert, Window
 from calve.modes import (
     buckets,
     described,
@@ -13,6 +14,7 @@ from calve.modes import (
     keyed,
     kind_of,
     noted,
+    noted_totals,
     opened,
     require_tombstones,
     switch,
@@ -69,6 +71,9 @@ UPSERTED, OTHERWISE = noted(COLUMNS, Upsert(("id",))), noted(COLUMNS, Upsert(("o
 FIRST = noted(COLUMNS, Deduplicate(("id",)))
 CHANGES = noted(COLUMNS, ChangeData(("id",)))
 KEEPING = noted(COLUMNS, ChangeData(("id",), source_order=("lsn",), keep_deleted=True))
+BY_ID = Aggregate(("id",), (Measure("n", "count(*)"), Measure("total", "sum(a * b)")))
+TOTALS = noted(COLUMNS, BY_ID)
+HOURLY = noted(COLUMNS, replace(BY_ID, window=Window("_kafka.timestamp", 3_600_000)))
 TOPIC = TopicKey("c", "t")
 OPENED = opened(UPSERTED or "", {TOPIC: {0: 7}})
 
@@ -105,6 +110,9 @@ def test_a_table_that_was_opened_knows_what_it_was_and_up_to_where() -> None:
         (None, CHANGES, "rows of a database's table, but has held every", "`change_data` at"),
         (CHANGES, UPSERTED, "but has held the rows of a database's table", "`change_data` or `upsert` at"),
         (CHANGES, KEEPING, "made with other settings of `change_data`", "of `change_data` at"),
+        (None, TOTALS, "is to hold totals of groups of records, but has held every", "`aggregate` at"),
+        (TOTALS, FIRST, "but has held totals of groups", "`aggregate` or `deduplicate`"),
+        (TOTALS, HOURLY, "made with other settings of `aggregate`", "of `aggregate` at"),
         (OPENED, OTHERWISE, "newest record of each key before, by other settings", "of `upsert` at"),
     ],
 )
@@ -130,3 +138,10 @@ def test_where_tombstones_say_nothing_a_compacted_topic_is_refused() -> None:
     with pytest.raises(Suspended, match="topic t is compacted") as caught:
         require_tombstones("t", ChangeData(("id",)), compacted=True)
     assert caught.value.code == "topic_compacted"
+
+
+def test_a_table_of_totals_notes_the_words_of_calve_yaml() -> None:
+    assert noted_totals(TOTALS or "") == BY_ID
+    assert noted_totals(HOURLY or "").window == Window("_kafka.timestamp", 3_600_000)
+    assert described(COLUMNS, TOTALS) == "aggregate by id; n = count(*), total = sum(a * b)"
+    assert described(COLUMNS, HOURLY).endswith("; each 3600 s of _kafka.timestamp")

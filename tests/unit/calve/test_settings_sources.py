@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 
 from calve.errors import ConfigError
-from calve.job import ChangeData, Deduplicate, Job, Kafka, Registry, Source, Transform, Upsert
+from calve.job import (
+    Aggregate,
+    ChangeData,
+    Deduplicate,
+    Job,
+    Kafka,
+    Measure,
+    Registry,
+    Source,
+    Transform,
+    Upsert,
+    Window,
+)
 from calve.settings import StackDefaults, load, load_deployment
 
 WITHOUT_REGISTRY = StackDefaults(Kafka("127.0.0.1:9092"), None, "s3://lake")
@@ -321,3 +333,55 @@ def test_a_table_of_changes_deletes_where_tombstones_name_its_rows(written: str,
     job = loaded(written, stack=STACK)
     assert job.tables[0].mode == changes
     assert Job.from_json(job.to_json()) == job
+
+
+TOTALS = "measures: {total: sum(price*quantity), trades: count(*)}"
+
+
+@pytest.mark.parametrize(
+    ("written", "window"),
+    [
+        (f"aggregate: {{by: [userid, shop.id], {TOTALS}}}", None),
+        (
+            f"aggregate: {{by: [userid, shop.id], {TOTALS}, window: {{column: _kafka.timestamp, size: 1h}}}}",
+            Window("_kafka.timestamp", 3_600_000),
+        ),
+    ],
+)
+def test_a_table_of_totals_has_groups_and_measures_in_their_order(
+    written: str, window: Window | None
+) -> None:
+    job = loaded(f"event_time: at, {written}", stack=STACK)
+    measures = (Measure("total", "sum(price * quantity)"), Measure("trades", "count(*)"))
+    assert job.tables[0].mode == Aggregate(("userid", "shop.id"), measures, window)
+    assert job.tables[0].partition_by == ()
+    assert Job.from_json(job.to_json()) == job
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("{by: [id]}", "aggregate.measures"),
+        ("{measures: {n: count(*)}}", "aggregate.by"),
+        ("{by: [], measures: {n: count(*)}}", "aggregate.by"),
+        ("{by: [id], measures: {}}", "must be a mapping"),
+        ("{by: [id], measures: {n: 5}}", "must be text"),
+        ("{by: [id], measures: {n: avg(price)}}", "keep sum(x) and count(x)"),
+        ("{by: [id], measures: {n: sum(price / 2)}}", '"/" at character 11 cannot be used'),
+        ("{by: [id], measures: {n: sum(_kafka.ofset)}}", "_kafka.offset"),
+        ("{by: [id], measures: {n-1: count(*)}}", '"n-1"'),
+        ("{by: [id], measures: {Id: count(*)}}", '"Id" is the name of two columns'),
+        ("{by: [a.b, a_b], measures: {n: count(*)}}", '"a_b" is the name of two columns'),
+        ("{by: [id], measures: {_kafka: count(*)}}", "_kafka"),
+        (
+            "{by: [id], measures: {window_start: min(at)}, window: {column: at, size: 1h}}",
+            '"window_start" is the name of two columns',
+        ),
+        ("{by: [id], measures: {n: count(*)}, window: {column: at}}", "window.size"),
+        ("{by: [id], measures: {n: count(*)}, window: {column: at, size: 5ms}}", "less than a second"),
+        ("{by: [id], measures: {n: count(*)}}, upsert: {}", "cannot be used together with `upsert`"),
+        ("{by: [id], measures: {n: count(*)}}, deduplicate: {}", "together with `deduplicate`"),
+    ],
+)
+def test_totals_that_say_too_little_or_too_much_are_refused(written: str, says: str) -> None:
+    assert says in refused(f"aggregate: {written}")

@@ -11,16 +11,17 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from calve import job
 from calve.columns import field, struct, with_ids
 from calve.deployment import Deployment, JobDeployment, LakeDeployment, Workers
 from calve.export import Export, Measure
-from calve.job import Deduplicate, Job, Kafka, Lake, Registry, Table, Transform, Upsert
+from calve.job import Aggregate, Deduplicate, Job, Kafka, Lake, Registry, Table, Transform, Upsert
 from calve.modes import noted
 from calve.spark_conf import spark_conf
 from cli.account import Account
 from cli.console import Branch
 from cli.plan.account import own_conf, read
-from cli.plan.changes import Change, Deployed, DeployedJob, DeployedTable, Difference, changes, terms
+from cli.plan.changes import Change, Deployed, DeployedJob, DeployedTable, Difference, changes, terms, written
 from cli.plan.command import tree
 
 TABLE = Table("trades", "stock.trades", partition_by=(Transform("at", "day"),))
@@ -135,6 +136,11 @@ def test_a_layout_that_differs_is_named_and_stays() -> None:
 
 UPSERT = Upsert(("id",), order_by="price")
 BY_ID = noted(COLUMNS, UPSERT)
+HOURLY = Aggregate(
+    ("id",),
+    (job.Measure("trades", "count(*)"), job.Measure("total", "sum(price * 2)")),
+    job.Window("at", 3_600_000),
+)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +158,15 @@ BY_ID = noted(COLUMNS, UPSERT)
             None,
             ("append", "deduplicate by id; within 1.5 s"),
             "the job will suspend it: table trades is to hold the first record of each key",
+        ),
+        (
+            replace(TABLE, aggregate=HOURLY),
+            noted(COLUMNS, replace(HOURLY, window=None)),
+            (
+                "aggregate by id; trades = count(*), total = sum(price * 2)",
+                "aggregate by id; trades = count(*), total = sum(price * 2); each 3600 s of at",
+            ),
+            "the job will suspend it: table trades was made with other settings of `aggregate`",
         ),
         (
             replace(TABLE, upsert=Upsert(("price",))),
@@ -181,6 +196,12 @@ def test_a_table_of_upserts_is_laid_out_in_buckets_where_nothing_else_is_said() 
     deployment = replace(DEPLOYMENT, jobs=(replace(JOB, settings=replace(SETTINGS, tables=(table,))),))
     as_it_is = {"trades": DeployedTable("bucket(8, id)", "-", 2, COLUMNS, BY_ID)}
     assert "tables.trades" not in planned(deployment, tables=as_it_is)
+
+
+def test_measures_of_a_table_are_shown_as_calve_yaml_has_them() -> None:
+    shown = written(replace(SETTINGS, tables=(replace(TABLE, aggregate=HOURLY),)))
+    assert shown["tables.trades.aggregate.measures"] == "trades: count(*), total: sum(price * 2)"
+    assert shown["tables.trades.aggregate.window.column"] == "at"
 
 
 def test_each_change_of_an_export_is_named() -> None:

@@ -1,0 +1,191 @@
+"""The totals of groups, told without the engine: record after record, and compared with the rows of the table."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from calve.names import SYSTEM_COLUMN
+from calve.totals import WINDOW_START, column_of
+from cli.verify.claim import Claim
+from cli.verify.digest import ranges
+from cli.verify.findings import Check, Finding
+from cli.verify.letters import Count
+from cli.verify.measures import Measure, measure, same
+from cli.verify.modes import column_at
+
+if TYPE_CHECKING:
+    from calve.job import Aggregate
+    from cli.verify.rows import MainRows
+
+CHECK = "groups"
+PLACE = ("timestamp", "partition", "offset")
+
+Group = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the records of a group come to. `last`: number of the round, timestamp, partition and offset of the last one."""
+
+    totals: list[Any]
+    last: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Totals:
+    """The groups of a topic; `add` all of its records before the table is compared.
+
+    `records` are those that were added, `rows` those that the table has. `why`: why it cannot be proved; None: it can.
+    """
+
+    mode: Aggregate
+    claim: Claim
+    why: str | None = None
+    findings: list[Finding] = field(default_factory=list)
+    rows: int = 0
+    records: int = 0
+    _groups: dict[Group, _Group] = field(default_factory=dict)
+    _measures: list[Measure] = field(init=False)
+    _ends: dict[int, list[int]] = field(init=False)
+    """By partition: where each round ended, oldest first."""
+
+    def __post_init__(self) -> None:
+        self._measures = [measure(each.name, each.text) for each in self.mode.measures]
+        rounds = self.claim.rounds[::-1]
+        self._ends = {
+            partition: [each.to.get(each.topic, {}).get(partition, 0) for each in rounds]
+            for partition in self.claim.to
+        }
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take in records, none of them without a group."""
+        paths = {path for each in self._measures for path in each.paths}
+        columns = {path: _plain(column_at(batch, path)) for path in (*self.mode.key, *paths)}
+        keys = zip(*self._keys([columns[path] for path in self.mode.key]), strict=True)
+        kafka = batch.column(SYSTEM_COLUMN)
+        places = zip(*(_plain(kafka.field(name)) for name in PLACE), strict=True)
+        self.records += batch.num_rows
+        for number, (key, place) in enumerate(zip(keys, places, strict=True)):
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = _Group([each.start for each in self._measures])
+            read_by = bisect_right(self._ends[place[1]], place[2])
+            group.last = max(group.last, (read_by, *place))
+            record = {path: columns[path][number] for path in paths}
+            for n, each in enumerate(self._measures):
+                group.totals[n] = each.added(group.totals[n], each.value(record))
+
+    def compare(self, main: MainRows, read: int, count: Count) -> None:
+        """One pass over the table; what is not as it must be is in `findings` then.
+
+        `read`: how many records of what the table claims Kafka still has.
+        """
+        self.why = _why_unproved(self.claim, read)
+        wrong = _Wrong()
+        seen: dict[Group, tuple[str, int, int]] = {}
+        for file, key, totals, place in self._held(main):
+            self.rows += 1
+            count(self.rows)
+            here = (file, place[1], place[2])
+            if key in seen:
+                wrong.add("rows of a group that another row has, too", *here)
+                wrong.add("rows of a group that another row has, too", *seen[key])
+            seen[key] = here
+            if self.why is None:
+                self._judge(self._groups.get(key), totals, place, wrong, file)
+        if self.why is None:
+            for key in self._groups.keys() - seen.keys():
+                _, _, partition, offset = self._groups[key].last
+                wrong.add("records of groups that have no row; of each the last one", "", partition, offset)
+        self.findings = [*wrong.findings(), *self._totals()]
+
+    def check(self) -> Check:
+        if self.findings:
+            return Check(CHECK, "failed", {"groups": self.rows, "records": self.records})
+        if self.why is not None:
+            return Check(CHECK, "not verifiable", {"groups": self.rows, "why": self.why})
+        return Check(CHECK, "proved", {"groups": self.rows, "records": self.records})
+
+    def _judge(
+        self, group: _Group | None, totals: Sequence[Any], place: tuple[int, ...], wrong: _Wrong, file: str
+    ) -> None:
+        _, partition, offset = place
+        if group is None:
+            wrong.add("rows of groups of which there is no record", file, partition, offset)
+            return
+        pairs = zip(self._measures, totals, group.totals, strict=True)
+        differing = [each.name for each, held, found in pairs if not same(held, found)]
+        if place != group.last[1:]:
+            differing.append(SYSTEM_COLUMN)
+        if differing:
+            wrong.add("rows that are not the totals of their records", file, partition, offset, *differing)
+
+    def _held(self, main: MainRows) -> Iterator[tuple[str, Group, tuple[Any, ...], tuple[int, ...]]]:
+        """File, group, totals and place of each row."""
+        names = [*map(column_of, self.mode.by), *([WINDOW_START] if self.mode.window else [])]
+        for file, batch in main.batches():
+            groups = zip(*(_plain(batch.column(name)) for name in names), strict=True)
+            totals = zip(*(_plain(batch.column(each.name)) for each in self._measures), strict=True)
+            kafka = batch.column(SYSTEM_COLUMN)
+            places = zip(*(_plain(kafka.field(name)) for name in PLACE), strict=True)
+            for group, found, place in zip(groups, totals, places, strict=True):
+                yield file, group, found, place
+
+    def _keys(self, columns: list[list[Any]]) -> list[list[Any]]:
+        window = self.mode.window
+        if window is None:
+            return columns
+        size = window.size_ms * 1000
+        return [*columns[:-1], [moment // size * size for moment in columns[-1]]]
+
+    def _totals(self) -> Iterator[Finding]:
+        if not self.claim.known_from_birth:
+            return
+        commits = (*self.claim.rounds, *self.claim.redrives)
+        expected = sum(each.ledger.rows_appended - each.ledger.rows_deleted for each in commits)
+        if self.rows != expected:
+            yield Finding("totals", f"the table has {self.rows} rows, its ledgers say {expected}")
+
+
+def _why_unproved(claim: Claim, records: int) -> str | None:
+    """Why so many records of the topic are not all that the totals are made of; None: they are."""
+    if not claim.known_from_birth:
+        return "the snapshots that said where the table begins have expired"
+    if claim.others:
+        return "the topic was created again since"
+    if records < claim.totals.consumed:
+        return f"Kafka no longer holds {claim.totals.consumed - records} of the records, or how they were read is not known"
+    return None
+
+
+class _Wrong:
+    """Places by what is wrong there."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, int, tuple[str, ...]], tuple[set[int], set[str]]] = {}
+
+    def add(self, text: str, file: str, partition: int, offset: int, *columns: str) -> None:
+        offsets, files = self._places.setdefault((text, partition, columns), (set(), set()))
+        offsets.add(offset)
+        files.update([file] if file else [])
+
+    def findings(self) -> Iterator[Finding]:
+        for (text, partition, columns), (offsets, files) in self._places.items():
+            yield Finding(
+                CHECK, text, partition, tuple(ranges(sorted(offsets))), tuple(sorted(files)), columns
+            )
+
+
+def _plain(column: Any) -> list[Any]:
+    """Python's values; moments and days as numbers, which no calendar bounds."""
+    if pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    found: list[Any] = column.to_pylist()
+    return found
