@@ -1,5 +1,5 @@
-"""The text of a measure becomes a tree: the same small parser where calve.yaml is read and in the job, so that no text from outside
-is ever a part of SQL.
+"""The text of a measure becomes a tree, by the same small parser where calve.yaml is read and in the job: no text from outside is
+ever a part of SQL.
 """
 
 from __future__ import annotations

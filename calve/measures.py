@@ -1,6 +1,6 @@
 """Measures of a table of totals, such as `sum(price * quantity)`, as trees, and the types that they come to (ADR 20).
 
-All arithmetic is exact: whole numbers are `long`, everything else is a decimal with room for every digit after the point, and what
+All arithmetic is exact: whole numbers are `long`, everything else is a decimal with room for every digit after the point. What
 would have to be rounded is refused, unless a cast says so.
 """
 
@@ -20,6 +20,8 @@ LEAST_SCALE = 6
 WHOLE = {"int": 10, "long": 19}
 """Types of whole numbers, and how many digits they have."""
 FLOATS = ("float", "double")
+MAX_DIGITS_OF_FLOATS = 18
+"""A float is cut off at a digit by its arithmetic, which is the same everywhere; its digits as a text are not, beyond these."""
 WIDEST = {"int": "long", "float": "double"}
 _STRENGTH = {"+": 1, "-": 1, "*": 2}
 
@@ -66,6 +68,21 @@ class Cast:
 
 
 @dataclass(frozen=True, slots=True)
+class Nearest:
+    """The decimal next to a float: a `Cast` of one, once types are known.
+
+    It is n / 10^scale, n being what the float times 10^scale, computed as a double, is rounded to, halves away from zero.
+    """
+
+    of: Expression
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"cast({self.of} as {decimal(self.precision, self.scale)})"
+
+
+@dataclass(frozen=True, slots=True)
 class Arithmetic:
     """Two expressions and what is between them: `+`, `-` or `*`."""
 
@@ -79,7 +96,7 @@ class Arithmetic:
         return f"{left} {self.sign} {right}"
 
 
-Expression = ColumnAt | Number | Cast | Arithmetic
+Expression = ColumnAt | Number | Cast | Nearest | Arithmetic
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +129,16 @@ def typed(expression: Expression, columns: Json) -> Typed:
             return Typed(expression, _plain_type(columns, path))
         case Number():
             return Typed(expression, expression.kind)
+        case Nearest(_, precision, scale):
+            return Typed(expression, decimal(precision, scale))
         case Cast(of, kind):
             inner = typed(of, columns)
-            if inner.kind not in (*WHOLE, *FLOATS) and decimal_digits(inner.kind) is None:
-                raise unusable(f"{expression}: {of} is a {inner.kind}, which is no number")
-            return Typed(Cast(inner.of, kind), kind)
-    left, right = (typed(each, columns) for each in (expression.left, expression.right))
-    for each, written in ((left, expression.left), (right, expression.right)):
-        if each.kind in FLOATS:
-            raise unusable(f"{expression}: {written} is a {each.kind}, which is not exact", CASTS)
-        if each.kind not in WHOLE and decimal_digits(each.kind) is None:
-            raise unusable(f"{expression}: {written} is a {each.kind}, which is no number")
+            if inner.kind in FLOATS:
+                return Typed(_nearest(expression, inner), kind)
+            return Typed(Cast(_number(expression, of, inner).of, kind), kind)
+    left, right = (
+        _number(expression, each, typed(each, columns)) for each in (expression.left, expression.right)
+    )
     if left.kind in WHOLE and right.kind in WHOLE:
         whole = Arithmetic(expression.sign, Cast(left.of, "long"), Cast(right.of, "long"))
         return Typed(whole, "long")
@@ -160,7 +176,7 @@ def columns_in(expression: Expression) -> Iterator[str]:
     match expression:
         case ColumnAt(path):
             yield path
-        case Cast(of):
+        case Cast(of) | Nearest(of):
             yield from columns_in(of)
         case Arithmetic(_, left, right):
             yield from columns_in(left)
@@ -178,6 +194,23 @@ CASTS = "cast it to a decimal, such as sum(cast(price as decimal(18, 4)) * quant
 
 def unusable(why: str, cure: str = "change the measure in calve.yaml") -> Suspended:
     return Suspended("measure_unusable", f"a measure cannot be computed: {why}", fix=cure)
+
+
+def _number(whole: Expression, written: Expression, found: Typed) -> Typed:
+    """The part of an expression, as `written`, which must be an exact number."""
+    if found.kind in FLOATS:
+        raise unusable(f"{whole}: {written} is a {found.kind}, which is not exact", CASTS)
+    if found.kind not in WHOLE and decimal_digits(found.kind) is None:
+        raise unusable(f"{whole}: {written} is a {found.kind}, which is no number")
+    return found
+
+
+def _nearest(written: Cast, inner: Typed) -> Nearest:
+    precision, scale = decimal_digits(written.kind) or (0, 0)
+    if precision > MAX_DIGITS_OF_FLOATS:
+        why = f"{written}: a {inner.kind} has fewer digits than {precision}"
+        raise unusable(why, f"cast it to a decimal of at most {MAX_DIGITS_OF_FLOATS} digits")
+    return Nearest(inner.of, precision, scale)
 
 
 def _result(written: Arithmetic, one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from calve.measures import Cast, ColumnAt, Number, Typed, columns_in
+from calve.measures import Cast, ColumnAt, Nearest, Number, Typed, columns_in, decimal
 from calve.measures import Expression as Tree
 from glue_jobs.keys import at
 
@@ -40,4 +40,18 @@ def _value(tree: Tree) -> Column:
             return F.lit(text).cast(tree.kind)
         case Cast(of, kind):
             return _value(of).try_cast(kind)
+        case Nearest(of, precision, scale):
+            return _nearest(_value(of).cast("double"), precision, scale)
     return SIGNS[tree.sign](_value(tree.left), _value(tree.right))
+
+
+def _nearest(of: Column, precision: int, scale: int) -> Column:
+    """As `Nearest` says; null where it has more digits. Every step is exact but the first."""
+    scaled = of * F.lit(10.0**scale)
+    size = F.abs(scaled)
+    below = F.floor(size)
+    units = below + F.when(size - below.cast("double") >= 0.5, 1).otherwise(0)
+    signed = F.when(scaled < 0, -units).otherwise(units).cast("decimal(19, 0)")
+    unit = F.lit(f"1e-{scale}").cast(decimal(max(scale, 1), scale))
+    found = F.try_multiply(signed, unit).try_cast(decimal(precision, scale))
+    return F.when(size < 10.0**precision, found)

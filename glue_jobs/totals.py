@@ -46,7 +46,7 @@ def stage_totals(
             `measure_overflow`: a total is too large for its column; `ledger_imbalance`: as `stage_deletes`.
     """
     require_same_columns(str(target.name), target.main.schema, target.source, aggregate)
-    fold = _Fold(groups_of(target.source, aggregate), totals_of(target.source, aggregate))
+    fold = _Fold(groups_of(target.source, aggregate), totals_of(target.source, aggregate), tasks)
     batch = fold.folded(fold.alone(good, aggregate)).persist()
     try:
         held = fold.held(_near(target, aggregate, batch), batch)
@@ -73,6 +73,7 @@ class _Fold:
 
     groups: Mapping[str, str]
     totals: Sequence[Total]
+    tasks: int
 
     @property
     def flags(self) -> list[str]:
@@ -114,7 +115,8 @@ class _Fold:
             (F.max(_flag(each)) | ((F.count(each.name) > 0) & found.isNull())).alias(_flag(each))
             for each, found in folded.items()
         ]
-        return totals.groupBy(*self.groups).agg(*values, *flags, F.max(LAST).alias(LAST))
+        together = totals.repartition(self.tasks, *self.groups)
+        return together.groupBy(*self.groups).agg(*values, *flags, F.max(LAST).alias(LAST))
 
     def rows(self, folded: DataFrame) -> DataFrame:
         """The same as rows of the table, with the flags beside them."""

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 EXACT = Context(prec=1000)
@@ -80,7 +80,7 @@ def _value(node: ast.expr, source: str, paths: list[str]) -> Value:
                 _SIGNS[type(sign)], *(_number(_value(each, source, paths)) for each in (left, right))
             )
         case ast.Call(args=[of, _, ast.Constant(value=int(scale))]):
-            return _rounded(_value(of, source, paths), Decimal(1).scaleb(-scale))
+            return _rounded(_value(of, source, paths), int(scale))
     path = ast.unparse(node).replace(f".{_MARK}", ".").removeprefix(_MARK)
     paths.append(path)
     return lambda record: record[path]
@@ -94,18 +94,31 @@ def _both(sign: Callable[[Decimal, Decimal], Decimal], left: Value, right: Value
     return value
 
 
-def _rounded(of: Value, unit: Decimal) -> Value:
+def _rounded(of: Value, scale: int) -> Value:
+    unit = Decimal(1).scaleb(-scale)
+
     def value(record: Mapping[str, Any]) -> Any:
         found = of(record)
         if found is None:
             return None
-        exact = Decimal(repr(found)) if isinstance(found, float) else Decimal(found)
-        try:
-            return exact.quantize(unit, ROUND_HALF_UP, EXACT)
-        except InvalidOperation:
-            return Decimal("nan")
+        return (
+            _nearest(found, scale)
+            if isinstance(found, float)
+            else Decimal(found).quantize(unit, ROUND_HALF_UP, EXACT)
+        )
 
     return value
+
+
+def _nearest(found: float, scale: int) -> Decimal:
+    """The decimal next to a float, by the arithmetic of floats, which is the same everywhere; its digits as a text are not."""
+    scaled = found * 10.0**scale
+    if not math.isfinite(scaled):
+        return Decimal("nan")
+    size = abs(scaled)
+    below = math.floor(size)
+    units = Decimal(below + (size - below >= 0.5))
+    return units.copy_sign(Decimal(scaled)).scaleb(-scale, EXACT)
 
 
 def _number(of: Value) -> Value:

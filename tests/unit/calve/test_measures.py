@@ -125,6 +125,7 @@ def test_a_measure_has_the_widest_type_of_its_kind(text: str, kind: str) -> None
         ("sum(side)", "a string cannot be added up"),
         ("sum(side + 1)", "side is a string, which is no number"),
         ("sum(cast(side as decimal(18, 4)))", "side is a string, which is no number"),
+        ("sum(cast(weight as decimal(19, 4)))", "a double has fewer digits than 19"),
         ("max(tags)", "tags is a list"),
         ("max(of)", "of is a struct"),
         ("max(nothing)", "no column nothing"),
