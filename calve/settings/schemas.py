@@ -34,7 +34,12 @@ def schema_problems(values: Mapping[str, Any], folder: Path) -> Iterator[Problem
     for name, table in tables.items() if isinstance(tables, dict) else ():
         value, key = (_at(table, part) for part in ("value", "key"))
         taken = _name(key, "column") or "key" if key is not None else None
-        of_value = Top(rest=_name(value, "rest"), taken=taken, message=_text(value, "message"))
+        of_value = Top(
+            rest=_name(value, "rest"),
+            taken=taken,
+            message=_text(value, "message"),
+            changes=_at(table, "change_data") is not None,
+        )
         tops = {"value": (value, of_value), "key": (key, Top(taken, message=_text(key, "message")))}
         for part, (section, top) in tops.items():
             problem = _problem(section or {}, folder, top)

@@ -86,10 +86,7 @@ def _sortable(value: str | int | None) -> str | None:
 
 def _source_kinds(schema: registry.Schema) -> dict[str, Any]:
     """The whole numbers and texts that a schema has in `source`, as Arrow types."""
-    json_kinds = (
-        Schemas(schema.text, schema.references, {}, changes=True).kinds if schema.type == "JSON" else None
-    )
-    named = json_kinds("source") if json_kinds else _avro_kinds(schema)
+    named = _json_kinds(schema) if schema.type == "JSON" else _avro_kinds(schema)
     types = {"integer": pa.int64(), "int": pa.int64(), "long": pa.int64(), "string": pa.string()}
     return {name: types[kind] for name, kind in named.items() if kind in types}
 

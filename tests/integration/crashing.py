@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 from fastavro import parse_schema, schemaless_writer
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table as IcebergTable
 
 from calve.changes import UNAVAILABLE
 from calve.columns import REDRIVEN
-from calve.job import ChangeData, Deduplicate, Lake, Mode, Table, Upsert
+from calve.job import Aggregate, ChangeData, Deduplicate, Lake, Measure, Mode, Table, Upsert
 from calve.names import TableName
 from calve.position import POSITION_TAG
 from calve.redrive import REQUEST, Request
@@ -74,6 +75,7 @@ class Scene:
     topic: str = ""
     fates: dict[Place, str | None] = field(default_factory=dict)
     keys: dict[Place, tuple[bytes, bool]] = field(default_factory=dict)
+    ids: dict[Place, int] = field(default_factory=dict)
     notes: int = 0
 
     def __post_init__(self) -> None:
@@ -88,17 +90,18 @@ class Scene:
 
         `early` puts one before it whose schema is the subject's next version, which `evolve` will register.
         """
-        rows = trades(len(KINDS), first=len(self.fates))
-        good = [self.engine.encode(self.topic, self._written(n, row)) for n, row in enumerate(rows)]
+        made = trades(len(KINDS), first=len(self.fates))
+        good = [self.engine.encode(self.topic, self._written(n, row)) for n, row in enumerate(made)]
         foreign_id = self._register("other") if self.foreign else 0
         kinds = (kind if self.foreign or kind != FOREIGN else "bad_magic" for kind in KINDS)
         records = [(broken(kind, value, foreign_id), kind) for kind, value in zip(kinds, good, strict=True)]
         if early:
             next_id, payload = 1 + self._register("another"), BytesIO()
             schemaless_writer(
-                payload, parse_schema(json.loads(self._schema(self.notes + 1))), self._written(0, rows[0])
+                payload, parse_schema(json.loads(self._schema(self.notes + 1))), self._written(0, made[0])
             )
             records = [(b"\0" + next_id.to_bytes(4, "big") + payload.getvalue(), None), *records]
+            made = [made[0], *made]
         raw = [
             Raw(value, self._key(number) if self.mode or self.keys else None, partition=number % 2)
             for number, (value, _) in enumerate(records)
@@ -106,6 +109,7 @@ class Scene:
         offsets = produce(self.engine.stack.bootstrap_servers, self.topic, raw)
         places = [(each.partition, offset) for each, offset in zip(raw, offsets, strict=True)]
         self.fates |= {place: kind for place, (_, kind) in zip(places, records, strict=True)}
+        self.ids |= {place: row["id"] for place, row in zip(places, made, strict=True)}
         deletes = isinstance(self.mode, Upsert)
         self.keys |= {
             place: (
@@ -156,8 +160,12 @@ class Scene:
         main, letters = lake.load(catalog, self.name), lake.load(catalog, self.name.dead_letters)
         assert main is not None
         assert letters is not None
-        rows = [each["_kafka"] for each in main.scan(selected_fields=("_kafka",)).to_arrow().to_pylist()]
-        held: list[tuple[int, int, str | None]] = [(each["partition"], each["offset"], None) for each in rows]
+        held: list[tuple[int, int, str | None]] = []
+        if isinstance(self.mode, Aggregate):
+            assert self._totals(main) == self._expected_totals()
+        else:
+            rows = main.scan(selected_fields=("_kafka",)).to_arrow().to_pylist()
+            held = [(each["_kafka"]["partition"], each["_kafka"]["offset"], None) for each in rows]
         open_ = Selection().within(letters)
         dead = letters.scan(open_, selected_fields=("partition", "offset", "reason")).to_arrow().to_pylist()
         held += [(each["partition"], each["offset"], each["reason"]) for each in dead]
@@ -170,13 +178,38 @@ class Scene:
         proof = verify(self.name, sources, LineProgress(lambda _: None))
         assert proof.ok, proof.findings
         unproved = {each.name for each in proof.checks if each.state == "not verifiable"}
-        # Where the history has expired, the oldest row or dead letter says where a table begins; newer rows take it away.
-        assert unproved <= ({"beginning"} if isinstance(self.mode, Upsert) else set()), proof.checks
+        assert unproved <= self._unprovable, proof.checks
+
+    @property
+    def _unprovable(self) -> set[str]:
+        """What cannot be proved once others have expired the history: the beginning, where newer rows take away the oldest row,
+        which says it, and totals.
+        """
+        match self.mode:
+            case Upsert():
+                return {"beginning"}
+            case Aggregate():
+                return {"beginning", "groups"}
+        return set()
+
+    def _totals(self, main: IcebergTable) -> list[tuple[bytes, int, int]]:
+        """Key, number of records and sum of their ids, of every row."""
+        rows = main.scan(selected_fields=("_kafka_key", "n", "ids")).to_arrow().to_pylist()
+        return sorted((each["_kafka_key"], each["n"], each["ids"]) for each in rows)
+
+    def _expected_totals(self) -> list[tuple[bytes, int, int]]:
+        groups: dict[bytes, list[int]] = {}
+        for place, fate in self.fates.items():
+            if fate is None:
+                groups.setdefault(self.keys[place][0], []).append(self.ids[place])
+        return sorted((key, len(ids), sum(ids)) for key, ids in groups.items())
 
     def _expected(self) -> dict[Place, str | None]:
         """The fates of those records that are to be seen: of the good ones with a key only the newest, or the first, of each."""
         if self.mode is None:
             return dict(self.fates)
+        if isinstance(self.mode, Aggregate):
+            return {place: fate for place, fate in self.fates.items() if fate}
         good = [place for place, fate in self.fates.items() if fate is None]
         if not isinstance(self.mode, Upsert):
             good.reverse()
@@ -189,8 +222,13 @@ class Scene:
 
     @property
     def _modes(self) -> dict[str, Any]:
-        names = {Upsert: "upsert", Deduplicate: "deduplicate", ChangeData: "change_data"}
-        return {} if self.mode is None else {names[type(self.mode)]: self.mode}
+        names = {
+            Upsert: "upsert",
+            ChangeData: "change_data",
+            Deduplicate: "deduplicate",
+            Aggregate: "aggregate",
+        }
+        return {names[type(self.mode)]: self.mode} if self.mode else {}
 
     @property
     def _deletions(self) -> tuple[int, ...]:
@@ -394,8 +432,10 @@ OF_SWITCH = ("switch.staged", "switch.marked", "switch.held", "switch.committed"
 POINTS = tuple(each for each in faults.POINTS if each not in OF_SWITCH)
 """Those of a table that keeps its mode; test_switching has the others."""
 POINTS_OF_UPSERTS = tuple(each for each in POINTS if each not in OF_REDRIVE)
+POINTS_OF_TOTALS = tuple(each for each in POINTS_OF_UPSERTS if each != "table.evolved")
 UPSERTS = Upsert(("_kafka.key",), deletes=True, bucketed=True)
 CHANGES = ChangeData(("_kafka.key",), deletes=True, bucketed=True)
 FIRSTS = Deduplicate(("_kafka.key",))
+TOTALS = Aggregate(("_kafka.key",), (Measure("n", "count(*)"), Measure("ids", "sum(id)")))
 ONCE = (*OF_FOREIGN, "state.written", "idle.tagged", "idle.noted", *PROVOKED)
 """Points that one job passes once at most for a batch."""

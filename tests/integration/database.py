@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +33,7 @@ class Database:
     """A table of rows by their primary key `id`, whose changes go to a topic, a row's to one partition.
 
     encoding: `avro`, `json`, or `connect`: JSON with its schema in every message. full: the log has the row before a change
-    (REPLICA IDENTITY FULL), else its key alone. held: events wait until `release`.
+    (REPLICA IDENTITY FULL), else its key alone. held: events wait for `release`.
     """
 
     engine: Engine
@@ -114,11 +115,15 @@ class Database:
         for partition, key, value in self.log[-count:]:
             self.engine.send(self.topic, value, key=key or None, partition=partition)
 
-    def release(self, dice: random.Random) -> None:
-        """Send the events that wait, those of each partition in any order."""
+    def release(self, dice: random.Random, parts: int) -> Iterator[None]:
+        """Send the events that wait, those of each partition in any order, in so many parts."""
         self.held = False
-        for partition, key, value in dice.sample(self.log, len(self.log)):
-            self.engine.send(self.topic, value, key=key or None, partition=partition)
+        shuffled = dice.sample(self.log, len(self.log))
+        for part in range(parts):
+            for partition, key, value in shuffled[part::parts]:
+                self.engine.send(self.topic, value, key=key or None, partition=partition)
+            self.engine.flush()
+            yield
 
     def churn(self, dice: random.Random, changes: int, *, keys: int = 12) -> None:
         """Changes as an application makes them."""

@@ -1,5 +1,5 @@
-"""The crash matrix of `test_crash` for tables that keep one record of each key: what is left out, or deleted, is a part of what
-must hold.
+"""The crash matrix of `test_crash` for tables that keep one record of each key, or totals: what is left out, deleted or added up
+is a part of what must hold.
 """
 
 from __future__ import annotations
@@ -9,14 +9,23 @@ from pathlib import Path
 import pytest
 
 from calve.job import Mode
-from tests.integration.crashing import CHANGES, FIRSTS, POINTS, POINTS_OF_UPSERTS, PROVOKED, UPSERTS, Scene
+from tests.integration.crashing import (
+    CHANGES,
+    FIRSTS,
+    POINTS,
+    POINTS_OF_TOTALS,
+    POINTS_OF_UPSERTS,
+    PROVOKED,
+    TOTALS,
+    UPSERTS,
+    Scene,
+)
 from tests.integration.engine import Engine, at
 from tests.integration.test_crash import CRITICAL, abandoned, killed, overtaken
 
 slow = pytest.mark.full
-modes = pytest.mark.parametrize(
-    "mode", [UPSERTS, CHANGES, FIRSTS], ids=["upsert", "change_data", "deduplicate"]
-)
+MODES = {"upsert": UPSERTS, "change_data": CHANGES, "deduplicate": FIRSTS, "aggregate": TOTALS}
+modes = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 
 
 @modes
@@ -27,8 +36,13 @@ def test_the_next_job_mends_what_one_has_left(engine: Engine, mode: Mode) -> Non
 @slow
 @pytest.mark.parametrize(
     ("mode", "points"),
-    [(UPSERTS, POINTS_OF_UPSERTS), (CHANGES, POINTS_OF_UPSERTS), (FIRSTS, POINTS)],
-    ids=["upsert", "change_data", "deduplicate"],
+    [
+        (UPSERTS, POINTS_OF_UPSERTS),
+        (CHANGES, POINTS_OF_UPSERTS),
+        (FIRSTS, POINTS),
+        (TOTALS, POINTS_OF_TOTALS),
+    ],
+    ids=MODES,
 )
 def test_jobs_die_at_every_point_of_a_later_round(
     engine: Engine, mode: Mode, points: tuple[str, ...]
@@ -58,9 +72,9 @@ def test_processes_that_are_killed_are_mended_by_the_next(engine: Engine, tmp_pa
     killed(engine, (*CRITICAL, "stage.end", "table.created"), tmp_path, again=True, mode=mode)
 
 
-def compacted(engine: Engine, point: str) -> None:
-    """Another's compaction replaces all data files of an upsert table while a round stands at the point."""
-    scene = Scene(engine, mode=UPSERTS)
+def compacted(engine: Engine, point: str, mode: Mode) -> None:
+    """Another's compaction replaces all data files of a table whose rows are replaced while a round stands at the point."""
+    scene = Scene(engine, mode=mode)
     scene.produce()
     scene.work()
     scene.produce()
@@ -69,9 +83,10 @@ def compacted(engine: Engine, point: str) -> None:
     scene.finish()
 
 
+@pytest.mark.parametrize("mode", [UPSERTS, TOTALS], ids=["upsert", "aggregate"])
 @pytest.mark.parametrize("point", [pytest.param("stage.end", marks=slow), "publish.begin"])
 def test_a_compaction_in_the_middle_of_a_round_costs_nothing_but_the_round(
-    engine: Engine, point: str
+    engine: Engine, point: str, mode: Mode
 ) -> None:
     """apache/iceberg #7627: position deletes of files that are gone would leave the old rows beside the new ones."""
-    compacted(engine, point)
+    compacted(engine, point, mode)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from calve.errors import CalveError, LostRace, Retryable
-from calve.job import Deduplicate
+from calve.job import Aggregate, Deduplicate, Measure
 from glue_jobs import faults
 from glue_jobs.lake import Lake
 from glue_jobs.loop import TableLoop, run_all
@@ -44,6 +44,7 @@ MODES: dict[str, dict[str, Any]] = {
     "upsert": {"upsert": BY_ID},
     "change_data": {"change_data": CHANGES_BY_ID},
     "deduplicate": {"deduplicate": Deduplicate(("id",))},
+    "aggregate": {"aggregate": Aggregate(("id",), (Measure("n", "count(*)"),))},
 }
 """Tables whose key is the number of a record."""
 
@@ -107,7 +108,7 @@ def _modes(*others: str) -> pytest.MarkDecorator:
     )
 
 
-modes, append_first = _modes("change_data", "deduplicate"), _modes(*list(MODES)[1:])
+modes, append_first = _modes("change_data", "deduplicate", "aggregate"), _modes(*list(MODES)[1:])
 
 
 def begun(

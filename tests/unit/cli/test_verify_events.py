@@ -13,12 +13,13 @@ from fastavro import parse_schema, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.declared import NO_ID
 from calve.registry import Schema
 from cli.verify.blanks import filled
 from cli.verify.changes import ChangeWriter
 from cli.verify.conversion import Unreadable
 from cli.verify.hashing import row_hashes
-from tests.debezium import COLUMNS, envelope, event, json_schema
+from tests.debezium import COLUMNS, connect_schema, envelope, event, json_schema
 
 CHANGE = pa.struct(
     [
@@ -44,6 +45,9 @@ BLANK = 99
 def written(found: dict[str, Any], encoding: str) -> tuple[Schema, bytes]:
     if encoding == "json":
         return Schema(7, json_schema(COLUMNS), "JSON"), json.dumps(found).encode()
+    if encoding == "connect":
+        text = connect_schema(COLUMNS)
+        return Schema(NO_ID, text, "JSON"), json.dumps({"schema": None, "payload": found}).encode()
     stream = BytesIO()
     schemaless_writer(stream, parse_schema(json.loads(envelope(COLUMNS))), found)
     return Schema(7, envelope(COLUMNS)), stream.getvalue()
@@ -56,7 +60,7 @@ def read(found: dict[str, Any], encoding: str, order: tuple[str, ...] = ("lsn",)
     return dict(pa.record_batch(arrays, TABLE).to_pylist()[0])
 
 
-encodings = pytest.mark.parametrize("encoding", ["avro", "json"])
+encodings = pytest.mark.parametrize("encoding", ["avro", "json", "connect"])
 
 
 @encodings

@@ -1,0 +1,119 @@
+"""Expressions of measures: what Spark makes of them, against Python's own numbers, which know no limit."""
+
+from __future__ import annotations
+
+import random
+import struct
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from calve.columns import decimal_digits, field
+from calve.columns import struct as columns
+from calve.errors import Suspended
+from calve.measures import Arithmetic, Cast, ColumnAt, Expression, Number, typed
+from cli.verify.measures import measure, same
+from glue_jobs.expressions import is_lost, value
+
+RECORD = columns(
+    field("i", "int"),
+    field("l", "long"),
+    field("d", "decimal(12, 4)"),
+    field("x", "double"),
+    field("f", "float"),
+    field("s", columns(field("w", "decimal(30, 0)"))),
+)
+SPARK = "i int, l long, d decimal(12, 4), x double, f float, s struct<w: decimal(30, 0)>"
+CASTS = (
+    "decimal(18, 4)",
+    "decimal(9, 0)",
+    "decimal(15, 10)",
+    "decimal(18, 18)",
+    "decimal(38, 10)",
+    "decimal(38, 38)",
+)
+
+
+def some(dice: random.Random, depth: int) -> Expression:
+    if depth and dice.random() < 0.7:
+        return Arithmetic(dice.choice("+-*"), some(dice, depth - 1), some(dice, depth - 1))
+    if dice.random() < 0.2:
+        return Number(dice.choice(["0", "3", "100", "0.5", "12.345"]))
+    plain = ColumnAt(dice.choice(["i", "l", "d", "x", "f", "s.w"]))
+    return Cast(plain, dice.choice(CASTS)) if plain.path in "xf" or dice.random() < 0.4 else plain
+
+
+def usable(dice: random.Random, count: int) -> list[Expression]:
+    found: list[Expression] = []
+    while len(found) < count:
+        each = some(dice, 3)
+        try:
+            typed(each, RECORD)
+        except Suspended:
+            continue
+        found.append(each)
+    return found
+
+
+def record(dice: random.Random) -> dict[str, Any]:
+    bits, digits = dice.choice([3, 31, 63]), dice.choice([2, 12])
+    sign = dice.choice([-1, 1])
+    single: float = struct.unpack("f", struct.pack("f", dice.uniform(-1e6, 1e6)))[0]
+    made = {
+        "i": sign * dice.getrandbits(min(bits, 31)),
+        "l": sign * dice.getrandbits(bits),
+        "d": Decimal(sign * dice.randrange(10**digits)) / 10_000,
+        "x": dice.choice(
+            [sign * dice.random() * 10 ** dice.randrange(-6, 20), sign * 0.5, 1.005, float("nan")]
+        ),
+        "f": single,
+        "w": sign * Decimal(dice.randrange(10 ** dice.choice([1, 30]))),
+    }
+    return {name: None if dice.random() < 0.05 else each for name, each in made.items()}
+
+
+def parts(tree: Expression) -> list[Expression]:
+    match tree:
+        case Cast(of):
+            return [tree, *parts(of)]
+        case Arithmetic(_, left, right):
+            return [tree, *parts(left), *parts(right)]
+    return [tree]
+
+
+def fits(tree: Expression, given: dict[str, Any]) -> bool:
+    """Whether the value of an expression, as Python computes it, is one of its type."""
+    found, kind = measure("m", f"sum({tree})").value(given), typed(tree, RECORD).kind
+    if found is None or kind in ("double", "float"):
+        return True
+    if found.is_nan():
+        return False
+    digits = decimal_digits(kind)
+    if digits is None:
+        return bool(-(2**63) <= found < 2**63)
+    return bool(abs(found) < Decimal(10) ** (digits[0] - digits[1]))
+
+
+def test_spark_computes_what_python_does_or_says_that_it_cannot(spark: SparkSession) -> None:
+    dice = random.Random(33)
+    trees = usable(dice, 120)
+    records = [record(dice) for _ in range(60)]
+    data = [(*(each[name] for name in "ildxf"), (each["w"],)) for each in records]
+    frame = spark.createDataFrame(data, SPARK)
+    made = [typed(each, RECORD) for each in trees]
+    values = frame.select(*(value(each).alias(f"v{n}") for n, each in enumerate(made)))
+    assert [each.simpleString() for each in (f.dataType for f in values.schema)] == [
+        {"long": "bigint"}.get(each.kind, each.kind.replace(" ", "")) for each in made
+    ]
+    lost = frame.select(*(is_lost(each) for each in made))
+    seen = set()
+    for given, found, flags in zip(records, values.collect(), lost.collect(), strict=True):
+        plain = {**given, "s.w": given["w"]}
+        for tree, one, is_gone in zip(trees, found, flags, strict=True):
+            wanted = measure("m", f"sum({tree})").value(plain)
+            exact = wanted is None or all(fits(each, plain) for each in parts(tree))
+            assert is_gone == (not exact), tree
+            assert same(one, wanted if exact else None), tree
+            seen.add((exact, wanted is None))
+    assert len(seen) == 3
