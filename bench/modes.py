@@ -1,8 +1,8 @@
 """`python -m bench.modes`: CPU seconds of a round of a table by key as it grows, beside an append of the same records.
 
 A topic is kept twice, in the mode and as it is. For each size the table is filled first; then rounds of both read the same
-records in turn: for `upsert` changes of keys from all over, for `deduplicate` new keys and, one in twenty, keys from all over.
-Everything runs in this process and its JVM, whose CPU time is what counts.
+records in turn: for `upsert` and `aggregate` those of keys from all over, for `deduplicate` new keys and, one in twenty, keys
+from all over. Everything runs in this process and its JVM, whose CPU time is what counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from bench.cpu import cpu_of_session
-from calve.job import Deduplicate, Job, Source, Table, Upsert
+from calve.job import Aggregate, Deduplicate, Job, Measure, Source, Table, Upsert
 from cli.config import load_jobs
 from cli.console import Console
 from cli.datagen.produce import create_topic
@@ -44,6 +44,9 @@ KNOWN = 20
 MODES: dict[str, Any] = {
     "upsert": Upsert(("_kafka.key",), deletes=True, bucketed=True),
     "deduplicate": Deduplicate(("_kafka.key",)),
+    "aggregate": Aggregate(
+        ("_kafka.key",), (Measure("records", "count(*)"), Measure("reached", "max(_kafka.offset)"))
+    ),
 }
 
 

@@ -132,10 +132,12 @@ class _Fold:
 def _near(target: Target, aggregate: Aggregate, batch: DataFrame) -> DataFrame:
     """The table as it is now, without the windows before and after those of the batch, whose files are not opened.
 
-    Another round that is published meanwhile makes this one lose.
+    Another round that is published meanwhile makes this one lose. The batch is read here alone, before it is read by two at
+    once: executors that both need a part of it would each decode its records, and count them twice.
     """
     rows = target.lake.spark.table(target.name.quoted(CATALOG))
     if aggregate.window is None:
+        batch.count()
         return rows
     bounds = batch.agg(*(F.unix_micros(each(WINDOW_START)) for each in (F.min, F.max))).collect()[0]
     since, until = (F.timestamp_micros(F.lit(each).cast("long")) for each in bounds)

@@ -80,12 +80,12 @@ class Totals:
             for n, each in enumerate(self._measures):
                 group.totals[n] = each.added(group.totals[n], each.value(record))
 
-    def compare(self, main: MainRows, read: int, count: Count) -> None:
+    def compare(self, main: MainRows, count: Count, *, read: int, whole: bool) -> None:
         """One pass over the table; what is not as it must be is in `findings` then.
 
-        `read`: how many records of what the table claims Kafka still has.
+        `read`: how many records of what the table claims Kafka still has; `whole`: it has let go of none.
         """
-        self.why = _why_unproved(self.claim, read)
+        self.why = _why_unproved(self.claim, None if whole else read)
         wrong = _Wrong()
         seen: dict[Group, tuple[str, int, int]] = {}
         for file, key, totals, place in self._held(main):
@@ -102,7 +102,7 @@ class Totals:
             for key in self._groups.keys() - seen.keys():
                 _, _, partition, offset = self._groups[key].last
                 wrong.add("records of groups that have no row; of each the last one", "", partition, offset)
-        self.findings = [*wrong.findings(), *self._totals()]
+        self.findings = [*wrong.findings(), *self._totals(read if whole else None)]
 
     def check(self) -> Check:
         if self.findings:
@@ -143,23 +143,27 @@ class Totals:
         size = window.size_ms * 1000
         return [*columns[:-1], [moment // size * size for moment in columns[-1]]]
 
-    def _totals(self) -> Iterator[Finding]:
+    def _totals(self, read: int | None) -> Iterator[Finding]:
         if not self.claim.known_from_birth:
             return
+        counted = self.claim.totals.consumed
+        if read is not None and read != counted:
+            yield Finding("totals", f"the topic has {read} records, the ledgers say {counted}")
         commits = (*self.claim.rounds, *self.claim.redrives)
         expected = sum(each.ledger.rows_appended - each.ledger.rows_deleted for each in commits)
         if self.rows != expected:
             yield Finding("totals", f"the table has {self.rows} rows, its ledgers say {expected}")
 
 
-def _why_unproved(claim: Claim, records: int) -> str | None:
-    """Why so many records of the topic are not all that the totals are made of; None: they are."""
+def _why_unproved(claim: Claim, read: int | None) -> str | None:
+    """Why so many records of the topic (None: all) are not those that the totals are made of; None: they are."""
     if not claim.known_from_birth:
         return "the snapshots that said where the table begins have expired"
     if claim.others:
         return "the topic was created again since"
-    if records < claim.totals.consumed:
-        return f"Kafka no longer holds {claim.totals.consumed - records} of the records, or how they were read is not known"
+    if read is not None and read < claim.totals.consumed:
+        gone = claim.totals.consumed - read
+        return f"Kafka no longer holds {gone} of the records, or how they were read is not known"
     return None
 
 

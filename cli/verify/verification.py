@@ -126,7 +126,8 @@ def _compare(
         if totals is None:
             kept = read_table(main, claimed, spans, produced, task.update)
         else:
-            totals.compare(main, sum(produced.records.values()), task.update)
+            whole = spans == claimed and produced.held is None
+            totals.compare(main, task.update, read=sum(produced.records.values()), whole=whole)
             kept = TableSide(total=totals.rows)
     sides = Sides(
         claim=claim,

@@ -72,7 +72,7 @@ def test_processes_that_are_killed_are_mended_by_the_next(engine: Engine, tmp_pa
     killed(engine, (*CRITICAL, "stage.end", "table.created"), tmp_path, again=True, mode=mode)
 
 
-def compacted(engine: Engine, point: str, mode: Mode) -> None:
+def compacted(engine: Engine, point: str, mode: Mode = UPSERTS) -> None:
     """Another's compaction replaces all data files of a table whose rows are replaced while a round stands at the point."""
     scene = Scene(engine, mode=mode)
     scene.produce()

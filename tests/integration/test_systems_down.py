@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -50,13 +51,22 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 def kept(mode: str, *batches: int) -> list[tuple[int, int]]:
-    """Where the rows are from after batches of so many records, each numbered from 0 on."""
+    """What `held` gives after batches of so many records, each numbered from 0 on."""
     ids = [number for count in batches for number in range(count)]
+    if mode == "aggregate":
+        return sorted(Counter(ids).items())
     places = [(0, offset) for offset in range(len(ids))]
     pairs = list(zip(ids, places, strict=True))
     if mode == "append":
         return places
     return sorted(dict(reversed(pairs) if mode == "deduplicate" else pairs).values())
+
+
+def held(engine: Engine, topic: str, mode: str) -> list[tuple[int, int]]:
+    """Where the rows are from; of totals each id with the number of its records."""
+    if mode == "aggregate":
+        return sorted((row["id"], row["n"]) for row in engine.rows(topic).collect())
+    return engine.offsets(topic)
 
 
 def more(engine: Engine, topic: str, mode: str, count: int) -> None:
@@ -239,7 +249,7 @@ def test_a_commit_that_iceberg_cannot_find_is_found_by_its_round(
         outcome = impatient.round(target)
     assert lost[:2] == ["AWSGlue.UpdateTable", "AWSGlue.GetTable"]
     assert outcome.ledger.consumed == 10
-    assert impatient.offsets(topic) == kept(mode, 10, 10)
+    assert held(impatient, topic, mode) == kept(mode, 10, 10)
 
 
 @append_first
@@ -257,10 +267,10 @@ def test_a_commit_that_nobody_can_find_is_what_the_next_round_starts_from(
     with gate.meanwhile(is_glue, gone_from_the_update_on), pytest.raises(Retryable):
         impatient.round(target)
     assert updates == [200]
-    assert impatient.offsets(topic) == kept(mode, 10, 10)
+    assert held(impatient, topic, mode) == kept(mode, 10, 10)
     more(impatient, topic, mode, 5)
     impatient.drain(target)
-    assert impatient.offsets(topic) == kept(mode, 10, 10, 5)
+    assert held(impatient, topic, mode) == kept(mode, 10, 10, 5)
 
 
 @modes
@@ -271,14 +281,14 @@ def test_a_commit_that_arrives_late_stops_the_round_that_reads_the_same_offsets(
     held_up: list[Request] = []
     with gate.meanwhile(is_table_update, held_up.append), pytest.raises(Retryable):
         impatient.round(target)
-    assert impatient.offsets(topic) == kept(mode, 10)
+    assert held(impatient, topic, mode) == kept(mode, 10)
 
     def arrive(_: str) -> None:
         assert gate.pass_on(held_up[0]).status == 200
 
     with at("publish.begin", arrive), pytest.raises(LostRace):
         impatient.round(target)
-    assert impatient.offsets(topic) == kept(mode, 10, 10)
+    assert held(impatient, topic, mode) == kept(mode, 10, 10)
     assert impatient.round(target).snapshot is None
 
 
@@ -312,7 +322,7 @@ def test_the_slower_of_two_writers_stops_and_says_why(engine: Engine, mode: str)
     ):
         engine.round(slow)
     assert published[0].ledger.consumed == 10
-    assert engine.offsets(topic) == kept(mode, 10, 10)
+    assert held(engine, topic, mode) == kept(mode, 10, 10)
 
 
 @modes
@@ -325,7 +335,7 @@ def test_of_two_writers_at_the_same_moment_exactly_one_publishes(engine: Engine,
         assert sorted(type(each).__name__ for each in outcomes) == ["LostRace", "Outcome"], wave
         more(engine, topic, mode, 10)
     engine.drain(one)
-    assert engine.offsets(topic) == kept(mode, *[10] * (waves + 2))
+    assert held(engine, topic, mode) == kept(mode, *[10] * (waves + 2))
 
 
 def at_once(targets: tuple[Target, ...]) -> list[Outcome | Exception]:
