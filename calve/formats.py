@@ -25,7 +25,6 @@ from calve.registry import Schema
 from calve.wire import Wire
 from calve.writers import (
     AvroWriter,
-    ChangeWriter,
     JsonWriter,
     PlainWriter,
     ProtobufWriter,
@@ -95,11 +94,10 @@ def columns(schema: Schema, top: Top = FIELDS) -> Json:
 
 
 def writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
-    """As `Format.writer`; `table` has the columns of the row where values are change events."""
+    """As `Format.writer`; change events are read as `calve.changes.read_as` says, `table` being the row's columns."""
     kind = FORMATS[schema.type]
-    if not top.changes:
-        return kind.writer(schema, table, wire, top)
-    return ChangeWriter(kind.writer(schema, read_as(kind.columns(schema, top), table, top.order), wire, top))
+    read = read_as(kind.columns(schema, top), table, top.order) if top.changes else table
+    return kind.writer(schema, read, wire, top)
 
 
 def concerns(schema: Schema, top: Top) -> bool:

@@ -27,8 +27,8 @@ from typing import Any
 from calve.errors import Suspended
 
 FORMAT = 4
-WITHOUT_TOTALS = 3
-"""A release that knows no totals must not write a table of them: it would give it the columns of the records."""
+FIRST_MODES = 3
+"""A release that knows these modes alone must not write a table of another: it would give it the columns of the records."""
 WITHOUT_MODE = 2
 """A release that knows no modes must not write a table that has one: it would append what replaces rows."""
 WITHOUT_REDRIVES = 1
@@ -255,7 +255,8 @@ def encode(
 def _format(position: Position) -> int:
     """The lowest that says all that the position does."""
     if position.mode:
-        return FORMAT if json.loads(position.mode)["mode"] == "aggregate" else WITHOUT_TOTALS
+        known = json.loads(position.mode)["mode"] in ("append", "upsert", "deduplicate")
+        return FIRST_MODES if known else FORMAT
     return WITHOUT_MODE if position.redrives else WITHOUT_REDRIVES
 
 

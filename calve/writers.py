@@ -78,19 +78,4 @@ class WholeWriter:
         return self.inner.prefix
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeWriter:
-    """A writer whose value is a change event, read as `calve.changes.read_as` says."""
-
-    inner: Writer
-
-    @property
-    def id(self) -> int:
-        return self.inner.id
-
-    @property
-    def prefix(self) -> bytes:
-        return self.inner.prefix
-
-
-Writer = AvroWriter | JsonWriter | ProtobufWriter | PlainWriter | WholeWriter | ChangeWriter
+Writer = AvroWriter | JsonWriter | ProtobufWriter | PlainWriter | WholeWriter

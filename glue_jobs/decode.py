@@ -27,7 +27,6 @@ from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
 from calve.writers import (
     AvroWriter,
-    ChangeWriter,
     JsonWriter,
     PlainWriter,
     ProtobufWriter,
@@ -139,8 +138,6 @@ def _read(writer: Writer, bytes_: Column, end: bytes, parsed: dict[str, Column])
                 F.struct(inner["value"].alias(writer.column)).alias("value"),
                 inner["end"].alias("end"),
             )
-        case ChangeWriter():
-            return _read(writer.inner, bytes_, end, parsed)
         case ProtobufWriter():
             raise AssertionError("messages are read together, by `_messages`")
 

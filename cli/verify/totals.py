@@ -168,14 +168,14 @@ def _why_unproved(claim: Claim, read: int | None) -> str | None:
 
 
 class _Wrong:
-    """Places by what is wrong there."""
+    """Places by what is wrong there; rows that were written by hand may have none."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[str, int, tuple[str, ...]], tuple[set[int], set[str]]] = {}
+        self._places: dict[tuple[str, int | None, tuple[str, ...]], tuple[set[int], set[str]]] = {}
 
-    def add(self, text: str, file: str, partition: int, offset: int, *columns: str) -> None:
+    def add(self, text: str, file: str, partition: int | None, offset: int | None, *columns: str) -> None:
         offsets, files = self._places.setdefault((text, partition, columns), (set(), set()))
-        offsets.add(offset)
+        offsets.update([] if offset is None else [offset])
         files.update([file] if file else [])
 
     def findings(self) -> Iterator[Finding]:
