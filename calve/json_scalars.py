@@ -80,7 +80,8 @@ def scalar(kind: str, node: dict[str, Json], path: str, named: Named) -> str:
     Raises:
         SchemaProblem: no column holds its values.
     """
-    connect, name = node.get("connect.type"), _name(node, kind)
+    name, said = _name(node, kind), node.get("connect.type")
+    connect = None if said is None else str(said)
     leaf = named.leaves.get(name)
     match kind:
         case "boolean":
