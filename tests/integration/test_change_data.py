@@ -142,6 +142,21 @@ def test_events_that_are_none_are_dead_letters(engine: Engine) -> None:
     assert_proved(proof(engine, database.topic))
 
 
+def test_a_topic_that_was_made_again_goes_on_with_the_rows_that_are_there(engine: Engine) -> None:
+    database, dice = Database(engine), random.Random(11)
+    database.churn(dice, 40)
+    engine.drain(database.target())
+    engine.recreate(database.topic, partitions=2)
+    for key in database.rows:
+        database.update(key, name="later", note=None, tags=None)
+    engine.flush()
+    engine.drain(database.target(on_data_loss="continue"))
+    assert database.kept() == database.expected()
+    found = proof(engine, database.topic)
+    assert found.findings == ()
+    assert {each.name for each in found.checks if each.state == "not verifiable"} == {"earlier topic"}
+
+
 def test_without_tombstones_a_compacted_topic_is_refused(engine: Engine) -> None:
     database = Database(engine, config={"cleanup.policy": "compact"})
     database.insert(1)
