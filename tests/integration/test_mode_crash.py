@@ -25,10 +25,15 @@ from tests.integration.test_crash import CRITICAL, abandoned, killed, overtaken
 
 slow = pytest.mark.full
 MODES = {"upsert": UPSERTS, "change_data": CHANGES, "deduplicate": FIRSTS, "aggregate": TOTALS}
+LATER = ("change_data", "deduplicate")
+"""Modes that publish as another does: the long tests alone have all of them."""
 modes = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 
 
-@modes
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param(mode, id=name, marks=slow if name in LATER else ()) for name, mode in MODES.items()],
+)
 def test_the_next_job_mends_what_one_has_left(engine: Engine, mode: Mode) -> None:
     abandoned(engine, "publish.committed", mode=mode)
 
@@ -83,7 +88,9 @@ def compacted(engine: Engine, point: str, mode: Mode = UPSERTS) -> None:
     scene.finish()
 
 
-@pytest.mark.parametrize("mode", [UPSERTS, TOTALS], ids=["upsert", "aggregate"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param(UPSERTS, id="upsert"), pytest.param(TOTALS, id="aggregate", marks=slow)]
+)
 @pytest.mark.parametrize("point", [pytest.param("stage.end", marks=slow), "publish.begin"])
 def test_a_compaction_in_the_middle_of_a_round_costs_nothing_but_the_round(
     engine: Engine, point: str, mode: Mode
