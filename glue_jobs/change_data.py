@@ -73,9 +73,9 @@ def _stage(
 
 @dataclass(frozen=True, slots=True)
 class _Truncation:
-    """The last truncation of each partition: its offset, its time, and its position in the database's log if there is one."""
+    """The last truncation of each partition: its offset, its time (ms), its position in the database's log if there is one."""
 
-    last: dict[int, tuple[int, object, str | None]]
+    last: dict[int, tuple[int, int, str | None]]
 
     def ends(self, offset: Column) -> Column:
         """True for rows that a truncation has ended; `offset`: -1 for all that the table holds.
@@ -88,7 +88,7 @@ class _Truncation:
     def _ended_by(self, partition: int, offset: Column) -> Column:
         last, moment, position = self.last[partition]
         here = at(PARTITION) == partition
-        before = F.when(here, offset < last).otherwise(at(TIMESTAMP) < F.lit(moment))
+        before = F.when(here, offset < last).otherwise(F.unix_millis(at(TIMESTAMP)) < moment)
         if position is None:
             return before
         older = at(POSITION).isNull() | (at(POSITION) < position)
@@ -97,5 +97,5 @@ class _Truncation:
 
 def _truncation(flat: DataFrame) -> _Truncation:
     found = flat.where(F.col(REJECT).isNull() & (at(OP) == TRUNCATES))
-    places = F.max(OFFSET), F.max(TIMESTAMP), F.max(POSITION)
+    places = F.max(OFFSET), F.unix_millis(F.max(TIMESTAMP)), F.max(POSITION)
     return _Truncation({row[0]: tuple(row[1:]) for row in found.groupBy(PARTITION).agg(*places).collect()})

@@ -56,6 +56,9 @@ class World:
 
     def refused(self, *paths: str, methods: Sequence[str] = ("GET", "POST")) -> None:
         """All of these get the one answer, and none is in the log: a visit after them is all that it has."""
+        before = Log(self.weekly, "Download")
+        assert self.works(self.token)
+        until(lambda: before.holding("LinkPages"))  # and so is, by now, whatever was asked before
         log = Log(self.weekly, "Download")
         for path, method in product(paths, methods):
             assert self.ask(method, path) == self.refusal, (method, path)
