@@ -23,14 +23,7 @@ from calve.protobuf.reading import plan
 from calve.protobuf.wire import message_indexes, message_places
 from calve.registry import Schema
 from calve.wire import Wire
-from calve.writers import (
-    AvroWriter,
-    JsonWriter,
-    PlainWriter,
-    ProtobufWriter,
-    WholeWriter,
-    Writer,
-)
+from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from calve.columns import Json
 from calve.errors import Suspended
@@ -52,13 +52,14 @@ def noted(columns: Json, mode: Mode | None) -> str | None:
     if isinstance(mode, Aggregate):
         return _noted_totals(mode)
     key = [_column(columns, each)["id"] for each in keyed(columns, mode).key]
-    if isinstance(mode, Upsert):
-        order = None if mode.order_by is None else _column(columns, mode.order_by)["id"]
-        if not isinstance(mode, ChangeData):
-            return json.dumps({"mode": "upsert", "key": key, "order_by": order})
-        how = {"source": mode.source_order, "deleted": "keep" if mode.keep_deleted else "remove"}
-        return json.dumps({"mode": "change_data", "key": key, "order_by": order} | how)
-    return json.dumps({"mode": "deduplicate", "key": key, "window_ms": mode.window_ms})
+    if isinstance(mode, Deduplicate):
+        return json.dumps({"mode": "deduplicate", "key": key, "window_ms": mode.window_ms})
+    order = None if mode.order_by is None else _column(columns, mode.order_by)["id"]
+    found: dict[str, Any] = {"mode": "upsert", "key": key, "order_by": order}
+    if isinstance(mode, ChangeData):
+        deleted = "keep" if mode.keep_deleted else "remove"
+        found |= {"mode": "change_data", "source": mode.source_order, "deleted": deleted}
+    return json.dumps(found)
 
 
 def require_tombstones(name: str, mode: Mode | None, *, compacted: bool) -> None:

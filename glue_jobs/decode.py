@@ -25,14 +25,7 @@ from calve.errors import Fatal
 from calve.job import ChangeData, Mode, PartName, Upsert
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
-from calve.writers import (
-    AvroWriter,
-    JsonWriter,
-    PlainWriter,
-    ProtobufWriter,
-    WholeWriter,
-    Writer,
-)
+from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
 from glue_jobs.events import IDLE, TOMBSTONE, is_bad, tombstones_and_idle, with_rows
 from glue_jobs.inflate import inflate
 from glue_jobs.json_values import JsonValue

@@ -28,6 +28,7 @@ from calve.protocol import check_ledger, complete_until
 from calve.redrive import REQUEST, REQUEST_ID, RESULT, Request, Result, done_before, is_level, position_after
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
+from glue_jobs.conditions import false
 from glue_jobs.decode import OTHER, REJECT, SIZE, decode, flattened, rows
 from glue_jobs.duplicates import without_duplicates
 from glue_jobs.lake import Table, java_class
@@ -183,7 +184,7 @@ class _Redrive:
     def _judged(self) -> DataFrame:
         decoded = self._decoded()
         if self.held is None:
-            return decoded.withColumn(PRESENT, F.lit(False))  # noqa: FBT003 a literal column
+            return decoded.withColumn(PRESENT, false())
         held = self.held.select(*(F.col(name).alias(f"held_{name}") for name in RECORD))
         same = [F.col(LETTER)[name].eqNullSafe(F.col(f"held_{name}")) for name in RECORD]
         joined = decoded.join(held, same, "left").withColumn(PRESENT, F.col("held_offset").isNotNull())

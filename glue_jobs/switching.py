@@ -25,6 +25,7 @@ from calve.protocol import ancestry_is_cut, check_ledger
 from calve.redrive import REQUEST_ID, Request, is_level, position_after
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
+from glue_jobs.conditions import false
 from glue_jobs.decode import decode, flattened, rows
 from glue_jobs.deletes import stage_deletes
 from glue_jobs.events import TOMBSTONE
@@ -140,7 +141,7 @@ class _Fold:
     ) -> Staged:
         """Deletes of the rows of the batch that do not count, and of earlier rows that those replace."""
         target, upsert = self.target, self.upsert
-        changes = batch.withColumn(TOMBSTONE, F.lit(False))  # noqa: FBT003 a literal column
+        changes = batch.withColumn(TOMBSTONE, false())
         if dead is not None:
             changes = changes.unionByName(dead.drop(LETTER))
         newest = newest_of_each_key(changes, upsert, 2 * target.cores)
@@ -163,7 +164,7 @@ class _Fold:
         """True for places that were appended since the table was folded last; for all where it never was."""
         found = folded_to(self.base.mode)
         to: Offsets = next(iter(found.values()), {})
-        folded = F.lit(False)  # noqa: FBT003 a literal column
+        folded = false()
         for each, end in to.items():
             folded = folded | ((partition == each) & (offset < end))
         return ~folded

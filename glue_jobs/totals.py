@@ -18,6 +18,7 @@ from calve.job import Aggregate, Window
 from calve.names import SYSTEM_COLUMN
 from calve.spark_conf import CATALOG
 from calve.totals import EMPTY, WINDOW_START, Total, groups_of, require_same_columns, totals_of
+from glue_jobs.conditions import false
 from glue_jobs.deletes import stage_deletes
 from glue_jobs.expressions import is_lost, spark_type, value
 from glue_jobs.keys import at, keys_of
@@ -83,7 +84,7 @@ class _Fold:
     def alone(self, good: DataFrame, aggregate: Aggregate) -> DataFrame:
         """Each record as the totals of itself."""
         groups = [at(path) for path in aggregate.by]
-        outside = F.lit(False)  # noqa: FBT003 a literal column
+        outside = false()
         if aggregate.window is not None:
             start = _window_start(aggregate.window)
             groups.append(start)
@@ -103,7 +104,7 @@ class _Fold:
         """Rows of the table, of the groups of the batch, as totals."""
         mine = rows.join(F.broadcast(batch.select(*self.groups)), list(self.groups), "left_semi")
         totals = [F.col(each.name).cast(_folding(each)).alias(each.name) for each in self.totals]
-        flags = [F.lit(False).alias(name) for name in self.flags]  # noqa: FBT003 a literal column
+        flags = [false().alias(name) for name in self.flags]
         last = F.lit(None).cast(batch.schema[LAST].dataType).alias(LAST)
         return mine.select(*self.groups, *totals, *flags, last)
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from calve.job import Upsert
 from calve.spark_conf import CATALOG
+from glue_jobs.conditions import false
 from glue_jobs.deletes import stage_deletes
 from glue_jobs.events import TOMBSTONE
 from glue_jobs.keys import OFFSET, PARTITION, TIMESTAMP, at, key_columns, key_names, keys_of
@@ -62,7 +63,7 @@ def stage_changes(
 def newest_of_each_key(good: DataFrame, upsert: Upsert, tasks: int) -> DataFrame:
     """One record of each key, in `tasks` tasks: the row that it makes, or its tombstone, with `TOMBSTONE` and `RESET`."""
     if TOMBSTONE not in good.columns:
-        good = good.withColumn(TOMBSTONE, F.lit(False))  # noqa: FBT003 a literal column
+        good = good.withColumn(TOMBSTONE, false())
     key = [at(path) for path in upsert.key]
     here = Window.partitionBy(*key, at(PARTITION))
     latest = F.max(F.when(F.col(TOMBSTONE), at(OFFSET))).over(here)

@@ -12,6 +12,7 @@ from calve.decoding import Decoding
 from calve.job import PartName
 from calve.wire import Wire
 from calve.writers import ProtobufWriter, WholeWriter, Writer
+from glue_jobs.conditions import false
 
 DECODED: dict[PartName, str] = {"value": "decoded", "key": "calve:key"}
 """The columns that a value and a key are decoded into: structs of `value` and `end`."""
@@ -46,7 +47,7 @@ def framed_hex(wire: Wire, part: PartName = "value") -> Column:
 def is_good(end: bytes) -> Column:
     """Whether the value is good; never null."""
     found = F.col(DECODED["value"])["end"] == F.lit(bytearray(end))
-    return F.coalesce(found, F.lit(False))  # noqa: FBT003 a literal column
+    return F.coalesce(found, false())
 
 
 def verdict(decoding: Decoding, end: bytes) -> Column:
@@ -101,7 +102,7 @@ def any_id(wire: Wire, ids: Iterable[int], part: PartName = "value") -> Column:
 
 def begins_with_any(prefixes: Iterable[bytes], part: PartName = "value") -> Column:
     found = (begins_with(each, part) for each in prefixes)
-    return reduce(lambda a, b: a | b, found, F.lit(False))  # noqa: FBT003 a literal column
+    return reduce(lambda a, b: a | b, found, false())
 
 
 def _other_messages(decoding: Decoding) -> list[bytes]:

@@ -8,10 +8,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cli.verify.hashing import row_hashes
+from calve.changes import UNAVAILABLE
+from cli.verify.hashing import column_hashes, row_hashes
 
 Blanks = Mapping[int, int]
 """Columns that may lack a value, by their place -> the hash of what stands there then."""
+
+
+def blanks_in(columns: pa.Schema) -> dict[int, int]:
+    """The blanks of a table of a database's changes."""
+    found: dict[int, int] = {}
+    for place, each in enumerate(columns):
+        for blank in (UNAVAILABLE, UNAVAILABLE.encode(), [UNAVAILABLE], [(UNAVAILABLE, UNAVAILABLE)]):
+            if _is_of(blank, each.type):
+                found[place] = column_hashes([pa.array([blank], each.type)])[0][0].as_py()
+    return found
 
 
 def filled(records: pa.Table, blanks: Blanks, *, ordered: bool) -> pa.Table:
@@ -19,13 +30,13 @@ def filled(records: pa.Table, blanks: Blanks, *, ordered: bool) -> pa.Table:
 
     `ordered`: a record of a lesser `order` than the row has changes nothing.
     """
-    columns = np.stack(records["columns"].combine_chunks().flatten().to_numpy().reshape(records.num_rows, -1))
+    before = records["columns"].combine_chunks().flatten().to_numpy().reshape(records.num_rows, -1)
     lacking = np.zeros(records.num_rows, bool)
     for place, blank in blanks.items():
-        lacking |= columns[:, place] == np.uint64(blank)
+        lacking |= before[:, place] == np.uint64(blank)
     if not lacking.any():
         return records
-    before = columns.copy()
+    columns = before.copy()
     for group in _groups(records, lacking):
         _fill(columns, group, records.take(pa.array(group)), blanks, ordered=ordered)
     changed = (columns != before).any(axis=1)
@@ -40,11 +51,16 @@ def filled(records: pa.Table, blanks: Blanks, *, ordered: bool) -> pa.Table:
     return records
 
 
-def _groups(records: pa.Table, lacking: Any) -> Iterator[Any]:
-    """The places of the records of each key and partition of which one lacks a value, by their offsets."""
+def by_key(records: pa.Table) -> tuple[Any, Any]:
+    """The places of the records by key, partition and offset, and where in that order a key and partition begins."""
     key, partition, offset = (records[name].to_numpy() for name in ("key", "partition", "offset"))
     order = np.lexsort((offset, partition, key))
-    starts = np.flatnonzero(np.r_[True, (np.diff(key[order]) != 0) | (np.diff(partition[order]) != 0)])
+    return order, np.flatnonzero(np.r_[True, (np.diff(key[order]) != 0) | (np.diff(partition[order]) != 0)])
+
+
+def _groups(records: pa.Table, lacking: Any) -> Iterator[Any]:
+    """The places of the records of each key and partition of which one lacks a value, by their offsets."""
+    order, starts = by_key(records)
     some = np.logical_or.reduceat(lacking[order], starts)
     ends = np.r_[starts[1:], len(order)]
     for start, end in zip(starts[some], ends[some], strict=True):
@@ -66,3 +82,19 @@ def _fill(columns: Any, places: Any, records: pa.Table, blanks: Blanks, *, order
             if row is not None and columns[place, column] == np.uint64(blank):
                 columns[place, column] = columns[row, column]
         row, held = place, rank
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether a value is one of a type, without any conversion."""
+    if isinstance(value, list):
+        pair = isinstance(value[0], tuple)
+        if pa.types.is_map(kind):
+            return pair and _is_of(value[0][0], kind.key_type) and _is_of(value[0][1], kind.item_type)
+        return (
+            not pair
+            and (pa.types.is_list(kind) or pa.types.is_large_list(kind))
+            and _is_of(value[0], kind.value_type)
+        )
+    if isinstance(value, bytes):
+        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

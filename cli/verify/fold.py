@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.modes import kind_of
-from cli.verify.blanks import Blanks, filled
+from cli.verify.blanks import Blanks, by_key, filled
 from cli.verify.claim import Round
 from cli.verify.rows import Rows
 
@@ -40,7 +40,6 @@ class Fold:
     blanks: Blanks = field(default_factory=dict)
     ambiguous: int = 0
     _truncations: list[_Truncation] = field(default_factory=list)
-    _ended: int = 0
     _held: list[pa.Table] = field(default_factory=list)
     _newest: pa.Table | None = None
 
@@ -49,14 +48,15 @@ class Fold:
 
         None may come later: a record that others outdo would count again if a tombstone lay between them.
         """
+        truncations: list[_Truncation] = []
         for rows in found:
             if rows.idle is None and len(rows.offsets):
                 self._held.append(_states(rows, whole=bool(self.blanks)))
             elif rows.idle == TRUNCATES:
-                self._truncations += _truncations(rows)
-        for each in self._truncations[self._ended :]:
+                truncations += _truncations(rows)
+        for each in truncations:
             self._held = [held.filter(pc.invert(each.ends_here(held))) for held in self._held]
-        self._ended = len(self._truncations)
+        self._truncations += truncations
         if sum(each.num_rows for each in self._held) >= STATES:
             self._held = [self._folded()]
 
@@ -211,11 +211,8 @@ def _nothing() -> pa.Table:
 
 def _newest_of(records: pa.Table) -> pa.Table:
     """Of each key and partition the record that counts, with `reset` where a tombstone lies at it or before it."""
-    key, partition, offset, dead, reset = (
-        records[name].to_numpy() for name in ("key", "partition", "offset", "dead", "reset")
-    )
-    order = np.lexsort((offset, partition, key))
-    starts = np.flatnonzero(np.r_[True, (np.diff(key[order]) != 0) | (np.diff(partition[order]) != 0)])
+    offset, dead, reset = (records[name].to_numpy() for name in ("offset", "dead", "reset"))
+    order, starts = by_key(records)
     group = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(order)]))
     last_dead = np.maximum.reduceat(np.where(dead[order], offset[order], -1), starts)
     was_reset = np.logical_or.reduceat(reset[order], starts)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.changes import UNAVAILABLE
 from calve.columns import CHANGE
 from calve.modes import folded_as, folded_to, kind_of, noted_totals
 from calve.names import SYSTEM_COLUMN
@@ -88,17 +87,6 @@ class Mode:
             idle = deed if deed in ("t", "m") else None
             yield self.keyed(found, tombstones=deed == "d" and not self.keeps, idle=idle)
 
-    def blanks(self, columns: pa.Schema) -> dict[int, int]:
-        """Columns in which an update may lack its value, by their place -> the hash of what stands there then."""
-        if self.changes is None:
-            return {}
-        found: dict[int, int] = {}
-        for place, each in enumerate(columns):
-            for blank in (UNAVAILABLE, UNAVAILABLE.encode(), [UNAVAILABLE], [(UNAVAILABLE, UNAVAILABLE)]):
-                if _is_of(blank, each.type):
-                    found[place] = column_hashes([pa.array([blank], each.type)])[0][0].as_py()
-        return found
-
     def nameless(self, batch: pa.RecordBatch) -> Any:
         """True for rows of which a part of the key is null."""
         return reduce(pc.or_, [column_at(batch, path).is_null() for path in self.key])
@@ -165,22 +153,6 @@ def _deeds(mode: Mode, batch: pa.RecordBatch, *, tombstones: bool) -> Iterator[K
         yield from mode.by_deed(batch)
     else:
         yield mode.keyed(batch, tombstones=True, idle=None if mode.deletes else "tombstone")
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    """Whether a value is one of a type, without any conversion."""
-    if isinstance(value, list):
-        pair = isinstance(value[0], tuple)
-        if pa.types.is_map(kind):
-            return pair and _is_of(value[0][0], kind.key_type) and _is_of(value[0][1], kind.item_type)
-        return (
-            not pair
-            and (pa.types.is_list(kind) or pa.types.is_large_list(kind))
-            and _is_of(value[0], kind.value_type)
-        )
-    if isinstance(value, bytes):
-        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _places(records: Records, batch: pa.RecordBatch) -> Sequence[int]:

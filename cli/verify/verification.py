@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
 from cli import lake
 from cli.kafka import Cluster, client_properties
+from cli.verify.blanks import blanks_in
 from cli.verify.checks import Sides, checks_of, digests_of, findings_of
-from cli.verify.claim import Claim, read_claim
+from cli.verify.claim import Claim, Round, read_claim
 from cli.verify.compare import TableSide, read_table
 from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
@@ -115,9 +117,7 @@ def _compare(
             skips=Skips(rounds, claim.known_from_birth, reading.filters.framing),
             filters=reading.filters,
             mode=mode,
-            fold=Fold(rounds, mode.order_by is not None, mode.blanks(main.columns))
-            if mode and newest
-            else None,
+            fold=_fold(main, mode, rounds) if mode and newest else None,
             firsts=_firsts(main, mode, claim, dead) if mode and mode.first else None,
             totals=totals,
         )
@@ -152,6 +152,11 @@ def _compare(
         table=kept,
     ).findings()
     return sides, [*explained, *findings_of(sides), *(totals.findings if totals else ())]
+
+
+def _fold(main: MainRows, mode: Mode, rounds: Sequence[Round]) -> Fold:
+    blanks = {} if mode.changes is None else blanks_in(main.columns)
+    return Fold(rounds, mode.order_by is not None, blanks)
 
 
 def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters) -> Firsts:

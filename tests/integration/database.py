@@ -17,7 +17,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from calve.changes import UNAVAILABLE
 from calve.job import ChangeData, Source
 from calve.spark_conf import CATALOG
-from tests.debezium import COLUMNS, KEY, LARGE, Fields, connect_schema, envelope, json_schema
+from tests.debezium import COLUMNS, KEY, LARGE, Fields, connect_schema, envelope, event, json_schema
 from tests.integration.engine import DATABASE, Engine
 
 BY_RECORD_KEY = ChangeData(("_kafka.key",), deletes=True, bucketed=True)
@@ -99,11 +99,11 @@ class Database:
 
     def truncate(self) -> None:
         self.rows = {}
-        self._send_to(0, None, self._encode({"op": "t", "before": None, "after": None}))
+        self._send_to(0, None, self._encode("t"))
 
     def message(self) -> None:
         """A logical message, that is about no row."""
-        self._send_to(0, None, self._encode({"op": "m", "before": None, "after": None}))
+        self._send_to(0, None, self._encode("m"))
 
     def add_column(self, name: str, kind: Any) -> None:
         self.columns = {**self.columns, name: kind}
@@ -164,24 +164,17 @@ class Database:
         return by_key
 
     def write(self, op: str, key: int, before: Any, after: Any) -> None:
-        self._put(key, self._encode({"op": op, "before": before, "after": after}))
+        self._put(key, self._encode(op, before, after))
 
-    def _encode(self, event: dict[str, Any]) -> bytes:
+    def _encode(self, op: str, before: Any = None, after: Any = None) -> bytes:
         self.lsn += 8
         now = int(time.time() * 1000)
-        source = {
-            "connector": "postgresql",
-            "ts_ms": now,
-            "db": "shop",
-            "lsn": self.lsn,
-            "ts_us": now * 1000 + 7,
-        }
-        event = event | {"source": source, "ts_ms": now}
+        told = event(op, before=before, after=after, lsn=self.lsn, ts_ms=now, ts_us=now * 1000 + 7)
         if self.encoding == "avro":
-            return self.engine.encode(self.topic, event)
+            return self.engine.encode(self.topic, told)
         if self.encoding == "connect":
-            event = {"schema": json.loads(connect_schema(self.columns)), "payload": event}
-        return json.dumps(event).encode()
+            told = {"schema": json.loads(connect_schema(self.columns)), "payload": told}
+        return json.dumps(told).encode()
 
     def _put(self, key: int, value: bytes | None) -> None:
         encoded = self._keys({"id": key}, SerializationContext(self.topic, MessageField.KEY))
