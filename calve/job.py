@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 from calve.names import TableName
+from calve.steps import Step, step
 
 Auth = Literal["none", "tls", "sasl_plain", "sasl_scram", "msk_iam", "mtls"]
 
@@ -238,6 +239,7 @@ class Table:
     change_data: ChangeData | None = None
     deduplicate: Deduplicate | None = None
     aggregate: Aggregate | None = None
+    steps: tuple[Step, ...] = ()
 
     @property
     def mode(self) -> Mode | None:
@@ -314,6 +316,7 @@ def _table(raw: dict[str, Any]) -> Table:
         if deduplicate
         else None,
         "aggregate": _aggregate(raw["aggregate"]) if raw.get("aggregate") else None,
+        "steps": tuple(map(step, raw.get("steps", ()))),
     }
     return Table(**(raw | parts | transforms))
 

@@ -80,6 +80,11 @@ class Parts:
     value: Part
     key: Part | None = None
 
+    @property
+    def key_column(self) -> str | None:
+        """The column that keys are read into."""
+        return self.key.top.column if self.key else None
+
     def versions(self) -> Versions:
         """The schemas as they are now.
 

@@ -72,7 +72,9 @@ class Ledger:
     or `refused`, by reason.
     `skipped` is by reason, too: rejects that are in no table. `skipped_schemas` tells those that a schema was the reason of by
     its id, as far as they are not too many: what is unknown today may be registered tomorrow. `filtered` records belong to other
-    tables of the same topic; `filtered_schemas` tells them by the id of their schema, as far as those are not too many.
+    tables of the same topic, or were left out by a step, which are `filtered_by_steps`; `filtered_schemas` tells the others by
+    the id of their schema, as far as those are not too many. `rows_filtered` are rows that a step left out behind one that
+    makes several of a record.
     """
 
     span: int = 0
@@ -81,9 +83,11 @@ class Ledger:
     applied: int = 0
     deduplicated: int = 0
     filtered: int = 0
+    filtered_by_steps: int = 0
     dead_lettered: int = 0
     rows_appended: int = 0
     rows_deleted: int = 0
+    rows_filtered: int = 0
     lost: int = 0
     selected: int = 0
     redriven: int = 0
@@ -110,8 +114,9 @@ class Ledger:
         refused = sum(self.refused.values())
         if self.selected != self.redriven + self.present + refused:
             return f"selected {self.selected} is not redriven {self.redriven} + present {self.present} + refused {refused}"
-        if self.filtered < sum(self.filtered_schemas.values()):
-            return f"filtered {self.filtered} is less than by schema {sum(self.filtered_schemas.values())}"
+        named = self.filtered_by_steps + sum(self.filtered_schemas.values())
+        if self.filtered < named:
+            return f"filtered {self.filtered} is less than by steps and by schema {named}"
         return None
 
     def to_json(self) -> str:

@@ -83,9 +83,8 @@ def spent(past: Iterable[Commit], budget: Budget, *, now: float) -> Tally:
             rounds.setdefault(commit.summary["calve.round"], ledger)
     tally = Tally()
     for ledger in reversed(rounds.values()):
-        tally = tally.plus(
-            ledger.consumed - ledger.filtered, ledger.dead_lettered + sum(ledger.skipped.values())
-        )
+        own = ledger.consumed - ledger.filtered + ledger.filtered_by_steps
+        tally = tally.plus(own, ledger.dead_lettered + sum(ledger.skipped.values()))
         if exceeded(budget, tally):
             tally = Tally()
     return tally

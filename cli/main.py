@@ -25,6 +25,7 @@ from cli.ingest import ingest
 from cli.init.command import init
 from cli.link import link
 from cli.plan.command import plan
+from cli.preview.command import preview
 from cli.run_job import run_job
 from cli.status import status
 from cli.tables import tables
@@ -53,6 +54,7 @@ on_this_machine(run_job)
 deployment(init)
 deployment(cost)
 deployment(plan)
+deployment(preview)
 topics_and_tables(ingest)
 topics_and_tables(status)
 topics_and_tables(tables)

@@ -1,17 +1,24 @@
-"""Running the deployed job's code on local Spark: the environment that Glue gives it in AWS."""
+"""Running the job's code on local Spark: the environment that Glue gives it in AWS."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calve.errors import Fatal
 from calve.spark_conf import java_options
-from cli.embedded.stack import environment, spark_jars
+from cli.embedded.layout import project_root
+from cli.embedded.stack import current, environment, spark_jars
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from calve.job import Job
     from cli.embedded.stack import Stack
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -45,3 +52,42 @@ def spark_environment(
         arguments += ["--conf", f"{key}={value}"]
     base = environment(stack) if stack else dict(os.environ)
     return base | {"PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"])}
+
+
+@contextmanager
+def local_session(job: Job) -> Iterator[SparkSession]:
+    """A session of the job's in this process, on one core; what its JVM would print is left out.
+
+    Raises:
+        Fatal: there is no JVM.
+    """
+    from pyspark.errors import PySparkRuntimeError
+
+    from glue_jobs.session import spark_session
+
+    root = project_root()
+    os.environ.update(spark_environment(root, current(root), memory="1g", quick=True))
+    with _silent():
+        try:
+            spark = spark_session(job)
+        except (OSError, PySparkRuntimeError) as error:
+            raise Fatal(f"Spark does not start: {error}", fix="calve doctor") from None
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """A process that is started inside writes no errors, for as long as it lives."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

@@ -15,9 +15,10 @@ from pyspark.sql import functions as F
 from calve.columns import CHANGE
 from calve.job import ChangeData
 from calve.spark_conf import CATALOG
-from glue_jobs.decode import REJECT, rows
+from glue_jobs.decode import REJECT
 from glue_jobs.events import OP, TRUNCATES
 from glue_jobs.keys import OFFSET, PARTITION, TIMESTAMP, at, keys_of
+from glue_jobs.records import rows
 from glue_jobs.seen import Seen, observe_records, seen_records
 from glue_jobs.staging import Staged, discard
 from glue_jobs.target import Target
@@ -30,7 +31,8 @@ POSITION = f"{CHANGE['name']}.position"
 def stage_change_data(
     target: Target, mode: ChangeData, read: Callable[[], DataFrame], tasks: int, stage_id: str
 ) -> tuple[Staged, Seen]:
-    """Write what the events change, as files that no snapshot holds, and count; `read` gives the round's records (`flattened`).
+    """Write what the events change, as files that no snapshot holds, and count; `read` gives the round's records
+    (`Shaping.records`).
 
     Raises:
         Retryable, Suspended: as `glue_jobs.upserts.stage_changes`.

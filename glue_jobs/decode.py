@@ -19,14 +19,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from calve.columns import REASONS, REDRIVEN
 from calve.decoding import Decoding
 from calve.errors import Fatal
 from calve.job import ChangeData, Mode, PartName, Upsert
-from calve.names import SYSTEM_COLUMN
-from calve.position import TopicKey
 from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
-from glue_jobs.events import IDLE, TOMBSTONE, is_bad, tombstones_and_idle, with_rows
+from glue_jobs.events import TOMBSTONE, is_bad, tombstones_and_idle, with_rows
 from glue_jobs.inflate import inflate
 from glue_jobs.json_values import JsonValue
 from glue_jobs.shapes import shaped
@@ -58,9 +55,9 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes, mode: Mode | None
     Keeps every column and every record of Spark's Kafka source. `end`: eight random bytes of this round, so that no
     record can be made to end in them. The size is that of key and value in bytes, as received. Where the key is read, it is
     decoded likewise. Where records may belong to other tables, `OTHER` is the place of their schema in `Decoding.other_ids`, at
-    most `MAX_OTHERS`; such a record has no `REJECT`. With a `mode`, whose key is that of the table, records without a key are
-    rejected. Where records delete, `TOMBSTONE` tells them, and those without a value have no `REJECT` for that. Of change events
-    `decoded` holds the rows that they tell of; `IDLE` tells those that say nothing of a single row.
+    most `MAX_OTHERS`; such a record has no `REJECT`. Where records delete, `TOMBSTONE` tells them, and those without a value
+    have no `REJECT` for that. Of change events `decoded` holds the rows that they tell of; `IDLE` tells those that say nothing
+    of a single row.
     """
     records = _plain(records, decoding)
     parsed: dict[str, Column] = {}
@@ -81,10 +78,6 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes, mode: Mode | None
     if decoding.key is not None:
         on_key = verdict_on_key(decoding.key, end)
         reject = F.coalesce(reject, F.when(ours, on_key) if decoding.others else on_key)
-    if mode is not None:
-        nameless = reduce(Column.__or__, (_at(found, path).isNull() for path in mode.key))
-        needed = ours & ~told[IDLE] if IDLE in told else ours
-        reject = F.coalesce(reject, F.when(needed & nameless, F.lit("null_key")))
     size = [F.coalesce(F.length(raw(records, part)), F.lit(0)) for part in DECODED]
     judged = {
         SCHEMA_ID: schema_id(decoding),
@@ -133,82 +126,6 @@ def _read(writer: Writer, bytes_: Column, end: bytes, parsed: dict[str, Column])
             )
         case ProtobufWriter():
             raise AssertionError("messages are read together, by `_messages`")
-
-
-def flattened(decoded: DataFrame, columns: list[str], *beside: str) -> DataFrame:
-    """The columns of a table row, `_kafka` last, with reject, size and `OTHER`: what counting needs, and what is asked for.
-
-    Raw values end here: whatever passes an observation is copied, and a value is the widest column there is.
-    """
-    fields = _fields(decoded)
-    named = (fields.get(name, F.lit(None)).alias(name) for name in columns)
-    counted = [each for each in (REJECT, SIZE, OTHER, TOMBSTONE, IDLE) if each in decoded.columns]
-    return decoded.select(*named, _kafka(decoded).alias(SYSTEM_COLUMN), *counted, *beside)
-
-
-def _fields(decoded: DataFrame) -> dict[str, Column]:
-    """The columns that values and keys are decoded to, by name."""
-    return {
-        name: F.col(part)["value"][name]
-        for part in DECODED.values()
-        if part in decoded.columns
-        for name in decoded.schema[part].dataType["value"].dataType.names  # type: ignore[index]
-    }
-
-
-def _at(decoded: DataFrame, path: str) -> Column:
-    """A column of the table row, before there is one; null where no schema of the round makes it."""
-    name, *inner = path.split(".")
-    if name == SYSTEM_COLUMN:
-        return raw(decoded, "key") if inner == ["key"] else _kafka(decoded)[inner[0]]
-    found = _fields(decoded).get(name)
-    return F.lit(None) if found is None else reduce(Column.__getitem__, inner, found)
-
-
-def rows(flat: DataFrame) -> DataFrame:
-    """The good records as table rows, those that delete with `TOMBSTONE`."""
-    good = flat.where(F.col(REJECT).isNull())
-    good = good.where(~F.col(IDLE)) if IDLE in flat.columns else good
-    good = good.where(F.col(OTHER).isNull()) if OTHER in flat.columns else good
-    return good.drop(REJECT, SIZE, OTHER, IDLE)
-
-
-def rejected(decoded: DataFrame, *, topic: TopicKey, round_id: str) -> DataFrame:
-    """The rejected records as rows of the dead-letter table, in its column order."""
-    reasons = F.create_map(*(F.lit(text) for pair in REASONS.items() for text in pair))
-    return decoded.where(F.col(REJECT).isNotNull()).select(
-        F.lit(topic.cluster_id).alias("cluster_id"),
-        F.lit(topic.topic_id).alias("topic_id"),
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        F.col("timestampType").alias("timestamp_type"),
-        raw(decoded, "key").alias("key"),
-        raw(decoded, "value").alias("value"),
-        "headers",
-        F.col(SCHEMA_ID).alias("schema_id"),
-        F.lit("decode").alias("stage"),
-        F.col(REJECT).alias("reason"),
-        reasons[F.col(REJECT)].alias("message"),
-        F.lit(1).alias("attempt"),
-        F.lit(round_id).alias("round"),
-        F.current_timestamp().alias("rejected_at"),
-        F.lit(None).cast("string").alias(REDRIVEN),
-    )
-
-
-def _kafka(decoded: DataFrame) -> Column:
-    return F.struct(
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        F.col("timestampType").alias("timestamp_type"),
-        raw(decoded, "key").alias("key"),
-        "headers",
-        SCHEMA_ID,
-    )
 
 
 def _from_avro(framed: Column, writer: AvroWriter, end: bytes) -> Column:

@@ -6,6 +6,8 @@ is a duplicate of those rows only whose timestamps are less than the window away
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
@@ -23,9 +25,15 @@ KEPT = "array<struct<at: bigint, partition: int, offset: bigint>>"
 
 
 def stage_firsts(
-    target: Target, mode: Deduplicate, good: DataFrame, tasks: int, stage_id: str
+    target: Target,
+    mode: Deduplicate,
+    good: DataFrame,
+    made: Callable[[DataFrame], DataFrame],
+    tasks: int,
+    stage_id: str,
 ) -> tuple[Staged, int]:
-    """Write those of the good records that are no duplicates, as files that no snapshot holds; gives their number, too.
+    """Write the rows that are `made` of those good records that are no duplicates, as files that no snapshot holds; gives the
+    number of these records, too.
 
     Raises:
         Retryable: the object store failed; nothing is committed.
@@ -34,7 +42,7 @@ def stage_firsts(
     try:
         counted = Observation()
         kept = without_duplicates(target, mode, batch).observe(counted, F.count(F.lit(1)).alias("rows"))
-        staged = stage(target.lake, target.main, clustered(kept, target.main, tasks), stage_id)
+        staged = stage(target.lake, target.main, clustered(made(kept), target.main, tasks), stage_id)
         return staged, int(counted.get["rows"])
     finally:
         batch.unpersist()

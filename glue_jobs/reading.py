@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
 
 from calve.job import Aggregate, ChangeData, Deduplicate, Upsert
 from calve.position import Offsets, TopicKey
 from calve.rejects import Rejects
 from glue_jobs.change_data import stage_change_data
-from glue_jobs.decode import decode, flattened, rejected, rows
+from glue_jobs.decode import REJECT, decode
 from glue_jobs.duplicates import stage_firsts
 from glue_jobs.kafka import read
+from glue_jobs.keys import OFFSET, PARTITION, at, key_names
 from glue_jobs.layout import clustered, tasks_for
+from glue_jobs.records import RECEIVED, rejected, rows
 from glue_jobs.seen import (
     Seen,
     count_by_partition,
@@ -24,22 +27,29 @@ from glue_jobs.seen import (
     seen_reasons,
     seen_records,
     unknown_ids,
+    with_rows_seen,
 )
-from glue_jobs.staging import Staged, stage
+from glue_jobs.staging import Staged, discard, stage
 from glue_jobs.target import Target
 from glue_jobs.totals import stage_totals
 from glue_jobs.upserts import stage_changes
 from glue_jobs.verdicts import MAX_OTHERS
 
+PLACE = (PARTITION, OFFSET)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Reading:
-    """Offsets [start, to) of the target's topic; `mark` is what `glue_jobs.decode` appends to every value."""
+    """Offsets [start, to) of the target's topic; `mark` is what `glue_jobs.decode` appends to every value.
+
+    failing: places of records of which a row cannot be computed, with the reason, once a read has shown that there are some.
+    """
 
     target: Target
     start: Offsets
     to: Offsets
     mark: bytes = field(default_factory=lambda: os.urandom(8))
+    failing: DataFrame | None = None
 
     @property
     def span(self) -> Offsets:
@@ -53,35 +63,59 @@ class Reading:
         Of one without duplicates: the first of each key that the table does not have. Of one of totals: those of the groups that
         they change.
         """
-        target = self.target
-        tasks = tasks_for(bytes_per_record * sum(self.span.values()), target.cores, len(self.to))
-        if isinstance(target.mode, ChangeData):
-            return stage_change_data(target, target.mode, self._flat, tasks, stage_id)
-        observed, observation = observe_records(self._flat())
-        match target.mode:
+        tasks = tasks_for(bytes_per_record * sum(self.span.values()), self.target.cores, len(self.to))
+        staged, seen = self._stage(stage_id, tasks)
+        if seen.failed:
+            discard(self.target.main, staged)
+            self.failing = self._failing()
+            staged, seen = self._stage(stage_id, tasks)
+        return staged, seen
+
+    def _stage(self, stage_id: str, tasks: int) -> tuple[Staged, Seen]:
+        target, mode = self.target, self.target.mode
+        if isinstance(mode, ChangeData):
+            return stage_change_data(target, mode, self.records, tasks, stage_id)
+        observed, observation = observe_records(self.records())
+        if isinstance(mode, Deduplicate):
+            return self._stage_firsts(mode, observed, observation, tasks, stage_id)
+        good, several = target.shaping.rows(observed)
+        changed = None
+        match mode:
             case Upsert():
-                staged, made = stage_changes(target, target.mode, rows(observed), tasks, stage_id)
-                return staged, replace(seen_records(observation), changes=made)
-            case Deduplicate():
-                staged, made = stage_firsts(target, target.mode, rows(observed), tasks, stage_id)
-                seen = seen_records(observation)
-                return staged, replace(seen, duplicates=seen.rows - made)
+                staged, changed = stage_changes(target, mode, good, tasks, stage_id)
             case Aggregate():
-                staged, made = stage_totals(target, target.mode, rows(observed), tasks, stage_id)
-                return staged, replace(seen_records(observation), changes=made)
-        staged = stage(target.lake, target.main, clustered(rows(observed), target.main, tasks), stage_id)
-        return staged, seen_records(observation)
+                staged, changed = stage_totals(target, mode, good, tasks, stage_id)
+            case None:
+                staged = stage(target.lake, target.main, clustered(good, target.main, tasks), stage_id)
+        seen = replace(seen_records(observation), changes=changed)
+        return staged, with_rows_seen(seen, several) if several else seen
+
+    def _stage_firsts(
+        self, mode: Deduplicate, observed: DataFrame, observation: Observation, tasks: int, stage_id: str
+    ) -> tuple[Staged, Seen]:
+        """Records are compared, not the rows that they make."""
+        several: list[Observation | None] = []
+
+        def made(kept: DataFrame) -> DataFrame:
+            good, counted = self.target.shaping.rows(kept)
+            several.append(counted)
+            return good
+
+        staged, firsts = stage_firsts(self.target, mode, rows(observed), made, tasks, stage_id)
+        seen = seen_records(observation)
+        seen = replace(seen, duplicates=seen.applied - firsts)
+        return staged, with_rows_seen(seen, several[0]) if several[0] else seen
 
     def stage_rejects(self, seen: Seen, *, topic: TopicKey, round_id: str) -> tuple[Staged, dict[str, int]]:
         """Write the rejects as data files of the dead-letter table, in a second read of their range, and count the reasons."""
-        observed, observation = observe_rejects(self._decoded(*self._reject_range(seen)))
+        observed, observation = observe_rejects(self._rejects(seen))
         refused = rejected(observed, topic=topic, round_id=round_id).coalesce(1)
         staged = stage(self.target.lake, self.target.letters.ensure(), refused, f"{round_id}-letters")
         return staged, seen_reasons(observation)
 
     def count_rejects(self, seen: Seen) -> Rejects:
         """What the rejects are, in a second read of their range, where they are not to be kept."""
-        observed, observation = observe_rejects(self._decoded(*self._reject_range(seen)))
+        observed, observation = observe_rejects(self._rejects(seen))
         groups = reject_groups(observed, self.target.decoding.wire)
         return Rejects(seen_reasons(observation), groups)
 
@@ -110,11 +144,32 @@ class Reading:
         start = {p: min(max(first, o), self.to[p]) for p, o in self.start.items()}
         return start, {p: min(max(last + 1, o), self.to[p]) for p, o in start.items()}
 
-    def _flat(self) -> DataFrame:
-        return flattened(self._decoded(self.start, self.to), self.target.columns)
+    def records(self) -> DataFrame:
+        """Each record as a row, with its verdict (`Shaping.records`)."""
+        return self._judged(self.start, self.to)
 
-    def _decoded(self, start: Offsets, to: Offsets) -> DataFrame:
-        return decode(self._records(start, to), self.target.decoding, self.mark, self.target.mode)
+    def _rejects(self, seen: Seen) -> DataFrame:
+        return self._judged(*self._reject_range(seen), RECEIVED)
+
+    def _judged(self, start: Offsets, to: Offsets, *beside: str) -> DataFrame:
+        target = self.target
+        decoded = decode(self._records(start, to), target.decoding, self.mark, target.mode)
+        found = target.shaping.records(decoded, *beside)
+        if self.failing is None:
+            return found
+        why = self.failing.columns[-1]
+        place = [at(path) == F.col(name) for path, name in zip(PLACE, self.failing.columns, strict=False)]
+        told = found.join(F.broadcast(self.failing), place, "left")
+        return told.withColumn(REJECT, F.coalesce(REJECT, why)).drop(*self.failing.columns)
+
+    def _failing(self) -> DataFrame:
+        """Read once more which records have rows that cannot be computed."""
+        made = self.target.shaping.all_rows(rows(self.records())).where(F.col(REJECT).isNotNull())
+        names = key_names((*PLACE, REJECT))
+        places = made.select(
+            *(c.alias(n) for c, n in zip((*map(at, PLACE), F.col(REJECT)), names, strict=True))
+        )
+        return places.groupBy(*names[:2]).agg(F.min(names[2]).alias(names[2])).localCheckpoint()
 
     def _records(self, start: Offsets, to: Offsets) -> DataFrame:
         target = self.target

@@ -20,23 +20,26 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from calve.columns import DEAD_LETTERS, REDRIVEN
-from calve.errors import CalveError, Fatal, LostRace, Retryable
+from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
 from calve.job import Aggregate, Deduplicate, Mode, Upsert
 from calve.log import event
+from calve.names import SYSTEM_COLUMN
 from calve.position import Ledger, Position, TopicKey, encode
 from calve.protocol import check_ledger, complete_until
 from calve.redrive import REQUEST, REQUEST_ID, RESULT, Request, Result, done_before, is_level, position_after
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
 from glue_jobs.conditions import false
-from glue_jobs.decode import OTHER, REJECT, SIZE, decode, flattened, rows
+from glue_jobs.decode import OTHER, REJECT, SIZE, decode
 from glue_jobs.duplicates import without_duplicates
 from glue_jobs.lake import Table, java_class
 from glue_jobs.layout import clustered, tasks_for
 from glue_jobs.marks import RECORD, by_record, records_in, rows_at
 from glue_jobs.publishing import publish_round
-from glue_jobs.seen import unknown_ids
+from glue_jobs.records import rows
+from glue_jobs.seen import Seen, unknown_ids, with_rows_seen
 from glue_jobs.staging import Staged, discard, stage
+from glue_jobs.steps.frame import FILTERED
 from glue_jobs.target import Target
 
 LETTER, PRESENT = "calve:letter", "calve:present"
@@ -162,43 +165,48 @@ class _Redrive:
 
         Where the table holds the first record of each key, what it holds, or will, are all records of these keys.
         """
-        decoded, mode = self._decoded().where(F.col(REJECT).isNull()), self.target.mode
-        good = decoded.select(f"{LETTER}.*").select(*RECORD)
+        good, mode = self._records().where(F.col(REJECT).isNull()), self.target.mode
         if isinstance(mode, Deduplicate):
-            fresh = without_duplicates(
-                self.target, mode, rows(flattened(decoded, self.target.columns, LETTER))
-            )
-            found = by_record(good, fresh.select(f"{LETTER}.*"), "left_anti")
+            fresh = without_duplicates(self.target, mode, rows(good))
+            found = by_record(_places(good), _places(fresh), "left_anti")
         else:
-            found = records_in(self.target.lake.spark.table(self.target.name.quoted(CATALOG)), good)
+            main = self.target.lake.spark.table(self.target.name.quoted(CATALOG))
+            found = records_in(main, _places(good))
         return found if found.limit(1).collect() else None
 
-    def _decoded(self) -> DataFrame:
-        """The letters; those that belong to another table by now stay where they are."""
+    def _records(self) -> DataFrame:
+        """The letters as rows; those that belong to another table by now, or that a step leaves out, stay where they are."""
         found = decode(self.chosen, self.target.decoding, self.mark, self.target.mode)
-        if OTHER not in found.columns:
-            return found
-        others = F.when(F.col(OTHER).isNotNull(), F.lit("incompatible_schema"))
-        return found.withColumn(REJECT, F.coalesce(others, REJECT)).drop(OTHER)
+        if OTHER in found.columns:
+            others = F.when(F.col(OTHER).isNotNull(), F.lit("incompatible_schema"))
+            found = found.withColumn(REJECT, F.coalesce(others, REJECT)).drop(OTHER)
+        made = self.target.shaping.records(found, LETTER)
+        if FILTERED not in made.columns:
+            return made
+        left_out = F.when(F.col(FILTERED), F.lit("filtered"))
+        return made.withColumn(REJECT, F.coalesce(REJECT, left_out)).drop(FILTERED)
 
     def _judged(self) -> DataFrame:
-        decoded = self._decoded()
+        records = self._records()
         if self.held is None:
-            return decoded.withColumn(PRESENT, false())
-        held = self.held.select(*(F.col(name).alias(f"held_{name}") for name in RECORD))
-        same = [F.col(LETTER)[name].eqNullSafe(F.col(f"held_{name}")) for name in RECORD]
-        joined = decoded.join(held, same, "left").withColumn(PRESENT, F.col("held_offset").isNotNull())
+            return records.withColumn(PRESENT, false())
+        held = self.held.select(*(F.col(name).alias(f"held:{name}") for name in RECORD))
+        same = [F.col(SYSTEM_COLUMN)[name].eqNullSafe(F.col(f"held:{name}")) for name in RECORD]
+        joined = records.join(held, same, "left").withColumn(PRESENT, F.col("held:offset").isNotNull())
         return joined.drop(*held.columns)
 
     def _bring_back(self, share: _Share) -> None:
-        target, round_id, ledger = self.target, uuid.uuid4().hex, share.ledger
+        target, round_id = self.target, uuid.uuid4().hex
         letters = target.letters.ensure()
         good = self._judged().where(F.col(REJECT).isNull() & _of(share.topic))
         staged = self._stage_rows(good.where(~F.col(PRESENT)), share, round_id)
         faults.point("redrive.staged", target.table.name)
         marked = stage_marks(target, letters, good, round_id)
         faults.point("redrive.marked", target.table.name)
-        if (staged.rows, marked.rows) != (share.fresh, share.fresh + share.present):
+        ledger = share.ledger
+        if target.shaping.chain.explodes:
+            ledger = replace(ledger, rows_appended=staged.rows)
+        if (staged.rows, marked.rows) != (ledger.rows_appended, share.fresh + share.present):
             discard(target.main, staged)
             raise Retryable(f"{staged.rows} rows and {marked.rows} marks were written for {share}")
         held = target.letters.hold(marked, round_id=round_id, base=self.base)
@@ -207,23 +215,38 @@ class _Redrive:
         position = position_after(self.base, round_id=round_id, writer=target.writer, held=held)
         self.committing = True
         snapshot = publish_round(
-            target.main, staged, self._summary(position, share, staged), base=self.base, round_id=round_id
+            target.main,
+            staged,
+            self._summary(position, share.topic, ledger, staged),
+            base=self.base,
+            round_id=round_id,
         )
         faults.point("redrive.committed", target.table.name)
         target.letters.release(position, marked)
         self.base = replace(position, snapshot=snapshot)
 
-    def _summary(self, position: Position, share: _Share, staged: Staged) -> dict[str, str]:
+    def _summary(self, position: Position, topic: TopicKey, ledger: Ledger, staged: Staged) -> dict[str, str]:
         """What the commit says: the position as it was, and until when the table was complete, which remains so."""
         metrics = {"files": len(staged.files), "file_bytes": staged.size_bytes} | carried(self.target)
-        summary = encode(position=position, topic=share.topic, start={}, ledger=share.ledger, metrics=metrics)
+        summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=metrics)
         return summary | {REQUEST_ID: self.request.id}
 
     def _stage_rows(self, good: DataFrame, share: _Share, round_id: str) -> Staged:
         target = self.target
         tasks = tasks_for(share.size_bytes, target.cores, target.cores)
-        arranged = clustered(rows(flattened(good, target.columns)), target.main, tasks)
-        return stage(target.lake, target.main, arranged, round_id)
+        made, several = target.shaping.rows(good.drop(LETTER, PRESENT))
+        staged = stage(target.lake, target.main, clustered(made, target.main, tasks), round_id)
+        if several and with_rows_seen(Seen(), several).failed:
+            discard(target.main, staged)
+            raise Suspended(
+                "step_failed", "rows of these letters cannot be computed by the steps of the table"
+            )
+        return staged
+
+
+def _places(records: DataFrame) -> DataFrame:
+    """What a row of the table keeps of its record."""
+    return records.select(*(F.col(SYSTEM_COLUMN)[name].alias(name) for name in RECORD))
 
 
 def carried(target: Target) -> dict[str, Any]:

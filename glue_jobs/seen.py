@@ -7,7 +7,7 @@ where Spark samples its input first: writes therefore never use the table's dist
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -21,9 +21,12 @@ from calve.position import Offsets
 from calve.rejects import MAX_GROUPS, Group
 from calve.wire import Wire
 from glue_jobs.decode import OTHER, REJECT, SIZE
+from glue_jobs.records import RECEIVED
+from glue_jobs.steps.frame import FILTERED
 from glue_jobs.verdicts import MAX_OTHERS, framed_hex, is_framed
 
 MAX_UNKNOWN_IDS = 1_000
+KAFKA_PARTITION = f"{SYSTEM_COLUMN}.partition"
 KAFKA_OFFSET = f"{SYSTEM_COLUMN}.offset"
 KAFKA_TIMESTAMP = f"{SYSTEM_COLUMN}.timestamp"
 
@@ -36,7 +39,8 @@ class Seen:
     other tables, by the place of their schema in `Decoding.other_ids`, the last of them for all further ones. `changes`: of an
     upsert table or one of totals, the rows that are new or take the place of others. `duplicates`: good records that make no
     row, as the table holds the first of each key. `truncates` and `unavailable`: events that empty a table, and updates that
-    lack a value.
+    lack a value. `left_out`: good records that a step has left out. `made`: rows, where a record may make several; of them
+    `failed` could not be computed, and `cut` were left out by a step behind the explosion.
     """
 
     records: int = 0
@@ -50,26 +54,32 @@ class Seen:
     duplicates: int = 0
     truncates: int = 0
     unavailable: int = 0
+    left_out: int = 0
+    made: int | None = None
+    failed: int = 0
+    cut: int = 0
 
     @property
     def rows(self) -> int:
         """Rows that the good records make."""
-        return self.applied if self.changes is None else self.changes
+        if self.changes is not None:
+            return self.changes
+        return self.applied if self.made is None else self.made - self.cut
 
     @property
     def applied(self) -> int:
         """Good records, but for duplicates."""
-        return self.own - self.rejects - self.duplicates
+        return self.records - self.filtered - self.rejects - self.duplicates
 
     @property
     def filtered(self) -> int:
-        """Records that belong to other tables."""
-        return sum(self.others.values())
+        """Records that belong to other tables, or that a step has left out."""
+        return self.records - self.own + self.left_out
 
     @property
     def own(self) -> int:
-        """Records that are this table's: rows and rejects."""
-        return self.records - self.filtered
+        """Records that are this table's."""
+        return self.records - sum(self.others.values())
 
 
 def observe_records(
@@ -94,6 +104,8 @@ def observe_records(
     if OTHER in flat.columns:
         # As doubles: equal values of several tasks may come out a rounding error beside their integer, which a cast would cut.
         found["others"] = F.histogram_numeric(F.col(OTHER).cast("double"), F.lit(2 * (MAX_OTHERS + 1)))
+    if FILTERED in flat.columns:
+        found["left_out"] = F.count_if(FILTERED)
     return _observe(flat, found | dict(further or {}))
 
 
@@ -110,7 +122,21 @@ def seen_records(observation: Observation) -> Seen:
         others=_counts(got.get("others") or ()),
         truncates=int(got.get("truncates", 0)),
         unavailable=int(got.get("unavailable", 0)),
+        left_out=int(got.get("left_out", 0)),
     )
+
+
+def observe_rows(made: DataFrame) -> tuple[DataFrame, Observation]:
+    """Count the rows that records make several of, while they pass."""
+    found = {"made": F.count(F.lit(1)), "failed": F.count(REJECT) if REJECT in made.columns else F.lit(0)}
+    cut = F.count_if(FILTERED) if FILTERED in made.columns else F.lit(0)
+    return _observe(made, found | {"cut": cut})
+
+
+def with_rows_seen(seen: Seen, observation: Observation) -> Seen:
+    """The same, with what `observe_rows` counted."""
+    found = observation.get
+    return replace(seen, made=int(found["made"]), failed=int(found["failed"]), cut=int(found["cut"]))
 
 
 def _counts(bins: Iterable[Any]) -> dict[int, int]:
@@ -134,8 +160,13 @@ def seen_reasons(observation: Observation) -> dict[str, int]:
     return {reason: int(count) for reason, count in observation.get.items() if count}
 
 
-def reject_groups(decoded: DataFrame, wire: Wire) -> tuple[Group, ...]:
-    """The largest groups of rejects by reason and schema id, each with its first place; so many that a flood stays bounded."""
+def reject_groups(records: DataFrame, wire: Wire) -> tuple[Group, ...]:
+    """The largest groups of rejects by reason and schema id, each with its first place; so many that a flood stays bounded.
+
+    `records`: with `RECEIVED`.
+    """
+    place = (F.col(path).alias(path.split(".")[1]) for path in (KAFKA_PARTITION, KAFKA_OFFSET))
+    decoded = records.select(REJECT, F.col(RECEIVED)["plain"].alias("value"), *place)
     framed = F.when(is_framed(wire), framed_hex(wire)).alias("id")
     grouped = decoded.where(F.col(REJECT).isNotNull()).groupBy(F.col(REJECT), framed)
     counted = grouped.agg(

@@ -26,7 +26,7 @@ from calve.redrive import REQUEST_ID, Request, is_level, position_after
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
 from glue_jobs.conditions import false
-from glue_jobs.decode import decode, flattened, rows
+from glue_jobs.decode import decode
 from glue_jobs.deletes import stage_deletes
 from glue_jobs.events import TOMBSTONE
 from glue_jobs.keys import OFFSET, PARTITION, at, keys_of
@@ -133,7 +133,8 @@ class _Fold:
         chosen = as_records(target, letters, Request("", "", reason=TOMBSTONES))
         chosen = chosen.where(self._beyond(F.col("partition"), F.col("offset")))
         decoded = decode(chosen, target.decoding, os.urandom(8), self.upsert)
-        dead = rows(flattened(decoded.where(F.col(TOMBSTONE)), target.columns, LETTER))
+        records = target.shaping.records(decoded.where(F.col(TOMBSTONE)), LETTER)
+        dead, _ = target.shaping.rows(records)
         return dead if dead.limit(1).collect() else None
 
     def _stage_deletes(

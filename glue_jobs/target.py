@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import functions as F
 
 from calve import job
-from calve.columns import KAFKA, Json, struct
+from calve.columns import KAFKA, Json, struct, with_ids
 from calve.decoding import Decoding
 from calve.errors import Suspended
-from calve.evolution import data_columns, has_column
+from calve.evolution import Change, SchemaProblem, changes, data_columns, has_column
 from calve.job import Deduplicate, Upsert
 from calve.log import event
 from calve.modes import buckets, keyed
@@ -31,14 +31,16 @@ from calve.position import (
     root,
 )
 from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
-from calve.registry import Registry
+from calve.registry import Registry, Schema
 from calve.spark_conf import CATALOG
 from calve.totals import TOTALS, columns_of, kafka_column, require_same_kind
 from glue_jobs import faults
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake, Table
 from glue_jobs.letters import Letters
+from glue_jobs.shaping import Shaping
 from glue_jobs.staging import NOTHING, publish
+from glue_jobs.steps.chain import Chain, chain_of
 
 OWNER = "owner"
 
@@ -59,13 +61,11 @@ class Target:
     letters: Letters = field(init=False)
     main: Table = field(init=False)
     decoding: Decoding = field(init=False)
-    columns: list[str] = field(init=False)
+    shaping: Shaping = field(init=False)
     read_with: dict[str, str] = field(init=False)
     mode: job.Mode | None = field(init=False)
     lacks_values: bool = False
     """A round of this process has seen updates without all values: the next ones look for them at once."""
-    source: Json = field(init=False)
-    """The columns that records are decoded to: the table's data columns, but for one of totals, which holds none of them."""
     _pinned: tuple[Json, Versions] | None = None
     """The table's data columns and the schemas that `decoding` was made of."""
 
@@ -96,10 +96,19 @@ class Target:
         require_same_kind(str(self.name), found.properties, self.table.aggregate)
         self.main = found
         self._fit(versions)
-        mode = self.table.mode
-        self.mode = keyed(found.schema, mode) if isinstance(mode, Upsert | Deduplicate) else mode
         if self.table.owner and found.properties.get(OWNER) != self.table.owner:
             found.set_properties({OWNER: self.table.owner})
+
+    def foresee(self) -> None:
+        """Pin how records would become rows of a table that does not exist yet; no table is looked at.
+
+        Raises:
+            Retryable, Suspended: as `open`.
+        """
+        versions = self.schemas.versions()
+        source = self.schemas.first_columns(versions)
+        made = self._made(source)
+        self._pin(source, made, versions, with_ids(struct(*made["fields"], KAFKA)))
 
     def learn(self, values: Sequence[int], keys: Sequence[int]) -> bool:
         """Look up ids that the round did not know; True where the round must decode again because of what was found."""
@@ -110,7 +119,7 @@ class Target:
 
     def misfit(self, name: str) -> str:
         """Why records of a schema (`Wire.name`) are no rows of the table, as far as it is known: subject, path and rule."""
-        return self.schemas.misfit(self.source, name)
+        return self.schemas.misfit(self.shaping.source, name)
 
     def position(self) -> Position:
         """Where the table stands.
@@ -146,7 +155,7 @@ class Target:
         faults.point("idle.noted", self.table.name)
 
     def _create(self, versions: Versions) -> Table:
-        data, kafka, totals = self.schemas.first_columns(versions), KAFKA, {}
+        data, kafka, totals = self._made(self.schemas.first_columns(versions)), KAFKA, {}
         if self.table.aggregate is not None:
             data, kafka = columns_of(data, self.table.aggregate), kafka_column()
             totals = {TOTALS: "true"}
@@ -185,35 +194,67 @@ class Target:
         """Bring the table level with the versions and pin how records are decoded; nothing to do in most rounds."""
         if self._pinned == (data_columns(self.main.schema), versions):
             return
-        if self.table.aggregate is None:
-            self._evolve(versions)
-            self.source = data_columns(self.main.schema)
+        if self.table.aggregate is None and not self.table.steps:
+            self._evolve(lambda table: self.schemas.evolution(table, versions))
+            source = made = data_columns(self.main.schema)
         else:
-            self.source = self.schemas.first_columns(versions)
-        self.decoding = self.schemas.decoding(self.source, versions)
-        self.columns = [each["name"] for each in self.source["fields"]]
-        self.read_with = self.schemas.read_with(versions)
+            source = self.schemas.first_columns(versions)
+            made = self._made(source)
+            if self.table.aggregate is None:
+                self._evolve(lambda table: self._added(table, made))
+        self._pin(source, made, versions, self.main.schema)
         self._pinned = data_columns(self.main.schema), versions
 
-    def _evolve(self, versions: Versions) -> None:
+    def _pin(self, source: Json, made: Json, versions: Versions, schema: Json) -> None:
+        mode = self.table.mode
+        self.decoding = self.schemas.decoding(source, versions)
+        self.read_with = self.schemas.read_with(versions)
+        self.mode = keyed(schema, mode) if isinstance(mode, Upsert | Deduplicate) else mode
+        self.shaping = Shaping(source, made, self._chain, data_columns(schema), self.mode)
+
+    @property
+    def _chain(self) -> Chain:
+        return chain_of(self.table, self.schemas.key_column)
+
+    def _made(self, source: Json) -> Json:
+        """The data columns of rows, of records that are decoded to `source`."""
+        return self._chain.columns(self.lake.spark, source) if self.table.steps else source
+
+    def _added(self, table: Json, made: Json) -> list[tuple[Schema | None, list[Change]]]:
+        """What the steps make and the table has not.
+
+        Raises:
+            Suspended: `step_changed`: they make what the table cannot hold beside what it has.
+        """
+        try:
+            found = changes(table, made)
+        except SchemaProblem as problem:
+            raise Suspended(
+                "step_changed",
+                f"table {self.name} cannot hold what its steps make of the records now: {problem.message}",
+                fix=f"give the column another name in the steps of table {self.table.name}, or name another table",
+            ) from None
+        return [(None, found)] if found else []
+
+    def _evolve(self, wanted: Callable[[Json], Sequence[tuple[Schema | None, list[Change]]]]) -> None:
         """One commit per version that adds something, oldest first; a version that does not fit changes nothing.
 
         A table whose position cannot be proved was replaced by somebody: it is left as it is.
         """
-        while self.schemas.evolution(data_columns(self.main.schema), versions):
+        while wanted(data_columns(self.main.schema)):
             self.position()
-            wanted = self.schemas.evolution(data_columns(self.main.schema), versions)
-            if not wanted:  # another writer was faster, as the table shows now that it was read again
+            left = wanted(data_columns(self.main.schema))
+            if not left:  # another writer was faster, as the table shows now that it was read again
                 return
-            version, changes = wanted[0]
-            self.main.evolve(changes)
+            version, found = left[0]
+            self.main.evolve(found)
             faults.point("table.evolved", self.table.name)
             event(
                 "table.evolved",
                 table=str(self.name),
                 topic=self.table.topic,
-                schema_id=version.id,
-                changes=[str(each) for each in changes],
+                schema_id=version.id if version else None,
+                changes=[str(each) for each in found],
             )
             self.main.refresh()
 

@@ -46,8 +46,8 @@ def stage_totals(
         Suspended: `measure_changed`, `measure_unusable`, `key_unusable`: the records do not make what the table holds;
             `measure_overflow`: a total is too large for its column; `ledger_imbalance`: as `stage_deletes`.
     """
-    require_same_columns(str(target.name), target.main.schema, target.source, aggregate)
-    fold = _Fold(groups_of(target.source, aggregate), totals_of(target.source, aggregate), tasks)
+    require_same_columns(str(target.name), target.main.schema, target.shaping.made, aggregate)
+    fold = _Fold(groups_of(target.shaping.made, aggregate), totals_of(target.shaping.made, aggregate), tasks)
     batch = fold.folded(fold.alone(good, aggregate)).persist()
     try:
         held = fold.held(_near(target, aggregate, batch), batch)

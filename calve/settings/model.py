@@ -26,6 +26,7 @@ from calve.settings.problems import InvalidParts, KeyPath, Problem
 from calve.settings.registries import OAuthSection, RegistrySection
 from calve.settings.section import Section
 from calve.settings.sources import KeySection, SourceSection
+from calve.settings.steps import FlattenSection, LookupSection, StepSection
 
 
 class AuthSection(Section):
@@ -181,6 +182,9 @@ class TableSection(TableOptions):
     """See `tables.<name>.deduplicate`. Default: every record is a row"""
     aggregate: AggregateSection | None = None
     """See `tables.<name>.aggregate`. Default: every record is a row"""
+    steps: list[StepSection] = Field(default_factory=list)
+    """List of what becomes of the columns of a record on its way to the table, in this order; see `tables.<name>.steps`.
+    Default: the columns are those of its schema"""
     event_time: fields.FieldPath | None = None
     """Field that says when the fact happened, such as `created_at` or `order.created_at`"""
     partition_by: fields.Partitioning | None = None
@@ -208,6 +212,21 @@ class TableSection(TableOptions):
         ]
         if self.change_data is not None:
             problems += self._no_change_events()
+        if problems:
+            raise InvalidParts(problems)
+        return self
+
+    @model_validator(mode="after")
+    def _steps_fit_the_mode(self) -> Self:
+        problems = []
+        if self.steps and self.change_data is not None:
+            fix = "keep the changes in one table as they are, or remove the steps"
+            problems.append(Problem(("steps",), "cannot be used with `change_data`", fix))
+        several = [n for n, each in enumerate(self.steps) if each.flatten and each.flatten.explode]
+        if several and self.upsert is not None:
+            reason = "cannot be used with `upsert`, where a record is one row that replaces another"
+            path = ("steps", str(several[0]), "flatten", "explode")
+            problems.append(Problem(path, reason, "remove it, or the mode"))
         if problems:
             raise InvalidParts(problems)
         return self
@@ -269,6 +288,9 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("tables", "<name>", "deduplicate"): DeduplicateSection,
     ("tables", "<name>", "aggregate"): AggregateSection,
     ("tables", "<name>", "aggregate", "window"): WindowSection,
+    ("tables", "<name>", "steps"): StepSection,
+    ("tables", "<name>", "steps", "flatten"): FlattenSection,
+    ("tables", "<name>", "steps", "lookup"): LookupSection,
     ("exports", "<name>"): ExportSection,
     ("exports", "<name>", "csv"): CsvSection,
     ("exports", "<name>", "link"): LinkSection,
@@ -278,5 +300,5 @@ SECTIONS: dict[KeyPath, type[Section]] = {
 def section_at(path: KeyPath) -> type[Section] | None:
     """The section whose keys stand directly under `path`, or None where there is none."""
     if len(path) >= 2 and path[0] in NAMED:
-        path = (path[0], "<name>", *path[2:])
+        path = (path[0], "<name>", *(each for each in path[2:] if not each.isdigit()))
     return SECTIONS.get(path)

@@ -162,6 +162,7 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection, folder: Pa
         change_data=_change_data(table, table.change_data) if table.change_data else None,
         deduplicate=_deduplicate(table, table.deduplicate) if table.deduplicate else None,
         aggregate=_aggregate(table.aggregate) if table.aggregate else None,
+        steps=tuple(each.step() for each in table.steps),
         **options,
     )
 

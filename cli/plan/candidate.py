@@ -55,7 +55,7 @@ def read_candidate(file: Path) -> Schema:
 def proposed(jobs: Sequence[Job], name: str, candidate: Schema, part: PartName = "value") -> Proposal:
     """What the schema would do to the table as it is now, after all versions that its subject or its file has.
 
-    Of a table of totals: to the columns of the records that it is made of.
+    Of a table of totals, or with steps: to the columns of the records that it is made of.
 
     Raises:
         ConfigError: this part of the table's records has no schema.
@@ -67,7 +67,8 @@ def proposed(jobs: Sequence[Job], name: str, candidate: Schema, part: PartName =
     registry = open_registry(job.registry) if table.registered else None
     parts = parts_of(table, registry)
     schemas = parts.key.schemas if part == "key" and parts.key else parts.value.schemas
-    columns = parts.first_columns(parts.versions()) if table.aggregate else _columns(job, table)
+    made = table.aggregate or table.steps
+    columns = parts.first_columns(parts.versions()) if made else _columns(job, table)
     return parts.proposal(part, columns, schemas.listed(), candidate)
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, field
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from calve.errors import Suspended
+from calve.errors import CalveError, Suspended
+from calve.evolution import SchemaProblem, data_columns, show
+from calve.evolution import changes as changes_of
 from calve.job import Table, Transform, Upsert
 from calve.modes import described, noted, switch
 from cli.status import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from calve.columns import Json
     from calve.deployment import Deployment, JobDeployment
@@ -90,7 +94,11 @@ class Deployed:
     exports: dict[str, Export] = field(default_factory=dict)
 
 
-def changes(deployment: Deployment, deployed: Deployed) -> list[Change]:
+Made = Mapping[str, "Json | CalveError"]
+"""Of tables with steps: the columns that those make, or why they cannot be run."""
+
+
+def changes(deployment: Deployment, deployed: Deployed, made: Made | None = None) -> list[Change]:
     """Every job, table and export of either side, and the database, in the order of calve.yaml."""
     configured = {job.settings.job: job for job in deployment.jobs}
     tables = {table.name: table for job in deployment.jobs for table in job.settings.tables}
@@ -101,12 +109,16 @@ def changes(deployment: Deployment, deployed: Deployed) -> list[Change]:
         *(_compared("jobs", name, _job(job, deployed.jobs.get(name))) for name, job in configured.items()),
         *(Change("jobs", name, "-") for name in deployed.jobs if name not in configured),
         *(
-            _compared(
-                "tables",
-                name,
-                _table(table, deployed.tables.get(name)),
-                new=f"from {table.topic}",
-                changed=_what_becomes_of(table, deployed.tables.get(name)),
+            _with_steps(
+                _compared(
+                    "tables",
+                    name,
+                    _table(table, deployed.tables.get(name)),
+                    new=f"from {table.topic}",
+                    changed=_what_becomes_of(table, deployed.tables.get(name)),
+                ),
+                deployed.tables.get(name),
+                (made or {}).get(name),
             )
             for name, table in tables.items()
         ),
@@ -126,6 +138,26 @@ def _compared(
         return Change(section, name, "+", note=new)
     found = tuple(each for each in differences if each.deployed != each.configured)
     return Change(section, name, "~", found, changed) if found else Change(section, name, "=")
+
+
+def _with_steps(change: Change, deployed: DeployedTable | None, made: Json | CalveError | None) -> Change:
+    """The same, with what the steps of the table make."""
+    if made is None:
+        return change
+    kind: Kind = "+" if deployed is None else "~"
+    if isinstance(made, CalveError):
+        return replace(change, kind=kind, note=f"its steps cannot be run: {made.message}")
+    if deployed is None:
+        columns = ", ".join(f"{each['name']} {show(each['type'])}" for each in made["fields"])
+        return replace(change, differences=(Difference("columns", NOTHING, columns),))
+    try:
+        wanted = changes_of(data_columns(deployed.columns), made)
+    except SchemaProblem as problem:
+        return replace(change, kind=kind, note=f"the job will suspend it: {problem.message}")
+    if not wanted:
+        return change
+    added = Difference("columns", NOTHING, ", ".join(map(str, wanted)))
+    return replace(change, kind=kind, differences=(*change.differences, added))
 
 
 def _job(job: JobDeployment, deployed: DeployedJob | None) -> Iterator[Difference] | None:
@@ -243,7 +275,7 @@ def _shown(key: str, value: Any) -> str:
         case None | {} | [] | ():
             return NOTHING
         case [*items]:
-            return ", ".join(_measure(each) if isinstance(each, dict) else str(each) for each in items)
+            return ", ".join(_item(each) if isinstance(each, dict) else str(each) for each in items)
         case bool():
             return str(value).lower()
         case int() | float() if key.endswith("_s"):
@@ -257,7 +289,11 @@ def _shown(key: str, value: Any) -> str:
     return str(value)
 
 
-def _measure(raw: Mapping[str, Any]) -> str:
+def _item(raw: Mapping[str, Any]) -> str:
+    """A measure or a step as calve.yaml has it, more or less."""
+    if "kind" in raw:
+        given = {name: each for name, each in raw.items() if name != "kind" and each}
+        return f"{raw['kind']} {json.dumps(given, sort_keys=True)}"
     if "text" in raw:
         return f"{raw['name']}: {raw['text']}"
     column = f"({raw['column']})" if raw["column"] else ""

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calve.errors import ConfigError
+from calve.errors import CalveError, ConfigError
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
 from cli.console import Branch, Console, Output, OutputOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from calve.deployment import Deployment
     from calve.job import PartName
-    from cli.plan.changes import Change
+    from cli.plan.changes import Change, Made
 
 TableOption = Annotated[
     str | None, typer.Option("--table", help="A table, to try a schema on.", show_default=False)
@@ -41,7 +42,8 @@ def plan(
     """Show what a deploy would change in the account; nothing is changed.
 
     + is new, ~ is changed, = is the same, - is deployed and no longer configured. Code is not compared: a deploy always
-    brings that of this folder.
+    brings that of this folder. The steps of tables are tried on the schemas that are registered now; the exit code is 1 where
+    one of them cannot be run.
 
     With --table and --schema: what registering the schema would change in the table, or why the table refuses it, by path and
     rule. The exit code is then 0 or 1.
@@ -52,8 +54,8 @@ def plan(
             raise typer.Exit(1)
     elif table or schema or key:
         raise ConfigError("--table and --schema go together")
-    else:
-        _plan_deploy(console, config, env)
+    elif not _plan_deploy(console, config, env):
+        raise typer.Exit(1)
 
 
 def _plan_schema(
@@ -79,7 +81,8 @@ def _plan_schema(
     return accepted
 
 
-def _plan_deploy(console: Console, config: Path, env: str | None) -> None:
+def _plan_deploy(console: Console, config: Path, env: str | None) -> bool:
+    """Show what a deploy would change; False where steps of a table cannot be run."""
     from cli.account import Account
     from cli.plan.account import read
     from cli.plan.changes import KINDS, changes
@@ -87,7 +90,8 @@ def _plan_deploy(console: Console, config: Path, env: str | None) -> None:
     deployment, embedded = load_target(config, env)
     account = Account.of(embedded, deployment.region)
     number = account.id()
-    found = changes(deployment, read(deployment, account))
+    made = _made_by_steps(deployment)
+    found = changes(deployment, read(deployment, account), made)
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
     console.tree("plan", tree(deployment.name, where, found))
     counts = {word: sum(each.kind == kind for each in found) for kind, word in KINDS.items()}
@@ -101,6 +105,22 @@ def _plan_deploy(console: Console, config: Path, env: str | None) -> None:
             "changes": [asdict(each) for each in found],
         }
     )
+    return not any(isinstance(each, CalveError) for each in made.values())
+
+
+def _made_by_steps(deployment: Deployment) -> Made:
+    """What steps make now, asked of Spark: only where a table has some."""
+    found: Made = {}
+    jobs = [job.settings for job in deployment.jobs if any(each.steps for each in job.settings.tables)]
+    if not jobs:
+        return found
+    from cli.plan.steps import made_by_steps
+    from cli.spark import local_session
+
+    with local_session(jobs[0]) as spark:
+        for job in jobs:
+            found = {**found, **made_by_steps(spark, job)}
+    return found
 
 
 def tree(name: str, where: str, found: Sequence[Change]) -> Branch:

@@ -1,0 +1,1 @@
+"""The steps of a table (`calve.steps`): pure functions from a frame of rows to one, see `glue_jobs.steps.frame`."""

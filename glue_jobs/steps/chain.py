@@ -1,0 +1,88 @@
+"""All steps of a table: those that know records, then those that know rows, and the columns that come of it.
+
+A list that is exploded ends the part in which a row stands for its record. What a step before it says of a row it says of the
+record; what one after it leaves out is a row, and where one of a record's rows cannot be computed the record is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from calve.columns import KAFKA, Json, struct
+from calve.errors import Suspended
+from calve.job import Table, Upsert
+from calve.names import quote
+from calve.steps import Flatten, Step
+from glue_jobs.steps.flatten import exploded, run_flatten
+from glue_jobs.steps.frame import data
+from glue_jobs.steps.types import iceberg_columns, spark_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The steps of a table. stay: structs that are never flattened."""
+
+    steps: tuple[Step, ...]
+    stay: frozenset[str] = frozenset()
+
+    @property
+    def explodes(self) -> bool:
+        """Whether a record may make several rows."""
+        return self._first_explosion < len(self.steps)
+
+    def of_records(self, frame: DataFrame) -> DataFrame:
+        """What the steps up to the first explosion make of rows that each stand for a record."""
+        for number, step in enumerate(self.steps[: self._first_explosion + 1]):
+            frame = self._run(number, step, frame)
+        return frame
+
+    def of_rows(self, frame: DataFrame) -> DataFrame:
+        """What the first explosion and the steps behind it make of rows that `of_records` has made."""
+        for number, step in enumerate(self.steps):
+            if number > self._first_explosion:
+                frame = self._run(number, step, frame)
+            if number >= self._first_explosion and isinstance(step, Flatten):
+                with self._naming(number, step):
+                    frame = exploded(frame, step)
+        return frame
+
+    def columns(self, spark: SparkSession, source: Json) -> Json:
+        """The data columns that rows have in the end, of records that are decoded to `source`.
+
+        Raises:
+            Suspended: `step_unusable`: a step cannot be run on the columns that there are, or makes what no table can hold.
+        """
+        records = spark.createDataFrame([], spark_schema(struct(*source["fields"], KAFKA)))
+        made = self.of_rows(self.of_records(records))
+        return iceberg_columns(made.select(*map(quote, data(made))).schema)
+
+    @property
+    def _first_explosion(self) -> int:
+        found = (n for n, step in enumerate(self.steps) if isinstance(step, Flatten) and step.explode)
+        return next(found, len(self.steps))
+
+    def _run(self, number: int, step: Step, frame: DataFrame) -> DataFrame:
+        with self._naming(number, step):
+            match step:
+                case Flatten():
+                    return run_flatten(frame, step, self.stay)
+        raise AssertionError(step)
+
+    @contextmanager
+    def _naming(self, number: int, step: Step) -> Iterator[None]:
+        """Problems of a step say which one it is."""
+        try:
+            yield
+        except Suspended as problem:
+            text = f"steps[{number}].{step.kind}: {problem.message}"
+            raise Suspended(problem.code, text, fix=problem.fix) from None
+
+
+def chain_of(table: Table, key_column: str | None) -> Chain:
+    """The steps of a table; a column that tells which row a tombstone deletes stays what it is."""
+    tells = isinstance(table.mode, Upsert) and table.mode.deletes
+    return Chain(table.steps, frozenset({key_column} if tells and key_column else ()))

@@ -1,0 +1,44 @@
+"""Rows on their way through the steps: data columns, `_kafka`, and columns of calve's own, whose names have a colon.
+
+A step changes data columns and keeps all others. It drops no row: it says of one that it is filtered, or why its record is
+rejected. What it makes of rows that are not live does not matter, but it must not fail on them; of a tombstone the columns that
+it can make of the key alone do.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from calve.errors import Suspended
+from calve.names import SYSTEM_COLUMN
+from glue_jobs.decode import OTHER, REJECT
+from glue_jobs.events import IDLE, TOMBSTONE
+
+FILTERED = "calve:filtered"
+"""True: a step has left the row out."""
+
+
+def data(frame: DataFrame) -> list[str]:
+    """The names of the data columns."""
+    return [name for name in frame.columns if name != SYSTEM_COLUMN and ":" not in name]
+
+
+def beside(frame: DataFrame) -> list[str]:
+    """The names of all other columns."""
+    return [name for name in frame.columns if name == SYSTEM_COLUMN or ":" in name]
+
+
+def is_live(frame: DataFrame) -> Column:
+    """True for rows that will be rows of the table as far as it is known."""
+    live = F.lit(True)  # noqa: FBT003 a literal column
+    for name in (REJECT, OTHER):
+        live = live & F.col(name).isNull() if name in frame.columns else live
+    for name in (FILTERED, TOMBSTONE, IDLE):
+        live = live & ~F.col(name) if name in frame.columns else live
+    return live
+
+
+def unusable(why: str) -> Suspended:
+    """A step cannot be run on the columns that there are; whoever runs the steps says which of them it is."""
+    return Suspended("step_unusable", why, fix="change the step in calve.yaml, or the schema")

@@ -1,0 +1,35 @@
+"""What `calve preview` shows of the newest records, without writing anything."""
+
+from __future__ import annotations
+
+from calve.job import Table, Upsert
+from calve.names import TableName
+from calve.steps import Flatten
+from cli.preview.command import summary
+from cli.preview.looking import Refused, look
+from tests.integration.engine import DATABASE, Engine
+from tests.integration.test_steps import ROWS, sale, schema
+
+
+def test_the_newest_records_as_rows_and_nothing_is_written(engine: Engine) -> None:
+    topic = engine.topic(schema=schema(), partitions=1)
+    engine.produce(topic, [sale(1, "old"), sale(2, "a", "b")])
+    engine.send(topic, b"\x01no magic byte")
+    engine.flush()
+    table = Table("preview", topic, steps=ROWS)
+    found = look(engine.spark, engine.job(table), table, 2)
+    assert [(row["offset"], row["items_sku"]) for row in found.shown] == [(1, "a"), (1, "b")]
+    assert found.refused == (Refused("bad_magic", 1, 0, 2),)
+    assert summary(found) == "2 records: 2 rows, 1 dead-lettered"
+    assert engine.lake.load(TableName(DATABASE, "preview")) is None
+
+
+def test_records_of_all_partitions_are_shown_and_none_where_there_are_none(engine: Engine) -> None:
+    topic = engine.topic(schema=schema(), partitions=3)
+    table = Table("preview", topic, steps=(Flatten(),), upsert=Upsert(("customer_id",)))
+    assert summary(look(engine.spark, engine.job(table), table, 5)) == "0 records: 0 rows"
+    for partition in range(2):
+        engine.produce(topic, [sale(n) for n in range(4)], partition=partition)
+    found = look(engine.spark, engine.job(table), table, 5)
+    assert found.records == 5
+    assert {row["partition"] for row in found.shown} == {0, 1}

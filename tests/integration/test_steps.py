@@ -1,0 +1,174 @@
+"""Tables whose records go through steps: what rounds make of them, and that every record has its fate."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from calve.errors import Suspended
+from calve.job import Aggregate, Deduplicate, Measure, Upsert
+from calve.position import Ledger
+from calve.redrive import REQUEST, Request
+from calve.steps import Flatten
+from tests.integration.engine import Engine, suspended
+
+ITEM = {
+    "type": "record",
+    "name": "Item",
+    "fields": [
+        {"name": "sku", "type": "string"},
+        {"name": "price", "type": ["null", "double"], "default": None},
+    ],
+}
+CUSTOMER = {
+    "type": "record",
+    "name": "Customer",
+    "fields": [{"name": "id", "type": "long"}, {"name": "email", "type": "string"}],
+}
+FIELDS: list[dict[str, Any]] = [
+    {"name": "id", "type": "long"},
+    {"name": "customer", "type": CUSTOMER},
+    {"name": "items", "type": {"type": "array", "items": ITEM}},
+]
+FLAT = (Flatten(),)
+ROWS = (Flatten(explode="items"),)
+
+
+def schema(*further: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": "Sale", "fields": [*FIELDS, *further]})
+
+
+def sale(number: int, *skus: str) -> dict[str, Any]:
+    items = [{"sku": sku, "price": float(n)} for n, sku in enumerate(skus)]
+    return {"id": number, "customer": {"id": number, "email": f"{number}@example.com"}, "items": items}
+
+
+def ledger(engine: Engine, topic: str) -> Ledger:
+    head = next(iter(engine.table(topic).ancestors()))
+    return Ledger.from_json(head.summary["calve.ledger"])
+
+
+def test_columns_are_those_that_the_steps_make(engine: Engine) -> None:
+    topic = engine.topic(
+        schema=schema({"name": "note", "type": ["null", "string"], "doc": "why", "default": None})
+    )
+    engine.produce(topic, [sale(1, "a"), sale(2)])
+    engine.drain(engine.target(topic, steps=FLAT))
+    rows = engine.rows(topic)
+    assert rows.columns == ["id", "customer_id", "customer_email", "items", "note", "_kafka"]
+    assert {row["customer_email"] for row in rows.collect()} == {"1@example.com", "2@example.com"}
+    docs = {each["name"]: each.get("doc") for each in engine.table(topic).schema["fields"]}
+    assert docs["note"] == "why"
+
+
+def test_a_record_makes_a_row_of_each_item(engine: Engine) -> None:
+    topic = engine.topic(schema=schema(), partitions=1)
+    engine.produce(topic, [sale(1, "a", "b"), sale(2), sale(3, "c")])
+    engine.drain(engine.target(topic, steps=ROWS))
+    found = engine.rows(topic).select("id", "items_sku", "items_price", "_kafka.offset").collect()
+    assert sorted(map(tuple, found), key=str) == [
+        (1, "a", 0.0, 0),
+        (1, "b", 1.0, 0),
+        (2, None, None, 1),
+        (3, "c", 0.0, 2),
+    ]
+    assert (told := ledger(engine, topic)).applied == 3
+    assert told.rows_appended == 4
+
+
+def test_a_later_version_adds_columns_behind_the_steps(engine: Engine) -> None:
+    topic = engine.topic(schema=schema())
+    engine.produce(topic, [sale(1)])
+    target = engine.target(topic, steps=FLAT)
+    engine.drain(target)
+    more = json.loads(
+        schema({"name": "ship", "type": ["null", CUSTOMER | {"name": "Ship"}], "default": None})
+    )
+    engine.register(topic, json.dumps(more))
+    engine.produce(topic, [sale(2) | {"ship": {"id": 9, "email": "x@y"}}])
+    engine.drain(target)
+    found = engine.rows(topic).select("id", "ship_id", "ship_email").collect()
+    assert sorted(map(tuple, found)) == [(1, None, None), (2, 9, "x@y")]
+
+
+def test_steps_may_be_changed_where_the_table_can_hold_both(engine: Engine) -> None:
+    tags = {"name": "tags", "type": {"type": "array", "items": "string"}}
+    topic = engine.topic(schema=schema(tags), partitions=1)
+    engine.produce(topic, [sale(1, "a") | {"tags": ["x"]}])
+    engine.drain(engine.target(topic))
+    engine.produce(topic, [sale(2, "b") | {"tags": []}])
+    engine.drain(engine.target(topic, steps=FLAT))
+    found = {row["id"]: row for row in engine.rows(topic).collect()}
+    assert (found[1]["customer"]["id"], found[1]["customer_id"]) == (1, None)
+    assert (found[2]["customer"], found[2]["customer_id"]) == (None, 2)
+    with suspended("step_changed"):
+        engine.drain(engine.target(topic, steps=(Flatten(explode="tags"),)))
+
+
+def test_the_first_record_of_a_key_keeps_all_its_rows(engine: Engine) -> None:
+    topic = engine.topic(schema=schema(), partitions=1)
+    target = engine.target(topic, steps=ROWS, deduplicate=Deduplicate(("id",)))
+    engine.produce(topic, [sale(1, "a", "b"), sale(1, "x", "y", "z"), sale(2, "c")])
+    engine.drain(target)
+    engine.produce(topic, [sale(2, "w"), sale(3, "d", "e")])
+    engine.drain(target)
+    found = sorted((row["id"], row["items_sku"]) for row in engine.rows(topic).collect())
+    assert found == [(1, "a"), (1, "b"), (2, "c"), (3, "d"), (3, "e")]
+    assert ledger(engine, topic).deduplicated == 1
+
+
+def test_a_tombstone_deletes_the_row_behind_the_steps(engine: Engine) -> None:
+    topic = engine.topic(schema=schema(), partitions=1)
+    target = engine.target(topic, steps=FLAT, upsert=Upsert(("_kafka.key",), deletes=True))
+    for number in (1, 2):
+        engine.send(topic, engine.encode(topic, sale(number)), key=b"%d" % number)
+    engine.flush()
+    engine.drain(target)
+    engine.send(topic, None, key=b"1")
+    engine.send(topic, engine.encode(topic, sale(20)), key=b"2")
+    engine.flush()
+    engine.drain(target)
+    assert [row["customer_id"] for row in engine.rows(topic).collect()] == [20]
+
+
+def test_totals_of_the_rows_that_records_make(engine: Engine) -> None:
+    topic = engine.topic(schema=schema())
+    totals = Aggregate(("items_sku",), (Measure("sold", "count(*)"),))
+    engine.produce(topic, [sale(1, "a", "b"), sale(2, "a"), sale(3)])
+    engine.drain(engine.target(topic, steps=ROWS, aggregate=totals))
+    found = engine.rows(topic).select("items_sku", "sold").collect()
+    assert sorted(map(tuple, found)) == [("a", 2), ("b", 1)]
+    assert engine.letters(topic).select("reason").collect()[0][0] == "null_key"
+    assert (ledger(engine, topic).applied, ledger(engine, topic).dead_lettered) == (2, 1)
+
+
+def test_dead_letters_come_back_through_the_steps(engine: Engine) -> None:
+    topic = engine.topic(schema=schema(), partitions=1)
+    other = engine.topic(schema=schema({"name": "note", "type": ["null", "string"], "default": None}))
+    engine.produce(topic, [sale(1, "a")])
+    engine.send(topic, engine.encode(other, sale(2, "b", "c") | {"note": "n"}))
+    engine.flush()
+    target = engine.target(topic, steps=ROWS)
+    engine.drain(target)
+    assert engine.letter_offsets(topic) == [(0, 1)]
+    engine.register(topic, schema({"name": "note", "type": ["null", "string"], "default": None}))
+    engine.table(topic).set_properties({REQUEST: Request("r1", "now").to_json()})
+    engine.drain(target)
+    found = engine.rows(topic).select("id", "items_sku", "note").collect()
+    assert sorted(map(tuple, found)) == [(1, "a", None), (2, "b", "n"), (2, "c", "n")]
+    assert (ledger(engine, topic).redriven, ledger(engine, topic).rows_appended) == (1, 2)
+
+
+def test_a_key_that_no_step_makes_suspends(engine: Engine) -> None:
+    topic = engine.topic(schema=schema())
+    with suspended("key_unusable"):
+        engine.drain(engine.target(topic, steps=FLAT, deduplicate=Deduplicate(("customer.id",))))
+
+
+def test_a_step_that_cannot_be_run_suspends_and_names_itself(engine: Engine) -> None:
+    topic = engine.topic(schema=schema())
+    with pytest.raises(Suspended, match=r"^steps\[0\]\.flatten: there is no column itms") as caught:
+        engine.drain(engine.target(topic, steps=(Flatten(explode="itms"),)))
+    assert caught.value.code == "step_unusable"
