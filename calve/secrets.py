@@ -1,7 +1,7 @@
 """Secrets, fetched by reference at the moment of use: `env:NAME`, `file:PATH`, `aws:SECRET_ID`.
 
-A secret is a JSON object of texts: `username` and `password`, or `certificate` and `key` in PEM. No message and
-no `repr` holds a value.
+A secret is a JSON object of texts: `username` and `password`, or `certificate` and `key` in PEM; `calve.masking` has one that
+holds a list of keys. No message and no `repr` holds a value.
 """
 
 from __future__ import annotations
@@ -45,19 +45,27 @@ def read_secret(reference: str) -> Redacted:
         ConfigError: there is no such secret, it may not be read, or it is not a JSON object of texts.
         Retryable: AWS Secrets Manager did not answer.
     """
+    return _parsed(secret_text(reference, EXAMPLE), reference)
+
+
+def secret_text(reference: str, example: str) -> str:
+    """What a reference stands for, whatever it is; `example`: what should stand there.
+
+    Raises:
+        ConfigError: there is no such secret, or it may not be read.
+        Retryable: AWS Secrets Manager did not answer.
+    """
     kind, _, name = reference.partition(":")
     match kind:
         case "env":
-            text = _from_environment(name)
+            return _from_environment(name, example)
         case "file":
-            text = _from_file(name)
+            return _from_file(name, example)
         case "aws":
-            text = _from_aws(name)
-        case _:
-            raise ConfigError(
-                "a secret's reference has no known kind", fix="use env:NAME, file:PATH or aws:SECRET_ID"
-            )
-    return _parsed(text, reference)
+            return _from_aws(name)
+    raise ConfigError(
+        "a secret's reference has no known kind", fix="use env:NAME, file:PATH or aws:SECRET_ID"
+    )
 
 
 def value_of(secret: Redacted, key: str, reference: str) -> str:
@@ -67,22 +75,22 @@ def value_of(secret: Redacted, key: str, reference: str) -> str:
     raise ConfigError(f'the secret {reference} has no "{key}"', fix=f'add "{key}" to its JSON object')
 
 
-def _from_environment(name: str) -> str:
+def _from_environment(name: str, example: str) -> str:
     text = os.environ.get(name)
     if not text:
         raise ConfigError(
             f"the environment variable {name} of the secret env:{name} is not set",
-            fix=f"export {name}='{EXAMPLE}'",
+            fix=f"export {name}='{example}'",
         )
     return text
 
 
-def _from_file(name: str) -> str:
+def _from_file(name: str, example: str) -> str:
     try:
         return Path(name).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            f"the secret file:{name} does not exist", fix=f"make the file; it holds {EXAMPLE}"
+            f"the secret file:{name} does not exist", fix=f"make the file; it holds {example}"
         ) from None
     except UnicodeDecodeError:
         raise ConfigError(f"the secret file:{name} is not UTF-8 text") from None

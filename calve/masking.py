@@ -1,0 +1,102 @@
+"""The keys that hash personal data, and which of them hashes a value.
+
+A value is hashed by the key of its record's timestamp, never by that of the moment at which it is hashed: a replay, a redrive and
+every other table make the same token of it. A key is replaced by adding one whose time is to come; tokens join within its time.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hmac
+import json
+import re
+from base64 import b64decode
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from calve.errors import ConfigError
+from calve.secrets import secret_text
+
+EXAMPLE = '{"keys": [{"id": "2026a", "from": "2026-01-01T00:00:00Z", "key": "<base64 of 32 random bytes>"}]}'
+LEAST_BYTES = 32
+SEAL = b"calve.dead-letters"
+
+_ID = re.compile(r"[a-z0-9_-]{1,16}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One version of the key. id: what its tokens begin with. since_us: when its time begins, in microseconds after 1970 UTC."""
+
+    id: str
+    since_us: int
+    secret: bytes = field(repr=False)
+
+    @property
+    def seal(self) -> bytes:
+        """The key of 32 bytes that dead letters are sealed with.
+
+        By another hash than the tokens': with the same one, a record could hold the text whose token is this key.
+        """
+        return hmac.digest(self.secret, SEAL, "sha512")[:32]
+
+
+def read_keys(reference: str) -> tuple[Key, ...]:
+    """The keys of a secret, the one that counts first coming first; there is at least one.
+
+    Raises:
+        ConfigError: there is no such secret, it may not be read, or it holds something else; the message says nothing of it.
+        Retryable: AWS Secrets Manager did not answer.
+    """
+    problem, keys = _parsed(secret_text(reference, EXAMPLE))
+    if problem:
+        # Raised outside the handlers: an error of JSON or base64 carries what it could not read.
+        raise ConfigError(f"the secret {reference} {problem}", fix=f"write it as {EXAMPLE}")
+    return tuple(sorted(keys, key=lambda each: each.since_us))
+
+
+def _parsed(text: str) -> tuple[str | None, list[Key]]:
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):
+        return "is no JSON", []
+    listed = raw.get("keys") if isinstance(raw, dict) else None
+    if not isinstance(listed, list) or not listed:
+        return 'has no list of "keys"', []
+    keys: list[Key] = []
+    for place, each in enumerate(listed):
+        key = _key(each)
+        if isinstance(key, str):
+            return f"cannot be used: keys[{place}] {key}", []
+        if any(key.id == other.id or key.since_us == other.since_us for other in keys):
+            return f'cannot be used: keys[{place}] has the "id" or the "from" of an earlier one', []
+        keys.append(key)
+    return None, keys
+
+
+def _key(raw: Any) -> Key | str:
+    """A key, or what is wrong with it."""
+    if not isinstance(raw, dict) or not all(isinstance(raw.get(name), str) for name in ("id", "from", "key")):
+        return 'is no object with the texts "id", "from" and "key"'
+    if not _ID.fullmatch(raw["id"]):
+        return 'has an "id" that is not of 1 to 16 of a-z, 0-9, _ and -'
+    since = _moment_us(raw["from"])
+    if since is None:
+        return 'has a "from" that is no time with a time zone'
+    try:
+        secret = b64decode(raw["key"], validate=True)
+    except (binascii.Error, ValueError):
+        return 'has a "key" that is no base64'
+    if len(secret) < LEAST_BYTES:
+        return f'has a "key" of less than {LEAST_BYTES} bytes'
+    return Key(raw["id"], since, secret)
+
+
+def _moment_us(text: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if moment.tzinfo is None else (moment - _EPOCH) // timedelta(microseconds=1)
