@@ -1,0 +1,120 @@
+"""How `mask` and `masking` are written in calve.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from calve.settings.masking import MaskingSection, mask_step
+from calve.settings.problems import Invalid, Problem
+from calve.steps import Mask, Rule, step
+
+HASH, KEEP, NULL = Rule("hash"), Rule("keep"), Rule("null")
+
+
+def problems(raw: Any) -> list[Problem]:
+    with pytest.raises(Invalid) as caught:
+        mask_step(raw)
+    return caught.value.problems
+
+
+def test_the_short_form_names_columns() -> None:
+    raw = {"customer.email": "hash", "phone": {"partial": 4}, "mail": {"partial": "domain"}}
+    more = {"birth": {"generalise": "year"}, "amount": {"generalise": 100}, "card": "drop", "notes": None}
+    assert mask_step(raw | more) == Mask(
+        {
+            "customer.email": HASH,
+            "phone": Rule("partial", 4),
+            "mail": Rule("partial", "domain"),
+            "birth": Rule("generalise", "year"),
+            "amount": Rule("generalise", 100),
+            "card": Rule("drop"),
+            "notes": NULL,
+        }
+    )
+
+
+def test_the_long_form_says_the_rest() -> None:
+    fields = {"key": "hash", "email": "keep", "notes": "null"}
+    raw = {"fields": fields, "tags": {"PII": "hash", "Public data": "keep"}, "key": "keep", "headers": None}
+    assert mask_step(raw) == Mask(
+        {"key": HASH, "email": KEEP, "notes": NULL}, {"PII": HASH, "Public data": KEEP}, "keep", "null"
+    )
+
+
+def test_the_key_is_hashed_and_headers_are_emptied_if_nothing_is_said() -> None:
+    made = mask_step({"tags": {"PII": "drop"}})
+    assert (made.key, made.headers) == ("hash", "null")
+    assert mask_step({"fields": {}, "headers": "hash"}) == Mask(headers="hash")
+
+
+def test_a_step_that_travels_as_plain_values_comes_back_as_it_was() -> None:
+    made = mask_step({"fields": {"a": {"partial": 2}}, "tags": {"PII": None}, "key": "null"})
+    assert step(asdict(made)) == made
+
+
+RULE = "use drop, null, hash, {partial: 4}, {partial: domain}, {generalise: year} or {generalise: 100}"
+FIELDS = "write it as {customer.email: hash, customer.phone: {partial: 4}, card: drop}"
+STAYS = "use domain, or a number of characters from 1 to 100"
+SPAN = "use year, month, or the width of a band, at least 2, such as 100"
+NO_PATH = '"a-b" is no field path: "a-b" must be letters, digits and _ and start with a letter or _'
+RESERVED = '"_kafka.key" is reserved: _kafka holds topic, partition, offset and the other facts of the record'
+PLACES = "name columns under `fields`; also one that is called fields, tags, key or headers"
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        ("hash", Problem((), "must be a mapping", FIELDS)),
+        ({}, Problem((), "must be a mapping", FIELDS)),
+        ({"fields": ["a"]}, Problem(("fields",), "must be a mapping", FIELDS)),
+        ({"a": "hsah"}, Problem(("a",), '"hsah" is no rule', 'Did you mean "hash"?')),
+        ({"a": "generalize"}, Problem(("a",), '"generalize" is no rule', 'Did you mean "generalise"?')),
+        ({"a": "xyz"}, Problem(("a",), '"xyz" is no rule', RULE)),
+        ({"a": "partial"}, Problem(("a",), "is no rule", RULE)),
+        ({"a": 4}, Problem(("a",), "is no rule", RULE)),
+        ({"a": {"partial": 4, "hash": None}}, Problem(("a",), "is no rule", RULE)),
+        ({"a": {"partial": 0}}, Problem(("a",), '"0" is nothing that stays', STAYS)),
+        ({"a": {"partial": True}}, Problem(("a",), '"True" is nothing that stays', STAYS)),
+        ({"a": {"generalise": 1}}, Problem(("a",), '"1" is no span', SPAN)),
+        ({"a": {"generalise": [1]}}, Problem(("a",), '"[1]" is no span', SPAN)),
+        ({"a-b": "hash"}, Problem(("a-b",), NO_PATH)),
+        ({"_kafka.key": "hash"}, Problem(("_kafka.key",), RESERVED)),
+        ({"tags": {" ": "hash"}}, Problem(("tags", " "), "is no tag", "write it as the schema has it, such as PII")),
+        ({"fields": {}, "key": "drop"}, Problem(("key",), '"drop" cannot be used', "use hash, null or keep")),
+        ({"key": "hash", "fields": {}, "email": "hash"}, Problem(("email",), "is not a known key beside fields or key", PLACES)),
+        ({"key": "hash"}, Problem((), "names no columns", f"{PLACES}; where there are none, add `fields: {{}}`")),
+        ({"a": "keep"}, Problem(("a",), "`keep` has no use without `tags`", "remove it")),
+        ({"a": "drop", "a.b": "hash"}, Problem(("a.b",), 'is in "a", which has a rule', "remove one of the two")),
+        ({"ab": "drop", "Ab": "hash"}, Problem(("Ab",), "differs only by case from another one", "remove one of the two")),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_named_with_its_cure(raw: Any, problem: Problem) -> None:
+    assert problems(raw) == [problem]
+
+
+def test_every_problem_is_listed() -> None:
+    raw = {
+        "fields": {"a": "x1", "b": {"partial": -1}},
+        "tags": {"PII": "x2"},
+        "key": 1,
+        "headers": [],
+        "c": "drop",
+    }
+    places = [("c",), ("fields", "a"), ("fields", "b"), ("tags", "PII"), ("key",), ("headers",)]
+    assert [each.path for each in problems(raw)] == places
+
+
+def test_a_kept_struct_may_have_masked_fields() -> None:
+    fields = {"a": "keep", "a.b": "hash"}
+    assert mask_step({"fields": fields, "tags": {"PII": "drop"}}).fields == {"a": KEEP, "a.b": HASH}
+
+
+def test_the_keys_are_named_by_a_reference_that_an_error_does_not_repeat() -> None:
+    assert MaskingSection(secret="aws:masking").secret == "aws:masking"
+    with pytest.raises(ValidationError) as caught:
+        MaskingSection(secret="hunter2")
+    assert "is no reference to a secret" in str(caught.value)
