@@ -15,6 +15,7 @@ from calve.columns import Json, field, list_of, map_of, struct, with_unit
 from calve.debezium_types import AVRO_UNITS, MOMENT
 from calve.evolution import Rule, SchemaProblem, column_name, join
 from calve.names import SYSTEM_COLUMN
+from calve.tags import TAGS, listed, with_tags
 
 PRIMITIVES = {
     "boolean": "boolean",
@@ -159,7 +160,7 @@ def columns_of(schema: Json) -> Json:
 
 
 def column_type(node: Json, path: str) -> Json:
-    """The column type of an expanded type. The fields of its structs are optional and may have `aliases`.
+    """The column type of an expanded type. The fields of its structs are optional and may have `aliases` and `tags`.
 
     Raises:
         SchemaProblem: no column holds its values.
@@ -270,10 +271,20 @@ def _record_type(node: Json, path: str) -> Json:
                 Rule.FIELD_NAME_CASE_COLLISION,
             )
         made = field(name, column_type(each["type"], where), doc=_doc(each.get("doc"), each["type"]))
-        fields[name.lower()] = made | ({"aliases": each["aliases"]} if each.get("aliases") else {})
+        made |= {"aliases": each["aliases"]} if each.get("aliases") else {}
+        fields[name.lower()] = with_tags(made, _tags(each))
     if not fields:
         raise SchemaProblem(path, "a record without fields has no columns", Rule.EMPTY_STRUCT)
     return struct(*fields.values())
+
+
+def _tags(each: Json) -> list[str]:
+    """The tags of a field; a map that is written as a list of entries has those of its keys and values."""
+    found = listed(each.get(TAGS))
+    for kind in each["type"] if isinstance(each["type"], list) else [each["type"]]:
+        if isinstance(kind, dict) and kind["type"] == "array" and is_map(kind):
+            found += [tag for part in kind["items"]["fields"] for tag in listed(part.get(TAGS))]
+    return found
 
 
 def _doc(doc: str | None, kind: Json) -> str | None:

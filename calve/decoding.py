@@ -15,6 +15,7 @@ from calve.formats import FIELDS, FORMATS, REGISTERED, Top, columns, writer
 from calve.lineage import Fit, Proposal, fit, propose, settle
 from calve.protobuf.numbers import with_former_names
 from calve.registry import Schema
+from calve.tags import tags_of
 from calve.wire import CONFLUENT, Wire
 from calve.writers import ProtobufWriter, Writer
 
@@ -82,6 +83,11 @@ def evolution(
     named = [(version, each.named) for version, each in fits if each.named is not None]
     wanted = comments(table, [each for _, each in named])
     return [(named[-1][0], wanted)] if wanted else []
+
+
+def tags(table: Json, versions: Sequence[Schema], top: Top = FIELDS) -> dict[str, tuple[str, ...]]:
+    """The tags of a table's fields by path (`calve.tags`): of all versions that fit, under the newest names."""
+    return tags_of(*(each.named for _, each in _fits(table, versions, top) if each.named is not None))
 
 
 def decoding(

@@ -9,13 +9,16 @@ A shape is an Iceberg type in JSON form whose leaves may also be one of `WIRE`: 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 
 from calve.columns import Json, field, list_of, map_of, struct, with_unit
 from calve.evolution import SchemaProblem, join
 from calve.json_merge import merged
 from calve.json_pointers import Documents
 from calve.json_scalars import CONNECT_TYPES, Named, kind_of, scalar
+from calve.json_tags import tags_in
 from calve.names import FIELD_NAME, SYSTEM_COLUMN
+from calve.tags import joined, with_tags
 
 WIRE = {"json": "string", "days": "date", "millis": "timestamptz"} | {
     "local_millis": "timestamp",
@@ -145,8 +148,9 @@ class _Shapes:
         Which alternative wrote a value is not in the JSON, and may be undecidable.
         """
         first, *others = [self.of(each, path, inside) for each in branches]
-        if all(each == first for each in others):
-            return first
+        alike = reduce(lambda found, each: found and joined(found, each), others, first)
+        if alike is not None:
+            return alike
         return (
             "string" if all(isinstance(each, str) and each in TEXTS for each in (first, *others)) else "json"
         )
@@ -182,9 +186,10 @@ class _Shapes:
                 raise SchemaProblem(where, f'differs from "{fields[name.lower()]["name"]}" only by case')
             said = node.get("description") if isinstance(node, dict) else None
             doc = with_unit(said if isinstance(said, str) else None, self._named.unit(node))
-            made = field(name, self.of(node, where, inside), doc=doc)
+            kind = self.of(node, where, inside)
             aliases = _aliases(node, where)
-            fields[name.lower()] = made | ({"aliases": aliases} if aliases else {})
+            made = field(name, kind, doc=doc) | ({"aliases": aliases} if aliases else {})
+            fields[name.lower()] = with_tags(made, tags_in(node, self._documents, kind))
         return struct(*fields.values())
 
     def _array(self, node: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:

@@ -12,6 +12,7 @@ from calve.evolution import Rule, SchemaProblem, column_name, join
 from calve.names import SYSTEM_COLUMN
 from calve.protobuf.known import DATE, DECIMAL, MEMBERS, TIMESTAMP, WRAPPERS
 from calve.protobuf.model import Field, Message
+from calve.tags import with_tags
 
 SCALAR_COLUMNS = {
     "int32": "int", "sint32": "int", "sfixed32": "int", "uint32": "long", "fixed32": "long", "int64": "long",
@@ -100,7 +101,8 @@ class _Columns:
             kind = list_of(self.type(each, inside, f"{here}[]"))
         else:
             kind = self.type(each, inside, here)
-        return field(column_name(each.name, here), kind, doc=each.doc) | {"number": each.number}
+        made = field(column_name(each.name, here), kind, doc=each.doc) | {"number": each.number}
+        return with_tags(made, each.tags)
 
     def map(self, each: Field, inside: tuple[str, ...], path: str) -> Json:
         entry = each.message

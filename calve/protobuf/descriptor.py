@@ -81,6 +81,7 @@ def _field(data: bytes, rules: _Rules, oneofs: Sequence[str]) -> Field:
     meta = _node(_bytes(options, FIELD_META))
     entries = [_node(each) for each in _all(meta, 2)]
     made.params = {_text(each, 1): _text(each, 2) for each in entries}
+    made.tags = [_decoded(each) for each in _all(meta, 3)]
     made.doc = _text(meta, 1) or None
     return made
 

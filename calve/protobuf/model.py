@@ -42,7 +42,7 @@ class Field:
     kind: a scalar type, `message`, `group` or `enum`; empty until `type_name` is resolved.
     type: the message or enum.
     oneof: the name of the oneof that it is a member of.
-    params: what `confluent.field_meta` says of it.
+    params, tags: what `confluent.field_meta` says of it.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Field:
     oneof: str | None = None
     doc: str | None = None
     params: Mapping[str, str] = field(default_factory=dict)
+    tags: list[str] = field(default_factory=list)
     type: Message | Enum | None = None
 
     @property

@@ -26,7 +26,7 @@ class OptionWords(Words):
         self.take()
         while self.peek().text != "]":
             name, value = self.option()
-            several = found.setdefault(name, []) if name.endswith(".params") else None
+            several = found.setdefault(name, []) if name.endswith((".params", ".tags")) else None
             if isinstance(several, list):
                 several.append(value)  # type: ignore[arg-type]
             else:
@@ -110,7 +110,7 @@ def pairs(value: Option | None) -> dict[str, str]:
 
 
 def explain(each: Field, options: Options) -> None:
-    """What `confluent.field_meta` says of a field: `doc` and `params`."""
+    """What `confluent.field_meta` says of a field: `doc`, `params` and `tags`."""
     meta = options.get("(confluent.field_meta)")
     members = [m for m in meta if isinstance(m, tuple)] if isinstance(meta, list) else []
     entries = [value for name, value in members if name == "params"]
@@ -123,5 +123,15 @@ def explain(each: Field, options: Options) -> None:
             pair = pairs(one)  # type: ignore[arg-type]
             params[pair.get("key", "")] = pair.get("value", "")
     each.params = params
+    each.tags = _texts(
+        [options.get("(confluent.field_meta).tags"), *(v for name, v in members if name == "tags")]
+    )
     doc = options.get("(confluent.field_meta).doc", pairs(meta).get("doc"))
     each.doc = str(doc) if doc else each.doc
+
+
+def _texts(value: Option | list[Option | None] | None) -> list[str]:
+    """All texts of a repeated field: each is given alone, or in a list."""
+    if isinstance(value, list):
+        return [text for each in value for text in _texts(each)]  # type: ignore[arg-type]
+    return [value] if isinstance(value, str) else []

@@ -75,7 +75,8 @@ message stream { message of { message X { int32 a = 1; } } }
 WITH_OPTIONS = """
 syntax = "proto3"; import "confluent/meta.proto";
 message A {
-  int32 a = 1 [(confluent.field_meta) = {doc: "one" params: {key: "k" value: "v"} tags: ["x"]}];
+  int32 a = 1 [(confluent.field_meta) = {doc: "one" params: {key: "k" value: "v"} tags: ["x"] tags: "y"}];
+  int32 c = 3 [(confluent.field_meta).tags = "p", (confluent.field_meta).tags = "q"];
   int32 b = 2 [(confluent.field_meta).doc = "two", (confluent.field_meta).params = {key: "p", value: "1"},
                (confluent.field_meta).params = {key: "q", value: "2"}];
 }
@@ -129,7 +130,7 @@ def shown(file: File) -> Any:
 def _shown(message: Message) -> Any:
     fields = [
         (
-            *(each.name, each.number, each.repeated, each.oneof, dict(each.params)),
+            *(each.name, each.number, each.repeated, each.oneof, dict(each.params), each.tags),
             None if each.repeated or message.is_map_entry else each.presence,
             each.kind if each.kind not in ("message", "enum", "group") else "",
         )
