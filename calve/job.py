@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 from calve.names import TableName
-from calve.steps import Step, step
+from calve.steps import Mask, Step, step
 
 Auth = Literal["none", "tls", "sasl_plain", "sasl_scram", "msk_iam", "mtls"]
 
@@ -247,6 +247,11 @@ class Table:
         return self.upsert or self.change_data or self.deduplicate or self.aggregate
 
     @property
+    def masks(self) -> bool:
+        """Whether personal data is masked, so that nothing of its records may be kept as it was received."""
+        return any(isinstance(each, Mask) for each in self.steps)
+
+    @property
     def registered(self) -> bool:
         """True where the registry is asked for schemas."""
         return self.value.registered or (self.key is not None and self.key.registered)
@@ -254,7 +259,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything one ingest job needs. `registry`: None where no table needs one."""
+    """Everything one ingest job needs. `registry`: None where no table needs one. masking: the secret with the keys that hash
+    personal data (`calve.masking`); None where no table masks any.
+    """
 
     name: str
     job: str
@@ -262,6 +269,7 @@ class Job:
     registry: AnyRegistry | None
     lake: Lake
     tables: tuple[Table, ...]
+    masking: str | None = None
 
     def table_name(self, table: Table, cluster_database: str | None = None) -> TableName:
         """The table's full name; `cluster_database` is required under `namespace: cluster_id`."""
@@ -284,6 +292,7 @@ class Job:
             registry=_registry(raw["registry"]) if raw["registry"] else None,
             lake=Lake(**raw["lake"]),
             tables=tuple(_table(each) for each in raw["tables"]),
+            masking=raw.get("masking"),
         )
 
 

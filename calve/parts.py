@@ -9,7 +9,7 @@ from typing import NamedTuple
 from calve import job
 from calve.columns import CHANGE, Json, struct
 from calve.declared import FRAMED, Declared, identity
-from calve.decoding import Decoding, decoding, evolution, first_columns, misfit, proposal
+from calve.decoding import Decoding, decoding, evolution, first_columns, misfit, proposal, tags
 from calve.errors import Retryable, Suspended
 from calve.evolution import Change, Rule
 from calve.formats import Top, concerns
@@ -130,6 +130,13 @@ class Parts:
         return replace(
             values, key=self.key.decoding(self._of_keys(table), versions.keys, versions.foreign_keys)
         )
+
+    def tags(self, columns: Json, versions: Versions) -> dict[str, tuple[str, ...]]:
+        """The tags that schemas give the fields of records which are decoded to these columns, by path."""
+        found = tags(self._of_values(columns), versions.values, self.value.top)
+        if self.key is None:
+            return found
+        return tags(self._of_keys(columns), versions.keys, self.key.top) | found
 
     def read_with(self, versions: Versions) -> dict[str, str]:
         """What values and keys are read with: `calve.declared.identity` of the only schema, or `FRAMED`.

@@ -32,6 +32,7 @@ from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake
 from glue_jobs.loop import State, TableLoop, run_all
 from glue_jobs.session import require_avro_guard, spark_session
+from glue_jobs.steps.tokens import MaskingKeys
 from glue_jobs.target import Target
 
 
@@ -84,6 +85,7 @@ def open_targets(job: Job, lake: Lake, cluster: Cluster, properties: dict[str, s
     database = database_for_cluster(cluster.id) if job.lake.namespace == "cluster_id" else None
     writer = uuid.uuid4().hex
     cores = lake.spark.sparkContext.defaultParallelism
+    masking = MaskingKeys(lake.spark, job.masking) if job.masking else None
     return [
         Target(
             table=table,
@@ -94,6 +96,7 @@ def open_targets(job: Job, lake: Lake, cluster: Cluster, properties: dict[str, s
             cluster=cluster,
             registry=registry,
             kafka_properties=properties,
+            masking=masking,
         )
         for table in job.tables
     ]

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from calve import job
@@ -40,7 +41,8 @@ from glue_jobs.lake import Lake, Table
 from glue_jobs.letters import Letters
 from glue_jobs.shaping import Shaping
 from glue_jobs.staging import NOTHING, publish
-from glue_jobs.steps.chain import Chain, chain_of
+from glue_jobs.steps.chain import Chain, Means, chain_of
+from glue_jobs.steps.tokens import MaskingKeys
 
 OWNER = "owner"
 
@@ -57,6 +59,7 @@ class Target:
     cluster: Cluster
     registry: Registry | None
     kafka_properties: Mapping[str, str]
+    masking: MaskingKeys | None = None
     schemas: Parts = field(init=False)
     letters: Letters = field(init=False)
     main: Table = field(init=False)
@@ -100,15 +103,16 @@ class Target:
             found.set_properties({OWNER: self.table.owner})
 
     def foresee(self) -> None:
-        """Pin how records would become rows of a table that does not exist yet; no table is looked at.
+        """Pin how records would become rows of a table that does not exist yet; no table and no masking key is looked at.
 
         Raises:
             Retryable, Suspended: as `open`.
         """
         versions = self.schemas.versions()
         source = self.schemas.first_columns(versions)
-        made = self._made(source)
-        self._pin(source, made, versions, with_ids(struct(*made["fields"], KAFKA)))
+        chain = self._chain(source, versions).with_any_keys(self.lake.spark)
+        made = self._made(chain, source)
+        self._pin(source, made, chain, versions, with_ids(struct(*made["fields"], KAFKA)))
 
     def learn(self, values: Sequence[int], keys: Sequence[int]) -> bool:
         """Look up ids that the round did not know; True where the round must decode again because of what was found."""
@@ -155,7 +159,8 @@ class Target:
         faults.point("idle.noted", self.table.name)
 
     def _create(self, versions: Versions) -> Table:
-        data, kafka, totals = self._made(self.schemas.first_columns(versions)), KAFKA, {}
+        source, kafka, totals = self.schemas.first_columns(versions), KAFKA, {}
+        data = self._made(self._chain(source, versions), source)
         if self.table.aggregate is not None:
             data, kafka = columns_of(data, self.table.aggregate), kafka_column()
             totals = {TOTALS: "true"}
@@ -197,28 +202,38 @@ class Target:
         if self.table.aggregate is None and not self.table.steps:
             self._evolve(lambda table: self.schemas.evolution(table, versions))
             source = made = data_columns(self.main.schema)
+            chain = self._chain(source, versions)
         else:
             source = self.schemas.first_columns(versions)
-            made = self._made(source)
+            chain = self._chain(source, versions)
+            made = self._made(chain, source)
             if self.table.aggregate is None:
                 self._evolve(lambda table: self._added(table, made))
-        self._pin(source, made, versions, self.main.schema)
+        self._pin(source, made, chain, versions, self.main.schema)
         self._pinned = data_columns(self.main.schema), versions
 
-    def _pin(self, source: Json, made: Json, versions: Versions, schema: Json) -> None:
+    def _pin(self, source: Json, made: Json, chain: Chain, versions: Versions, schema: Json) -> None:
         mode = self.table.mode
         self.decoding = self.schemas.decoding(source, versions)
         self.read_with = self.schemas.read_with(versions)
         self.mode = keyed(schema, mode) if isinstance(mode, Upsert | Deduplicate) else mode
-        self.shaping = Shaping(source, made, self._chain, data_columns(schema), self.mode)
+        if isinstance(self.mode, Upsert | Deduplicate):
+            chain.require_lasting(self.mode.key)
+        self.shaping = Shaping(source, made, chain, data_columns(schema), self.mode)
 
-    @property
-    def _chain(self) -> Chain:
-        return chain_of(self.table, self.schemas.key_column)
+    def _chain(self, source: Json, versions: Versions) -> Chain:
+        return chain_of(
+            self.table, Means(self._keys, self.schemas.tags(source, versions)), self.schemas.key_column
+        )
 
-    def _made(self, source: Json) -> Json:
+    def _keys(self) -> DataFrame:
+        if self.masking is None:
+            raise AssertionError("a table that masks was opened without its keys")
+        return self.masking.frame()
+
+    def _made(self, chain: Chain, source: Json) -> Json:
         """The data columns of rows, of records that are decoded to `source`."""
-        return self._chain.columns(self.lake.spark, source) if self.table.steps else source
+        return chain.columns(self.lake.spark, source) if chain.steps else source
 
     def _added(self, table: Json, made: Json) -> list[tuple[Schema | None, list[Change]]]:
         """What the steps make and the table has not.

@@ -74,7 +74,7 @@ def code_statements(code: JobCode, settings: JobSettings) -> list[Statement]:
 def secret_statements(job: Job) -> list[Statement]:
     """The secrets that the configuration refers to in AWS."""
     registry = job.registry.secrets if job.registry else ()
-    references = {each for each in (job.kafka.secret, *registry) if each}
+    references = {each for each in (job.kafka.secret, job.masking, *registry) if each}
     arns = sorted(found for each in references if (found := secret_arn(each)))
     return [allow(["secretsmanager:GetSecretValue"], arns)] if arns else []
 

@@ -15,6 +15,7 @@ from calve.settings.deploying import (
     WorkersSection,
 )
 from calve.settings.exporting import CsvSection, ExportSection, LinkSection
+from calve.settings.masking import MaskingSection
 from calve.settings.modes import (
     AggregateSection,
     ChangeDataSection,
@@ -222,6 +223,13 @@ class TableSection(TableOptions):
         if self.steps and self.change_data is not None:
             fix = "keep the changes in one table as they are, or remove the steps"
             problems.append(Problem(("steps",), "cannot be used with `change_data`", fix))
+        masks = [n for n, each in enumerate(self.steps) if each.mask]
+        problems += [
+            Problem(("steps", str(n), "mask"), "masks a second time", "make both one step") for n in masks[1:]
+        ]
+        if masks and any(each.sql for each in self.steps[: masks[0]]):
+            reason = "comes after `sql`, which may have copied what is personal"
+            problems.append(Problem(("steps", str(masks[0]), "mask"), reason, "put it before"))
         several = [n for n, each in enumerate(self.steps) if each.flatten and each.flatten.explode]
         if several and self.upsert is not None:
             reason = "cannot be used with `upsert`, where a record is one row that replaces another"
@@ -250,6 +258,8 @@ class Configuration(Section):
     """See `registry`"""
     lake: LakeSection = LakeSection()
     """See `lake`"""
+    masking: MaskingSection | None = None
+    """See `masking`. Default: no table masks"""
     network: NetworkSection | None = None
     """See `network`"""
     jobs: dict[fields.JobName, JobSection] | None = None
@@ -274,6 +284,7 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("registry",): RegistrySection,
     ("registry", "oauth"): OAuthSection,
     ("lake",): LakeSection,
+    ("masking",): MaskingSection,
     ("jobs", "<name>"): JobSection,
     ("jobs", "<name>", "workers"): WorkersSection,
     ("alerts",): AlertsSection,

@@ -35,9 +35,23 @@ def relations(values: Mapping[str, Any]) -> Iterator[Problem]:
         return
     yield from _clashes(tables)
     yield from _jobs(tables, job_names(values))
+    if not isinstance(values.get("masking"), dict):
+        yield from _masks_without_keys(tables)
     registry = values.get("registry")
     if isinstance(registry, dict) and registry.get("type") == "glue":
         yield from _of_glue(tables)
+
+
+def _masks_without_keys(tables: Mapping[str, Any]) -> Iterator[Problem]:
+    for name, table in tables.items():
+        steps = table.get("steps") if isinstance(table, dict) else None
+        for number, step in enumerate(steps if isinstance(steps, list) else ()):
+            if isinstance(step, dict) and "mask" in step:
+                reason = "needs keys, which hash what is personal and encrypt its dead letters"
+                path = ("tables", name, "steps", str(number), "mask")
+                yield Problem(
+                    path, reason, "add `masking: {secret: aws:NAME}` to the file; see docs/masking.md"
+                )
 
 
 def _of_glue(tables: Mapping[str, Any]) -> Iterator[Problem]:

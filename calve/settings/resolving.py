@@ -92,6 +92,7 @@ def resolved_job(checked: Configuration, name: str, stack: StackDefaults, folder
             for key, table in checked.tables.items()
             if only or table.job == name
         ),
+        masking=_reference(checked.masking.secret, folder) if checked.masking else None,
     )
 
 

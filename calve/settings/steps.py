@@ -9,9 +9,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from calve.names import DATABASE_NAME, TABLE_NAME
 from calve.settings import fields
+from calve.settings.masking import mask_step
 from calve.settings.problems import Invalid, InvalidParts, Problem, one_of
 from calve.settings.section import Section
-from calve.steps import Filter, Flatten, Lookup, Sql, Step
+from calve.steps import Filter, Flatten, Lookup, Mask, Sql, Step
 
 _OTHER_TABLE = re.compile(rf"(?:({DATABASE_NAME.pattern})\.)?{TABLE_NAME.pattern}")
 
@@ -83,6 +84,9 @@ class StepSection(Section):
     """`SELECT ... FROM source`, with a `WHERE` or without, of Spark SQL, for each record alone"""
     lookup: LookupSection | None = None
     """See `tables.<name>.steps.lookup`"""
+    mask: Annotated[Mask | None, BeforeValidator(mask_step)] = None
+    """What is personal, by path, and what becomes of it: `{customer.email: hash, customer.card: drop, phone: {partial: 4}}`; see
+    docs/masking.md"""
 
     @model_validator(mode="before")
     @classmethod
@@ -106,6 +110,8 @@ class StepSection(Section):
             return Filter(self.filter)
         if self.sql is not None:
             return Sql(self.sql)
+        if self.mask is not None:
+            return self.mask
         section = self.flatten or self.lookup
         if section is None:
             raise AssertionError

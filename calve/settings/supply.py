@@ -51,7 +51,12 @@ def needed_by_a_deploy(values: Mapping[str, Any], stack: StackDefaults) -> Itera
         yield Problem(("kafka",), "is missing", f"{_KAFKA}, or `kafka: {{msk: {{create: serverless}}}}`")
     if _lacks_registry(values, stack):
         yield Problem(("registry",), "is missing", _REGISTRY)
-    secrets = (("kafka", "auth", "secret"), ("registry", "secret"), ("registry", "client_certificate"))
+    secrets = (
+        ("kafka", "auth", "secret"),
+        ("registry", "secret"),
+        ("registry", "client_certificate"),
+        ("masking", "secret"),
+    )
     for path in secrets:
         secret = _at(values, path)
         if isinstance(secret, str) and secret.startswith(("env:", "file:")):

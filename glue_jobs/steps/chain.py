@@ -6,20 +6,34 @@ record; what one after it leaves out is a row, and where one of a record's rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
 from calve.columns import KAFKA, Json, struct
 from calve.errors import Suspended
 from calve.job import Table, Upsert
-from calve.names import quote
-from calve.steps import Flatten, Step
+from calve.names import SYSTEM_COLUMN, quote
+from calve.steps import Flatten, Mask, Step
 from glue_jobs.steps.flatten import exploded, run_flatten
 from glue_jobs.steps.frame import data
+from glue_jobs.steps.mask import run_mask
+from glue_jobs.steps.tokens import any_keys
 from glue_jobs.steps.types import iceberg_columns, spark_schema
+
+RECORD_KEY = f"{SYSTEM_COLUMN}.key"
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What steps need beside the rows. keys: `glue_jobs.steps.tokens.key_frame`, as it is now. tags: of the fields of records, by
+    path.
+    """
+
+    keys: Callable[[], DataFrame]
+    tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +41,7 @@ class Chain:
     """The steps of a table. stay: structs that are never flattened."""
 
     steps: tuple[Step, ...]
+    means: Means
     stay: frozenset[str] = frozenset()
 
     @property
@@ -50,6 +65,31 @@ class Chain:
                     frame = exploded(frame, step)
         return frame
 
+    def require_lasting(self, key: Iterable[str]) -> None:
+        """Refuse keys that are tokens: the same value has another one once its key has been replaced.
+
+        Raises:
+            Suspended: `key_unusable`.
+        """
+        hashed = {
+            _plain(each) for step in self.steps if isinstance(step, Mask) for each in self._hashed(step)
+        }
+        for path in key:
+            if _plain(path) in hashed:
+                raise Suspended(
+                    "key_unusable",
+                    f"{path} is hashed, and its hashes change when the masking key does: rows would not be told apart by it",
+                    fix="choose another key for the mode, or mask the column another way; `key: keep` leaves _kafka.key as it is",
+                )
+
+    def _hashed(self, step: Mask) -> Iterator[str]:
+        rules = {
+            path: step.tags[tag] for path, tags in self.means.tags.items() for tag in tags if tag in step.tags
+        }
+        yield from (path for path, rule in (rules | step.fields).items() if rule.how == "hash")
+        if step.key == "hash":
+            yield RECORD_KEY
+
     def columns(self, spark: SparkSession, source: Json) -> Json:
         """The data columns that rows have in the end, of records that are decoded to `source`.
 
@@ -57,8 +97,13 @@ class Chain:
             Suspended: `step_unusable`: a step cannot be run on the columns that there are, or makes what no table can hold.
         """
         records = spark.createDataFrame([], spark_schema(struct(*source["fields"], KAFKA)))
-        made = self.of_rows(self.of_records(records))
+        chain = self.with_any_keys(spark)
+        made = chain.of_rows(chain.of_records(records))
         return iceberg_columns(made.select(*map(quote, data(made))).schema)
+
+    def with_any_keys(self, spark: SparkSession) -> Chain:
+        """The same for rows that nobody keeps: they are hashed by a key that nobody has."""
+        return replace(self, means=replace(self.means, keys=lambda: any_keys(spark)))
 
     @property
     def _first_explosion(self) -> int:
@@ -70,6 +115,8 @@ class Chain:
             match step:
                 case Flatten():
                     return run_flatten(frame, step, self.stay)
+                case Mask():
+                    return run_mask(frame, step, self.means.keys(), self.means.tags)
         raise AssertionError(step)
 
     @contextmanager
@@ -82,7 +129,12 @@ class Chain:
             raise Suspended(problem.code, text, fix=problem.fix) from None
 
 
-def chain_of(table: Table, key_column: str | None) -> Chain:
+def _plain(path: str) -> str:
+    """A path without what flattening puts in the place of its dots."""
+    return path.replace(".", "").replace("_", "")
+
+
+def chain_of(table: Table, means: Means, key_column: str | None) -> Chain:
     """The steps of a table; a column that tells which row a tombstone deletes stays what it is."""
     tells = isinstance(table.mode, Upsert) and table.mode.deletes
-    return Chain(table.steps, frozenset({key_column} if tells and key_column else ()))
+    return Chain(table.steps, means, frozenset({key_column} if tells and key_column else ()))

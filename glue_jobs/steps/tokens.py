@@ -6,13 +6,16 @@ one row of a frame instead, broadcast to where they are needed.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from calve.masking import Key
+from calve.masking import Key, read_keys
 from calve.names import quote
 from glue_jobs.keys import TIMESTAMP, at
 from glue_jobs.verdicts import case
@@ -21,6 +24,7 @@ KEY = "calve:masking_key"
 """The key that hashes the row's values."""
 BLOCK_BYTES = 64
 """Of SHA-256. A longer key is hashed before it is padded (RFC 2104)."""
+READ_EVERY_S = 300.0
 KEY_TYPE = "struct<id: string, since: timestamp, inner: binary, outer: binary>"
 
 
@@ -34,6 +38,32 @@ def key_frame(spark: SparkSession, keys: Sequence[Key]) -> DataFrame:
     rows.add(_row(spark, [_row(spark, [each.id, _since(spark, each), *_pads(each)]) for each in keys]))
     kind = jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl)  # type: ignore[union-attr]
     return DataFrame(spark._jsparkSession.createDataFrame(rows, kind), spark)
+
+
+@dataclass(slots=True)
+class MaskingKeys:
+    """The keys of a secret, read anew every five minutes: one that is added counts from its time on without a restart."""
+
+    spark: SparkSession
+    reference: str
+    _frame: DataFrame | None = None
+    _read_at: float = 0.0
+
+    def frame(self) -> DataFrame:
+        """As `key_frame`.
+
+        Raises:
+            ConfigError, Retryable: as `calve.masking.read_keys`.
+        """
+        now = time.monotonic()
+        if self._frame is None or now - self._read_at > READ_EVERY_S:
+            self._frame, self._read_at = key_frame(self.spark, read_keys(self.reference)), now
+        return self._frame
+
+
+def any_keys(spark: SparkSession) -> DataFrame:
+    """A key that nobody has: for looking at columns, and at rows that are not kept."""
+    return key_frame(spark, [Key("preview", 0, os.urandom(BLOCK_BYTES))])
 
 
 def with_key(frame: DataFrame, keys: DataFrame) -> DataFrame:

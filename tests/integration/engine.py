@@ -182,7 +182,10 @@ class Engine:
     def target(self, topic: str, *, table: str | None = None, **settings: Any) -> Target:
         """A writer of its own for the topic's table, as a new job would make it."""
         registry = settings.pop("registry", None) or Registry(self.stack.registry_url)
-        job = self.job(Table(name=table or topic, topic=topic, **settings), registry=registry)
+        masking = settings.pop("masking", None)
+        job = self.job(
+            Table(name=table or topic, topic=topic, **settings), registry=registry, masking=masking
+        )
         properties = {"bootstrap.servers": job.kafka.bootstrap_servers}
         return open_targets(job, self.lake, self.cluster, properties)[0]
 
