@@ -1,0 +1,196 @@
+"""A query of a step, taken apart and understood: Spark parses it and resolves it on the columns that there are.
+
+It is resolved by a session of its own that has ANSI's rules, so that an overflow, a bad cast or a division by zero is an error.
+What comes out are expressions, and whether one of them fails is fixed in it; the job's session, which many tables share, stays as
+it is. They are over the columns of the frame itself, so they can be used in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.classic.column import _to_seq
+from pyspark.sql.types import StructType
+
+from calve.names import SYSTEM_COLUMN
+from glue_jobs.java import elements
+from glue_jobs.steps.frame import data, unusable
+from glue_jobs.steps.query_columns import require_columns
+from glue_jobs.steps.query_errors import query_errors
+from glue_jobs.steps.query_rules import (
+    SOURCE,
+    require_own,
+    require_same_always,
+    require_select,
+    require_shape,
+)
+from glue_jobs.steps.trees import Node, children, kind, nodes
+
+RULES = {
+    "spark.sql.ansi.enabled": "true",
+    # A product of decimals has all its digits, or there is none.
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # "${env:NAME}" and "${spark.name}" in a text stay what they are.
+    "spark.sql.variable.substitute": "false",
+}
+SOURCE_NODES = ("SubqueryAlias", "LocalRelation")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """condition: that of WHERE. columns: the select list in its order; a name -> a column of the frame, or an expression."""
+
+    condition: Column | None
+    columns: dict[str, str | Column]
+
+
+def understand(frame: DataFrame, text: str) -> Query:
+    """A query on the columns of a frame.
+
+    Raises:
+        Suspended: `step_unusable`, with what is wrong and where.
+    """
+    names = data(frame)
+    with _ansi_rules(frame.sparkSession) as ansi:
+        with query_errors(names):
+            parsed = ansi.sessionState().sqlParser().parsePlan(text)
+        plan = nodes(parsed)
+        require_select(plan)
+        require_own(plan, text)
+        select = plan[0]["projectList"]
+        named = _named(select)
+        filtered = kind(plan[1]) == "Filter"
+        source = _source(frame, _alias(plan))
+        if filtered:
+            source = _catalyst(frame).plans.logical.Filter(parsed.child().condition(), source)
+        with query_errors(names, [column[0]["name"] for column in select if kind(column[0]) == "Alias"]):
+            analysed = _analysed(frame, ansi, _selected(frame, parsed.projectList(), source))
+    resolved = nodes(analysed)
+    require_shape(resolved, ["Project", *["Filter"] * filtered, *SOURCE_NODES])
+    row = analysed.projectList().head().child()
+    condition = analysed.child().condition() if filtered else None
+    require_same_always(resolved, [each for each in (row, condition) if each is not None])
+    struct = StructType.fromJson(json.loads(row.dataType().json()))
+    require_columns(struct, from_stars=named < len(select))
+    return Query(
+        None if condition is None else _column(frame, condition),
+        _columns(frame, row, resolved[0]["projectList"][0]),
+    )
+
+
+def understand_condition(frame: DataFrame, text: str) -> Column:
+    """An expression on the columns of a frame that is true or not. Raises Suspended like `understand`."""
+    with _ansi_rules(frame.sparkSession) as ansi, query_errors(data(frame)):
+        parsed = ansi.sessionState().sqlParser().parseExpression(text)
+        require_own(nodes(parsed), text)
+        source = _source(frame, SOURCE)
+        analysed = _analysed(frame, ansi, _catalyst(frame).plans.logical.Filter(parsed, source))
+    resolved = nodes(analysed)
+    require_shape(resolved, ["Filter", *SOURCE_NODES])
+    condition = analysed.condition()
+    require_same_always(resolved, [condition])
+    return _column(frame, condition)
+
+
+@lru_cache(maxsize=1)
+def _ansi_session(spark: SparkSession) -> Any:
+    session = spark.newSession()
+    for name, value in RULES.items():
+        session.conf.set(name, value)
+    return session._jsparkSession
+
+
+@contextmanager
+def _ansi_rules(spark: SparkSession) -> Iterator[Any]:
+    """The session with ANSI's rules, active in this thread: expressions look there when they are made."""
+    sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    ansi = _ansi_session(spark)
+    sessions.setActiveSession(ansi)
+    try:
+        yield ansi
+    finally:
+        sessions.setActiveSession(spark._jsparkSession)
+
+
+def _catalyst(frame: DataFrame) -> Any:
+    return frame.sparkSession._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
+
+
+def _seq(frame: DataFrame, *elements: Any) -> Any:
+    return _to_seq(frame.sparkSession.sparkContext, elements)
+
+
+def _none(frame: DataFrame) -> Any:
+    return frame.sparkSession._jvm.scala.Option.empty()  # type: ignore[union-attr]
+
+
+def _source(frame: DataFrame, alias: str) -> Any:
+    """A table without rows that has the very columns of the frame, but those of calve's own."""
+    catalyst, nothing, streaming = _catalyst(frame), _seq(frame), False
+    output = frame.select(*data(frame), SYSTEM_COLUMN)._jdf.logicalPlan().output()
+    empty = catalyst.plans.logical.LocalRelation(output, nothing, streaming, _none(frame))
+    return catalyst.plans.logical.SubqueryAlias(catalyst.AliasIdentifier(alias, nothing), empty)
+
+
+def _selected(frame: DataFrame, columns: Any, source: Any) -> Any:
+    """A select list as one struct: a part of it that is no expression of one record cannot be resolved in there."""
+    catalyst = _catalyst(frame)
+    distinct = ignores_nulls = internal = False
+    name, order, condition = _seq(frame, "struct"), _seq(frame), _none(frame)
+    struct = catalyst.analysis.UnresolvedFunction(
+        name, columns, distinct, condition, ignores_nulls, order, internal
+    )
+    named = catalyst.analysis.UnresolvedAlias(struct, _none(frame))
+    return catalyst.plans.logical.Project(_seq(frame, named), source)
+
+
+def _analysed(frame: DataFrame, ansi: Any, plan: Any) -> Any:
+    datasets: Any = frame.sparkSession._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]
+    return datasets.ofRows(ansi, plan).queryExecution().analyzed()
+
+
+def _column(frame: DataFrame, expression: Any) -> Column:
+    expressions: Any = frame.sparkSession._jvm.org.apache.spark.sql.classic.ExpressionUtils  # type: ignore[union-attr]
+    return Column(expressions.column(expression))
+
+
+def _alias(plan: list[Node]) -> str:
+    """The name by which a parsed query calls its source."""
+    return str(plan[-2]["identifier"]["name"]) if kind(plan[-2]) == "SubqueryAlias" else SOURCE
+
+
+def _named(select: list[list[Node]]) -> int:
+    """How many columns a select list names; others are stars. One without a name is refused, and `_kafka`, which stars have."""
+    names = []
+    for position, column in enumerate(select, 1):
+        match kind(column[0]):
+            case "UnresolvedStar" | "UnresolvedStarExceptOrReplace":
+                continue
+            case "Alias":
+                names.append(str(column[0]["name"]))
+            case "UnresolvedAttribute":
+                names.append(column[0]["nameParts"].strip("[]").rsplit(", ", 1)[-1])
+            case _:
+                raise unusable(f'column {position} of the query has no name: write "... as name"')
+    if SYSTEM_COLUMN in map(str.lower, names):
+        raise unusable(f"{SYSTEM_COLUMN} stays by itself: select its fields, or leave it out")
+    return len(names)
+
+
+def _columns(frame: DataFrame, row: Any, select: list[Node]) -> dict[str, str | Column]:
+    """The columns of the resolved struct: an Alias of a list of names and values."""
+    places = children(select, 1)
+    values = list(elements(row.valExprs()))
+    found: dict[str, str | Column] = {}
+    for name, place, value in zip(places[::2], places[1::2], values, strict=True):
+        as_it_is = kind(select[place]) == "AttributeReference"
+        found[select[name]["value"]] = select[place]["name"] if as_it_is else _column(frame, value)
+    found.pop(SYSTEM_COLUMN, None)
+    return found
