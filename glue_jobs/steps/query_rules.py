@@ -95,6 +95,8 @@ CONSTANT = {
     "BinaryPad": (1,),
     "FormatNumber": (1,),
     "FormatString": (0,),
+    "ILike": (1,),
+    "Like": (1,),
     "RLike": (1,),
     "RegExpCount": (1,),
     "RegExpExtract": (1,),
@@ -108,12 +110,13 @@ CONSTANT = {
     "StringRepeat": (1,),
     "StringSpace": (0,),
     "StringSplit": (1,),
+    "StringToMap": (1, 2),
 }
 """Arguments that say how much is made, or how: with those of a hostile record a few bytes could take all memory or all time."""
 PARSED_AS = {"JsonToStructs": "schema", "CsvToStructs": "schema", "VariantGet": "targetType"}
 TIMESTAMP = re.compile(r'"(?:type|elementType|keyType|valueType)": "timestamp"')
 TO_MOMENT = {"Cast", "ParseToDate", "ParseToTimestamp"}
-MOMENTS = ("date", "timestamp", "timestamp_ntz")
+MOMENT_TYPE = re.compile(r'"(?:date|timestamp|timestamp_ntz)"')
 RELATIVE = re.compile(
     r"\b(?:date|timestamp(?:_ltz|_ntz)?)\s*r?['\"]\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE
 )
@@ -203,16 +206,18 @@ def _require_bounded(expression: Any) -> None:
                 "a value of a record could take all memory or all time"
             )
     elif name in TO_MOMENT and expression.children().size() == 1:
-        _require_absolute(expression.children().head(), str(expression.dataType().typeName()))
+        _require_absolute(expression.children().head(), str(expression.dataType().json()))
 
 
 def _require_absolute(text: Any, moment: str) -> None:
-    """Of a text that becomes a date or a timestamp: nothing that Spark completes by the clock."""
-    if moment not in MOMENTS or text.dataType().typeName() != "string":
+    """Of a text that becomes a date or a timestamp: nothing that Spark completes by the clock. `moment`: a type as JSON."""
+    if not MOMENT_TYPE.search(moment) or '"string"' not in text.dataType().json():
         return
     if text.foldable() and not ABSOLUTE.match(str(text.toString())):
-        raise unusable(f"{text.toString()} as {moment} depends on the moment; write a date as 2026-01-31")
-    if moment == "timestamp" and not text.foldable():
+        raise unusable(
+            f"{text.toString()} as a date or timestamp depends on the moment; write a date as 2026-01-31"
+        )
+    if '"timestamp"' in moment and not text.foldable():
         raise unusable(f"{text.sql()}: a text as timestamp {OF_THE_DAY}")
 
 

@@ -291,6 +291,7 @@ def test_an_expression_without_a_value_is_a_reject(spark: SparkSession) -> None:
         ("create table t as select id from source", "something else (CreateTableAsSelect)"),
         ("drop table source", "something else (DropTable)"),
         ("set spark.sql.ansi.enabled = false", "something else (SetCommand)"),
+        ("call lake.system.expire_snapshots('trading.users')", "something else (Call)"),
         ("cache table source", "something else (CacheTable)"),
         ("begin select 1; end", "a query is one SELECT"),
         ("select id from source; select id from source", "syntax error at 'select'"),
@@ -342,12 +343,16 @@ def test_an_expression_without_a_value_is_a_reject(spark: SparkSession) -> None:
         ("select localtimestamp() as x from source", "local_timestamp depends on the moment"),
         ("select at < timestamp 'now' as x from source", "timestamp 'now' depends on the moment"),
         ("select date'Today' as x from source", "date'Today' depends on the moment"),
-        ("select cast('yesterday' as date) as x from source", "yesterday as date depends on the moment"),
-        ("select day < 'tomorrow' as x from source", "tomorrow as date depends on the moment"),
-        ("select to_date('today') as x from source", "today as date depends on the moment"),
-        ("select cast('10:00' as timestamp) as x from source", "10:00 as timestamp depends on the moment"),
+        ("select cast('yesterday' as date) as x from source", "yesterday as a date or timestamp depends on the moment"),
+        ("select day < 'tomorrow' as x from source", "tomorrow as a date or timestamp depends on the moment"),
+        ("select to_date('today') as x from source", "today as a date or timestamp depends on the moment"),
+        ("select cast('10:00' as timestamp) as x from source", "10:00 as a date or timestamp depends on the moment"),
         ("select cast(name as timestamp) as x from source", 'use to_timestamp(text, "format")'),
         ("select to_timestamp(name) as x from source", 'use to_timestamp(text, "format")'),
+        ("select cast(tags as array<timestamp>) as x from source", 'use to_timestamp(text, "format")'),
+        ("select transform(tags, t -> to_timestamp(t)) as x from source", 'use to_timestamp(text, "format")'),
+        ("select variant_get(parse_json(name), '$', 'timestamp') as x from source", 'use to_timestamp(text, "format")'),
+        ("select from_csv(name, 'a array<timestamp>') as x from source", 'use to_timestamp(text, "format")'),
         ("select from_json(name, 'a timestamp') as x from source", 'use to_timestamp(text, "format")'),
         ("select current_timezone() as x from source", "current_time_zone depends on where"),
         ("select current_user() as x from source", "current_user depends on where"),
@@ -369,6 +374,7 @@ def test_an_expression_without_a_value_is_a_reject(spark: SparkSession) -> None:
         ("select sequence(1, id) as x from source", "must stand in the query"),
         ("select array_repeat(name, cast(id as int)) as x from source", "must stand in the query"),
         ("select format_string(name) as x from source", "must stand in the query"),
+        ("select name like `order` as x from source", "must stand in the query"),
         ("select name rlike `order` as x from source", "must stand in the query"),
     ],
 )  # fmt: skip
@@ -408,7 +414,9 @@ def test_the_session_keeps_its_rules_and_later_steps_theirs(spark: SparkSession)
     with pytest.raises(Suspended):
         sql(rows, "select none from source")
     assert rows.select(F.expr("id + 1"), F.expr("cast(text as int)")).collect()[0] == (-(2**31), None)
-    assert spark.conf.get("spark.sql.ansi.enabled") == "false"
+    active = SparkSession.getActiveSession()
+    assert active is not None
+    assert active.conf.get("spark.sql.ansi.enabled") == spark.conf.get("spark.sql.ansi.enabled") == "false"
 
 
 def test_a_step_adds_no_shuffle_no_python_and_no_second_read(spark: SparkSession) -> None:
