@@ -26,6 +26,7 @@ REASONS = {
     "trailing_bytes": "bytes are left over after the payload was decoded",
     "null_key": "a column of the table's key is null, so no row can be told by it",
     "step_failed": "a step cannot compute a value of the record: an overflow, a bad cast, a division by zero or the like",
+    "lookup_missing": "the table of a lookup has no row of the record's key",
     "key_unknown_schema_id": "the registry knows no schema of the id in the key",
     "key_incompatible_schema": "the schema of the id in the key cannot be read as the key's column",
     "key_malformed": "the key is no value of its schema, or does not begin as it should",

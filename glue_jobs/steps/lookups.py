@@ -1,0 +1,89 @@
+"""The other tables of lookups, each as of its newest snapshot, in memory until there is a newer one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from calve.errors import Retryable
+from calve.names import TableName, quote
+from calve.spark_conf import CATALOG
+from calve.steps import Lookup
+from glue_jobs.lake import Lake, Table
+from glue_jobs.steps.frame import unusable
+from glue_jobs.steps.lookup import require_columns, require_unique
+
+MOST_ROWS = 1_000_000
+MOST_BYTES = 256_000_000
+"""Those of the data files. The table is in the memory of the driver and of every executor at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Columns of a table in memory; snapshot: None of a table that never had one."""
+
+    snapshot: int | None
+    rows: DataFrame
+
+
+class Lookups:
+    """The other tables of one table's steps."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._held: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Held] = {}
+
+    def table(self, step: Lookup) -> DataFrame:
+        """What a step needs of its table, as of the newest snapshot. In it no key stands twice.
+
+        Raises:
+            Retryable: there is no such table, or the catalog does not answer.
+            Suspended: `step_unusable`, also where the table is too large, or `lookup_ambiguous`.
+        """
+        table = self._lake.load(TableName(*step.table.split(".")))
+        if table is None:
+            raise Retryable(f"there is no table {step.table}, in which a step looks up")
+        keys = tuple(step.on.values())
+        place = step.table, keys, tuple(dict.fromkeys((*keys, *step.columns.values())))
+        before = self._held.get(place)
+        if before is not None and before.snapshot == table.head:
+            return before.rows
+        held = self._read(table, step, place[-1])
+        try:
+            require_unique(held.rows, keys)
+        except BaseException:
+            held.rows.unpersist()
+            raise
+        self._held[place] = held
+        if before is not None:
+            before.rows.unpersist()
+        return held.rows
+
+    def _read(self, table: Table, step: Lookup, columns: tuple[str, ...]) -> Held:
+        name, spark = table.name.quoted(CATALOG), self._lake.spark
+        head = table.head
+        if head is None:
+            rows = spark.table(name).limit(0)
+        else:
+            _require_small(table, head)
+            rows = spark.sql(f"SELECT * FROM {name} VERSION AS OF {head}")  # noqa: S608 checked, quoted; a number
+        require_columns(rows.schema, step)
+        return Held(head, rows.select(*map(quote, columns)).persist())
+
+
+def _require_small(table: Table, head: int) -> None:
+    """Refuse a table that no task could hold. Its snapshot says how large it is; one that does not is not read to find out."""
+    commit = table.snapshot(head)
+    summary = commit.summary if commit is not None else {}
+    for figure, most, what in (
+        ("total-records", MOST_ROWS, "rows"),
+        ("total-files-size", MOST_BYTES, "bytes of files"),
+    ):
+        found = summary.get(figure)
+        if found is None:
+            raise unusable(f"the newest snapshot of {table.name} does not say how many {what} it has")
+        if int(found) > most:
+            raise unusable(
+                f"{table.name} has {int(found):,} {what}; a table in which a step looks up may have {most:,}"
+            )
