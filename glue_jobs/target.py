@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from calve import job
@@ -34,6 +33,7 @@ from calve.position import (
 from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
 from calve.registry import Registry, Schema
 from calve.spark_conf import CATALOG
+from calve.steps import Lookup
 from calve.totals import TOTALS, columns_of, kafka_column, require_same_kind
 from glue_jobs import faults
 from glue_jobs.kafka import Cluster
@@ -41,7 +41,8 @@ from glue_jobs.lake import Lake, Table
 from glue_jobs.letters import Letters
 from glue_jobs.shaping import Shaping
 from glue_jobs.staging import NOTHING, publish
-from glue_jobs.steps.chain import Chain, Means, chain_of
+from glue_jobs.steps.chain import Chain, chain_of
+from glue_jobs.steps.means import Supply
 from glue_jobs.steps.tokens import MaskingKeys
 
 OWNER = "owner"
@@ -60,6 +61,7 @@ class Target:
     registry: Registry | None
     kafka_properties: Mapping[str, str]
     masking: MaskingKeys | None = None
+    supply: Supply = field(init=False)
     schemas: Parts = field(init=False)
     letters: Letters = field(init=False)
     main: Table = field(init=False)
@@ -75,6 +77,7 @@ class Target:
     def __post_init__(self) -> None:
         self.schemas = parts_of(self.table, self.registry)
         self.letters = Letters(self.lake, self.name)
+        self.supply = Supply(self.lake, self.name.database, self.masking)
 
     def open(self) -> None:
         """Load the table, or make it from the registered schemas; add the columns that newer versions have.
@@ -85,6 +88,7 @@ class Target:
                 the key of its mode (`key_unusable`) or its measures (`measure_unusable`), or it is of totals, or was not made so
                 (`mode_changed`).
         """
+        self.supply.lookups.renew()
         versions = self.schemas.versions()
         found = self.lake.load(self.name)
         if found is None:
@@ -197,7 +201,10 @@ class Target:
 
     def _fit(self, versions: Versions) -> None:
         """Bring the table level with the versions and pin how records are decoded; nothing to do in most rounds."""
-        if self._pinned == (data_columns(self.main.schema), versions):
+        looks_up = any(
+            isinstance(each, Lookup) for each in self.table.steps
+        )  # in tables whose columns may change, too
+        if self._pinned == (data_columns(self.main.schema), versions) and not looks_up:
             return
         if self.table.aggregate is None and not self.table.steps:
             self._evolve(lambda table: self.schemas.evolution(table, versions))
@@ -222,14 +229,8 @@ class Target:
         self.shaping = Shaping(source, made, chain, data_columns(schema), self.mode)
 
     def _chain(self, source: Json, versions: Versions) -> Chain:
-        return chain_of(
-            self.table, Means(self._keys, self.schemas.tags(source, versions)), self.schemas.key_column
-        )
-
-    def _keys(self) -> DataFrame:
-        if self.masking is None:
-            raise AssertionError("a table that masks was opened without its keys")
-        return self.masking.frame()
+        means = self.supply.means(self.schemas.tags(source, versions))
+        return chain_of(self.table, means, self.schemas.key_column)
 
     def _made(self, chain: Chain, source: Json) -> Json:
         """The data columns of rows, of records that are decoded to `source`."""

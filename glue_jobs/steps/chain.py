@@ -6,9 +6,9 @@ record; what one after it leaves out is a row, and where one of a record's rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,24 +16,17 @@ from calve.columns import KAFKA, Json, struct
 from calve.errors import Suspended
 from calve.job import Table, Upsert
 from calve.names import SYSTEM_COLUMN, quote
-from calve.steps import Flatten, Mask, Step
+from calve.steps import Filter, Flatten, Lookup, Mask, Sql, Step
 from glue_jobs.steps.flatten import exploded, run_flatten
 from glue_jobs.steps.frame import data
+from glue_jobs.steps.lookup import run_lookup
 from glue_jobs.steps.mask import run_mask
+from glue_jobs.steps.means import Means
+from glue_jobs.steps.sql import run_filter, run_sql
 from glue_jobs.steps.tokens import any_keys
 from glue_jobs.steps.types import iceberg_columns, spark_schema
 
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What steps need beside the rows. keys: `glue_jobs.steps.tokens.key_frame`, as it is now. tags: of the fields of records, by
-    path.
-    """
-
-    keys: Callable[[], DataFrame]
-    tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +108,14 @@ class Chain:
             match step:
                 case Flatten():
                     return run_flatten(frame, step, self.stay)
+                case Filter():
+                    return run_filter(frame, step)
+                case Sql():
+                    return run_sql(frame, step)
+                case Lookup():
+                    return run_lookup(frame, step, self.means.tables(step))
                 case Mask():
                     return run_mask(frame, step, self.means.keys(), self.means.tags)
-        raise AssertionError(step)
 
     @contextmanager
     def _naming(self, number: int, step: Step) -> Iterator[None]:

@@ -19,6 +19,10 @@ MOST_BYTES = 256_000_000
 """Those of the data files. The table is in the memory of the driver and of every executor at once."""
 
 
+Place = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""A table, the columns of its key, and all columns that are needed of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """Columns of a table in memory; snapshot: None of a table that never had one."""
@@ -32,33 +36,43 @@ class Lookups:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._held: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Held] = {}
+        self._held: dict[Place, Held] = {}
+        self._pinned: set[Place] = set()
+
+    def renew(self) -> None:
+        """Look at the tables again; until then they stay what they are, since a round may read its records twice."""
+        self._pinned.clear()
 
     def table(self, step: Lookup) -> DataFrame:
-        """What a step needs of its table, as of the newest snapshot. In it no key stands twice.
+        """What a step needs of its table, as of the newest snapshot when it was first asked for. In it no key stands twice.
 
         Raises:
             Retryable: there is no such table, or the catalog does not answer.
             Suspended: `step_unusable`, also where the table is too large, or `lookup_ambiguous`.
         """
+        keys = tuple(step.on.values())
+        place = step.table, keys, tuple(dict.fromkeys((*keys, *step.columns.values())))
+        if place not in self._pinned:
+            self._hold(step, place)
+            self._pinned.add(place)
+        return self._held[place].rows
+
+    def _hold(self, step: Lookup, place: Place) -> None:
         table = self._lake.load(TableName(*step.table.split(".")))
         if table is None:
             raise Retryable(f"there is no table {step.table}, in which a step looks up")
-        keys = tuple(step.on.values())
-        place = step.table, keys, tuple(dict.fromkeys((*keys, *step.columns.values())))
         before = self._held.get(place)
         if before is not None and before.snapshot == table.head:
-            return before.rows
+            return
         held = self._read(table, step, place[-1])
         try:
-            require_unique(held.rows, keys)
+            require_unique(held.rows, place[1])
         except BaseException:
             held.rows.unpersist()
             raise
         self._held[place] = held
         if before is not None:
             before.rows.unpersist()
-        return held.rows
 
     def _read(self, table: Table, step: Lookup, columns: tuple[str, ...]) -> Held:
         name, spark = table.name.quoted(CATALOG), self._lake.spark

@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from calve.errors import Suspended
 from calve.steps import Flatten
-from glue_jobs.steps.chain import Chain, Means
+from glue_jobs.steps.chain import Chain
+from glue_jobs.steps.means import Means
 
 ORDER = (
     "id int, customer struct<name: string, address: struct<city: string, zip: string>>,"
@@ -33,7 +34,7 @@ def orders(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
 
 
 def run(frame: DataFrame, *steps: Flatten, stay: frozenset[str] = frozenset()) -> DataFrame:
-    chain = Chain(steps, Means(lambda: frame), stay)
+    chain = Chain(steps, Means(lambda: frame, lambda _: frame), stay)
     return chain.of_rows(chain.of_records(frame))
 
 

@@ -152,6 +152,7 @@ def in_memory(rows: DataFrame) -> bool:
 
 
 def looked_up(engine: Engine, held: Lookups, by: Lookup) -> list[Any]:
+    held.renew()
     trades = frame(engine.spark, "currency string", ("EUR",), ("USD",))
     return [row["rate"] for row in by_offset(run_lookup(trades, by, held.table(by)))]
 
@@ -170,6 +171,7 @@ def test_the_other_table_is_read_once_for_each_of_its_snapshots(engine: Engine) 
     assert not in_memory(first)
     assert [row["rate"] for row in first.collect()] == [2]
     table.add("USD", 4)
+    held.renew()
     with suspended("lookup_ambiguous"):
         held.table(table.step)
     held.table(Lookup(str(table.name), {"rate": "rate"}, {"currency": "currency"}))

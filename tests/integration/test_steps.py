@@ -11,8 +11,8 @@ from calve.errors import Suspended
 from calve.job import Aggregate, Deduplicate, Measure, Upsert
 from calve.position import Ledger
 from calve.redrive import REQUEST, Request
-from calve.steps import Flatten
-from tests.integration.engine import Engine, suspended
+from calve.steps import Filter, Flatten, Lookup, Sql
+from tests.integration.engine import Engine, at, suspended
 
 ITEM = {
     "type": "record",
@@ -172,3 +172,77 @@ def test_a_step_that_cannot_be_run_suspends_and_names_itself(engine: Engine) -> 
     with pytest.raises(Suspended, match=r"^steps\[0\]\.flatten: there is no column itms") as caught:
         engine.drain(engine.target(topic, steps=(Flatten(explode="itms"),)))
     assert caught.value.code == "step_unusable"
+
+
+def test_what_a_step_leaves_out_is_counted(engine: Engine) -> None:
+    topic = engine.topic(schema=schema(), partitions=1)
+    engine.produce(topic, [sale(n) for n in range(10)])
+    steps = (Flatten(), Filter("id >= 4"), Sql("select *, id * 2 as twice from source where id < 9"))
+    engine.drain(engine.target(topic, steps=steps))
+    rows = engine.rows(topic).select("id", "twice").collect()
+    assert sorted(map(tuple, rows)) == [(n, 2 * n) for n in range(4, 9)]
+    told = ledger(engine, topic)
+    assert (told.applied, told.filtered, told.filtered_by_steps, told.rows_appended) == (5, 5, 5, 5)
+
+
+def test_a_record_that_a_step_cannot_compute_is_a_dead_letter_and_comes_back(engine: Engine) -> None:
+    topic = engine.topic(schema=schema(), partitions=1)
+    engine.produce(topic, [sale(n) for n in range(3)])
+    engine.drain(engine.target(topic, steps=(Sql("select *, 6 div (id - 1) as share from source"),)))
+    assert engine.letters(topic).select("offset", "reason").collect() == [(1, "step_failed")]
+    assert ledger(engine, topic).rejected == {"step_failed": 1}
+    mended = (Sql("select *, try_divide(6, id - 1) as part from source"),)
+    engine.table(topic).set_properties({REQUEST: Request("r1", "now").to_json()})
+    engine.drain(engine.target(topic, steps=mended))
+    assert sorted(row["id"] for row in engine.rows(topic).collect()) == [0, 1, 2]
+
+
+def test_a_record_one_of_whose_rows_cannot_be_computed_is_no_row_at_all(engine: Engine) -> None:
+    topic = engine.topic(schema=schema(), partitions=2)
+    engine.produce(topic, [sale(1, "1", "2"), sale(2, "3", "x", "4"), sale(3)], partition=0)
+    engine.produce(topic, [sale(4, "y"), sale(5, "5")], partition=1)
+    number = Sql(
+        "select id, cast(items_sku as int) as sku from source where items_sku <> '2' or items_sku is null"
+    )
+    engine.drain(engine.target(topic, steps=(*ROWS, number)))
+    found = engine.rows(topic).select("id", "sku").collect()
+    assert sorted(map(tuple, found), key=str) == [(1, 1), (3, None), (5, 5)]
+    assert engine.letter_offsets(topic) == [(0, 1), (1, 0)]
+    told = ledger(engine, topic)
+    assert (told.applied, told.dead_lettered, told.rows_appended, told.rows_filtered) == (3, 2, 3, 1)
+
+
+def test_rows_get_columns_of_another_table(engine: Engine) -> None:
+    topic, other = engine.topic(schema=schema(), partitions=1), engine.topic(schema=schema(), partitions=1)
+    engine.produce(other, [sale(1, "known")])
+    engine.drain(engine.target(other, steps=FLAT))
+    engine.produce(topic, [sale(1), sale(2)])
+    lookup = Lookup(other, {"customer_id": "id"}, {"email": "customer_email"}, "reject")
+    target = engine.target(topic, steps=(*FLAT, lookup))
+    engine.drain(target)
+    assert [tuple(row) for row in engine.rows(topic).select("id", "email").collect()] == [
+        (1, "1@example.com")
+    ]
+    assert engine.letters(topic).select("offset", "reason").collect() == [(1, "lookup_missing")]
+    engine.produce(other, [sale(2)])
+    engine.drain(engine.target(other, steps=FLAT))
+    engine.table(topic).set_properties({REQUEST: Request("r1", "now").to_json()})
+    engine.drain(target)
+    found = engine.rows(topic).select("id", "email").collect()
+    assert sorted(map(tuple, found)) == [(1, "1@example.com"), (2, "2@example.com")]
+
+
+def test_another_table_that_changes_during_a_round_counts_in_the_next(engine: Engine) -> None:
+    topic, other = engine.topic(schema=schema(), partitions=1), engine.topic(schema=schema(), partitions=1)
+    engine.drain(engine.target(other, steps=FLAT))
+    engine.produce(topic, [sale(1)])
+    engine.produce(other, [sale(1)])
+    target = engine.target(
+        topic, steps=(*FLAT, Lookup(other, {"id": "id"}, {"email": "customer_email"}, "reject"))
+    )
+    with at("stage.end", lambda _: engine.drain(engine.target(other, steps=FLAT))):
+        engine.drain(target)
+    assert engine.letter_offsets(topic) == [(0, 0)]
+    engine.produce(topic, [sale(1)])
+    engine.drain(target)
+    assert engine.offsets(topic) == [(0, 1)]
