@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from calve import job
-from calve.errors import ConfigError, Fatal, Retryable
+from calve.errors import ConfigError, Fatal, Retryable, Suspended
 from calve.http_json import ask
 from calve.oauth import Tokens
 from calve.registry import Schema
 from calve.secrets import read_secret, value_of
 from calve.wire import CONFLUENT, Wire
 
+JSON_TYPE = "application/vnd.schemaregistry.v1+json"
 NOT_FOUND_CODES = {40401, 40402, 40403}
 
 
@@ -48,7 +49,7 @@ class ConfluentRegistry:
                 f'registry url "{url}" is neither http nor https', fix="set registry.url in calve.yaml"
             )
         self._url = url.rstrip("/")
-        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json", **(headers or {})}
+        self._headers = {"Accept": JSON_TYPE, **(headers or {})}
         if credentials:
             pair = f"{credentials['username']}:{credentials['password']}".encode()
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()
@@ -56,6 +57,7 @@ class ConfluentRegistry:
         self._tls = tls
         self._by_id: dict[int, Schema] = {}
         self._versions: dict[tuple[str, int], int] = {}
+        self._registered: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
 
     def default_subject(self, topic: str, part: job.PartName = "value") -> str:
@@ -81,6 +83,19 @@ class ConfluentRegistry:
     def subjects_of(self, schema_id: int) -> list[str]:
         found = self._get(f"/schemas/ids/{schema_id}/versions?deleted=true") or []
         return sorted({str(each["subject"]) for each in found})
+
+    def register(self, subject: str, text: str, kind: str) -> int:
+        """The id of a schema (`AVRO`, `JSON`) in a subject, which gets it as its next version unless it has it already.
+
+        Raises:
+            Suspended: `schema_refused`: the registry does not allow it beside the versions that there are.
+        """
+        key = subject, text
+        if key not in self._registered:
+            body = json.dumps({"schema": text, "schemaType": kind}).encode()
+            found = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", body)
+            self._registered[key] = int(found["id"])
+        return self._registered[key]
 
     def forget(self, subject: str) -> None:
         with self._lock:
@@ -116,19 +131,20 @@ class ConfluentRegistry:
                 self._collect(schema.get("references") or (), found, (*inside, path))
                 found[name] = schema["schema"]
 
-    def _get(self, path: str) -> Any:
+    def _get(self, path: str, body: bytes | None = None) -> Any:
         """What the registry says; None where it has no such thing. A token that it refuses is renewed once."""
         if self._tokens is None:
-            return self._ask(path, {})
+            return self._ask(path, {}, body)
         token = self._tokens.current()
         try:
-            return self._ask(path, {"Authorization": f"Bearer {token}"})
+            return self._ask(path, {"Authorization": f"Bearer {token}"}, body)
         except Fatal:
             self._tokens.refused(token)
-            return self._ask(path, {"Authorization": f"Bearer {self._tokens.current()}"})
+            return self._ask(path, {"Authorization": f"Bearer {self._tokens.current()}"}, body)
 
-    def _ask(self, path: str, headers: Mapping[str, str]) -> Any:
-        request = urllib.request.Request(self._url + path, headers={**self._headers, **headers})  # noqa: S310 checked above
+    def _ask(self, path: str, headers: Mapping[str, str], body: bytes | None) -> Any:
+        given = {**self._headers, **headers} | ({"Content-Type": JSON_TYPE} if body else {})
+        request = urllib.request.Request(self._url + path, data=body, headers=given)  # noqa: S310 checked above
         try:
             return ask(request, self._tls, f"the schema registry at {self._url}")
         except urllib.error.HTTPError as error:
@@ -138,6 +154,12 @@ class ConfluentRegistry:
                 raise Fatal(
                     f"the schema registry at {self._url} refused the credentials (HTTP {error.code})",
                     fix="check registry.secret",
+                ) from None
+            if body is not None and error.code in (409, 422):
+                raise Suspended(
+                    "schema_refused",
+                    f"the schema registry at {self._url} refused a schema for {path} (HTTP {error.code})",
+                    fix="it is not compatible with the versions that are there: name another topic, or delete them",
                 ) from None
             raise Retryable(f"the schema registry at {self._url} answered HTTP {error.code}") from None
 

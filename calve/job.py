@@ -210,6 +210,22 @@ class Aggregate:
         return (*self.by, self.window.column) if self.window else self.by
 
 
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """A topic that gets the rows which a table gets.
+
+    key: columns; none: the record's key as the table has it. The others are what the topic is made with, if it is not there.
+    retention_ms: None: the broker's.
+    """
+
+    topic: str
+    format: Literal["avro", "json"] = "avro"
+    key: tuple[str, ...] = ()
+    partitions: int = 6
+    retention_ms: int | None = None
+    cleanup_policy: Literal["delete", "compact"] = "delete"
+
+
 Mode = Upsert | Deduplicate | Aggregate
 """What a table does with a record besides holding it as a row."""
 
@@ -240,6 +256,7 @@ class Table:
     deduplicate: Deduplicate | None = None
     aggregate: Aggregate | None = None
     steps: tuple[Step, ...] = ()
+    emit: Emit | None = None
 
     @property
     def mode(self) -> Mode | None:
@@ -253,8 +270,9 @@ class Table:
 
     @property
     def registered(self) -> bool:
-        """True where the registry is asked for schemas."""
-        return self.value.registered or (self.key is not None and self.key.registered)
+        """True where the registry is asked for schemas, or is given some."""
+        of_key = self.key is not None and self.key.registered
+        return self.value.registered or of_key or self.emit is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,8 +344,13 @@ def _table(raw: dict[str, Any]) -> Table:
         else None,
         "aggregate": _aggregate(raw["aggregate"]) if raw.get("aggregate") else None,
         "steps": tuple(map(step, raw.get("steps", ()))),
+        "emit": _emit(raw["emit"]) if raw.get("emit") else None,
     }
     return Table(**(raw | parts | transforms))
+
+
+def _emit(raw: dict[str, Any]) -> Emit:
+    return Emit(**(raw | {"key": tuple(raw["key"])}))
 
 
 def _aggregate(raw: dict[str, Any]) -> Aggregate:

@@ -15,7 +15,19 @@ from dataclasses import dataclass
 
 from calve.errors import ConfigError
 
-STEPS = ("prepare", "recover", "switch", "redrive", "plan", "stage", "reject", "audit", "publish", "release")
+STEPS = (
+    "prepare",
+    "recover",
+    "switch",
+    "redrive",
+    "plan",
+    "stage",
+    "reject",
+    "audit",
+    "publish",
+    "release",
+    "emit",
+)
 """The steps of a round, in order. `Round.run` is the only caller of a step and passes a point before and after each."""
 
 INNER = (
@@ -41,6 +53,8 @@ INNER = (
     "redrive.answered",
     "publish.committed",
     "release.appended",
+    "emit.written",
+    "emit.noted",
     "branch.dropped",
     "state.written",
     "idle.tagged",

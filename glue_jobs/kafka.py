@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from calve.errors import Fatal, Retryable, Suspended
-from calve.job import Start
+from calve.job import Emit, Start
 from calve.position import Offsets, TopicKey
 from calve.protocol import TopicState
 
@@ -38,6 +38,7 @@ class Cluster:
         timeouts = {"request.timeout.ms": str(TIMEOUT_MS // 2), "default.api.timeout.ms": str(TIMEOUT_MS)}
         for name, value in (timeouts | dict(properties)).items():
             settings.setProperty(name, value)
+        self._ensured: set[str] = set()
         self._where = properties["bootstrap.servers"]
         kafka = self._jvm.org.apache.kafka
         admin = kafka.clients.admin
@@ -113,6 +114,33 @@ class Cluster:
         """Bytes that a batch of records, compressed, has at most in this topic."""
         return int(self._config(topic, "max.message.bytes"))
 
+    def ensure_topic(self, wanted: Emit) -> None:
+        """Make a topic where there is none; one that exists is left as it is.
+
+        Raises:
+            Suspended: `topic_forbidden`. Retryable: the cluster does not answer.
+        """
+        if wanted.topic in self._ensured:
+            return
+        admin = self._jvm.org.apache.kafka.clients.admin
+        empty = self._jvm.java.util.Optional.empty()
+        topic = admin.NewTopic(wanted.topic, self._jvm.java.util.Optional.of(wanted.partitions), empty)
+        config: dict[str, str] = {"cleanup.policy": wanted.cleanup_policy}
+        if wanted.retention_ms is not None:
+            config["retention.ms"] = str(wanted.retention_ms)
+        topic = topic.configs(self._jvm.java.util.HashMap(config))
+        topics = self._jvm.java.util.List.of(topic)
+
+        def make() -> None:
+            try:
+                self._admin.createTopics(topics).all().get()
+            except Py4JJavaError as error:
+                if _cause(error.java_exception)[0] != "TopicExistsException":
+                    raise
+
+        self._ask(make, wanted.topic)
+        self._ensured.add(wanted.topic)
+
     def has_transactions(self, state: TopicState) -> bool:
         """True where a partition remembers a transactional producer: its markers take offsets that hold no record.
 
@@ -165,8 +193,9 @@ class Cluster:
             if kind == "TopicAuthorizationException":
                 raise Suspended(
                     "topic_forbidden",
-                    f"Kafka at {self._where} does not let this job read topic {topic}",
-                    fix=f"grant it Describe, DescribeConfigs and Read on topic {topic}",
+                    f"Kafka at {self._where} does not let this job use topic {topic}",
+                    fix=f"grant it Describe, DescribeConfigs and Read on topic {topic}; on one that it emits to Create,"
+                    " Describe and Write",
                 ) from None
             if kind.endswith(REFUSED):
                 raise Fatal(

@@ -27,6 +27,7 @@ from calve.protocol import (
 )
 from calve.rejects import Rejects
 from glue_jobs import faults
+from glue_jobs.emit import emit
 from glue_jobs.lake import catalog_errors
 from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.publishing import publish_round
@@ -96,8 +97,9 @@ class Round:
         self.target.open()
 
     def recover(self) -> None:
-        """Read the position and bring the dead letters level with it; they are looked at before main and after it."""
+        """Read the position; bring the dead letters, which are looked at before main and after it, and the output topic level."""
         self._level()
+        emit(self.target, self.base)
 
     def switch(self) -> None:
         """Turn a table that was kept in another mode into what calve.yaml wants; it stands at another round then."""
@@ -235,6 +237,10 @@ class Round:
         """Publish the dead letters that main now names."""
         if self.rejects.rows:
             self.target.letters.release(self.position, self.rejects)
+
+    def emit(self) -> None:
+        """Write the rows that main has now to the output topic."""
+        emit(self.target, self.position)
         self.result = Outcome(
             self.position,
             self.to,

@@ -7,6 +7,7 @@ the only one that knows them, and `tests/integration/test_staging.py` is their c
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame
 
-from calve.errors import CalveError, LostRace, Retryable
+from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.protocol import Commit
 from glue_jobs.java import elements
 from glue_jobs.lake import Lake, Table, commit_of, java_class, java_message
@@ -86,6 +87,35 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str) -> Staged:
         coordinator.clearRewrite(table.java, stage_id)
         cache.remove(stage_id)
     return Staged(files, sum(f.recordCount() for f in files), sum(f.fileSizeInBytes() for f in files))
+
+
+def added_rows(lake: Lake, table: Table, snapshot_id: int) -> DataFrame | None:
+    """The rows of the data files that a snapshot added, as it added them; None: it added none.
+
+    Raises:
+        Suspended: `snapshot_lost`: it has expired.
+    """
+    snapshot = table.java.snapshot(snapshot_id)
+    if snapshot is None:
+        raise Suspended("snapshot_lost", f"snapshot {snapshot_id} of table {table.name} has expired")
+    files = elements(snapshot.addedDataFiles(table.java.io()))
+    iceberg, tasks = lake.jvm.org.apache.iceberg, lake.jvm.java.util.ArrayList()
+    schema = iceberg.SchemaParser.toJson(table.java.schema())
+    gateway: Any = lake.spark.sparkContext._gateway
+    none = gateway.new_array(iceberg.DeleteFile, 0)
+    for file in files:
+        spec = table.java.specs().get(file.specId())
+        everything = iceberg.expressions.ResidualEvaluator.unpartitioned(
+            iceberg.expressions.Expressions.alwaysTrue()
+        )
+        text = iceberg.PartitionSpecParser.toJson(spec)
+        tasks.add(iceberg.BaseFileScanTask(file, none, schema, text, everything))
+    if tasks.isEmpty():
+        return None
+    group = uuid.uuid4().hex
+    _singleton(lake, iceberg.spark, "SparkTableCache").add(group, table.java)
+    _singleton(lake, iceberg.spark, "ScanTaskSetManager").stageTasks(table.java, group, tasks)
+    return lake.spark.read.format("iceberg").option("scan-task-set-id", group).load(group)
 
 
 def discard(table: Table, staged: Staged) -> None:

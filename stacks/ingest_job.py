@@ -19,6 +19,7 @@ from stacks.ingest_role import (
     lake_statements,
     log_statements,
     network_statements,
+    output_statements,
     registry_statements,
     secret_statements,
 )
@@ -71,6 +72,9 @@ class IngestJob(Construct):
             *secret_statements(job.settings),
             *registry_statements(job.settings),
             *kafka_statements(brokers, sorted({table.topic for table in job.settings.tables})),
+            *output_statements(
+                brokers, sorted({each.emit.topic for each in job.settings.tables if each.emit})
+            ),
             *network_statements(brokers),
             *log_statements([str(group.log_group_name) for group in groups]),
         ]

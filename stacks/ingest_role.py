@@ -137,6 +137,20 @@ def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]
     ]
 
 
+def output_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]:
+    """Making and writing these topics of an MSK cluster with IAM."""
+    if not brokers.cluster_arn or not topics:
+        return []
+    return [
+        allow(["kafka-cluster:WriteDataIdempotently"], [brokers.cluster_arn]),
+        allow(
+            ["kafka-cluster:CreateTopic", "kafka-cluster:DescribeTopic", "kafka-cluster:WriteData"],
+            [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in topics],
+            because="the id of a cluster that the deployment makes is not known before",
+        ),
+    ]
+
+
 def network_statements(brokers: Brokers) -> list[Statement]:
     """What Glue does on the job's behalf where the job stands in a VPC."""
     if not brokers.connection:

@@ -14,6 +14,7 @@ from calve.settings.deploying import (
     NetworkSection,
     WorkersSection,
 )
+from calve.settings.emitting import EmitSection
 from calve.settings.exporting import CsvSection, ExportSection, LinkSection
 from calve.settings.masking import MaskingSection
 from calve.settings.modes import (
@@ -186,6 +187,8 @@ class TableSection(TableOptions):
     steps: list[StepSection] = Field(default_factory=list)
     """List of what becomes of the columns of a record on its way to the table, in this order; see `tables.<name>.steps`.
     Default: the columns are those of its schema"""
+    emit: EmitSection | None = None
+    """See `tables.<name>.emit`. Default: its rows are in the table alone"""
     event_time: fields.FieldPath | None = None
     """Field that says when the fact happened, such as `created_at` or `order.created_at`"""
     partition_by: fields.Partitioning | None = None
@@ -220,6 +223,15 @@ class TableSection(TableOptions):
     @model_validator(mode="after")
     def _steps_fit_the_mode(self) -> Self:
         problems = []
+        if self.emit and (self.upsert or self.change_data):
+            mode = "upsert" if self.upsert else "change_data"
+            reason = f"cannot be used with `{mode}`: rows that are deleted would stay in the topic"
+            problems.append(
+                Problem(("emit",), reason, "remove it; the topic of the table has the same changes")
+            )
+        if self.emit and self.emit.topic == self.topic:
+            fix = "name another topic"
+            problems.append(Problem(("emit", "topic"), "is the topic that the table is read from", fix))
         if self.steps and self.change_data is not None:
             fix = "keep the changes in one table as they are, or remove the steps"
             problems.append(Problem(("steps",), "cannot be used with `change_data`", fix))
@@ -302,6 +314,7 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("tables", "<name>", "steps"): StepSection,
     ("tables", "<name>", "steps", "flatten"): FlattenSection,
     ("tables", "<name>", "steps", "lookup"): LookupSection,
+    ("tables", "<name>", "emit"): EmitSection,
     ("exports", "<name>"): ExportSection,
     ("exports", "<name>", "csv"): CsvSection,
     ("exports", "<name>", "link"): LinkSection,

@@ -57,6 +57,11 @@ def _masks_without_keys(tables: Mapping[str, Any]) -> Iterator[Problem]:
 def _of_glue(tables: Mapping[str, Any]) -> Iterator[Problem]:
     """What the AWS Glue Schema Registry does not have."""
     for name, table in tables.items():
+        if isinstance(table, dict) and table.get("emit") is not None:
+            problem = "cannot be used with a registry of `type: glue`"
+            yield Problem(
+                ("tables", name, "emit"), problem, "use a Confluent-compatible registry, or remove it"
+            )
         for part in ("value", "key"):
             section = table.get(part) if isinstance(table, dict) else None
             if not isinstance(section, dict) or section.get("format", "registry") != "registry":

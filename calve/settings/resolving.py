@@ -13,6 +13,7 @@ from calve.job import (
     Budget,
     ChangeData,
     Deduplicate,
+    Emit,
     GlueRegistry,
     Job,
     Kafka,
@@ -27,6 +28,7 @@ from calve.job import (
 )
 from calve.names import SYSTEM_COLUMN
 from calve.settings.schemas import schema_text
+from calve.totals import WINDOW_START, column_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,6 +166,7 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection, folder: Pa
         deduplicate=_deduplicate(table, table.deduplicate) if table.deduplicate else None,
         aggregate=_aggregate(table.aggregate) if table.aggregate else None,
         steps=tuple(each.step() for each in table.steps),
+        emit=_emit(table) if table.emit else None,
         **options,
     )
 
@@ -209,6 +212,22 @@ def _aggregate(aggregate: AggregateSection) -> Aggregate:
         tuple(aggregate.by),
         aggregate.measures,
         Window(window.column, round(window.size * 1000)) if window else None,
+    )
+
+
+def _emit(table: TableSection) -> Emit:
+    """Totals are keyed by their group, and of each group the newest are enough."""
+    emit, groups = _given(table.emit), []
+    if table.aggregate:
+        groups = [column_of(each) for each in table.aggregate.by]
+        groups += [WINDOW_START] if table.aggregate.window else []
+    return Emit(
+        topic=emit.topic,
+        format=emit.format,
+        key=tuple(groups if emit.key is None else emit.key),
+        partitions=emit.partitions,
+        retention_ms=None if emit.retention is None else round(emit.retention * 1000),
+        cleanup_policy=emit.cleanup_policy or ("compact" if table.aggregate else "delete"),
     )
 
 

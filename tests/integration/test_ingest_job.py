@@ -76,6 +76,7 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
         "job.handed_over",
         "redrive.answered",
         "round.retried",
+        "rows.emitted",
         "state.not_written",
         "table.switched",
         "tag.not_written",
