@@ -414,9 +414,9 @@ def test_the_session_keeps_its_rules_and_later_steps_theirs(spark: SparkSession)
     with pytest.raises(Suspended):
         sql(rows, "select none from source")
     assert rows.select(F.expr("id + 1"), F.expr("cast(text as int)")).collect()[0] == (-(2**31), None)
-    active = SparkSession.getActiveSession()
-    assert active is not None
-    assert active.conf.get("spark.sql.ansi.enabled") == spark.conf.get("spark.sql.ansi.enabled") == "false"
+    sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    assert sessions.getActiveSession().get().equals(spark._jsparkSession)
+    assert spark.conf.get("spark.sql.ansi.enabled") == "false"
 
 
 def test_a_step_adds_no_shuffle_no_python_and_no_second_read(spark: SparkSession) -> None:

@@ -77,7 +77,7 @@ def test_keys_of_no_meaning_are_refused(key: str) -> None:
     )
 
 
-@pytest.mark.parametrize("option", ["mode: upsert", "sink: []", "emit: null"])
+@pytest.mark.parametrize("option", ["mode: upsert", "sink: []", "keep: null"])
 def test_options_of_no_meaning_are_refused_even_when_they_are_empty(option: str) -> None:
     assert "is not a known key. Known here: topic, job" in refused_table(option)
 
