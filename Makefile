@@ -47,9 +47,10 @@ check: $(READY) ## Style, types, layers and unit tests
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n auto -m "not full" tests/unit
 
-bench: $(READY) ## Measure the ingest against a bare Spark program, and the formats against each other
+bench: $(READY) ## Measure the ingest against a bare Spark program, and formats and steps against each other
 	$(BIN)/python -m bench.ingest
 	$(BIN)/python -m bench.formats
+	$(BIN)/python -m bench.steps
 
 up: $(READY) ## Start the embedded stack
 	$(BIN)/calve up
