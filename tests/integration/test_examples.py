@@ -6,8 +6,11 @@ import importlib.util
 import json
 import uuid
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from pyspark.sql import Row
 
 from calve.job import Job, Kafka, Registry
 from calve.names import TableName
@@ -70,3 +73,28 @@ def test_anomalies(engine: Engine) -> None:
     ]
     assert len(records(engine, "stock_trades_with_totals")) == 10
     assert len({key for key, _, _ in records(engine, "stock_total_trades")}) == 6
+
+
+def test_the_sales_channel(engine: Engine) -> None:
+    job, topic = loaded(engine, "sales_channel"), f"sales_{uuid.uuid4().hex[:8]}"
+    generate, expected = script("sales_channel", "generate"), script("sales_channel", "expected")
+    generate.generate(topic, engine.stack.bootstrap_servers, engine.stack.registry_url, 300)
+    ingest(engine, replace(job, tables=tuple(replace(each, topic=topic) for each in job.tables)))
+    events = list(generate.events(300))
+    raw, sales = (
+        engine.spark.table(TableName(job.lake.database, name).quoted(CATALOG))
+        for name in ("sales_raw", "sales")
+    )
+    assert raw.count() == 300
+    wanted = sorted((list(each.values()) for each in expected.rows(events)), key=str)
+    assert sorted((plain(row) for row in sales.drop("_kafka").collect()), key=str) == wanted
+    assert sales.columns[:-1] == list(next(iter(expected.rows(events))))
+    assert len(records(engine, "sales_clean")) == len(wanted)
+    emails = {each["customer"]["email"] for each in events}
+    keys = {bytes(row[0]).decode() for row in sales.select("_kafka.key").distinct().collect()}
+    assert keys == {expected.token(each) for each in emails}
+
+
+def plain(row: Row) -> list[Any]:
+    """A row's values; moments are those of Python in UTC."""
+    return [each.astimezone(UTC) if isinstance(each, datetime) else each for each in row]
