@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from calve.errors import CalveError, Suspended
+from calve.errors import CalveError, Retryable, Suspended
 from calve.evolution import SchemaProblem, data_columns, show
 from calve.evolution import changes as changes_of
 from calve.job import Table, Transform, Upsert
@@ -146,7 +146,8 @@ def _with_steps(change: Change, deployed: DeployedTable | None, made: Json | Cal
         return change
     kind: Kind = "+" if deployed is None else "~"
     if isinstance(made, CalveError):
-        return replace(change, kind=kind, note=f"its steps cannot be run: {made.message}")
+        yet = " yet" if isinstance(made, Retryable) else ""
+        return replace(change, kind=kind, note=f"its steps cannot be run{yet}: {made.message}")
     if deployed is None:
         columns = ", ".join(f"{each['name']} {show(each['type'])}" for each in made["fields"])
         return replace(change, differences=(Difference("columns", NOTHING, columns),))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calve.errors import CalveError, ConfigError
+from calve.errors import CalveError, ConfigError, Retryable
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
 from cli.console import Branch, Console, Output, OutputOption
 
@@ -105,7 +105,7 @@ def _plan_deploy(console: Console, config: Path, env: str | None) -> bool:
             "changes": [asdict(each) for each in found],
         }
     )
-    return not any(isinstance(each, CalveError) for each in made.values())
+    return not any(isinstance(each, CalveError) and not isinstance(each, Retryable) for each in made.values())
 
 
 def _made_by_steps(deployment: Deployment) -> Made:

@@ -94,7 +94,7 @@ def _preview(target: Target, records: DataFrame) -> Preview:
     [counted] = records.select(F.count(F.lit(1)), left_out, others).collect()
     made = target.shaping.all_rows(rows(records)).cache()
     try:
-        cut = made.where(FILTERED).count() if FILTERED in made.columns else 0
+        cut = made.where(F.col(FILTERED)).count() if FILTERED in made.columns else 0
         good = rows(made)
         return Preview(
             records=counted[0],

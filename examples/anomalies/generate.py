@@ -24,7 +24,7 @@ def generate(topic: str, servers: str, registry: str) -> None:
     hours = [DAY + timedelta(hours=trade.pop("hour")) for trade in trades]
     schema = schema_text("stock_trades")
     encoder = register(SchemaRegistryClient({"url": registry}), topic, schema, trades[0])
-    producer = Producer({"bootstrap.servers": servers})
+    producer = Producer({"bootstrap.servers": servers, "log_level": 3})
     for hour, trade in zip(hours, trades, strict=True):
         key, at_ms = trade["userid"].encode(), int(hour.timestamp() * 1000)
         producer.produce(topic, encoder.encode(trade), key=key, timestamp=at_ms)

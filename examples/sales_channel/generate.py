@@ -27,7 +27,7 @@ def generate(topic: str, servers: str, registry: str, count: int) -> None:
     client.register_schema(f"{topic}-value", Schema(schema, "AVRO"))
     settings = {"auto.register.schemas": False, "use.latest.version": True}
     encode = AvroSerializer(client, schema, conf=settings)
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "log_level": 3})
     for event in events(count):
         email, at = event["customer"]["email"], event["created_at"]
         value = encode(event, SerializationContext(topic, MessageField.VALUE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calve.job import Table, Upsert
 from calve.names import TableName
-from calve.steps import Flatten
+from calve.steps import Filter, Flatten, Sql
 from cli.preview.command import summary
 from cli.preview.looking import Refused, look
 from tests.integration.engine import DATABASE, Engine
@@ -33,3 +33,16 @@ def test_records_of_all_partitions_are_shown_and_none_where_there_are_none(engin
     found = look(engine.spark, engine.job(table), table, 5)
     assert found.records == 5
     assert {row["partition"] for row in found.shown} == {0, 1}
+
+
+def test_what_steps_leave_out_and_cannot_compute_is_told(engine: Engine) -> None:
+    topic = engine.topic(schema=schema(), partitions=1)
+    engine.produce(topic, [sale(1, "1", "2"), sale(2, "x"), sale(3, "3"), sale(4, "4")])
+    number = Sql("select id, cast(items_sku as int) as sku from source where items_sku <> '2'")
+    table = Table("preview", topic, steps=(Filter("id < 4"), *ROWS, number))
+    found = look(engine.spark, engine.job(table), table, 4)
+    assert [(row["id"], row["sku"]) for row in found.shown] == [(1, 1), (3, 3)]
+    assert found.refused == (Refused("step_failed", 1, 0, 1),)
+    assert summary(found) == (
+        "4 records: 2 rows, 1 left out by a step, 1 rows left out behind an explosion, 1 dead-lettered"
+    )
