@@ -6,7 +6,10 @@ as if these were what they hold: `items.price` is the price of every item.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 
@@ -94,3 +97,14 @@ def step(raw: dict[str, Any]) -> Step:
             return Lookup(**raw)
     rules = {part: {name: Rule(**rule) for name, rule in raw[part].items()} for part in ("fields", "tags")}
     return Mask(**(raw | rules))
+
+
+NOTE = "steps"
+
+
+def noted(steps: Sequence[Step]) -> dict[str, str]:
+    """What a round notes of the steps that made its rows, under `NOTE`: a digest; nothing where there are none."""
+    if not steps:
+        return {}
+    text = json.dumps([asdict(each) for each in steps], sort_keys=True)
+    return {NOTE: hashlib.sha256(text.encode()).hexdigest()[:16]}

@@ -33,7 +33,7 @@ from calve.position import (
 from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
 from calve.registry import Registry, Schema
 from calve.spark_conf import CATALOG
-from calve.steps import Lookup
+from calve.steps import Lookup, noted
 from calve.totals import TOTALS, columns_of, kafka_column, require_same_kind
 from glue_jobs import faults
 from glue_jobs.kafka import Cluster
@@ -222,7 +222,7 @@ class Target:
     def _pin(self, source: Json, made: Json, chain: Chain, versions: Versions, schema: Json) -> None:
         mode = self.table.mode
         self.decoding = self.schemas.decoding(source, versions)
-        self.read_with = self.schemas.read_with(versions)
+        self.read_with = self.schemas.read_with(versions) | noted(self.table.steps)
         self.mode = keyed(schema, mode) if isinstance(mode, Upsert | Deduplicate) else mode
         if isinstance(self.mode, Upsert | Deduplicate):
             chain.require_lasting(self.mode.key)

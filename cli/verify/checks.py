@@ -75,6 +75,7 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
         *checks,
         *filters.checks(sides.spans, compacted=compacted, failed="filtered" in failed),
         *sides.topic.skips.checks(sides.spans, compacted=compacted, failed="skipped" in failed),
+        *sides.topic.left_out.checks(sides.spans, compacted=compacted, failed="left out" in failed),
         *_unverifiable(sides),
     ]
 
@@ -86,6 +87,7 @@ def _coverage(sides: Sides) -> dict[str, int | str]:
     rare = {
         "skipped": len(sides.topic.skips.found),
         "filtered": sum(sum(each.values()) for each in sides.topic.filters.counted.values()),
+        "left out": sides.topic.left_out.counted.total(),
         "deduplicated": sides.topic.duplicates,
     }
     return {
@@ -115,8 +117,9 @@ def findings_of(sides: Sides) -> list[Finding]:
     compacted = sides.topic.held is not None
     skipped = sides.topic.skips.findings(sides.spans, compacted=compacted)
     filtered = sides.topic.filters.findings(sides.spans, compacted=compacted)
+    left_out = sides.topic.left_out.findings(sides.spans, compacted=compacted)
     places = [*_outside(sides), *_misjudged(sides), *_truncated(sides), *_of_keys(sides)]
-    return [*places, *_totals(sides), *skipped, *filtered]
+    return [*places, *_totals(sides), *skipped, *filtered, *left_out]
 
 
 def _unverifiable(sides: Sides) -> list[Check]:

@@ -42,7 +42,13 @@ def verify(
     console = Console(output)
     job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
     sources = Sources(
-        open_catalog(job.lake), job.kafka, job.registry, job.lake.region, wanted.value, wanted.key
+        open_catalog(job.lake),
+        job.kafka,
+        job.registry,
+        job.lake.region,
+        wanted.value,
+        wanted.key,
+        wanted.steps,
     )
     found = verify(job.table_name(wanted, cluster_database(job)), sources, console.progress())
     show(console, found)

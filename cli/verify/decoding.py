@@ -25,8 +25,6 @@ MISFIT = (pa.ArrowException, ArithmeticError)
 class Decoding(Protocol):
     """Turns records into rows, or says why they are none."""
 
-    columns: pa.Schema
-
     def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]: ...
 
     def tombstones(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]: ...

@@ -1,4 +1,4 @@
-"""Records read as their round says that it read them: with which schema where no frame names one, and whether with keys.
+"""Records read as their round says that it read them: with which schema where no frame names one, with keys, with which steps.
 
 That of a record which came back from the dead letters is the redrive.
 """
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from calve.position import Offsets
 from cli.verify.claim import Round
-from cli.verify.decoding import Decoder
+from cli.verify.decoding import Decoding
 from cli.verify.topic import Records
 
 ReadWith = Mapping[str, str] | None
@@ -25,15 +25,12 @@ class Epochs:
     `decoder_for` makes them; it gives None for a way that is not known any more.
     """
 
-    def __init__(
-        self, rounds: Sequence[Round], decoder_for: Callable[[ReadWith], Decoder | None], columns: pa.Schema
-    ) -> None:
-        self.columns = columns
+    def __init__(self, rounds: Sequence[Round], decoder_for: Callable[[ReadWith], Decoding | None]) -> None:
         self._rounds = rounds
         self._redrives: dict[str, ReadWith] = {}
         self._redriven: Mapping[tuple[int, int], str] = {}
         self._decoder_for = decoder_for
-        self._made: dict[tuple[tuple[str, str], ...] | None, Decoder | None] = {}
+        self._made: dict[tuple[tuple[str, str], ...] | None, Decoding | None] = {}
 
     def knowing(self, redrives: Sequence[Round], redriven: Mapping[tuple[int, int], str]) -> Epochs:
         """The same, where records came back from the dead letters; `redriven`: the round of the redrive, by place."""
@@ -44,18 +41,18 @@ class Epochs:
 
     def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
         """As `Decoder.rows`."""
-        return self._read(records, Decoder.rows)
+        return self._read(records, lambda decoder, mine: decoder.rows(mine))
 
     def tombstones(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
         """As `Decoder.tombstones`."""
-        return self._read(records, Decoder.tombstones)
+        return self._read(records, lambda decoder, mine: decoder.tombstones(mine))
 
     def _read(
         self,
         records: Records,
-        read: Callable[[Decoder, Records], tuple[list[pa.RecordBatch], list[tuple[int, str]]]],
+        read: Callable[[Decoding, Records], tuple[list[pa.RecordBatch], list[tuple[int, str]]]],
     ) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
-        places: dict[int, tuple[Decoder, list[int]]] = {}
+        places: dict[int, tuple[Decoding, list[int]]] = {}
         for place in range(len(records)):
             decoder = self._decoder_at(records, place)
             places.setdefault(id(decoder), (decoder, []))[1].append(place)
@@ -80,7 +77,7 @@ class Epochs:
             for partition, offset in each.to.get(each.topic, {}).items()
         }
 
-    def _decoder_at(self, records: Records, place: int) -> Decoder:
+    def _decoder_at(self, records: Records, place: int) -> Decoding:
         partition, offset = records.partitions[place], records.offsets[place]
         redrive = self._redriven.get((partition, offset))
         if redrive is None:
@@ -94,7 +91,7 @@ class Epochs:
             raise AssertionError("what calve.yaml says now is known")
         return found
 
-    def _decoder(self, read_with: ReadWith) -> Decoder | None:
+    def _decoder(self, read_with: ReadWith) -> Decoding | None:
         key = None if read_with is None else tuple(sorted(read_with.items()))
         if key not in self._made:
             self._made[key] = self._decoder_for(read_with)

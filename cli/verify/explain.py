@@ -11,6 +11,7 @@ from cli.verify.decoding import Decoding
 from cli.verify.digest import RANGE, Place, ranges
 from cli.verify.findings import Finding
 from cli.verify.letters import Letters, Span
+from cli.verify.matching import Hashes, unlike
 from cli.verify.modes import Mode
 from cli.verify.rows import MainRows, Rows
 from cli.verify.topic import Reader
@@ -20,7 +21,6 @@ MAX_PLACES = 64
 """Ranges that are looked at row by row; what is beyond is named as ranges only."""
 
 Key = tuple[int, int]
-Hashes = tuple[int, ...]
 Found = dict[Key, list[tuple[str, Hashes]]]
 
 
@@ -28,31 +28,35 @@ Found = dict[Key, list[tuple[str, Hashes]]]
 class _Look:
     """Both sides of some places, row by row. `records` are the places that have a record in Kafka.
 
-    `replaced`: where keys tell rows apart, those whose record is not the one that counts, or is a tombstone.
+    `replaced`: where keys tell rows apart, those whose record is not the one that counts, or is a tombstone. `left_out`: those
+    whose record a step leaves out.
     """
 
     records: set[Key] = field(default_factory=set)
     replaced: set[Key] = field(default_factory=set)
     filtered: set[Key] = field(default_factory=set)
-    rows: dict[Key, Hashes] = field(default_factory=dict)
+    left_out: set[Key] = field(default_factory=set)
+    rows: dict[Key, list[Hashes]] = field(default_factory=dict)
     letters: dict[Key, Hashes] = field(default_factory=dict)
     found_rows: Found = field(default_factory=dict)
     found_letters: Found = field(default_factory=dict)
 
     def keep(self, newest: set[Key], mode: Mode | None) -> None:
         """Of the rows that their keys decide about, keep those of the records that count."""
-        self.leave_out({key for key in self.rows.keys() - newest if mode is None or mode.covers(*key)})
+        self.replace({key for key in self.rows.keys() - newest if mode is None or mode.covers(*key)})
 
-    def leave_out(self, replaced: Iterable[Key]) -> None:
+    def replace(self, replaced: set[Key]) -> None:
         """Of the rows, take out those of records that do not count."""
+        self.replaced |= replaced
         for key in replaced:
-            self.replaced.add(key)
             del self.rows[key]
 
-    def left_out(self, key: Key) -> str | None:
-        """Why a good record is no row; None where it is one."""
+    def why_no_row(self, key: Key) -> str | None:
+        """Why a good record is no row; None where it may be one."""
         if key in self.filtered:
             return "they belong to other tables"
+        if key in self.left_out:
+            return "a step leaves them out"
         return "another record of the key counts" if key in self.replaced else None
 
 
@@ -97,11 +101,11 @@ class Explainer:
         return [*found.findings(), *self._coarse(far)]
 
     def _judge_row(self, key: Key, look: _Look, found: _Collected) -> None:
-        held = look.found_rows.get(key, [])
+        held, expected = look.found_rows.get(key, []), look.rows.get(key, [])
         files = [file for file, _ in held]
         dead = self._letters.holds(*key)
         undecodable = self._topic.undecodable.get(key)
-        refused = undecodable or look.left_out(key) or self._topic.skips.found.get(key)
+        refused = undecodable or look.why_no_row(key) or self._topic.skips.found.get(key)
         if key not in look.records:
             found.add("coverage", "rows whose offset has no record in Kafka", key, files)
         elif dead and held:
@@ -115,14 +119,15 @@ class Explainer:
                 f"undecodable records ({undecodable}) that are no dead letters{self._round(key)}",
                 key,
             )
-        elif not held and key in self._letters.redriven and key not in look.replaced:
+        elif expected and not held and key in self._letters.redriven:
             found.add("redriven", "dead letters that came back, and whose records are not in the table", key)
-        elif not (dead or held or refused):
+        elif expected and not (dead or held):
             found.add("coverage", f"records in neither the table nor the dead letters{self._round(key)}", key)
-        elif len(held) > 1:
-            found.add("coverage", "records more than once in the table", key, files)
-        for file, hashes in held if key in look.rows else ():
-            if columns := _differing(self._main.names, hashes, look.rows[key]):
+        elif len(held) != len(expected):
+            found.add("coverage", _wrong_number(len(held), len(expected)), key, files)
+        for file, hashes, like in unlike(held, expected) if expected else ():
+            columns = _differing(self._main.names, hashes, like)
+            if columns:
                 found.add("contents", "rows that are not what was produced", key, [file], columns)
 
     def _judge_letter(self, key: Key, look: _Look, found: _Collected) -> None:
@@ -154,12 +159,14 @@ class Explainer:
                 if topic.totals is not None:
                     continue
                 look.filtered.update(topic.filters.keys(records))
-                for rows in topic_rows(records, self._decoder, self._letters, topic, note=False):
-                    look.rows.update(_expected(rows))
+                for rows in topic_rows(records, self._decoder, self._letters, topic, left_out=look.left_out):
+                    for key, hashes in _expected(rows):
+                        look.rows.setdefault(key, []).append(hashes)
                     if topic.firsts is not None:
-                        look.leave_out(rows.where(topic.firsts.duplicates(rows)).places())
+                        look.replace(set(rows.where(topic.firsts.duplicates(rows)).places()))
         if self._topic.fold is not None:
-            look.rows |= {key: found for key, found in self._topic.fold.filled().items() if key in look.rows}
+            filled = self._topic.fold.filled()
+            look.rows |= {key: [found] for key, found in filled.items() if key in look.rows}
             look.keep(self._topic.fold.places(), self._topic.mode)
         self._gather_held(look, wanted)
         return look
@@ -231,6 +238,12 @@ def _expected(rows: Rows) -> Iterator[tuple[Key, Hashes]]:
     partitions, offsets = rows.partitions.to_pylist(), rows.offsets.to_pylist()
     columns = [column.to_pylist() for column in rows.columns]
     yield from zip(zip(partitions, offsets, strict=True), zip(*columns, strict=True), strict=True)
+
+
+def _wrong_number(held: int, expected: int) -> str:
+    if expected < 2:
+        return "records more than once in the table" if expected else "rows of records that make none"
+    return f"records with {'more' if held > expected else 'fewer'} rows in the table than they make"
 
 
 def _gather(found: Found, rows: Iterable[tuple[Key, str, Hashes]]) -> None:

@@ -6,13 +6,13 @@ those is told from the registry.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cli.verify.claim import Round
 from cli.verify.findings import Check, Finding
 from cli.verify.framing import CONFLUENT, Framing
+from cli.verify.places import Rounds
 from cli.verify.skips import Span, held
 from cli.verify.topic import Records
 
@@ -43,18 +43,12 @@ class Filters:
     other: Callable[[bytes], bool] | None = None
     counted: dict[int, dict[str, int]] = field(default_factory=dict)
     unknown: int = 0
-    _starts: dict[int, list[tuple[int, int, Round]]] = field(init=False)
+    _reading: Rounds = field(init=False)
     _foreign: dict[bytes, bool] = field(default_factory=dict)
     _named: set[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._starts = {}
-        for each in self.rounds:
-            for partition, first in each.start.get(each.topic, {}).items():
-                to = each.to.get(each.topic, {}).get(partition, first)
-                self._starts.setdefault(partition, []).append((first, to, each))
-        for starts in self._starts.values():
-            starts.sort(key=lambda each: each[:2])
+        self._reading = Rounds(self.rounds)
         names = {name for each in self.rounds for name in each.ledger.filtered_schemas}
         self._named = {self.framing.named(name) for name in names}
 
@@ -77,7 +71,7 @@ class Filters:
             strange = self.foreign(frame) or (self.other is not None and self.other(value))
             if not strange and (self.other is not None or frame not in self._named):
                 continue
-            each = self._round(records.partitions[place], records.offsets[place])
+            each = self._reading.reading(records.partitions[place], records.offsets[place])
             if each is None:
                 if not self.complete and strange:
                     found[place] = None
@@ -121,9 +115,9 @@ class Filters:
             figures = {"records": sum(totals.values())} | {f"schema {name}": n for name, n in largest}
             yield Check(CHECK, "failed" if failed else "proved", dict(figures))
         gone = sum(
-            max(0, each.ledger.filtered - sum(self.counted.get(each.snapshot, {}).values()))
+            max(0, left - sum(self.counted.get(each.snapshot, {}).values()))
             for each in self.rounds
-            if each.ledger.filtered and (compacted or not held(each, spans))
+            if (left := _left_to_others(each)) and (compacted or not held(each, spans))
         )
         for name, count, why in (
             ("filtered earlier", gone, "Kafka no longer holds all records of these rounds"),
@@ -156,22 +150,21 @@ class Filters:
                         f" is of subject {', '.join(own)}, which is this table's",
                     )
 
-    def _round(self, partition: int, offset: int) -> Round | None:
-        starts = self._starts.get(partition, [])
-        at = bisect_right(starts, offset, key=lambda each: each[0]) - 1
-        return starts[at][2] if at >= 0 and offset < starts[at][1] else None
-
     def _of(self, each: Round, frame: bytes, *, strange: bool) -> bool:
         """Whether a round that read a record of this schema left it to other tables."""
         schemas = each.ledger.filtered_schemas
         if self.framing.name(frame) in schemas:
             return True
-        return each.ledger.filtered > sum(schemas.values()) and strange
+        return _left_to_others(each) > sum(schemas.values()) and strange
+
+
+def _left_to_others(each: Round) -> int:
+    return each.ledger.filtered - each.ledger.filtered_by_steps
 
 
 def _said(each: Round) -> dict[str, int]:
     named = each.ledger.filtered_schemas
-    further = each.ledger.filtered - sum(named.values())
+    further = _left_to_others(each) - sum(named.values())
     return dict(named) | ({FURTHER: further} if further else {})
 
 

@@ -14,15 +14,13 @@ import pyarrow as pa
 
 from calve.position import Offsets
 from cli.verify.claim import Claim, Round
+from cli.verify.places import number
 from cli.verify.rows import HeldKeys, Rows
 
 EVER = np.iinfo(np.int64).max
 UNKNOWN = -1.0
 """The commit that read a record, where the snapshots that said so have expired: it came before all that are left."""
 OTHER_TOPIC = -2.0
-SHIFT = 48
-"""A place as one number: the partition above so many bits of offset."""
-
 Key = tuple[int, int]
 
 
@@ -33,9 +31,9 @@ class Order:
         self._topic = claim.topic
         self._rounds = [each for each in reversed(claim.rounds) if each.topic == claim.topic]
         numbers = self._of_redrives([each for each in reversed(claim.redrives) if each.topic == claim.topic])
-        places = sorted((_place(*key), numbers.get(name, UNKNOWN)) for key, name in redriven.items())
+        places = sorted((number(*key), numbers.get(name, UNKNOWN)) for key, name in redriven.items())
         self._places = np.array([each for each, _ in places], np.int64)
-        self._numbers = np.array([number for _, number in places], np.float64)
+        self._numbers = np.array([each for _, each in places], np.float64)
 
     def numbers(self, partitions: Any, offsets: Any) -> Any:
         """By row."""
@@ -46,7 +44,7 @@ class Order:
             read_by = np.searchsorted(ends, offsets[here], side="right").astype(np.float64)
             found[here] = np.where(offsets[here] < self._start(int(partition)), UNKNOWN, read_by)
         if len(self._places):
-            places = _place(partitions.astype(np.int64), offsets)
+            places = number(partitions.astype(np.int64), offsets)
             nearest = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
             found = np.where(self._places[nearest] == places, self._numbers[nearest], found)
         return found
@@ -69,9 +67,10 @@ class Order:
 
 
 class Firsts:
-    """The rows of a table by key. `hold` them all before the first question."""
+    """The rows of a table by key. `hold` them all before the first question. `several`: a record may have made several."""
 
-    def __init__(self, window_us: int | None, order: Order) -> None:
+    def __init__(self, window_us: int | None, order: Order, *, several: bool = False) -> None:
+        self._several = several
         self._windowed = window_us is not None
         self._window = EVER if window_us is None else window_us
         self._order = order
@@ -188,6 +187,8 @@ class Firsts:
     def _sorted(self) -> Any:
         if self._rows is None:
             rows = np.concatenate(self._held) if self._held else np.empty(0, ROW)
+            if self._several:
+                rows = rows[np.unique(rows[["key", "partition", "offset", "number"]], return_index=True)[1]]
             self._rows = rows[np.lexsort((rows["offset"], rows["at"], rows["key"]))]
             self._held = []
         return self._rows
@@ -205,7 +206,3 @@ def _numpy(column: Any) -> Any:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     return column.to_numpy(zero_copy_only=False)
-
-
-def _place(partition: Any, offset: Any) -> Any:
-    return (partition << SHIFT) + offset

@@ -16,6 +16,7 @@ from calve.modes import folded_as, folded_to, kind_of, noted_totals
 from calve.names import SYSTEM_COLUMN
 from cli.verify.decoding import Decoding
 from cli.verify.hashing import column_hashes, row_hashes
+from cli.verify.places import number, places_of
 from cli.verify.topic import Records
 
 if TYPE_CHECKING:
@@ -126,7 +127,10 @@ def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None
 
 
 def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Keyed], list[tuple[int, str]]]:
-    """Rows and tombstones of the records with their keys, and (place, reason) of records that are neither."""
+    """Rows and tombstones of the records with their keys, and (place, reason) of records that are neither.
+
+    A record of whose rows one lacks a part of the key makes none.
+    """
     empty = mode.deletes or mode.changes is not None
     dead = [n for n, value in enumerate(records.values) if value is None] if empty else []
     living = [n for n in range(len(records)) if records.values[n] is not None or not empty]
@@ -142,8 +146,9 @@ def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Ke
             if each.idle is not None or not pc.any(nameless).as_py():
                 found.append(each)
                 continue
-            refused += [(n, "null_key") for n in _places(records, each.batch.filter(nameless))]
-            named = each.batch.filter(pc.invert(nameless))
+            places, lacking = places_of(each.batch), pc.unique(places_of(each.batch.filter(nameless)))
+            refused += [(n, "null_key") for n in _numbers(records, lacking)]
+            named = each.batch.filter(pc.invert(pc.is_in(places, lacking)))
             found.append(mode.keyed(named, tombstones=each.tombstones))
     return found, refused
 
@@ -155,11 +160,10 @@ def _deeds(mode: Mode, batch: pa.RecordBatch, *, tombstones: bool) -> Iterator[K
         yield mode.keyed(batch, tombstones=True, idle=None if mode.deletes else "tombstone")
 
 
-def _places(records: Records, batch: pa.RecordBatch) -> Sequence[int]:
-    wanted = batch.column(SYSTEM_COLUMN)
-    known = {place: n for n, place in enumerate(zip(records.partitions, records.offsets, strict=True))}
-    pairs = zip(wanted.field("partition").to_pylist(), wanted.field("offset").to_pylist(), strict=True)
-    return [known[pair] for pair in pairs]
+def _numbers(records: Records, places: Any) -> Sequence[int]:
+    """Which of the records are at these places."""
+    known = {place: n for n, place in enumerate(map(number, records.partitions, records.offsets))}
+    return [known[place] for place in places.to_pylist()]
 
 
 def column_at(batch: pa.RecordBatch, path: str) -> Any:

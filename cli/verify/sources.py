@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
-from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.schema import Schema as TableSchema
 
 from calve import job
-from calve.columns import with_ids
 from calve.declared import FRAMED, NO_ID, identity
-from calve.parts import parts_of
 from calve.position import Offsets
 from calve.registry import Registry, Schema, open_registry
+from calve.steps import NOTE, Step, noted
 from calve.subjects import subjects_of
-from calve.totals import require_same_columns, with_kafka
 from cli.verify.claim import Round
 from cli.verify.conversion import Unreadable
 from cli.verify.decoding import Decoder, Decoding, Keys, Values
@@ -31,10 +27,10 @@ from cli.verify.framing import CONFLUENT, GLUE, Framing
 from cli.verify.protobuf_schema import compiled
 from cli.verify.protobuf_values import message_in, message_named, renames_of_protobuf
 from cli.verify.renames import Fields, Renames, avro_records, json_objects, renames_of
+from cli.verify.shape import Shape
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +43,7 @@ class Sources:
     region: str
     value: job.Source = field(default_factory=job.Source)
     key: job.Source | None = None
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +65,13 @@ class Reading:
 def reading_of(
     sources: Sources,
     topic: str,
-    columns: pa.Schema,
+    shape: Shape,
     rounds: Sequence[Round],
     *,
     complete: bool,
     changes: Sequence[str] | None = None,
 ) -> Reading:
-    """How the topic's records become rows with these columns.
+    """How the topic's records become rows of this shape.
 
     complete: no round's ledger has expired. changes: as those of a `Decoder`.
 
@@ -84,31 +81,12 @@ def reading_of(
     asked = any(each is not None and each.registered for each in (sources.value, sources.key))
     registry = open_registry(sources.registry) if asked else None
     filters = _filters(sources, topic, registry, rounds, complete=complete)
-    made = _Maker(sources, topic, columns, registry, filters, changes)
-    if sources.value.framed and sources.key is None and not any(each.read_with for each in rounds):
+    made = _Maker(sources, topic, shape, registry, filters, changes)
+    alone = sources.value.framed and sources.key is None and not sources.steps
+    if alone and not any(each.read_with for each in rounds):
         return Reading(made.newest(), filters, {})
-    epochs = Epochs(rounds, made.of, columns)
+    epochs = Epochs(rounds, made.of)
     return Reading(epochs, filters, epochs.provable_from())
-
-
-def source_columns(table: Table, totals: job.Aggregate, sources: Sources, topic: str) -> pa.Schema:
-    """The columns of the records that a table of totals is made of, which it does not have: by the schemas as they are now.
-
-    Raises:
-        Suspended: they do not make the columns of the table any more.
-        Retryable, Fatal, ConfigError: as `calve.registry`.
-    """
-    asked = any(each is not None and each.registered for each in (sources.value, sources.key))
-    settings = job.Table(table.name()[-1], topic, value=sources.value, key=sources.key)
-    parts = parts_of(settings, open_registry(sources.registry) if asked else None)
-    records = parts.first_columns(parts.versions())
-    held = json.loads(table.schema().model_dump_json())
-    require_same_columns(".".join(table.name()), held, records, totals)
-    numbered = with_ids(with_kafka(records)) | {"schema-id": 0}
-    found: pa.Schema = schema_to_pyarrow(
-        TableSchema.model_validate_json(json.dumps(numbered)), include_field_ids=False
-    )
-    return found
 
 
 def _filters(
@@ -176,36 +154,51 @@ class _Maker:
 
     sources: Sources
     topic: str
-    columns: pa.Schema
+    shape: Shape
     registry: Registry | None
     filters: Filters
     changes: Sequence[str] | None
 
-    def newest(self) -> Decoder:
+    @property
+    def columns(self) -> pa.Schema:
+        """What records are decoded to."""
+        return self.shape.source
+
+    def newest(self) -> Decoding:
         found = self.of(None)
         if found is None:
             raise AssertionError("what calve.yaml says now is known")
         return found
 
-    def of(self, read_with: ReadWith) -> Decoder | None:
+    def of(self, read_with: ReadWith) -> Decoding | None:
         """How a round has read; None where that is not known any more."""
-        value, key = self.sources.value, self.sources.key
+        if read_with is not None and read_with.get(NOTE) != noted(self.sources.steps).get(NOTE):
+            return None
         try:
-            return Decoder(
-                self.columns,
-                self.topic,
-                self._schema_of,
-                self._renames(value, "value"),
-                framing=self.filters.framing,
-                foreign=self.filters.foreign if self.filters.shared else lambda _: False,
-                only=self._only(value, "value", read_with),
-                own=value.rest or value.column,
-                message=value.message,
-                key=self._keys(key, read_with),
-                changes=self.changes,
-            )
+            return self.shape.around(self._decoder(read_with))
         except LookupError:
             return None
+
+    def _decoder(self, read_with: ReadWith) -> Decoder:
+        """How values and keys were read.
+
+        Raises:
+            LookupError: that is not known any more.
+        """
+        value, key = self.sources.value, self.sources.key
+        return Decoder(
+            self.columns,
+            self.topic,
+            self._schema_of,
+            self._renames(value, "value"),
+            framing=self.filters.framing,
+            foreign=self.filters.foreign if self.filters.shared else lambda _: False,
+            only=self._only(value, "value", read_with),
+            own=value.rest or value.column,
+            message=value.message,
+            key=self._keys(key, read_with),
+            changes=self.changes,
+        )
 
     def _keys(self, source: job.Source | None, read_with: ReadWith) -> Keys | None:
         if source is None:

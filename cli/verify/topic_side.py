@@ -16,10 +16,12 @@ from cli.verify.digest import Digests
 from cli.verify.filters import Filters
 from cli.verify.firsts import Firsts
 from cli.verify.fold import Fold
+from cli.verify.left_out import LeftOut
 from cli.verify.letters import Count, Letters, Span
 from cli.verify.modes import Mode, keyed_rows
 from cli.verify.rows import LETTER_COLUMNS, Rows, comparable_records, letter_columns, rows_of, unhashed
-from cli.verify.skips import BY_SCHEMA, LASTING, Skips
+from cli.verify.skips import BY_SCHEMA, LASTING, Key, Skips
+from cli.verify.steps import LEFT_OUT
 from cli.verify.topic import Reader, Records
 from cli.verify.totals import Totals
 
@@ -30,7 +32,8 @@ class TopicSide:
 
     `undecodable` are records that are no rows and no dead letters either: (partition, offset) -> reason.
     `misjudged` are dead letters whose reason the bytes contradict: (partition, offset) -> (reason given, reason found).
-    `duplicates` counts good records that make no row, as the table has the first of their key.
+    `duplicates` counts good records that make no row, as the table has the first of their key; `left_out` those that a step
+    leaves out.
     """
 
     records: Offsets = field(default_factory=dict)
@@ -45,6 +48,7 @@ class TopicSide:
     fold: Fold | None = None
     firsts: Firsts | None = None
     duplicates: int = 0
+    left_out: LeftOut = field(default_factory=LeftOut)
     totals: Totals | None = None
 
 
@@ -88,8 +92,8 @@ def _firsts_of(found: Iterable[Rows], side: TopicSide, firsts: Firsts, letters: 
     """The rows but duplicates, which are counted, unless they were dead letters once: a redrive's ledger has those."""
     for rows in found:
         duplicates = firsts.duplicates(rows)
-        places = rows.where(duplicates).places()
-        side.duplicates += sum(place not in letters.redriven for place in places)
+        places = set(rows.where(duplicates).places())
+        side.duplicates += len(places - letters.redriven.keys())
         yield rows.where(pc.invert(duplicates))
 
 
@@ -99,10 +103,13 @@ def topic_rows(
     letters: Letters,
     side: TopicSide,
     *,
-    note: bool = True,
+    left_out: set[Key] | None = None,
 ) -> Iterator[Rows]:
-    """The rows that the records make; `note`: what is no row in `side`, its `skips` and its `filters`."""
-    skips, filters, mode = side.skips, side.filters, side.mode
+    """The rows that the records make; what is no row is noted in `side`, its `skips`, its `filters` and its `left_out`.
+
+    left_out: where this is not None nothing is noted, but in it what a step leaves out.
+    """
+    skips, filters, mode, note = side.skips, side.filters, side.mode, left_out is None
     places = zip(records.partitions, records.offsets, strict=True)
     alive = [
         place for place, (partition, offset) in enumerate(places) if not letters.holds(partition, offset)
@@ -117,11 +124,15 @@ def topic_rows(
                 skips.take((living.partitions[place], living.offsets[place]), BY_SCHEMA)
         living = living.select([place for place in range(len(living)) if place not in skipped])
     found, refused = _rows_of(living, decoder, mode)
+    by_steps: set[Key] = set() if left_out is None else left_out
+    for place, reason in refused:
+        key = living.partitions[place], living.offsets[place]
+        if reason == LEFT_OUT:
+            by_steps.add(key)
+        elif note and not skips.take(key, reason):
+            side.undecodable[key] = reason
     if note:
-        for place, reason in refused:
-            key = living.partitions[place], living.offsets[place]
-            if not skips.take(key, reason):
-                side.undecodable[key] = reason
+        side.left_out.take(by_steps - letters.redriven.keys())
     yield from found
 
 

@@ -63,13 +63,13 @@ class Totals:
         }
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in records, none of them without a group."""
+        """Take in the rows that records make, none of them without a group."""
         paths = {path for each in self._measures for path in each.paths}
         columns = {path: _plain(column_at(batch, path)) for path in (*self.mode.key, *paths)}
         keys = zip(*self._keys([columns[path] for path in self.mode.key]), strict=True)
         kafka = batch.column(SYSTEM_COLUMN)
-        places = zip(*(_plain(kafka.field(name)) for name in PLACE), strict=True)
-        self.records += batch.num_rows
+        places = list(zip(*(_plain(kafka.field(name)) for name in PLACE), strict=True))
+        self.records += len(set(places))
         for number, (key, place) in enumerate(zip(keys, places, strict=True)):
             group = self._groups.get(key)
             if group is None:

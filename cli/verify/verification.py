@@ -18,11 +18,13 @@ from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.firsts import Firsts, Order
 from cli.verify.fold import Fold
+from cli.verify.left_out import LeftOut
 from cli.verify.letters import Letters, Span, read_letters
 from cli.verify.modes import Mode, mode_of
 from cli.verify.rows import LetterRows, MainRows, places_marked_by
+from cli.verify.shape import Shape, shape_of
 from cli.verify.skips import Skips
-from cli.verify.sources import Sources, reading_of, source_columns
+from cli.verify.sources import Sources, reading_of
 from cli.verify.topic import Reader, is_compacted
 from cli.verify.topic_side import TopicSide, read_topic
 from cli.verify.totals import Totals
@@ -95,11 +97,11 @@ def _compare(
     letter_rows, pending = _letter_rows(letters, claim)
     claimed = _claimed(claim, main, letter_rows)
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
-    columns = source_columns(table, totals.mode, sources, topic.name) if totals else main.columns
+    shape = shape_of(table, main.columns, mode, sources, topic.name)
     reading = reading_of(
         sources,
         topic.name,
-        columns,
+        shape,
         rounds,
         complete=claim.known_from_birth,
         changes=mode.changes if mode else None,
@@ -118,7 +120,8 @@ def _compare(
             filters=reading.filters,
             mode=mode,
             fold=_fold(main, mode, rounds) if mode and newest else None,
-            firsts=_firsts(main, mode, claim, dead) if mode and mode.first else None,
+            firsts=_firsts(main, mode, claim, dead, shape) if mode and mode.first else None,
+            left_out=LeftOut(rounds),
             totals=totals,
         )
         produced = read_topic(reader, readable, decoder, dead, side, count=task.update)
@@ -159,9 +162,9 @@ def _fold(main: MainRows, mode: Mode, rounds: Sequence[Round]) -> Fold:
     return Fold(rounds, mode.order_by is not None, blanks)
 
 
-def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters) -> Firsts:
+def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters, shape: Shape) -> Firsts:
     """The keys that the table holds."""
-    firsts = Firsts(mode.window_us, Order(claim, letters.redriven))
+    firsts = Firsts(mode.window_us, Order(claim, letters.redriven), several=shape.explodes)
     for held in main.keys(mode):
         firsts.hold(held)
     return firsts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calve.job import AnyRegistry, Lake, Source
 from calve.names import TableName
+from calve.steps import Step
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.findings import Verification
@@ -19,11 +20,18 @@ def proof(
     value: Source | None = None,
     key: Source | None = None,
     registry: AnyRegistry | None = None,
+    steps: tuple[Step, ...] = (),
 ) -> Verification:
     job = engine.job()
     lake = Lake(DATABASE, job.lake.warehouse, endpoint=engine.stack.aws_endpoint, region=engine.stack.region)
     sources = Sources(
-        open_catalog(lake), job.kafka, registry or job.registry, engine.stack.region, value or Source(), key
+        open_catalog(lake),
+        job.kafka,
+        registry or job.registry,
+        engine.stack.region,
+        value or Source(),
+        key,
+        steps,
     )
     return verify(TableName(DATABASE, table), sources, LineProgress(lambda _: None))
 

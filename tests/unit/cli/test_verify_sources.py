@@ -136,7 +136,6 @@ def test_each_round_is_read_with_the_schema_that_it_names() -> None:
         0,
         '{"type": "record", "name": "R", "fields": [{"name": "b", "type": "string"}, {"name": "a", "type": "int"}]}',
     )
-    columns = pa.schema([column, ("_kafka", KAFKA)])
 
     def decoder_for(read_with: ReadWith) -> Decoder | None:
         only = {"1": AVRO, "2": later}.get((read_with or {}).get("value", "2"))
@@ -154,7 +153,7 @@ def test_each_round_is_read_with_the_schema_that_it_names() -> None:
         )
 
     rounds = [round_(3, 2, 3, "2"), round_(2, 1, 2, "1"), round_(1, 0, 1, "forgotten")]
-    epochs = Epochs(rounds, decoder_for, columns)
+    epochs = Epochs(rounds, decoder_for)
     assert epochs.provable_from() == {0: 1}
     batches, refused = epochs.rows(
         records((None, b"\x02"), (None, b"\x04"), (None, b"\x02x\x06")).select([1, 2])

@@ -1,0 +1,189 @@
+"""`verify` against tables whose records go through steps: what rounds made of them is proved, and any damage is found."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from calve.job import Aggregate, Deduplicate, Measure, Source, Upsert
+from calve.steps import Flatten, Step
+from cli.verify.findings import Verification
+from tests.integration.engine import Engine
+from tests.integration.proofs import assert_proved, proof
+
+MAKER = {"type": "record", "name": "Maker", "fields": [{"name": "name", "type": "string"}]}
+ITEM = {
+    "type": "record",
+    "name": "Item",
+    "fields": [
+        {"name": "sku", "type": ["null", "string"], "default": None},
+        {"name": "price", "type": ["null", "double"], "default": None},
+        {"name": "maker", "type": ["null", MAKER], "default": None},
+        {"name": "tags", "type": {"type": "map", "values": "string"}},
+    ],
+}
+CART = {
+    "type": "record",
+    "name": "Cart",
+    "fields": [
+        {"name": "items", "type": ["null", {"type": "array", "items": ITEM}], "default": None},
+        {"name": "note", "type": ["null", "string"], "default": None},
+    ],
+}
+FIELDS: list[dict[str, Any]] = [
+    {"name": "id", "type": "int"},
+    {"name": "cart", "type": ["null", CART], "default": None},
+    {"name": "labels", "type": {"type": "map", "values": "int"}},
+]
+FLAT = (Flatten("__", maps={"labels": ("red", "none")}),)
+ROWS = (Flatten(explode="cart.items", maps={"cart.items.tags": ("k",)}),)
+
+
+def schema(*further: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": "Sale", "fields": [*FIELDS, *further]})
+
+
+def sale(number: int, *skus: str | None, **values: Any) -> dict[str, Any]:
+    """A sale of items; of each second one nothing else is known."""
+    items: list[dict[str, Any]] = [
+        {"sku": sku, "price": None, "maker": None, "tags": {}}
+        if n % 2
+        else {"sku": sku, "price": n + 0.5, "maker": {"name": "Acme"}, "tags": {"k": "v", "l": f"{number}"}}
+        for n, sku in enumerate(skus)
+    ]
+    cart = {"items": items, "note": f"note {number}"}
+    return {"id": number, "cart": cart, "labels": {"red": 1, "blue": number}} | values
+
+
+SALES = [
+    sale(1, "a", "b", "a"),
+    sale(2),
+    sale(3, cart=None, labels={}),
+    sale(4, cart={"items": None, "note": None}),
+    sale(5, "c"),
+]
+
+
+def sold(engine: Engine, steps: tuple[Step, ...], *further: dict[str, Any], **settings: Any) -> str:
+    """A topic of sales in a table; `further` ones are read by a second round."""
+    topic = engine.topic(schema=schema(), partitions=1)
+    target = engine.target(topic, steps=steps, **settings)
+    for each in (SALES, further):
+        engine.produce(topic, list(each))
+        engine.drain(target)
+    return topic
+
+
+def figures(found: Verification, check: str) -> dict[str, int | str]:
+    return next(each.figures for each in found.checks if each.name == check)
+
+
+def test_structs_and_maps_as_columns_are_proved_also_when_a_version_adds_some(engine: Engine) -> None:
+    topic = sold(engine, FLAT)
+    engine.register(
+        topic, schema({"name": "maker", "type": ["null", MAKER | {"name": "Late"}], "default": None})
+    )
+    engine.produce(topic, [sale(6, "d") | {"maker": {"name": "Acme"}}])
+    engine.drain(engine.target(topic, steps=FLAT))
+    assert "maker__name" in engine.rows(topic).columns
+    assert_proved(proof(engine, topic, steps=FLAT))
+
+
+def test_rows_of_items_are_proved_and_each_damage_of_one_is_found(engine: Engine) -> None:
+    topic = sold(engine, ROWS, sale(6, "d", None, None))
+    found = proof(engine, topic, steps=ROWS)
+    assert_proved(found)
+    assert figures(found, "coverage") == {
+        "offsets": 6,
+        "records": 6,
+        "rows": 10,
+        "dead_letters": 0,
+        "gaps": 0,
+    }
+    assert figures(found, "totals") == {"rows": 10, "rows_appended": 10}
+    whole = engine.table(topic).head
+    assert whole is not None
+
+    def damaged(statement: str) -> list[tuple[str, str, tuple[str, ...]]]:
+        engine.sql(statement, topic)
+        told = proof(engine, topic, steps=ROWS).findings
+        engine.rollback(topic, whole)
+        return [(each.message, each.where, each.columns) for each in told if each.check != "totals"]
+
+    fewer, more = (f"records with {word} rows in the table than they make" for word in ("fewer", "more"))
+    first = "partition 0 offset 0"
+    assert damaged("DELETE FROM {t} WHERE id = 1 AND cart_items_sku = 'b'") == [(fewer, first, ())]
+    assert damaged("INSERT INTO {t} SELECT * FROM {t} WHERE id = 1 AND cart_items_sku = 'b'") == [
+        (more, first, ())
+    ]
+    changed = damaged("UPDATE {t} SET cart_items_price = 9 WHERE id = 1 AND cart_items_price = 2.5")
+    assert changed == [("rows that are not what was produced", first, ("cart_items_price",))]
+    [(message, where, _)] = damaged("DELETE FROM {t} WHERE id = 2")
+    assert message.startswith("records in neither the table nor the dead letters")
+    assert where == "partition 0 offset 1"
+    [(message, where, columns)] = damaged("INSERT INTO {t} SELECT * FROM {t} WHERE id = 5")
+    assert (message, where, columns) == (
+        "records more than once in the table",
+        "partition 0 offset 4",
+        (),
+    )
+
+
+def test_the_first_record_of_each_key_with_all_its_rows_is_proved(engine: Engine) -> None:
+    once = Deduplicate(("id",))
+    topic = sold(engine, ROWS, sale(1, "x", "y"), sale(6, "d", "e"), sale(6, "f"), deduplicate=once)
+    found = proof(engine, topic, steps=ROWS)
+    assert_proved(found)
+    assert figures(found, "keys") == {"keys": 6}
+    assert figures(found, "coverage")["deduplicated"] == 2
+    engine.sql("INSERT INTO {t} SELECT * FROM {t} WHERE id = 6", topic)
+    [finding] = [each for each in proof(engine, topic, steps=ROWS).findings if each.check != "totals"]
+    assert finding.message == "records with more rows in the table than they make"
+
+
+def test_totals_of_the_rows_of_items_are_proved(engine: Engine) -> None:
+    totals = Aggregate(
+        ("cart_items_sku",),
+        (Measure("sold", "count(*)"), Measure("paid", "sum(cast(cart_items_price as decimal(18, 1)))")),
+    )
+    topic = sold(engine, ROWS, sale(6, "d", None, "d"), sale(7, "a"), aggregate=totals)
+    found = proof(engine, topic, steps=ROWS)
+    assert_proved(found)
+    assert figures(found, "dead letters") == {"compared": 4, "null_key": 4}
+    assert figures(found, "groups") == {"groups": 3, "records": 3}
+    assert figures(found, "coverage")["added_up"] == 3
+    engine.sql("UPDATE {t} SET sold = sold + 1 WHERE cart_items_sku = 'a'", topic)
+    [finding] = proof(engine, topic, steps=ROWS).findings
+    assert finding.columns == ("sold",)
+
+
+@pytest.mark.parametrize("key", ["_kafka.key", "key"])
+def test_rows_that_tombstones_delete_are_proved_behind_the_steps(engine: Engine, key: str) -> None:
+    source = Source(format="string", column="key") if key == "key" else None
+    topic = engine.topic(schema=schema(), partitions=1)
+    target = engine.target(topic, steps=FLAT, key=source, upsert=Upsert((key,), deletes=True))
+    for number in (1, 2, 3):
+        engine.send(topic, engine.encode(topic, sale(number, "a")), key=b"%d" % number)
+    engine.flush()
+    engine.drain(target)
+    engine.send(topic, None, key=b"1")
+    engine.send(topic, engine.encode(topic, sale(20)), key=b"2")
+    engine.flush()
+    engine.drain(target)
+    found = proof(engine, topic, key=source, steps=FLAT)
+    assert_proved(found)
+    assert figures(found, "keys") == {"keys": 2, "deleted": 1}
+
+
+def test_what_other_steps_have_made_is_never_called_proved(engine: Engine) -> None:
+    topic = sold(engine, ())
+    engine.produce(topic, [sale(6, "d")])
+    engine.drain(engine.target(topic, steps=FLAT))
+    found = proof(engine, topic, steps=FLAT)
+    assert found.findings == ()
+    [open_] = [each for each in found.checks if each.state == "not verifiable"]
+    assert (open_.name, open_.figures["offsets"]) == ("earlier schema", 5)
+    assert [each.rows for each in found.digests] == [1]
+    assert proof(engine, topic).findings == ()
