@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Literal
+
+from calve.columns import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +104,40 @@ def step(raw: dict[str, Any]) -> Step:
 NOTE = "steps"
 
 
-def noted(steps: Sequence[Step]) -> dict[str, str]:
-    """What a round notes of the steps that made its rows, under `NOTE`: a digest; nothing where there are none."""
+def noted(steps: Sequence[Step], records: Json, tags: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """What a round notes under `NOTE` of how its rows were made: a digest of the steps, and of the names, types and tags of what
+    they were run on; nothing where there are no steps.
+    """
     if not steps:
         return {}
-    text = json.dumps([asdict(each) for each in steps], sort_keys=True)
-    return {NOTE: hashlib.sha256(text.encode()).hexdigest()[:16]}
+    told = (
+        [[each.kind, _told(each)] for each in steps],
+        _names(records),
+        {p: list(t) for p, t in tags.items()},
+    )
+    return {NOTE: hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]}
+
+
+def _told(value: Any) -> Any:
+    """A value without what is as it is by default: a setting that a release adds changes no digest."""
+    if isinstance(value, Mapping):
+        return {name: _told(each) for name, each in value.items()}
+    if not is_dataclass(value):
+        return value
+    own = {each.name: getattr(value, each.name) for each in fields(value)}
+    by_default = {
+        each.name: each.default if each.default_factory is MISSING else each.default_factory()
+        for each in fields(value)
+    }
+    return {name: _told(each) for name, each in own.items() if each != by_default[name]}
+
+
+def _names(kind: Json) -> Json:
+    if isinstance(kind, str):
+        return kind
+    match kind["type"]:
+        case "struct":
+            return {each["name"]: _names(each["type"]) for each in kind["fields"]}
+        case "list":
+            return [_names(kind["element"])]
+    return [_names(kind["key"]), _names(kind["value"])]

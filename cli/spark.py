@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calve.errors import Fatal
 from calve.spark_conf import java_options
-from cli.embedded.layout import project_root
+from cli.embedded.java import find_java
+from cli.embedded.layout import Layout, project_root
+from cli.embedded.ports import HOST
 from cli.embedded.stack import current, environment, spark_jars
 
 if TYPE_CHECKING:
@@ -61,15 +63,38 @@ def local_session(job: Job) -> Iterator[SparkSession]:
     Raises:
         Fatal: there is no JVM.
     """
-    from pyspark.errors import PySparkRuntimeError
-
     from glue_jobs.session import spark_session
 
     root = project_root()
     os.environ.update(spark_environment(root, current(root), memory="1g", quick=True))
+    with _started(lambda: spark_session(job)) as spark:
+        yield spark
+
+
+@contextmanager
+def bare_session() -> Iterator[SparkSession]:
+    """A session in this process that knows nothing but Spark SQL; what its JVM would print is left out.
+
+    Raises:
+        Fatal: there is no JVM.
+    """
+    from pyspark.sql import SparkSession
+
+    root = project_root()
+    java = {"JAVA_HOME": str(find_java(Layout(root)).home), "SPARK_LOCAL_IP": HOST}
+    os.environ.update(spark_environment(root, None, memory="1g", quick=True, jars=()) | java)
+    quiet = SparkSession.builder.config("spark.ui.enabled", "false")
+    with _started(quiet.config("spark.ui.showConsoleProgress", "false").getOrCreate) as spark:
+        yield spark
+
+
+@contextmanager
+def _started(start: Callable[[], SparkSession]) -> Iterator[SparkSession]:
+    from pyspark.errors import PySparkRuntimeError
+
     with _silent():
         try:
-            spark = spark_session(job)
+            spark = start()
         except (OSError, PySparkRuntimeError) as error:
             raise Fatal(f"Spark does not start: {error}", fix="calve doctor") from None
     try:

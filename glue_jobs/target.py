@@ -222,7 +222,7 @@ class Target:
     def _pin(self, source: Json, made: Json, chain: Chain, versions: Versions, schema: Json) -> None:
         mode = self.table.mode
         self.decoding = self.schemas.decoding(source, versions)
-        self.read_with = self.schemas.read_with(versions) | noted(self.table.steps)
+        self.read_with = self.schemas.read_with(versions) | noted(self.table.steps, source, chain.means.tags)
         self.mode = keyed(schema, mode) if isinstance(mode, Upsert | Deduplicate) else mode
         if isinstance(self.mode, Upsert | Deduplicate):
             chain.require_lasting(self.mode.key)

@@ -97,6 +97,8 @@ def _iceberg(kind: Any) -> Json:
 
 _PLAIN = (
     (pa.types.is_boolean, "boolean"),
+    (pa.types.is_int8, "int"),
+    (pa.types.is_int16, "int"),
     (pa.types.is_int32, "int"),
     (pa.types.is_int64, "long"),
     (pa.types.is_float32, "float"),

@@ -29,7 +29,7 @@ class Decoding(Protocol):
 
     def tombstones(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]: ...
 
-    def judge(self, records: Records, place: int) -> str | None: ...
+    def judge(self, records: Records) -> list[str | None]: ...
 
 
 class Decoder:
@@ -110,9 +110,9 @@ class Decoder:
         array = self._key.array(list(keys.values())) if self._key else None
         return [self._batch(found, nulls, array, None)], refused
 
-    def judge(self, records: Records, place: int) -> str | None:
-        """Why the record at a place is no row; None where it is one."""
-        return self.verdict(records.values[place], records.keys[place])
+    def judge(self, records: Records) -> list[str | None]:
+        """Of each record why it is no row; None where it is one."""
+        return list(map(self.verdict, records.values, records.keys))
 
     def verdict(self, value: bytes | None, key: bytes | None = None) -> str | None:
         """Why a record with this value and key is no row; None where it is one."""

@@ -5,7 +5,7 @@ That of a record which came back from the dead letters is the redrive.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 
 import pyarrow as pa
@@ -52,21 +52,20 @@ class Epochs:
         records: Records,
         read: Callable[[Decoding, Records], tuple[list[pa.RecordBatch], list[tuple[int, str]]]],
     ) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
-        places: dict[int, tuple[Decoding, list[int]]] = {}
-        for place in range(len(records)):
-            decoder = self._decoder_at(records, place)
-            places.setdefault(id(decoder), (decoder, []))[1].append(place)
         batches: list[pa.RecordBatch] = []
         refused: list[tuple[int, str]] = []
-        for decoder, mine in places.values():
+        for decoder, mine in self._decoders(records):
             found, unread = read(decoder, records.select(mine))
             batches += found
             refused += [(mine[place], reason) for place, reason in unread]
         return batches, refused
 
-    def judge(self, records: Records, place: int) -> str | None:
+    def judge(self, records: Records) -> list[str | None]:
         """As `Decoder.judge`."""
-        return self._decoder_at(records, place).judge(records, place)
+        judged: dict[int, str | None] = {}
+        for decoder, mine in self._decoders(records):
+            judged |= zip(mine, decoder.judge(records.select(mine)), strict=True)
+        return [judged[place] for place in range(len(records))]
 
     def provable_from(self) -> Offsets:
         """Where the offsets begin, by partition, that no round read with a schema that is not known any more."""
@@ -76,6 +75,14 @@ class Epochs:
             if self._decoder(each.read_with) is None
             for partition, offset in each.to.get(each.topic, {}).items()
         }
+
+    def _decoders(self, records: Records) -> Iterable[tuple[Decoding, list[int]]]:
+        """The decoders that the records need, with the places of these."""
+        places: dict[int, tuple[Decoding, list[int]]] = {}
+        for place in range(len(records)):
+            decoder = self._decoder_at(records, place)
+            places.setdefault(id(decoder), (decoder, []))[1].append(place)
+        return places.values()
 
     def _decoder_at(self, records: Records, place: int) -> Decoding:
         partition, offset = records.partitions[place], records.offsets[place]

@@ -92,14 +92,19 @@ class Mode:
         """True for rows of which a part of the key is null."""
         return reduce(pc.or_, [column_at(batch, path).is_null() for path in self.key])
 
-    def judge(self, decoder: Decoding, records: Records, place: int) -> str | None:
-        """Why the record at a place is neither a row nor a tombstone; None where it is one."""
-        if not self.covers(records.partitions[place], records.offsets[place]):
-            return decoder.judge(records, place)
-        if not (self.deletes and records.values[place] is None) and (found := decoder.judge(records, place)):
-            return found
-        _, refused = keyed_rows(decoder, records.select([place]), self)
-        return refused[0][1] if refused else None
+    def judge(self, decoder: Decoding, records: Records) -> list[str | None]:
+        """Of each record why it is neither a row nor a tombstone; None where it is one."""
+        keyed = [self.covers(*place) for place in zip(records.partitions, records.offsets, strict=True)]
+        tombstones = [k and self.deletes and v is None for k, v in zip(keyed, records.values, strict=True)]
+        found: list[str | None] = [None] * len(records)
+        others = [n for n, each in enumerate(tombstones) if not each]
+        for n, verdict in zip(others, decoder.judge(records.select(others)), strict=True):
+            found[n] = verdict
+        rest = [n for n, each in enumerate(keyed) if each and found[n] is None]
+        _, refused = keyed_rows(decoder, records.select(rest), self)
+        for n, reason in refused:
+            found[rest[n]] = reason
+        return found
 
 
 def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None:

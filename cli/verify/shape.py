@@ -1,9 +1,11 @@
-"""What records are decoded to, where that is not what the table holds: by the schemas as they are now."""
+"""What records are decoded to, where that is not what the table holds: by the schemas as a round has known them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,12 +14,14 @@ from pyiceberg.schema import Schema as TableSchema
 
 from calve import job
 from calve.columns import Json, with_ids
-from calve.parts import KEY, parts_of
+from calve.parts import KEY, Parts, Versions, parts_of
 from calve.registry import open_registry
+from calve.steps import NOTE, noted
 from calve.totals import require_same_columns, with_kafka
 from cli.verify.columns import iceberg_columns
 from cli.verify.decoding import Decoder, Decoding
 from cli.verify.modes import Mode
+from cli.verify.queries import Queries
 from cli.verify.steps import Chain, Stepped, chain_of
 
 if TYPE_CHECKING:
@@ -46,8 +50,24 @@ class Shape:
         return decoder if self.chain is None else Stepped(decoder, self.chain, self.columns)
 
 
-def shape_of(table: Table, columns: pa.Schema, mode: Mode | None, sources: Sources, topic: str) -> Shape:
-    """The shape of the rows of a table with these columns, or of those that its totals are made of.
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """newest: by the schemas as they are now. noted: by what a round notes of its steps (`calve.steps.noted`); None: it was made
+    by other steps, or by schemas that are there no more.
+    """
+
+    newest: Shape
+    noted: Callable[[str | None], Shape | None]
+
+    def of(self, read_with: Mapping[str, str] | None) -> Shape | None:
+        """That of a round; `read_with`: None where nobody knows it."""
+        return self.newest if read_with is None else self.noted(read_with.get(NOTE))
+
+
+def shapes_of(
+    table: Table, columns: pa.Schema, mode: Mode | None, sources: Sources, topic: str, queries: Queries
+) -> Shapes:
+    """The shapes of the rows of a table with these columns, or of those that its totals are made of.
 
     Raises:
         Suspended: the schemas or the steps do not make the columns of the totals any more.
@@ -55,25 +75,55 @@ def shape_of(table: Table, columns: pa.Schema, mode: Mode | None, sources: Sourc
     """
     totals = mode.totals if mode else None
     if totals is None and not sources.steps:
-        return Shape(columns)
-    records = _records(sources, topic)
-    numbered = json.dumps(with_ids(with_kafka(records)) | {"schema-id": 0})
-    source = schema_to_pyarrow(TableSchema.model_validate_json(numbered), include_field_ids=False)
-    chain = chain_of(sources.steps, _stay(mode, sources)) if sources.steps else None
-    if totals is None:
-        return Shape(source, chain, columns)
-    if chain is not None:
-        records = iceberg_columns(chain.run(pa.RecordBatch.from_pylist([], source))[0].schema)
-    held = json.loads(table.schema().model_dump_json())
-    require_same_columns(".".join(table.name()), held, records, totals)
-    return Shape(source, chain)
+        return _alone(Shape(columns))
+    parts = _parts(sources, topic)
+    chain = chain_of(sources.steps, queries, _stay(mode, sources)) if sources.steps else None
+
+    def shape(records: Json) -> Shape:
+        return Shape(_arrow(records), chain, None if totals else columns)
+
+    versions = parts.versions()
+    records = parts.first_columns(versions)
+    newest = shape(records)
+    if totals is not None:
+        made = iceberg_columns(chain.columns(newest.source)) if chain else records
+        held = json.loads(table.schema().model_dump_json())
+        require_same_columns(".".join(table.name()), held, made, totals)
+    if chain is None:
+        return _alone(newest)
+
+    @cache
+    def known(note: str | None) -> Shape | None:
+        for each in _as_they_were(versions):
+            records = parts.first_columns(each)
+            if noted(sources.steps, records, parts.tags(records, each)) == {NOTE: note}:
+                return shape(records)
+        return None
+
+    return Shapes(newest, known)
 
 
-def _records(sources: Sources, topic: str) -> Json:
+def _alone(shape: Shape) -> Shapes:
+    """The shape of all rounds that ran no steps."""
+    return Shapes(shape, lambda note: shape if note is None else None)
+
+
+def _as_they_were(versions: Versions) -> Iterator[Versions]:
+    """The versions as they are now, and as they were before the last of them was registered, and so on."""
+    for values in range(len(versions.values), 0, -1):
+        for keys in range(len(versions.keys), 0, -1) or (0,):
+            yield versions._replace(values=versions.values[:values], keys=versions.keys[:keys])
+
+
+def _parts(sources: Sources, topic: str) -> Parts:
     asked = any(each is not None and each.registered for each in (sources.value, sources.key))
     settings = job.Table(topic, topic, value=sources.value, key=sources.key)
-    parts = parts_of(settings, open_registry(sources.registry) if asked else None)
-    return parts.first_columns(parts.versions())
+    return parts_of(settings, open_registry(sources.registry) if asked else None)
+
+
+def _arrow(columns: Json) -> pa.Schema:
+    numbered = json.dumps(with_ids(with_kafka(columns)) | {"schema-id": 0})
+    return schema_to_pyarrow(TableSchema.model_validate_json(numbered), include_field_ids=False)
 
 
 def _stay(mode: Mode | None, sources: Sources) -> set[str]:

@@ -16,7 +16,7 @@ from calve import job
 from calve.declared import FRAMED, NO_ID, identity
 from calve.position import Offsets
 from calve.registry import Registry, Schema, open_registry
-from calve.steps import NOTE, Step, noted
+from calve.steps import Step
 from calve.subjects import subjects_of
 from cli.verify.claim import Round
 from cli.verify.conversion import Unreadable
@@ -27,7 +27,7 @@ from cli.verify.framing import CONFLUENT, GLUE, Framing
 from cli.verify.protobuf_schema import compiled
 from cli.verify.protobuf_values import message_in, message_named, renames_of_protobuf
 from cli.verify.renames import Fields, Renames, avro_records, json_objects, renames_of
-from cli.verify.shape import Shape
+from cli.verify.shape import Shapes
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -65,13 +65,13 @@ class Reading:
 def reading_of(
     sources: Sources,
     topic: str,
-    shape: Shape,
+    shapes: Shapes,
     rounds: Sequence[Round],
     *,
     complete: bool,
     changes: Sequence[str] | None = None,
 ) -> Reading:
-    """How the topic's records become rows of this shape.
+    """How the topic's records become rows of these shapes.
 
     complete: no round's ledger has expired. changes: as those of a `Decoder`.
 
@@ -81,7 +81,7 @@ def reading_of(
     asked = any(each is not None and each.registered for each in (sources.value, sources.key))
     registry = open_registry(sources.registry) if asked else None
     filters = _filters(sources, topic, registry, rounds, complete=complete)
-    made = _Maker(sources, topic, shape, registry, filters, changes)
+    made = _Maker(sources, topic, shapes, registry, filters, changes)
     alone = sources.value.framed and sources.key is None and not sources.steps
     if alone and not any(each.read_with for each in rounds):
         return Reading(made.newest(), filters, {})
@@ -154,15 +154,10 @@ class _Maker:
 
     sources: Sources
     topic: str
-    shape: Shape
+    shapes: Shapes
     registry: Registry | None
     filters: Filters
     changes: Sequence[str] | None
-
-    @property
-    def columns(self) -> pa.Schema:
-        """What records are decoded to."""
-        return self.shape.source
 
     def newest(self) -> Decoding:
         found = self.of(None)
@@ -172,14 +167,15 @@ class _Maker:
 
     def of(self, read_with: ReadWith) -> Decoding | None:
         """How a round has read; None where that is not known any more."""
-        if read_with is not None and read_with.get(NOTE) != noted(self.sources.steps).get(NOTE):
+        shape = self.shapes.of(read_with)
+        if shape is None:
             return None
         try:
-            return self.shape.around(self._decoder(read_with))
+            return shape.around(self._decoder(shape.source, read_with))
         except LookupError:
             return None
 
-    def _decoder(self, read_with: ReadWith) -> Decoder:
+    def _decoder(self, columns: pa.Schema, read_with: ReadWith) -> Decoder:
         """How values and keys were read.
 
         Raises:
@@ -187,7 +183,7 @@ class _Maker:
         """
         value, key = self.sources.value, self.sources.key
         return Decoder(
-            self.columns,
+            columns,
             self.topic,
             self._schema_of,
             self._renames(value, "value"),
@@ -196,18 +192,18 @@ class _Maker:
             only=self._only(value, "value", read_with),
             own=value.rest or value.column,
             message=value.message,
-            key=self._keys(key, read_with),
+            key=self._keys(key, columns, read_with),
             changes=self.changes,
         )
 
-    def _keys(self, source: job.Source | None, read_with: ReadWith) -> Keys | None:
+    def _keys(self, source: job.Source | None, table: pa.Schema, read_with: ReadWith) -> Keys | None:
         if source is None:
             if read_with is not None and "key" in read_with:
                 raise LookupError
             return None
-        if (source.column or "key") not in self.columns.names:
+        if (source.column or "key") not in table.names:
             return None
-        column = self.columns.field(source.column or "key")
+        column = table.field(source.column or "key")
         if read_with is not None and "key" not in read_with:
             return Keys(column, None)
         only, renames = self._only(source, "key", read_with), self._renames(source, "key")

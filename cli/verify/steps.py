@@ -6,34 +6,24 @@ record of whose rows one cannot be computed makes none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.steps import Flatten, Step
+from calve.steps import Filter, Flatten, Sql, Step
 from cli.verify.columns import laid_out
 from cli.verify.decoding import Decoding
 from cli.verify.flatten import exploded, flattened
+from cli.verify.made import Made, Run
 from cli.verify.places import number, places_of
+from cli.verify.queries import Queries
 from cli.verify.topic import Records
 
 LEFT_OUT = "left out by a step"
-"""Stands where the reason of a reject does: a record that makes no row, and is no dead letter."""
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What a step makes of rows. left_out: the places of those that it leaves out; failed: of those on which it fails, by why."""
-
-    rows: pa.RecordBatch
-    left_out: Any = None
-    failed: Mapping[str, Any] = field(default_factory=dict)
-
-
-Run = Callable[[pa.RecordBatch], Made]
+EMPTIED = "without a row that a step has not left out"
+"""Both stand where the reason of a reject does: records that make no row, and are no dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +37,27 @@ class Chain:
         """Whether a record may make several rows."""
         return any(several for _, several in self.runs)
 
-    def run(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """The rows that become of these, and why records make none: place -> a word of `REASONS`, or `LEFT_OUT`."""
+    def columns(self, source: pa.Schema) -> pa.Schema:
+        """Those of the rows that are made of rows with these columns."""
+        return self.run(pa.RecordBatch.from_pylist([], source))[0].schema
+
+    def run(self, rows: pa.RecordBatch, *, tombstones: bool = False) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """The rows that become of these, and why records make none: place -> a word of `REASONS`, `LEFT_OUT` or `EMPTIED`."""
         without: dict[int, str] = {}
+        before = places_of(rows)
         for run, several in self.runs:
-            made = run(rows)
+            made = run(rows, tombstones=tombstones)
             rows = made.rows
             for reason, places in made.failed.items():
                 for place in places.to_pylist():
                     without[place] = min(reason, without.get(place, reason))
             if made.left_out is not None and not several:
                 without |= dict.fromkeys(made.left_out.to_pylist(), LEFT_OUT)
-        if without and self.explodes:
+        if self.explodes:
             rejected = pc.is_in(places_of(rows), pa.array(without, pa.int64()))
             rows = rows.filter(pc.invert(rejected))
+            empty = before.filter(pc.invert(pc.is_in(before, places_of(rows))))
+            without = dict.fromkeys(empty.to_pylist(), EMPTIED) | without
         return rows, without
 
 
@@ -73,47 +70,59 @@ class Stepped:
         self._columns = columns
 
     def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
-        """As `Decoder.rows`; a reason may also be `LEFT_OUT`."""
+        """As `Decoder.rows`; a reason may also be `LEFT_OUT` or `EMPTIED`."""
         return self._behind(records, *self._decoder.rows(records))
 
     def tombstones(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
         """As `Decoder.tombstones`."""
-        return self._behind(records, *self._decoder.tombstones(records))
+        return self._behind(records, *self._decoder.tombstones(records), tombstones=True)
 
-    def judge(self, records: Records, place: int) -> str | None:
-        """As `Decoder.judge`."""
-        if found := self._decoder.judge(records, place):
-            return found
-        _, refused = self.rows(records.select([place]))
-        return refused[0][1] if refused else None
+    def judge(self, records: Records) -> list[str | None]:
+        """As `Decoder.judge`; a reason may also be `LEFT_OUT` or `EMPTIED`."""
+        found = self._decoder.judge(records)
+        rest = [n for n, each in enumerate(found) if each is None]
+        _, refused = self.rows(records.select(rest))
+        for n, reason in refused:
+            found[rest[n]] = reason
+        return found
 
     def _behind(
-        self, records: Records, batches: Sequence[pa.RecordBatch], refused: Sequence[tuple[int, str]]
+        self,
+        records: Records,
+        batches: Sequence[pa.RecordBatch],
+        refused: Sequence[tuple[int, str]],
+        *,
+        tombstones: bool = False,
     ) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
-        made = []
-        without: dict[int, str] = {}
-        for batch in batches:
-            rows, reasons = self._chain.run(batch)
-            made.append(rows if self._columns is None else laid_out(rows, self._columns))
-            without |= reasons
+        if not batches:
+            return [], [*refused]
+        rows, without = self._chain.run(pa.concat_batches(batches), tombstones=tombstones)
+        made = rows if self._columns is None else laid_out(rows, self._columns)
         if not without:
-            return made, [*refused]
+            return [made], [*refused]
         places = map(number, records.partitions, records.offsets)
-        return made, [*refused, *((n, without[each]) for n, each in enumerate(places) if each in without)]
+        return [made], [*refused, *((n, without[each]) for n, each in enumerate(places) if each in without)]
 
 
-def chain_of(steps: Sequence[Step], stay: Collection[str] = ()) -> Chain:
+def chain_of(steps: Sequence[Step], queries: Queries, stay: Collection[str] = ()) -> Chain:
     """stay: structs that are never flattened."""
     runs: list[tuple[Run, bool]] = []
     several = False
     for each in steps:
         several = several or (isinstance(each, Flatten) and each.explode is not None)
-        runs.append((_run_of(each, stay), several))
+        runs.append((_run_of(each, queries, stay), several))
     return Chain(runs)
 
 
-def _run_of(step: Step, stay: Collection[str]) -> Run:
-    match step:
-        case Flatten():
-            return lambda rows: Made(exploded(flattened(rows, step, stay), step))
-    raise AssertionError(step)
+def _run_of(step: Step, queries: Queries, stay: Collection[str]) -> Run:
+    def run(rows: pa.RecordBatch, *, tombstones: bool) -> Made:
+        match step:
+            case Flatten():
+                return Made(exploded(flattened(rows, step, stay), step))
+            case Filter():
+                return queries.where(rows, step.condition, tombstones=tombstones)
+            case Sql():
+                return queries.select(rows, step.query, tombstones=tombstones)
+        raise AssertionError(step)
+
+    return run

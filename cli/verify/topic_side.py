@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from cli.verify.letters import Count, Letters, Span
 from cli.verify.modes import Mode, keyed_rows
 from cli.verify.rows import LETTER_COLUMNS, Rows, comparable_records, letter_columns, rows_of, unhashed
 from cli.verify.skips import BY_SCHEMA, LASTING, Key, Skips
-from cli.verify.steps import LEFT_OUT
+from cli.verify.steps import EMPTIED, LEFT_OUT
 from cli.verify.topic import Reader, Records
 from cli.verify.totals import Totals
 
@@ -33,7 +32,7 @@ class TopicSide:
     `undecodable` are records that are no rows and no dead letters either: (partition, offset) -> reason.
     `misjudged` are dead letters whose reason the bytes contradict: (partition, offset) -> (reason given, reason found).
     `duplicates` counts good records that make no row, as the table has the first of their key; `left_out` those that a step
-    leaves out.
+    leaves out; `emptied` those of which it leaves out all rows.
     """
 
     records: Offsets = field(default_factory=dict)
@@ -49,6 +48,7 @@ class TopicSide:
     firsts: Firsts | None = None
     duplicates: int = 0
     left_out: LeftOut = field(default_factory=LeftOut)
+    emptied: int = 0
     totals: Totals | None = None
 
 
@@ -129,6 +129,8 @@ def topic_rows(
         key = living.partitions[place], living.offsets[place]
         if reason == LEFT_OUT:
             by_steps.add(key)
+        elif reason == EMPTIED:
+            side.emptied += note
         elif note and not skips.take(key, reason):
             side.undecodable[key] = reason
     if note:
@@ -189,11 +191,11 @@ def topic_letters(records: Records, letters: Letters) -> Rows:
 
 def _judge(records: Records, alive: set[int], decoder: Decoding, letters: Letters, side: TopicSide) -> None:
     """Compare the reason of each dead letter with what its bytes say."""
-    for place in set(range(len(records))) - alive:
-        partition, offset = records.partitions[place], records.offsets[place]
-        given = letters.reasons[partition][offset]
-        if given not in LASTING:
-            continue
-        judge = decoder.judge if side.mode is None else partial(side.mode.judge, decoder)
-        if (found := judge(records, place)) != given:
-            side.misjudged[partition, offset] = (given, found)
+    dead = records.select([place for place in range(len(records)) if place not in alive])
+    given = [letters.reasons[p][o] for p, o in zip(dead.partitions, dead.offsets, strict=True)]
+    lasting = [place for place, reason in enumerate(given) if reason in LASTING]
+    judged = dead.select(lasting)
+    found = decoder.judge(judged) if side.mode is None else side.mode.judge(decoder, judged)
+    for place, reason in zip(lasting, found, strict=True):
+        if reason not in (given[place], EMPTIED):
+            side.misjudged[dead.partitions[place], dead.offsets[place]] = (given[place], reason)

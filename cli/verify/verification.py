@@ -21,8 +21,9 @@ from cli.verify.fold import Fold
 from cli.verify.left_out import LeftOut
 from cli.verify.letters import Letters, Span, read_letters
 from cli.verify.modes import Mode, mode_of
+from cli.verify.queries import Queries
 from cli.verify.rows import LetterRows, MainRows, places_marked_by
-from cli.verify.shape import Shape, shape_of
+from cli.verify.shape import Shape, shapes_of
 from cli.verify.skips import Skips
 from cli.verify.sources import Sources, reading_of
 from cli.verify.topic import Reader, is_compacted
@@ -58,7 +59,8 @@ def verify(name: TableName, sources: Sources, progress: Progress) -> Verificatio
     topic = _topic(claim, sources)
     if topic.key != claim.topic and claim.to:
         return _other_topic(name, claim, topic, ledgers, findings)
-    sides, found = _compare(table, letters, claim, topic, sources, progress)
+    with Queries() as queries:
+        sides, found = _compare(table, letters, claim, topic, sources, queries, progress)
     return Verification(
         table=str(name),
         topic=topic.name,
@@ -86,7 +88,13 @@ def _other_topic(
 
 
 def _compare(
-    table: Table, letters: Table | None, claim: Claim, topic: Topic, sources: Sources, progress: Progress
+    table: Table,
+    letters: Table | None,
+    claim: Claim,
+    topic: Topic,
+    sources: Sources,
+    queries: Queries,
+    progress: Progress,
 ) -> tuple[Sides, list[Finding]]:
     """The passes over both sides, in order, and what is wrong."""
     properties = client_properties(sources.kafka, sources.region)
@@ -97,11 +105,11 @@ def _compare(
     letter_rows, pending = _letter_rows(letters, claim)
     claimed = _claimed(claim, main, letter_rows)
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
-    shape = shape_of(table, main.columns, mode, sources, topic.name)
+    shapes = shapes_of(table, main.columns, mode, sources, topic.name, queries)
     reading = reading_of(
         sources,
         topic.name,
-        shape,
+        shapes,
         rounds,
         complete=claim.known_from_birth,
         changes=mode.changes if mode else None,
@@ -120,7 +128,7 @@ def _compare(
             filters=reading.filters,
             mode=mode,
             fold=_fold(main, mode, rounds) if mode and newest else None,
-            firsts=_firsts(main, mode, claim, dead, shape) if mode and mode.first else None,
+            firsts=_firsts(main, mode, claim, dead, shapes.newest) if mode and mode.first else None,
             left_out=LeftOut(rounds),
             totals=totals,
         )

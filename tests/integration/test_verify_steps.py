@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from calve.job import Aggregate, Deduplicate, Measure, Source, Upsert
-from calve.steps import Flatten, Step
+from calve.job import Aggregate, Budget, Deduplicate, Measure, Source, Upsert
+from calve.steps import Filter, Flatten, Sql, Step
 from cli.verify.findings import Verification
-from tests.integration.engine import Engine
+from tests.integration.engine import Engine, trades
 from tests.integration.proofs import assert_proved, proof
 
 MAKER = {"type": "record", "name": "Maker", "fields": [{"name": "name", "type": "string"}]}
@@ -80,6 +81,27 @@ def figures(found: Verification, check: str) -> dict[str, int | str]:
     return next(each.figures for each in found.checks if each.name == check)
 
 
+PLACE = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "headers", "schema_id")
+
+
+@dataclass
+class Damage:
+    """Does something to a table, and takes it back."""
+
+    engine: Engine
+    topic: str
+    steps: tuple[Step, ...]
+
+    def told(self, statement: str) -> list[tuple[str, str, tuple[str, ...]]]:
+        """What is found then, and where, but for the totals, which any change of the number of rows upsets."""
+        whole = self.engine.table(self.topic).head
+        assert whole is not None
+        self.engine.sql(statement, self.topic)
+        told = proof(self.engine, self.topic, steps=self.steps).findings
+        self.engine.rollback(self.topic, whole)
+        return [(each.message, each.where, each.columns) for each in told if each.check != "totals"]
+
+
 def test_structs_and_maps_as_columns_are_proved_also_when_a_version_adds_some(engine: Engine) -> None:
     topic = sold(engine, FLAT)
     engine.register(
@@ -103,15 +125,7 @@ def test_rows_of_items_are_proved_and_each_damage_of_one_is_found(engine: Engine
         "gaps": 0,
     }
     assert figures(found, "totals") == {"rows": 10, "rows_appended": 10}
-    whole = engine.table(topic).head
-    assert whole is not None
-
-    def damaged(statement: str) -> list[tuple[str, str, tuple[str, ...]]]:
-        engine.sql(statement, topic)
-        told = proof(engine, topic, steps=ROWS).findings
-        engine.rollback(topic, whole)
-        return [(each.message, each.where, each.columns) for each in told if each.check != "totals"]
-
+    damaged = Damage(engine, topic, ROWS).told
     fewer, more = (f"records with {word} rows in the table than they make" for word in ("fewer", "more"))
     first = "partition 0 offset 0"
     assert damaged("DELETE FROM {t} WHERE id = 1 AND cart_items_sku = 'b'") == [(fewer, first, ())]
@@ -159,22 +173,113 @@ def test_totals_of_the_rows_of_items_are_proved(engine: Engine) -> None:
     assert finding.columns == ("sold",)
 
 
-@pytest.mark.parametrize("key", ["_kafka.key", "key"])
-def test_rows_that_tombstones_delete_are_proved_behind_the_steps(engine: Engine, key: str) -> None:
-    source = Source(format="string", column="key") if key == "key" else None
+KEY = json.dumps({"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]})
+
+
+@pytest.mark.parametrize(
+    ("key", "steps"),
+    [
+        ("_kafka.key", FLAT),
+        ("key", FLAT),
+        ("key", (Sql("select key, id, 1 / id as share, labels from source where id <> 3"), *FLAT)),
+    ],
+)
+def test_rows_that_tombstones_delete_are_proved_behind_the_steps(
+    engine: Engine, key: str, steps: tuple[Step, ...]
+) -> None:
+    source = Source(format="avro", prefix="none", schema=KEY, column="key") if key == "key" else None
     topic = engine.topic(schema=schema(), partitions=1)
-    target = engine.target(topic, steps=FLAT, key=source, upsert=Upsert((key,), deletes=True))
-    for number in (1, 2, 3):
-        engine.send(topic, engine.encode(topic, sale(number, "a")), key=b"%d" % number)
+    target = engine.target(topic, steps=steps, key=source, upsert=Upsert((key,), deletes=True))
+    for number in (1, 2, 3, 4):
+        engine.send(topic, engine.encode(topic, sale(number, "a")), key=bytes([2 * number]))
     engine.flush()
     engine.drain(target)
-    engine.send(topic, None, key=b"1")
-    engine.send(topic, engine.encode(topic, sale(20)), key=b"2")
+    engine.send(topic, None, key=b"\x02")
+    engine.send(topic, engine.encode(topic, sale(20)), key=b"\x04")
     engine.flush()
     engine.drain(target)
-    found = proof(engine, topic, key=source, steps=FLAT)
+    found = proof(engine, topic, key=source, steps=steps)
     assert_proved(found)
-    assert figures(found, "keys") == {"keys": 2, "deleted": 1}
+    assert figures(found, "keys")["deleted"] == 1
+
+
+def test_what_a_query_makes_and_leaves_out_is_proved_and_each_damage_of_it_is_found(engine: Engine) -> None:
+    steps = (Sql("select *, price * 1000000 as micros from source where price <> 7"), Filter("side = 'BUY'"))
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, trades(20))
+    engine.produce(topic, [{"id": 20, "side": "BUY", "price": 2**31 - 1}])
+    engine.drain(engine.target(topic, steps=steps))
+    found = proof(engine, topic, steps=steps)
+    assert_proved(found)
+    assert figures(found, "coverage") == {
+        "offsets": 21,
+        "records": 21,
+        "rows": 9,
+        "dead_letters": 1,
+        "left out": 11,
+        "gaps": 0,
+    }
+    assert figures(found, "left out") == {"records": 11}
+    damage = Damage(engine, topic, steps)
+    planted = ", ".join(f"'{name}', _kafka.{name}" for name in PLACE).replace("_kafka.offset", "7L")
+    plant = (
+        f"INSERT INTO {{t}} SELECT id, side, price, micros, named_struct({planted}) FROM {{t}} WHERE id = 1"
+    )
+    none = "rows of records that are no rows: a step leaves them out"
+    assert damage.told(plant) == [(none, "partition 0 offset 7", ())]
+    changed = damage.told("UPDATE {t} SET micros = micros + 1 WHERE id = 5")
+    assert changed == [("rows that are not what was produced", "partition 0 offset 5", ("micros",))]
+    [(message, where, _)] = damage.told("DELETE FROM {t} WHERE id = 9")
+    assert message.startswith("records in neither the table nor the dead letters")
+    assert where == "partition 0 offset 9"
+
+
+def test_skipped_records_on_which_a_query_fails_are_found_among_the_others(engine: Engine) -> None:
+    steps = (Sql("select id, 12 / (price - 5) as share from source"),)
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 20)
+    engine.drain(engine.target(topic, steps=steps, on_error="skip", dead_letter_budget=Budget(records=9)))
+    found = proof(engine, topic, steps=steps)
+    assert_proved(found)
+    assert figures(found, "skipped") == {"records": 1, "step_failed": 1}
+
+
+CUT = (*ROWS, Sql("select *, cart_items_price * 2 as twice from source"), Filter("cart_items_sku <> 'b'"))
+
+
+def test_what_is_left_out_behind_a_list_is_a_row_of_its_record(engine: Engine) -> None:
+    topic = sold(engine, CUT, sale(6, "b"), sale(7, "b", "d"))
+    found = proof(engine, topic, steps=CUT)
+    assert_proved(found)
+    assert figures(found, "coverage")["rows"] == 4
+    assert figures(found, "coverage")["without rows"] == 4
+    damage = Damage(engine, topic, CUT)
+    planted = ", ".join(f"'{name}', _kafka.{name}" for name in PLACE).replace("_kafka.offset", "5L")
+    names = ", ".join(name for name in engine.rows(topic).columns if name != "_kafka")
+    plant = f"INSERT INTO {{t}} SELECT {names}, named_struct({planted}) FROM {{t}} WHERE id = 5"
+    assert damage.told(plant) == [("rows of records that make none", "partition 0 offset 5", ())]
+
+
+def test_duplicates_without_rows_are_never_called_proved(engine: Engine) -> None:
+    topic = sold(engine, CUT, sale(6, "b"), sale(6, "b"), sale(1, "x"), deduplicate=Deduplicate(("id",)))
+    found = proof(engine, topic, steps=CUT)
+    assert found.findings == ()
+    [open_] = [each for each in found.checks if each.state == "not verifiable"]
+    assert (open_.name, open_.figures["records"]) == ("duplicates", 1)
+
+
+def test_rounds_that_knew_other_schemas_are_proved_with_those(engine: Engine) -> None:
+    first = schema({"name": "note", "type": "int"})
+    topic = engine.topic(schema=first, partitions=1)
+    target = engine.target(topic, steps=(Flatten(),))
+    engine.produce(topic, [sale(1, "a", note=1)])
+    engine.drain(target)
+    engine.register(topic, schema({"name": "remark", "aliases": ["note"], "type": "long"}))
+    engine.produce(topic, [sale(2, "a", remark=2**40)])
+    engine.drain(target)
+    found = {row["id"]: (row["note"], row["remark"]) for row in engine.rows(topic).collect()}
+    assert found == {1: (1, None), 2: (None, 2**40)}
+    assert_proved(proof(engine, topic, steps=(Flatten(),)))
 
 
 def test_what_other_steps_have_made_is_never_called_proved(engine: Engine) -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from calve.columns import Json, field, list_of, struct
 from calve.errors import CalveError
 from calve.position import Ledger, TopicKey
-from calve.steps import Flatten, noted
+from calve.steps import NOTE, Filter, Flatten, Mask, Rule, Step, noted
 from cli.verify.claim import Round
 from cli.verify.columns import iceberg_columns, laid_out
 from cli.verify.left_out import LeftOut
+from cli.verify.made import Made, Run
 from cli.verify.matching import unlike
-from cli.verify.steps import LEFT_OUT, Chain, Made, Stepped, chain_of
+from cli.verify.modes import Mode, keyed_rows
+from cli.verify.queries import Queries
+from cli.verify.steps import LEFT_OUT, Chain, Stepped, chain_of
 from cli.verify.topic import Records
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])
@@ -58,7 +63,7 @@ def orders(*rows: dict[str, Any]) -> pa.RecordBatch:
 
 
 def run(rows: pa.RecordBatch, *steps: Flatten, stay: tuple[str, ...] = ()) -> pa.RecordBatch:
-    made, without = chain_of(steps, stay).run(rows)
+    made, without = chain_of(steps, Queries(), stay).run(rows)
     assert without == {}
     return made.drop_columns("_kafka")
 
@@ -169,32 +174,37 @@ def test_types_have_the_names_that_iceberg_gives_them() -> None:
     ]
 
 
-def only(rows: pa.RecordBatch, keep: Any, *, why: str | None = None) -> Made:
+def only(keep: Callable[[pa.RecordBatch], Any], *, why: str | None = None) -> Run:
     """A step that leaves out, or fails on, all rows but those to keep."""
-    gone = rows.filter(pc.invert(keep)).column("_kafka").field("offset")
-    kept = rows.filter(keep)
-    return Made(kept, failed={why: gone}) if why else Made(kept, gone)
+
+    def run(rows: pa.RecordBatch, *, tombstones: bool) -> Made:
+        kept = keep(rows)
+        gone = rows.filter(pc.invert(kept)).column("_kafka").field("offset")
+        return Made(rows.filter(kept), failed={why: gone}) if why else Made(rows.filter(kept), gone)
+
+    return run
+
+
+def is_a(rows: pa.RecordBatch) -> Any:
+    return pc.equal(rows.column("o_items_sku"), "a")
 
 
 def test_what_a_step_leaves_out_is_a_record_before_a_list_is_exploded_and_a_row_behind_it() -> None:
-    flat, items = chain_of((Flatten(),)).runs[0], chain_of((Flatten(explode="o.items"),)).runs[0]
+    [items] = chain_of((Flatten(explode="o.items"),), Queries()).runs
     rows = orders(order(1), order(2), order(3, o=None))
-    before = Chain([flat, (lambda rows: only(rows, pc.greater(rows.column("id"), 1)), False), items])
+    before = Chain([(only(lambda rows: pc.greater(rows.column("id"), 1)), False), items])
     made, without = before.run(rows)
     assert (made.column("id").to_pylist(), without) == ([2, 2, 3], {1: LEFT_OUT})
-    behind = Chain([items, (lambda rows: only(rows, pc.equal(rows.column("o_items_sku"), "a")), True)])
+    behind = Chain([items, (only(is_a), True)])
     made, without = behind.run(rows.slice(0, 2))
     assert (made.column("id").to_pylist(), without) == ([1, 2], {})
 
 
 def test_a_record_one_of_whose_rows_fails_makes_none() -> None:
-    items = chain_of((Flatten(explode="o.items"),)).runs[0]
-    keep_a = (
-        lambda rows: only(rows, pc.equal(rows.column("o_items_sku"), "a"), why="step_failed"),
-        True,
-    )
+    [items] = chain_of((Flatten(explode="o.items"),), Queries()).runs
     single = {"items": [{"sku": "a", "maker": None, "tags": None}]}
-    made, without = Chain([items, keep_a]).run(orders(order(1), order(2, o=single)))
+    chain = Chain([items, (only(is_a, why="step_failed"), True)])
+    made, without = chain.run(orders(order(1), order(2, o=single)))
     assert (made.column("id").to_pylist(), without) == ([2], {1: "step_failed"})
 
 
@@ -209,8 +219,8 @@ class Given:
     def tombstones(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
         return self.rows(records)
 
-    def judge(self, records: Records, place: int) -> str | None:
-        return "malformed" if records.offsets[place] % 2 else None
+    def judge(self, records: Records) -> list[str | None]:
+        return ["malformed" if offset % 2 else None for offset in records.offsets]
 
 
 def records(size: int) -> Records:
@@ -219,21 +229,56 @@ def records(size: int) -> Records:
 
 
 def test_a_decoder_with_steps_behind_it_says_of_each_record_what_became_of_it() -> None:
-    chain = Chain([(lambda rows: only(rows, pc.not_equal(rows.column("id"), 2)), False)])
+    chain = Chain([(only(lambda rows: pc.not_equal(rows.column("id"), 2)), False)])
     stepped = Stepped(Given(), chain, pa.schema([("id", pa.int64()), ("_kafka", KAFKA)]))
     [batch], refused = stepped.rows(records(5))
     assert batch.column("id").to_pylist() == [0, 4]
     assert sorted(refused) == [(1, "malformed"), (2, LEFT_OUT), (3, "malformed")]
-    assert [stepped.judge(records(5), n) for n in range(4)] == [None, "malformed", LEFT_OUT, "malformed"]
+    assert stepped.judge(records(4)) == [None, "malformed", LEFT_OUT, "malformed"]
 
 
-def test_a_digest_of_steps_tells_them_apart_and_none_have_none() -> None:
-    assert noted(()) == {}
-    maps = Flatten(maps={"a": ("x",), "b": ("y",)}), Flatten(maps={"b": ("y",), "a": ("x",)})
-    assert noted(maps[:1]) == noted(maps[1:])
-    assert (
-        len({noted(each)["steps"] for each in ((Flatten(),), (Flatten("__"),), (Flatten(), Flatten()))}) == 3
-    )
+def test_a_record_one_of_whose_rows_lacks_its_key_makes_none() -> None:
+    """Each second item of an order is without a maker."""
+    chain = chain_of((Flatten(explode="o.items"),), Queries())
+    [kept], refused = keyed_rows(Stepped(Given(), chain, None), records(3), Mode(("o_items_maker_name",)))
+    assert kept.batch.num_rows == 0
+    assert sorted(refused) == [(0, "null_key"), (1, "malformed"), (2, "null_key")]
+
+
+NUMBERS = struct(field("a", "int"), field("b", list_of(struct(field("c", "string", doc="why")))))
+
+
+def digest(*steps: Step, records: Json = NUMBERS, tags: Mapping[str, tuple[str, ...]] | None = None) -> str:
+    return noted(steps, records, tags or {})[NOTE]
+
+
+def test_a_round_without_steps_notes_nothing_of_them() -> None:
+    assert noted((), NUMBERS, {}) == {}
+
+
+def test_a_digest_tells_steps_apart_and_what_they_were_run_on() -> None:
+    renamed = struct(field("a2", "int"), *NUMBERS["fields"][1:])
+    wider = struct(field("a", "long"), *NUMBERS["fields"][1:])
+    mask = Mask(fields={"a": Rule("hash")})
+    others = [
+        digest(Flatten()),
+        digest(Flatten("__")),
+        digest(Flatten(), Flatten()),
+        digest(Flatten(explode="b"), Filter("true")),
+        digest(Filter("true"), Flatten(explode="b")),
+        digest(mask),
+        digest(Mask(fields={"a": Rule("partial", 4)})),
+        digest(mask, tags={"a": ("PII",)}),
+        *(digest(Flatten(), records=each) for each in (renamed, wider)),
+    ]
+    assert len(set(others)) == len(others)
+
+
+def test_a_digest_is_the_same_for_the_same_steps_in_every_release() -> None:
+    maps = [Flatten(maps={"a": ("x",), "b": ("y",)}), Flatten(maps={"b": ("y",), "a": ("x",)})]
+    assert digest(maps[0]) == digest(maps[1])
+    plain = struct(field("a", "int"), field("b", list_of(struct(field("c", "string")))))
+    assert digest(Flatten(), records=plain) == digest(Flatten()) == "af8ef847cb8171e0"
 
 
 def round_(snapshot: int, start: int, to: int, said: int) -> Round:

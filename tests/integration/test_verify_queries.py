@@ -1,0 +1,153 @@
+"""Queries of steps as verification runs them: plain Spark SQL, of which no trace is left."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from calve.errors import CalveError
+from cli.verify.made import Made
+from cli.verify.queries import Queries
+from tests.integration.conftest import ROOT
+
+KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])
+TRADE = pa.schema(
+    [("side", pa.large_string()), ("quantity", pa.int32()), ("price", pa.int32()), ("_kafka", KAFKA)]
+)
+
+
+@pytest.fixture(scope="module")
+def queries(spark: SparkSession) -> Iterator[Queries]:
+    with Queries() as found:
+        yield found
+
+
+def trades(*rows: tuple[str, int | None, int | None]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(
+        [
+            {"side": side, "quantity": quantity, "price": price, "_kafka": {"partition": 0, "offset": n}}
+            for n, (side, quantity, price) in enumerate(rows)
+        ],
+        TRADE,
+    )
+
+
+def told(made: Made) -> tuple[list[dict[str, Any]], list[int], list[int]]:
+    """Rows with their offset, and the offsets of those that are left out, and on which it fails."""
+    rows = [row | {"_kafka": row["_kafka"]["offset"]} for row in made.rows.to_pylist()]
+    failed = made.failed["step_failed"].to_pylist() if made.failed else []
+    return rows, [] if made.left_out is None else made.left_out.to_pylist(), failed
+
+
+def test_a_condition_keeps_rows_for_which_it_is_true(queries: Queries) -> None:
+    rows = trades(("BUY", 1, 1), ("SELL", 0, 1), ("BUY", None, 1), ("BUY", 2**31 - 1, 1))
+    found = told(queries.where(rows, "quantity + 1 > 1 -- and no more", tombstones=False))
+    assert found == ([{"side": "BUY", "quantity": 1, "price": 1, "_kafka": 0}], [1, 2], [3])
+    assert queries.where(rows, "false", tombstones=True).rows == rows
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("select *, quantity * price as total from source", ["_kafka", "side", "quantity", "price", "total"]),
+        ("SELECT side AS s, _kafka.offset AS o FROM source AS t WHERE t.quantity > 0;", ["_kafka", "s", "o"]),
+        ("-- trades\n/* all */ select all price from source where price > 0 -- some\n", ["_kafka", "price"]),
+        ("select * except (_kafka, side) from source", ["_kafka", "quantity", "price"]),
+    ],
+)
+def test_a_query_is_run_as_it_stands_and_rows_keep_their_place(
+    queries: Queries, query: str, names: list[str]
+) -> None:
+    made = queries.select(trades(("BUY", 2, 3), ("BUY", 4, 5)), query, tombstones=False)
+    assert made.rows.schema.names == names
+    assert [row["_kafka"] for row in told(made)[0]] == [0, 1]
+
+
+def test_rows_on_which_a_query_fails_are_found_among_the_others(queries: Queries) -> None:
+    rows = [(str(n), n, 1) for n in range(40)]
+    rows[17], rows[23] = ("seventeen", 17, 1), ("23", 2**31 - 1, 1)
+    query = "select cast(side as int) as side, quantity + 1 as next from source where quantity <> 5"
+    made, left_out, failed = told(queries.select(trades(*rows), query, tombstones=False))
+    assert (left_out, failed) == ([5], [17, 23])
+    assert [row["side"] for row in made] == [n for n in range(40) if n not in (5, 17, 23)]
+
+
+def test_of_a_tombstone_each_column_is_there_that_can_be_computed(queries: Queries) -> None:
+    rows = trades(("one", None, None), ("2", None, None))
+    query = "select side as key, cast(side as int) as n, coalesce(price, 0) as p from source where price > 0"
+    made, *_ = told(queries.select(rows, query, tombstones=True))
+    assert made == [
+        {"key": "one", "n": None, "p": 0, "_kafka": 0},
+        {"key": "2", "n": 2, "p": 0, "_kafka": 1},
+    ]
+
+
+def test_every_type_comes_back_as_it_went_in(queries: Queries) -> None:
+    ends = [-(2**62), -62135596800000000, 253402300799999999, 2**62, None]
+    values: dict[str, pa.Array] = {
+        "at": pa.array(ends, pa.timestamp("us", "UTC")),
+        "wall": pa.array(ends, pa.timestamp("us")),
+        "day": pa.array([-719162, -(2**31), 2**31 - 1, 0, None], pa.date32()),
+        "digits": pa.array([None, "1.0001", "-99", "0", "1"], pa.string()).cast(pa.decimal128(38, 4)),
+        "raw": pa.array([b"", b"\0\xff", None, b"a", b"b"], pa.large_binary()),
+        "pair": pa.array([b"ab"] * 5, pa.binary(2)),
+        "float": pa.array([float("inf"), -0.0, None, 0.1, 1e300]),
+        "list": pa.array(
+            [[{"x": 1}], [], None, [None], [{"x": None}]], pa.large_list(pa.struct([("x", pa.int32())]))
+        ),
+        "map": pa.array([[("k", 1)], [], None, [("z", None)], []], pa.map_(pa.large_string(), pa.int64())),
+        "_kafka": pa.array([{"partition": 0, "offset": n} for n in range(5)], KAFKA),
+    }
+    rows = pa.RecordBatch.from_pydict(values)
+    made = queries.select(rows, "select * from source", tombstones=False).rows
+    back = made.select(rows.schema.names).cast(rows.schema)
+    assert back.equals(rows)
+
+
+def test_a_query_that_does_not_fit_the_columns_says_so(queries: Queries) -> None:
+    with pytest.raises(CalveError, match="UNRESOLVED_COLUMN"):
+        queries.select(trades(("BUY", 1, 1)), "select nothing from source", tombstones=False)
+
+
+def test_a_session_beside_others_leaves_them_as_they_were(
+    spark: SparkSession, queries: Queries, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    spark.range(1).createOrReplaceTempView("mine")
+    before = SparkSession.getActiveSession()
+    with caplog.at_level(logging.INFO):
+        made = queries.select(
+            trades(("secret", 1, 1)), "select cast(side as int) as n from source", tombstones=False
+        )
+    assert told(made)[2] == [0]
+    assert SparkSession.getActiveSession() is before
+    assert spark.conf.get("spark.sql.ansi.enabled") == "false"
+    assert [each.name for each in spark.catalog.listTables() if each.isTemporary] == ["mine"]
+    assert spark.sql("select cast('x' as int) as n").collect()[0]["n"] is None
+    assert "secret" not in caplog.text + "".join(capfd.readouterr())
+    spark.catalog.dropTempView("mine")
+
+
+ALONE = """
+import pyarrow as pa
+from cli.verify.queries import Queries
+kafka = pa.array([{"partition": 0, "offset": n} for n in range(2)])
+rows = pa.RecordBatch.from_pydict({"a": pa.array(["secret", "7"]), "_kafka": kafka})
+with Queries() as queries:
+    made = queries.select(rows, "select cast(a as int) as a from source", tombstones=False)
+print(made.rows.column("a").to_pylist(), made.failed["step_failed"].to_pylist())
+"""
+
+
+def test_a_session_of_its_own_prints_nothing_of_a_record(spark: SparkSession) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "[7] [0]\n", done.stderr
+    assert "secret" not in done.stderr
