@@ -98,6 +98,9 @@ CHANGE = field(
 REDRIVEN = "redriven"
 """The column of the dead-letter table that tells the letters that came back from those that are open."""
 
+SEALED = "sealed"
+"""The column of the dead-letter table that tells the letters whose bytes are encrypted, and by which key."""
+
 DEAD_LETTERS = struct(
     field("cluster_id", "string"),
     field("topic_id", "string", doc="id of the topic's incarnation (KIP-516)"),
@@ -106,9 +109,9 @@ DEAD_LETTERS = struct(
     field("offset", "long"),
     field("timestamp", "timestamptz"),
     field("timestamp_type", "int"),
-    field("key", "binary"),
-    field("value", "binary"),
-    field("headers", HEADERS),
+    field("key", "binary", doc="as received, or sealed"),
+    field("value", "binary", doc="as received, or sealed"),
+    field("headers", HEADERS, doc="as received; of sealed ones the values are sealed"),
     field("schema_id", "int"),
     field("stage", "string", doc="stage of the round that refused the record"),
     field("reason", "string", doc="stable word for the cause"),
@@ -119,7 +122,14 @@ DEAD_LETTERS = struct(
     field(
         REDRIVEN, "string", doc="round in which a redrive brought the record into the table; null: it did not"
     ),
+    field(
+        SEALED,
+        "string",
+        doc="id of the masking key that key, value and headers are sealed by; null: they are not",
+    ),
 )
+LATER = (REDRIVEN, SEALED)
+"""Columns of the dead-letter table that earlier releases did not know; null there."""
 
 
 def with_ids(kind: Json, ids: Iterator[int] | None = None) -> Json:

@@ -11,6 +11,7 @@ import hmac
 import json
 import re
 from base64 import b64decode
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -55,6 +56,12 @@ def read_keys(reference: str) -> tuple[Key, ...]:
         # Raised outside the handlers: an error of JSON or base64 carries what it could not read.
         raise ConfigError(f"the secret {reference} {problem}", fix=f"write it as {EXAMPLE}")
     return tuple(sorted(keys, key=lambda each: each.since_us))
+
+
+def newest(keys: Sequence[Key], now_us: int) -> Key:
+    """The key that counts at a moment: the last of `read_keys` whose time has begun, else the first."""
+    begun = [each for each in keys if each.since_us <= now_us]
+    return begun[-1] if begun else keys[0]
 
 
 def _parsed(text: str) -> tuple[str | None, list[Key]]:

@@ -21,6 +21,7 @@ from calve.protocol import Commit
 from calve.spark_conf import CATALOG
 from glue_jobs.glue_columns import GlueColumns
 from glue_jobs.java import elements, strings
+from glue_jobs.java_errors import java_cause, java_class
 from glue_jobs.specs import partition_spec, sort_order
 
 PROPERTIES = {
@@ -247,26 +248,6 @@ class catalog_errors:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Py4JJavaError):
             raise Retryable(f"{self._what}: {java_cause(error)}") from None
-
-
-def java_class(error: Py4JJavaError) -> str:
-    return str(error.java_exception.getClass().getName())
-
-
-def java_message(error: Py4JJavaError) -> str:
-    """The first line of the Java message, at most 300 characters."""
-    text = str(error.java_exception.getMessage() or "").splitlines()
-    return text[0][:300] if text else ""
-
-
-def java_cause(error: Py4JJavaError) -> str:
-    """Class and message of the Java exception, and of the innermost one that caused it."""
-    found = f"{java_class(error)}: {java_message(error)}"
-    innermost = error.java_exception
-    while innermost.getCause() is not None:
-        innermost = innermost.getCause()
-    cause = str(innermost.toString()).splitlines()[0][:300]
-    return found if cause in found else f"{found}; caused by {cause}"
 
 
 def commit_of(jvm: Any, snapshot: Any) -> Commit:

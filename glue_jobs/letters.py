@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from calve.columns import DEAD_LETTERS, REDRIVEN
+from calve.columns import DEAD_LETTERS, LATER
 from calve.dead_letters import (
     Leftover,
     LetterBranch,
@@ -75,10 +75,14 @@ class Letters:
         return created
 
     def _evolve(self, table: Table) -> None:
-        """Add the column that releases before the first redrive did not know."""
-        mark = next(each for each in DEAD_LETTERS["fields"] if each["name"] == REDRIVEN)
-        if not has_column(table.schema, REDRIVEN):
-            table.evolve([Change("add", (), REDRIVEN, mark["type"], mark["doc"])])
+        """Add the columns that earlier releases did not know."""
+        missing = [
+            Change("add", (), each["name"], each["type"], each["doc"])
+            for each in DEAD_LETTERS["fields"]
+            if each["name"] in LATER and not has_column(table.schema, each["name"])
+        ]
+        if missing:
+            table.evolve(missing)
             table.refresh()
             faults.point("letters.evolved", self._main.table)
 

@@ -14,13 +14,14 @@ from typing import Literal
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark import InheritableThread
+from pyspark.errors import PySparkException
 
 from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
 from calve.log import event
 from calve.position import INITIALISED, STATE, Offsets
 from calve.protocol import nearest_position
 from glue_jobs import faults
-from glue_jobs.lake import java_class, java_message
+from glue_jobs.java_errors import java_class, java_message
 from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.redrive import requested
 from glue_jobs.round import Round
@@ -253,7 +254,9 @@ def run_all(loops: Sequence[TableLoop], stop: threading.Event) -> list[State]:
 
 
 def _first_line(error: Exception) -> str:
-    """Class and first line: a Java stack trace, or a value inside it, does not belong in a log."""
+    """Class and first line: a Java stack trace, or a value inside it, does not belong in a log. Spark's messages quote values."""
     if isinstance(error, Py4JJavaError):
         return f"{java_class(error)}: {java_message(error)}"
+    if isinstance(error, PySparkException):
+        return f"{type(error).__name__}: {error.getCondition() or ''}"
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -5,14 +5,14 @@ Files are replaced whole: position deletes would need a writer of their own, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from calve.columns import REDRIVEN
+from calve.columns import LATER, REDRIVEN
 from calve.errors import Retryable
 from calve.evolution import has_column
 from calve.names import SYSTEM_COLUMN
@@ -28,6 +28,10 @@ LETTER = ("cluster_id", "topic_id", "partition", "offset")
 """What tells a dead letter from all others."""
 RECORD = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key")
 """What a row of the table keeps of its record: it names no incarnation of the topic, but no two records agree in all of this."""
+TOLD_WITHOUT_KEY = RECORD[:-1]
+"""The same where keys cannot be compared: the table may have hashed them, the letters sealed them. A record of another
+incarnation agrees in this only where it stands in the same place with the same timestamp.
+"""
 FILE = "_file"
 
 Validator = Callable[[Iterator[Commit]], bool]
@@ -59,7 +63,8 @@ class Marks:
         if not (marked := self.counts()):
             return frozenset()
         letters = self._rows().where(F.col(REDRIVEN).isNotNull())
-        found = by_record(letters, records_in(main, letters), "left_semi").select(REDRIVEN).distinct()
+        held = main.select(*(F.col(f"{SYSTEM_COLUMN}.{name}").alias(name) for name in TOLD_WITHOUT_KEY))
+        found = by_record(letters, held, "left_semi", TOLD_WITHOUT_KEY).select(REDRIVEN).distinct()
         return frozenset(marked) - {row[REDRIVEN] for row in found.collect()}
 
     def place(
@@ -138,10 +143,10 @@ class Marks:
 
 
 def rows_at(lake: Lake, table: Table, snapshot: int | None) -> DataFrame:
-    """All rows of a dead-letter table as a snapshot has them, with the `_file` of each; older ones lack the mark."""
+    """All rows of a dead-letter table as a snapshot has them, with the `_file` of each; older ones lack `LATER` columns."""
     found = lake.spark.read.option("versionAsOf", str(snapshot)).table(table.name.quoted(CATALOG))
-    mark = F.col(REDRIVEN) if REDRIVEN in found.columns else F.lit(None).cast("string")
-    return found.select("*", F.col(FILE)).withColumn(REDRIVEN, mark)
+    lacking = {name: F.lit(None).cast("string") for name in LATER if name not in found.columns}
+    return found.select("*", F.col(FILE)).withColumns(lacking)
 
 
 def records_in(main: DataFrame, letters: DataFrame) -> DataFrame:
@@ -150,8 +155,8 @@ def records_in(main: DataFrame, letters: DataFrame) -> DataFrame:
     return by_record(rows, letters, "left_semi").distinct()
 
 
-def by_record(these: DataFrame, those: DataFrame, how: str) -> DataFrame:
-    """Join by `RECORD`, of which both have the columns; records without a key are records, too."""
-    others = those.select(*(F.col(name).alias(f"other_{name}") for name in RECORD))
-    same = [F.col(name).eqNullSafe(F.col(f"other_{name}")) for name in RECORD]
+def by_record(these: DataFrame, those: DataFrame, how: str, told_by: Sequence[str] = RECORD) -> DataFrame:
+    """Join by columns that both have and that tell records apart; those without a key are records, too."""
+    others = those.select(*(F.col(name).alias(f"other_{name}") for name in told_by))
+    same = [F.col(name).eqNullSafe(F.col(f"other_{name}")) for name in told_by]
     return these.join(others, same, how)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from calve.job import Aggregate, ChangeData, Deduplicate, Upsert
+from calve.masking import newest
 from calve.position import Offsets, TopicKey
 from calve.rejects import Rejects
 from glue_jobs.change_data import stage_change_data
@@ -18,6 +20,7 @@ from glue_jobs.kafka import read
 from glue_jobs.keys import OFFSET, PARTITION, at, key_names
 from glue_jobs.layout import clustered, tasks_for
 from glue_jobs.records import RECEIVED, rejected, rows
+from glue_jobs.seals import sealed
 from glue_jobs.seen import (
     Seen,
     count_by_partition,
@@ -107,10 +110,16 @@ class Reading:
         return staged, with_rows_seen(seen, several[0]) if several[0] else seen
 
     def stage_rejects(self, seen: Seen, *, topic: TopicKey, round_id: str) -> tuple[Staged, dict[str, int]]:
-        """Write the rejects as data files of the dead-letter table, in a second read of their range, and count the reasons."""
+        """Write the rejects as data files of the dead-letter table, in a second read of their range, and count the reasons.
+
+        Those of a table that masks are sealed by the key that is the newest now.
+        """
         observed, observation = observe_rejects(self._rejects(seen))
-        refused = rejected(observed, topic=topic, round_id=round_id).coalesce(1)
-        staged = stage(self.target.lake, self.target.letters.ensure(), refused, f"{round_id}-letters")
+        refused = rejected(observed, topic=topic, round_id=round_id)
+        if self.target.table.masks:
+            refused = sealed(refused, newest(self.target.masking_keys, time.time_ns() // 1_000))
+        letters = self.target.letters.ensure()
+        staged = stage(self.target.lake, letters, refused.coalesce(1), f"{round_id}-letters")
         return staged, seen_reasons(observation)
 
     def count_rejects(self, seen: Seen) -> Rejects:

@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.columns import REASONS, REDRIVEN, Json
+from calve.columns import LATER, REASONS, Json
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
 from glue_jobs.decode import OTHER, REJECT, SCHEMA_ID, SIZE, raw
@@ -77,7 +77,7 @@ def rejected(flat: DataFrame, *, topic: TopicKey, round_id: str) -> DataFrame:
         F.lit(1).alias("attempt"),
         F.lit(round_id).alias("round"),
         F.current_timestamp().alias("rejected_at"),
-        F.lit(None).cast("string").alias(REDRIVEN),
+        *(F.lit(None).cast("string").alias(name) for name in LATER),
     )
 
 

@@ -32,11 +32,13 @@ from glue_jobs import faults
 from glue_jobs.conditions import false
 from glue_jobs.decode import OTHER, REJECT, SIZE, decode
 from glue_jobs.duplicates import without_duplicates
-from glue_jobs.lake import Table, java_class
+from glue_jobs.java_errors import java_class
+from glue_jobs.lake import Table
 from glue_jobs.layout import clustered, tasks_for
 from glue_jobs.marks import RECORD, by_record, records_in, rows_at
 from glue_jobs.publishing import publish_round
 from glue_jobs.records import rows
+from glue_jobs.seals import UNOPENED, opened
 from glue_jobs.seen import Seen, unknown_ids, with_rows_seen
 from glue_jobs.staging import Staged, discard, stage
 from glue_jobs.steps.frame import FILTERED
@@ -175,8 +177,11 @@ class _Redrive:
         return found if found.limit(1).collect() else None
 
     def _records(self) -> DataFrame:
-        """The letters as rows; those that belong to another table by now, or that a step leaves out, stay where they are."""
+        """The letters as rows; those that cannot be opened, that belong to another table by now, or that a step leaves out, stay
+        where they are.
+        """
         found = decode(self.chosen, self.target.decoding, self.mark, self.target.mode)
+        found = found.withColumn(REJECT, F.when(F.col(UNOPENED), F.lit("sealed")).otherwise(F.col(REJECT)))
         if OTHER in found.columns:
             others = F.when(F.col(OTHER).isNotNull(), F.lit("incompatible_schema"))
             found = found.withColumn(REJECT, F.coalesce(others, REJECT)).drop(OTHER)
@@ -265,13 +270,14 @@ def stage_marks(target: Target, letters: Table, chosen: DataFrame, round_id: str
 
 
 def as_records(target: Target, table: Table, request: Request) -> DataFrame:
-    """The selected letters as records of Spark's Kafka source, each with its `LETTER`."""
+    """The selected letters as records of Spark's Kafka source, each with its `LETTER`, which stays sealed, and `UNOPENED`."""
     found = rows_at(target.lake, table, table.head).where(F.col(REDRIVEN).isNull())
     for wanted in _conditions(request):
         found = found.where(wanted)
     names = [each["name"] for each in DEAD_LETTERS["fields"]]
+    found = opened(found.withColumn(LETTER, F.struct(*names)), target.masking_keys)
     return found.select(
-        F.struct(*names).alias(LETTER),
+        *(LETTER, UNOPENED),
         *("key", "value", "headers", "topic", "partition", "offset", "timestamp"),
         F.col("timestamp_type").alias("timestampType"),
     )

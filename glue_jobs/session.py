@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
@@ -13,8 +14,8 @@ from calve.job import Job
 from calve.spark_conf import AVRO_LIMITS, ITEMS_LIMIT, java_options, spark_conf
 from calve.wire import zigzag
 
-VALUE_LOGGERS = ("org.apache.spark.sql.catalyst.trees.SQLQueryContextLogger",)
-"""Loggers that print values of records when an expression fails."""
+VALUE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark's own loggers that print values of records when an expression fails, whoever handles the error."""
 
 
 def spark_session(job: Job) -> SparkSession:
@@ -24,9 +25,8 @@ def spark_session(job: Job) -> SparkSession:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
-    for logger in VALUE_LOGGERS:
-        log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
+    for name in VALUE_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
     return spark
 
 

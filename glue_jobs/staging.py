@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.protocol import Commit
 from glue_jobs.java import elements
-from glue_jobs.lake import Lake, Table, commit_of, java_class, java_message
+from glue_jobs.java_errors import java_class, java_message
+from glue_jobs.lake import Lake, Table, commit_of
 
 Validator = Callable[[Iterator[Commit]], bool]
 

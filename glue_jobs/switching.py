@@ -32,6 +32,7 @@ from glue_jobs.events import TOMBSTONE
 from glue_jobs.keys import OFFSET, PARTITION, at, keys_of
 from glue_jobs.publishing import publish_round
 from glue_jobs.redrive import LETTER, as_records, carried, stage_marks
+from glue_jobs.seals import UNOPENED
 from glue_jobs.staging import NOTHING, Staged
 from glue_jobs.target import Target
 from glue_jobs.upserts import newest_of_each_key, without_overtaken
@@ -39,6 +40,7 @@ from glue_jobs.upserts import newest_of_each_key, without_overtaken
 PLACE = (PARTITION, OFFSET)
 TOMBSTONES = "null_value"
 """Why a table that holds every record rejects what is a tombstone to one of upserts."""
+UNKNOWN = "what they delete is not known"
 
 
 def fresh(target: Target, base: Position) -> Position:
@@ -104,10 +106,13 @@ class _Fold:
         if len(self.base.offsets) > 1:
             why = "it holds records of a topic that was made again since, and no order between both"
         elif self.upsert.deletes and (skipped or unknown):
-            why = f"{skipped or 'perhaps some'} records without a value were skipped: what they delete is not known"
+            why = f"{skipped or 'perhaps some'} records without a value were skipped: {UNKNOWN}"
         else:
             return
-        raise Suspended(
+        raise self._unable(why)
+
+    def _unable(self, why: str) -> Suspended:
+        return Suspended(
             "mode_changed",
             f"table {self.target.name} cannot become one of upserts: {why}",
             fix=f"take back `upsert` at table {self.target.table.name} in calve.yaml, or name another table",
@@ -132,6 +137,10 @@ class _Fold:
             raise Retryable(f"table {letters.name}: another writer is moving the dead letters")
         chosen = as_records(target, letters, Request("", "", reason=TOMBSTONES))
         chosen = chosen.where(self._beyond(F.col("partition"), F.col("offset")))
+        if unopened := chosen.where(F.col(UNOPENED)).count():
+            raise self._unable(
+                f"{unopened} dead letters without a value are sealed by keys that the secret lacks: {UNKNOWN}"
+            )
         decoded = decode(chosen, target.decoding, os.urandom(8), self.upsert)
         records = target.shaping.records(decoded.where(F.col(TOMBSTONE)), LETTER)
         dead, _ = target.shaping.rows(records)

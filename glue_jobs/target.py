@@ -15,6 +15,7 @@ from calve.errors import Suspended
 from calve.evolution import Change, SchemaProblem, changes, data_columns, has_column
 from calve.job import Deduplicate, Upsert
 from calve.log import event
+from calve.masking import Key
 from calve.modes import buckets, keyed
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.parts import Parts, Versions, parts_of
@@ -148,6 +149,15 @@ class Target:
             ancestors, tagged=self.main.snapshot(tagged), greatest_offsets=self._greatest_offsets()
         )
         return self._anchor(found)
+
+    @property
+    def masking_keys(self) -> tuple[Key, ...]:
+        """The keys that hash personal data and seal dead letters; none where nothing is masked.
+
+        Raises:
+            ConfigError, Retryable: as `calve.masking.read_keys`.
+        """
+        return self.masking.keys if self.masking else ()
 
     def mark_idle(self) -> None:
         """Keep the position through expiry by others: a tag holds its snapshot, whatever happens to main's history."""

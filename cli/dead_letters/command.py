@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from calve.columns import SEALED
 from calve.errors import CalveError
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption
 from cli.console import Console, Output, OutputOption
@@ -116,7 +117,7 @@ def show(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Show one dead letter with everything: also its key, its value and its headers."""
+    """Show one dead letter with everything: also its key, its value and its headers, unless they are sealed."""
     from cli.dead_letters.letter import document, letters
     from cli.dead_letters.reading import read
     from cli.dead_letters.selection import Place
@@ -153,7 +154,7 @@ def export(
 ) -> None:
     """Write dead letters to a file: a JSON object each, one a line, from which the record can be rebuilt.
 
-    Key, value and the headers' values are base64. Only you may read the file.
+    Key, value and the headers' values are base64; of sealed letters they stay sealed. Only you may read the file.
     """
     from cli.dead_letters.selection import Selection
 
@@ -238,6 +239,9 @@ def _show(console: Console, name: str, found: dict[str, object]) -> None:
     from cli.dead_letters.letter import facts, preview, size
 
     console.panel(f"dead letter of {name}", facts(found))
+    if found.get(SEALED):
+        console.say("Key, value and the headers' values are sealed: only the job opens them, for a redrive.")
+        return
     for part in ("key", "value"):
         data = found[part]
         shown = data if isinstance(data, bytes) else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from calve.columns import REDRIVEN
+from calve.columns import REDRIVEN, SEALED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +52,7 @@ def facts(letter: Letter) -> dict[str, object]:
         "stage": letter["stage"],
         "attempt": letter["attempt"],
         "redriven": letter.get(REDRIVEN) or "no",
+        "sealed": f"by the masking key {letter[SEALED]}" if letter.get(SEALED) else "no",
         "round": letter["round"],
         "cluster, topic id": f"{letter['cluster_id']}/{letter['topic_id']}",
     }

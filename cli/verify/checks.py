@@ -140,6 +140,11 @@ def _unverifiable(sides: Sides) -> list[Check]:
             "how they were read is not in calve.yaml any more",
         ),
         "beginning": (before, "offsets", "the snapshots that said where the table begins have expired"),
+        "sealed": (
+            len(sides.letters.unopened),
+            "dead letters",
+            "the keys that seal them cannot be read: their places and reasons were compared, not their bytes",
+        ),
         "earlier topic": (sides.main.rows_left_out, "rows", "the topic was created again since"),
         "compacted": (sides.table.compacted, "rows", "Kafka has compacted their records away"),
         "order": (

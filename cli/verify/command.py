@@ -49,6 +49,7 @@ def verify(
         wanted.value,
         wanted.key,
         wanted.steps,
+        job.masking,
     )
     found = verify(job.table_name(wanted, cluster_database(job)), sources, console.progress())
     show(console, found)

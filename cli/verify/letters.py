@@ -21,7 +21,7 @@ class Letters:
     """The dead letters without their contents: partition -> offset -> reason of those that can be compared.
 
     `redriven`: those of them that came back, so that the table must have their records, each with the round of the redrive.
-    `came_back`: how many did, in all.
+    `came_back`: how many did, in all. `unopened`: those that are sealed by keys that nobody here has.
     """
 
     rows: LetterRows | None
@@ -31,6 +31,7 @@ class Letters:
     by_reason: dict[str, int] = field(default_factory=dict)
     redriven: dict[tuple[int, int], str] = field(default_factory=dict)
     came_back: int = 0
+    unopened: set[tuple[int, int]] = field(default_factory=set)
 
     def keeps(self, partition: int, offset: int) -> bool:
         """True where there is a dead letter, open or not."""
@@ -45,7 +46,7 @@ def read_letters(rows: LetterRows | None, claimed: dict[int, Span], spans: dict[
     """One pass over the dead letters. All that the table claims are counted, those that Kafka still has can be compared."""
     letters = Letters(rows)
     for task in rows.tasks if rows else ():
-        for found, reasons, marked in rows.read(task) if rows else ():
+        for found, reasons, marked, unopened in rows.read(task) if rows else ():
             claimed_here = within(found, claimed)
             letters.came_back += pc.count(marked.filter(claimed_here)).as_py()
             counted = reasons.filter(claimed_here)
@@ -55,6 +56,7 @@ def read_letters(rows: LetterRows | None, claimed: dict[int, Span], spans: dict[
             kept = found.where(inside)
             added = letters.digests.add(kept.partitions, kept.offsets, kept.hashes)
             letters.places.setdefault(found.file, set()).update(added)
+            letters.unopened.update(found.where(pc.and_(inside, unopened)).places())
             places = zip(kept.partitions.to_pylist(), kept.offsets.to_pylist(), strict=True)
             told = zip(reasons.filter(inside).to_pylist(), marked.filter(inside).to_pylist(), strict=True)
             for (partition, offset), (reason, back) in zip(places, told, strict=True):

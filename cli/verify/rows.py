@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, And, EqualTo
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 
-from calve.columns import DEAD_LETTERS, REDRIVEN
+from calve.columns import DEAD_LETTERS, LATER, REDRIVEN
 from calve.names import SYSTEM_COLUMN
 from cli.verify.hashing import column_hashes, row_hashes
 from cli.verify.modes import Keyed, Mode
+from cli.verify.seals import Seals
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -175,15 +176,16 @@ class LetterRows:
         *,
         topic: str,
         topic_id: str,
+        seals: Seals,
         snapshot_id: int | None = None,
         marked: Mapping[tuple[int, int], str] = MappingProxyType({}),
     ) -> None:
         self.topic = topic
         self._marked = marked
-        self._mark = (REDRIVEN,) if REDRIVEN in table.schema().column_names else ()
-        scan = table.scan(
-            snapshot_id=snapshot_id, selected_fields=("topic_id", "reason", *self._mark, *LETTER_COLUMNS)
-        )
+        self._seals = seals
+        later = tuple(name for name in LATER if name in table.schema().column_names)
+        wanted = ("cluster_id", "topic_id", "reason", "round", *later, *LETTER_COLUMNS)
+        scan = table.scan(snapshot_id=snapshot_id, selected_fields=wanted)
         self._table = table
         self._topic_id = topic_id
         self._schema = scan.projection()
@@ -196,17 +198,18 @@ class LetterRows:
 
     def lowest(self) -> dict[int, int]:
         """The lowest offset held, by partition."""
-        return _lowest(
-            (rows.partitions, rows.offsets) for task in self.tasks for rows, _, _ in self.read(task)
-        )
+        return _lowest((rows.partitions, rows.offsets) for task in self.tasks for rows, *_ in self.read(task))
 
-    def read(self, task: FileScanTask) -> Iterator[tuple[Rows, Any, Any]]:
-        """Dead letters of a file, the reason of each, and the round of the redrive that brought it back, or null."""
+    def read(self, task: FileScanTask) -> Iterator[tuple[Rows, Any, Any, Any]]:
+        """Dead letters of a file, the reason of each, the round of the redrive that brought it back, or null, and whether it is
+        sealed by a key that nobody here has: its bytes are null then.
+        """
         for batch in _batches(self._table, self._schema, task):
             batch = batch.filter(pc.equal(batch.column("topic_id"), self._topic_id))
+            batch, unopened = self._seals.opened(batch)
             records = comparable_records(batch.select(list(LETTER_COLUMNS)).cast(letter_columns()))
             rows = Rows(task.file.file_path, batch.column("partition"), batch.column("offset"), records)
-            yield rows, batch.column("reason").cast(pa.string()), self._came_back(batch)
+            yield rows, batch.column("reason").cast(pa.string()), self._came_back(batch), unopened
 
     def _came_back(self, batch: pa.RecordBatch) -> Any:
         if self._marked:
@@ -216,7 +219,7 @@ class LetterRows:
             pending = pa.array((self._marked.get(place) for place in places), pa.string())
         else:
             pending = pa.nulls(batch.num_rows, pa.string())
-        if not self._mark:
+        if REDRIVEN not in batch.schema.names:
             return pending
         return pc.coalesce(batch.column(REDRIVEN).cast(pa.string()), pending)
 

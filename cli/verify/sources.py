@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the table, the topic and its schemas are read from, and how its values and keys are."""
+    """Where the table, the topic and its schemas are read from, and how its values and keys are.
+
+    masking: the secret with the keys that dead letters are sealed by.
+    """
 
     catalog: Catalog
     kafka: job.Kafka
@@ -44,6 +47,7 @@ class Sources:
     value: job.Source = field(default_factory=job.Source)
     key: job.Source | None = None
     steps: tuple[Step, ...] = ()
+    masking: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

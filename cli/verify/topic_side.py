@@ -19,6 +19,7 @@ from cli.verify.left_out import LeftOut
 from cli.verify.letters import Count, Letters, Span
 from cli.verify.modes import Mode, keyed_rows
 from cli.verify.rows import LETTER_COLUMNS, Rows, comparable_records, letter_columns, rows_of, unhashed
+from cli.verify.seals import BYTES
 from cli.verify.skips import BY_SCHEMA, LASTING, Key, Skips
 from cli.verify.steps import EMPTIED, LEFT_OUT
 from cli.verify.topic import Reader, Records
@@ -163,13 +164,15 @@ def _rows_of(
 
 
 def topic_letters(records: Records, letters: Letters) -> Rows:
-    """The records that are dead letters, as those keep them."""
+    """The records that are dead letters, as those keep them; of those that cannot be opened, what is known without."""
     places = zip(records.partitions, records.offsets, strict=True)
     dead = records.select(
         [n for n, (partition, offset) in enumerate(places) if letters.keeps(partition, offset)]
     )
     topic = letters.rows.topic if letters.rows else ""
-    made = {
+    held = zip(dead.partitions, dead.offsets, strict=True)
+    closed = [place in letters.unopened for place in held]
+    made: dict[str, Any] = {
         "topic": [topic] * len(dead),
         "partition": dead.partitions,
         "offset": dead.offsets,
@@ -182,6 +185,8 @@ def topic_letters(records: Records, letters: Letters) -> Rows:
             for each in dead.headers
         ],
     }
+    for name in BYTES if any(closed) else ():
+        made[name] = [None if sealed else each for sealed, each in zip(closed, made[name], strict=True)]
     schema = letter_columns()
     batch = pa.record_batch(
         [pa.array(made[name], schema.field(name).type) for name in LETTER_COLUMNS], schema=schema

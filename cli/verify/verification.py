@@ -23,6 +23,7 @@ from cli.verify.letters import Letters, Span, read_letters
 from cli.verify.modes import Mode, mode_of
 from cli.verify.queries import Queries
 from cli.verify.rows import LetterRows, MainRows, places_marked_by
+from cli.verify.seals import Seals
 from cli.verify.shape import Shape, shapes_of
 from cli.verify.skips import Skips
 from cli.verify.sources import Sources, reading_of
@@ -102,7 +103,7 @@ def _compare(
     newest = mode is not None and mode.newest
     totals = Totals(mode.totals, claim) if mode and mode.totals else None
     main = MainRows(table, others=set() if totals else claim.others, mode=mode if newest else None)
-    letter_rows, pending = _letter_rows(letters, claim)
+    letter_rows, pending = _letter_rows(letters, claim, Seals(sources.masking))
     claimed = _claimed(claim, main, letter_rows)
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
     shapes = shapes_of(table, main.columns, mode, sources, topic.name, queries)
@@ -188,7 +189,7 @@ def _claimed(claim: Claim, main: MainRows, letters: LetterRows | None) -> dict[i
     return {p: (min(start.get(p, to), to), to) for p, to in claim.to.items()}
 
 
-def _letter_rows(letters: Table | None, claim: Claim) -> tuple[LetterRows | None, str | None]:
+def _letter_rows(letters: Table | None, claim: Claim, seals: Seals) -> tuple[LetterRows | None, str | None]:
     """The dead letters, and the round of those that main names but that still wait on their branch."""
     if letters is None:
         return None, None
@@ -197,9 +198,10 @@ def _letter_rows(letters: Table | None, claim: Claim) -> tuple[LetterRows | None
     waiting = named if named and named.round not in published else None
     topic, topic_id = claim.position.topic, claim.topic.topic_id
     if waiting is None or letters.snapshot_by_id(waiting.snapshot) is None:
-        return LetterRows(letters, topic=topic, topic_id=topic_id), None
+        return LetterRows(letters, topic=topic, topic_id=topic_id, seals=seals), None
     snapshot = waiting.snapshot
     if waiting.redriven:
         marked = places_marked_by(letters, waiting.round, topic_id=topic_id, snapshot_id=snapshot)
-        return LetterRows(letters, topic=topic, topic_id=topic_id, marked=marked), waiting.round
-    return LetterRows(letters, topic=topic, topic_id=topic_id, snapshot_id=snapshot), waiting.round
+        return LetterRows(letters, topic=topic, topic_id=topic_id, seals=seals, marked=marked), waiting.round
+    found = LetterRows(letters, topic=topic, topic_id=topic_id, seals=seals, snapshot_id=snapshot)
+    return found, waiting.round

@@ -42,7 +42,7 @@ class Supply:
     def _keys(self) -> DataFrame:
         if self.masking is None:
             raise AssertionError("a table that masks was opened without its keys")
-        return self.masking.frame()
+        return self.masking.frame
 
     def _table(self, step: Lookup) -> DataFrame:
         name = step.table if "." in step.table else f"{self.database}.{step.table}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -29,15 +29,21 @@ KEY_TYPE = "struct<id: string, since: timestamp, inner: binary, outer: binary>"
 
 
 def key_frame(spark: SparkSession, keys: Sequence[Key]) -> DataFrame:
-    """One row with a column for each key, the one that counts first coming first. Made in the JVM: by way of Python it would be
-    written to a file.
-    """
-    jvm = spark._jvm
+    """One row with a column for each key, the one that counts first coming first."""
     ddl = ", ".join(f"{quote(f'calve:masking:{n}')} {KEY_TYPE}" for n in range(len(keys)))
-    rows = jvm.java.util.ArrayList()  # type: ignore[union-attr]
-    rows.add(_row(spark, [_row(spark, [each.id, _since(spark, each), *_pads(each)]) for each in keys]))
+    return frame_of(
+        spark, ddl, [[struct_of(spark, [each.id, _since(spark, each), *pads(each.secret)]) for each in keys]]
+    )
+
+
+def frame_of(spark: SparkSession, ddl: str, rows: Iterable[Sequence[object]]) -> DataFrame:
+    """A frame that is made in the JVM, and so in no file."""
+    jvm = spark._jvm
+    listed = jvm.java.util.ArrayList()  # type: ignore[union-attr]
+    for each in rows:
+        listed.add(struct_of(spark, each))
     kind = jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl)  # type: ignore[union-attr]
-    return DataFrame(spark._jsparkSession.createDataFrame(rows, kind), spark)
+    return DataFrame(spark._jsparkSession.createDataFrame(listed, kind), spark)
 
 
 @dataclass(slots=True)
@@ -46,19 +52,24 @@ class MaskingKeys:
 
     spark: SparkSession
     reference: str
-    _frame: DataFrame | None = None
-    _read_at: float = 0.0
+    _read: tuple[float, tuple[Key, ...], DataFrame] | None = None
 
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """As `calve.masking.read_keys`, and what it raises."""
+        return self._current()[1]
+
+    @property
     def frame(self) -> DataFrame:
-        """As `key_frame`.
+        """As `key_frame`; raises what `calve.masking.read_keys` raises."""
+        return self._current()[2]
 
-        Raises:
-            ConfigError, Retryable: as `calve.masking.read_keys`.
-        """
-        now = time.monotonic()
-        if self._frame is None or now - self._read_at > READ_EVERY_S:
-            self._frame, self._read_at = key_frame(self.spark, read_keys(self.reference)), now
-        return self._frame
+    def _current(self) -> tuple[float, tuple[Key, ...], DataFrame]:
+        found, now = self._read, time.monotonic()
+        if found is None or now - found[0] > READ_EVERY_S:
+            keys = read_keys(self.reference)
+            found = self._read = (now, keys, key_frame(self.spark, keys))
+        return found
 
 
 def any_keys(spark: SparkSession) -> DataFrame:
@@ -78,13 +89,18 @@ def with_key(frame: DataFrame, keys: DataFrame) -> DataFrame:
 def token(data: Column) -> Column:
     """`<id of the key>:<64 hex digits>` of bytes, by the row's `KEY`; null of null."""
     key = F.col(quote(KEY))
+    return F.concat(key["id"], F.lit(":"), hmac_hex(key, data))
+
+
+def hmac_hex(key: Column, data: Column) -> Column:
+    """The HMAC-SHA-256 of bytes, in hexadecimal digits; `key` has the `pads`, as `inner` and `outer`."""
     inner = F.unhex(F.sha2(F.concat(key["inner"], data), 256))
-    return F.concat(key["id"], F.lit(":"), F.sha2(F.concat(key["outer"], inner), 256))
+    return F.sha2(F.concat(key["outer"], inner), 256)
 
 
-def _pads(key: Key) -> tuple[bytes, bytes]:
+def pads(secret: bytes) -> tuple[bytes, bytes]:
     """What stands before the data of the inner and of the outer hash."""
-    secret = sha256(key.secret).digest() if len(key.secret) > BLOCK_BYTES else key.secret
+    secret = sha256(secret).digest() if len(secret) > BLOCK_BYTES else secret
     block = secret.ljust(BLOCK_BYTES, b"\0")
     return bytes(each ^ 0x36 for each in block), bytes(each ^ 0x5C for each in block)
 
@@ -94,7 +110,8 @@ def _since(spark: SparkSession, key: Key) -> object:
     return spark._jvm.java.time.Instant.ofEpochSecond(seconds, rest_us * 1_000)  # type: ignore[union-attr]
 
 
-def _row(spark: SparkSession, values: Sequence[object]) -> object:
+def struct_of(spark: SparkSession, values: Sequence[object]) -> object:
+    """A row of Java, or a struct in one."""
     gateway, jvm = spark._sc._gateway, spark._jvm
     array = gateway.new_array(jvm.Object, len(values))  # type: ignore[union-attr]
     for place, value in enumerate(values):

@@ -21,6 +21,7 @@ def proof(
     key: Source | None = None,
     registry: AnyRegistry | None = None,
     steps: tuple[Step, ...] = (),
+    masking: str | None = None,
 ) -> Verification:
     job = engine.job()
     lake = Lake(DATABASE, job.lake.warehouse, endpoint=engine.stack.aws_endpoint, region=engine.stack.region)
@@ -32,6 +33,7 @@ def proof(
         value or Source(),
         key,
         steps,
+        masking,
     )
     return verify(TableName(DATABASE, table), sources, LineProgress(lambda _: None))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from calve.errors import ConfigError
-from calve.masking import Key, read_keys
+from calve.masking import Key, newest, read_keys
 
 SECRET = bytes(range(32))
 NEWER = bytes(range(64, 164))
@@ -34,6 +34,12 @@ def test_keys_come_in_the_order_of_their_times_whatever_their_zones(monkeypatch:
     assert [(each.id, each.secret) for each in found] == [("2026a", SECRET), ("2026b", NEWER)]
     moments = [datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 7, 1, 0, 0, 0, 1, tzinfo=UTC)]
     assert [each.since_us for each in found] == [round(each.timestamp() * 10**6) for each in moments]
+
+
+def test_the_newest_key_is_the_last_whose_time_has_begun_else_the_first() -> None:
+    first, second = (Key(str(since), since, SECRET) for since in (10, 20))
+    found = [newest([first, second], now).id for now in (0, 10, 19, 20, 30)]
+    assert found == ["10", "10", "10", "20", "20"]
 
 
 def test_no_value_has_the_seal_key_as_its_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,7 @@ def rejected(partition: int, offset: int, reason: str = "malformed", **changes: 
         "round": "r1",
         "rejected_at": NOW - timedelta(hours=offset),
         "redriven": None,
+        "sealed": None,
     }
     return row | changes
 
@@ -235,6 +236,21 @@ def test_one_letter_is_shown_with_its_bytes(catalog: FolderCatalog) -> None:
     _, text, _ = run("show", "trades", "0:4")
     assert "-- key\nnull\n" in text
     assert "empty" in text
+
+
+def test_of_a_sealed_letter_no_bytes_are_shown_and_an_export_has_them_sealed(
+    catalog: FolderCatalog, tmp_path: Path
+) -> None:
+    keep(catalog, rejected(0, 3, sealed="2026a"))
+    _, text, _ = run("show", "trades", "0:3")
+    assert "sealed: by the masking key 2026a" in text
+    assert "only the job opens them" in text
+    assert "68 75 6e" not in text
+    assert "trace" not in text
+    target = tmp_path / "letters.jsonl"
+    run("export", "trades", str(target))
+    line = json.loads(target.read_text())
+    assert (line["sealed"], base64.b64decode(line["value"])) == ("2026a", SECRET)
 
 
 def test_a_headers_name_does_not_reach_the_terminal_as_it_is(catalog: FolderCatalog) -> None:

@@ -1,0 +1,49 @@
+"""What is said of an exception of Java's, in a log or in a table's state: nothing that may quote a record."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+TELLING = ("org.apache.iceberg.", "org.apache.kafka.", "software.amazon.awssdk.", "java.io.", "java.net.")
+"""Packages of exceptions that tell of systems. Messages of others, Spark's among them, may quote a value."""
+SPARK = "org.apache.spark."
+CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\]")
+"""Spark's name for an error, with which its message begins."""
+
+
+def java_class(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getName())
+
+
+def java_message(error: Py4JJavaError) -> str:
+    """The first line of the Java message, at most 300 characters, where it is one of `TELLING`; of Spark its name of the error."""
+    return _message(error.java_exception)
+
+
+def java_cause(error: Py4JJavaError) -> str:
+    """Class and message of the Java exception, and of the innermost one that caused it."""
+    found = _told(error.java_exception)
+    innermost = error.java_exception
+    while innermost.getCause() is not None:
+        innermost = innermost.getCause()
+    cause = _told(innermost)
+    return found if cause in found else f"{found}; caused by {cause}"
+
+
+def _told(exception: Any) -> str:
+    message = _message(exception)
+    return f"{exception.getClass().getName()}: {message}" if message else str(exception.getClass().getName())
+
+
+def _message(exception: Any) -> str:
+    name = str(exception.getClass().getName())
+    lines = str(exception.getMessage() or "").splitlines()
+    if not lines or not name.startswith((*TELLING, SPARK)):
+        return ""
+    if not name.startswith(SPARK):
+        return lines[0][:300]
+    condition = CONDITION.match(lines[0])
+    return condition[0] if condition else ""

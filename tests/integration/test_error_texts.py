@@ -1,0 +1,58 @@
+"""Errors that quote a value of a record: it reaches neither the log nor what a table says of itself."""
+
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from calve.errors import Retryable
+from glue_jobs.lake import catalog_errors
+from glue_jobs.loop import _first_line
+
+VALUE = "ada@example.com"
+
+
+@pytest.mark.parametrize("text", [f"raise_error('{VALUE}')", "cast(x as int)", "to_date(x, 'yyyy')"])
+def test_an_expression_that_fails_on_a_value_does_not_tell_it(
+    spark: SparkSession, text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    try:
+        with pytest.raises(PySparkException) as caught:
+            spark.createDataFrame([(VALUE,)], "x string").select(F.expr(text)).collect()
+        assert VALUE in str(caught.value)
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", "false")
+    told = _first_line(caught.value)
+    assert VALUE not in told
+    assert str(caught.value.getCondition()) in told
+    assert VALUE not in "".join(capfd.readouterr())
+
+
+def test_an_error_of_java_does_not_tell_a_value_and_one_of_a_system_says_what_is_wrong(
+    spark: SparkSession,
+) -> None:
+    jvm = spark._jvm
+    assert jvm is not None
+    value = jvm.java.lang.RuntimeException(VALUE)
+    system = jvm.java.io.IOException("connection reset")
+    spark_error = jvm.org.apache.spark.SparkException(f"[UNABLE_TO_DO] {VALUE}", value)
+    for exception, expected in (
+        (value, "java.lang.RuntimeException"),
+        (system, "java.io.IOException: connection reset"),
+        (
+            spark_error,
+            "org.apache.spark.SparkException: [UNABLE_TO_DO]; caused by java.lang.RuntimeException",
+        ),
+        (
+            jvm.org.apache.spark.SparkException(f"Job aborted: {VALUE}", system),
+            "org.apache.spark.SparkException; caused by java.io.IOException: connection reset",
+        ),
+    ):
+        with pytest.raises(Retryable) as caught, catalog_errors("table t"):
+            raise Py4JJavaError("", exception)
+        assert caught.value.message == f"table t: {expected}"
+        assert VALUE not in _first_line(Py4JJavaError("", exception))
