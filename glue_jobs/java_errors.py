@@ -19,7 +19,7 @@ def java_class(error: Py4JJavaError) -> str:
 
 
 def java_message(error: Py4JJavaError) -> str:
-    """The first line of the Java message, at most 300 characters, where it is one of `TELLING`; of Spark its name of the error."""
+    """The first line of the Java message, cut, where it is one of `TELLING`; of Spark its name of the error."""
     return _message(error.java_exception)
 
 
