@@ -26,8 +26,8 @@ from calve.position import Position
 from calve.protocol import Commit
 from calve.registry import Registry
 from glue_jobs import faults
+from glue_jobs.java_errors import java_class
 from glue_jobs.keys import at
-from glue_jobs.lake import java_class
 from glue_jobs.staging import added_rows
 from glue_jobs.target import Target
 

@@ -1,0 +1,319 @@
+"""Personal data of a masked table is nowhere but in Kafka: planted values are looked for in every byte that is left."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calve.columns import REASONS
+from calve.export import Export
+from calve.job import Budget, Deduplicate, Lake, Table, Upsert
+from calve.masking import Key
+from calve.names import DEAD_LETTERS_SUFFIX
+from calve.redrive import REQUEST, Request, Result
+from calve.spark_conf import java_options
+from calve.steps import Mask, Rule
+from cli.embedded import aws
+from cli.lake import open_catalog
+from cli.spark import JAVA_OPTIONS, spark_environment
+from glue_jobs.steps.tokens import pads
+from lambdas.csv_export.delivery import Lake as ExportLake
+from lambdas.csv_export.export import Order, run
+from tests.integration.engine import DATABASE, Engine
+from tests.integration.planted import Planted, Search
+
+KEY = Key("k1", 0, sha256(b"no leak").digest())
+HASH = Rule("hash")
+MASK = Mask(
+    fields={
+        "name": HASH,
+        "email": Rule("partial", "domain"),
+        "phone": Rule("partial", 4),
+        "card": HASH,
+        "account": HASH,
+        "photo": HASH,
+        "born": Rule("generalise", "year"),
+        "seen": Rule("generalise", "month"),
+        "salary": Rule("generalise", 10**12),
+        "note": Rule("null"),
+        "secret": Rule("drop"),
+        "contact.email": HASH,
+        "contact.phones": Rule("partial", 4),
+        "relatives.name": HASH,
+        "relatives.born": Rule("generalise", "year"),
+        "labels": HASH,
+    }
+)
+
+
+def record(title: str, /, **fields: Any) -> dict[str, Any]:
+    return {
+        "type": "record",
+        "name": title,
+        "fields": [{"name": n, "type": kind} for n, kind in fields.items()],
+    }
+
+
+DAY = {"type": "int", "logicalType": "date"}
+PERSON = record(
+    "Person",
+    id=["null", "long"],
+    name="string",
+    email="string",
+    phone="string",
+    card="string",
+    account="long",
+    photo="bytes",
+    born=DAY,
+    seen={"type": "long", "logicalType": "timestamp-micros"},
+    salary="long",
+    note=["null", "string"],
+    secret="string",
+    contact=record("Contact", email="string", phones={"type": "array", "items": "string"}),
+    relatives={"type": "array", "items": record("Relative", name="string", born=DAY)},
+    labels={"type": "map", "values": "string"},
+    last="string",
+)
+LAST = "last"
+FATES = (
+    "truncated",
+    "bad_magic",
+    "unknown_schema_id",
+    "malformed",
+    "trailing_bytes",
+    "null_key",
+    "null_value",
+)
+
+
+UNREADABLE = ("malformed", "trailing_bytes", "unknown_schema_id")
+PACKED = ("account", "born", "relatives.born", "salary", "seen")
+"""What Avro packs in a way that is not searched for; the records are in letters alone."""
+
+
+def person(planted: Planted, group: str, number: int | None) -> dict[str, Any]:
+    """A record's fields, with values that say where they were planted."""
+
+    def at(path: str) -> str:
+        return f"{group}: {path}"
+
+    return {
+        "id": number,
+        "name": planted.text(at("name")),
+        "email": planted.email(at("email")),
+        "phone": planted.phone(at("phone")),
+        "card": planted.card(at("card")),
+        "account": planted.number(at("account")),
+        "photo": planted.blob(at("photo")),
+        "born": planted.day(at("born")),
+        "seen": planted.moment(at("seen")),
+        "salary": planted.number(at("salary")),
+        "note": planted.text(at("note")),
+        "secret": planted.text(at("secret")),
+        "contact": {
+            "email": planted.email(at("contact.email")),
+            "phones": [planted.phone(at("contact.phones")) for _ in range(2)],
+        },
+        "relatives": [
+            {"name": planted.text(at("relatives.name")), "born": planted.day(at("relatives.born"))}
+        ],
+        "labels": {"a": planted.text(at("labels"))},
+        "last": LAST,
+    }
+
+
+@dataclass
+class Scene:
+    """A topic, the two tables that mask it, and one that does not, of what was produced first."""
+
+    engine: Engine
+    folder: Path
+    planted: Planted = field(default_factory=Planted)
+    began: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+    said: list[bytes] = field(default_factory=list)
+    others: Iterator[int] = field(default_factory=lambda: count(10**6))
+
+    def __post_init__(self) -> None:
+        self.topic = self.engine.topic(schema=json.dumps(PERSON))
+        later = PERSON | {"doc": uuid.uuid4().hex}
+        self.later = json.dumps(later)
+        self.missing = 1 + self.engine.register(f"{self.topic}-probe", json.dumps(later | {"name": "Probe"}))
+        listed = [
+            {"id": KEY.id, "from": "2020-01-01T00:00:00Z", "key": base64.b64encode(KEY.secret).decode()}
+        ]
+        self.secret = self.folder / "keys.json"
+        self.secret.write_text(json.dumps({"keys": listed}))
+        for each in (KEY.secret, KEY.seal, *pads(KEY.secret), *pads(KEY.seal)):
+            self.planted.secret(each, "the masking key")
+        masked = Table(
+            self.topic, self.topic, steps=(MASK,), dead_letter_budget=Budget(records=10**6), freshness_s=1.0
+        )
+        self.kept = replace(masked, deduplicate=Deduplicate(("id",)))
+        self.newest = replace(masked, name=f"{self.topic}_newest", upsert=Upsert(("id",)))
+        self.plain = replace(masked, name=f"{self.topic}_plain", steps=())
+
+    @property
+    def settings(self) -> Any:
+        return self.engine.job(self.kept, self.newest, masking=f"file:{self.secret}")
+
+    def produce(self, group: str, good: int, bad: int) -> None:
+        """Good records, and `bad` of every fate."""
+        for n in range(good):
+            self._send(group, self._encoded(group, n))
+        for fate in FATES:
+            for _ in range(bad):
+                self._send(f"{group}, {fate}", self._value(f"{group}, {fate}", fate))
+        self.engine.flush()
+
+    def _value(self, group: str, fate: str) -> bytes | None:
+        number = next(self.others)
+        match fate:
+            case "truncated":
+                return b"\0ab"
+            case "bad_magic":
+                return b"\1" + self.planted.text(f"{group}: value").encode()
+            case "unknown_schema_id":
+                return b"\0" + self.missing.to_bytes(4, "big") + self._encoded(group, number)[5:]
+            case "malformed":
+                return self._encoded(group, number)[: -len(LAST)]
+            case "trailing_bytes":
+                return self._encoded(group, number) + self.planted.text(f"{group}: end").encode()
+            case "null_key":
+                return self._encoded(group, None)
+        return None
+
+    def _encoded(self, group: str, number: int | None) -> bytes:
+        return self.engine.encode(self.topic, person(self.planted, group, number))
+
+    def _send(self, group: str, value: bytes | None) -> None:
+        key = self.planted.email(f"{group}: _kafka.key").encode()
+        header = self.planted.text(f"{group}: _kafka.headers").encode()
+        self.engine.producer.produce(self.topic, value, key=key, headers=[("user", header), ("none", None)])
+
+    def run_job(self) -> None:
+        """The job as a program: what it prints, its event log and its temporary files are kept."""
+        settings, local = self.folder / "job.json", self.folder / "local"
+        settings.write_text(self.settings.to_json())
+        local.mkdir(exist_ok=True)
+        conf = {
+            JAVA_OPTIONS: f"{java_options()} -Djava.io.tmpdir={local}",
+            "spark.local.dir": str(local),
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": f"file:{local}",
+        }
+        stack = self.engine.stack
+        environment = spark_environment(stack.root, stack, memory="1g", quick=True, conf=conf)
+        command = [sys.executable, "-m", "glue_jobs.ingest", "--settings-file", str(settings), "--drain"]
+        done = subprocess.run(
+            command,
+            cwd=stack.root,
+            env=environment | {"TMPDIR": str(local)},
+            capture_output=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        self.said += [done.stdout, done.stderr]
+        logs = [each for each in local.rglob("*") if each.is_file()]
+        assert any(b"SparkListenerSQLExecutionStart" in each.read_bytes() for each in logs)
+        self.said += [each.read_bytes() for each in logs]
+
+    def redrive(self) -> Request:
+        request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00")
+        self.engine.table(self.kept.name).set_properties({REQUEST: request.to_json()})
+        return request
+
+    def compact(self) -> None:
+        for each in (self.kept, self.newest):
+            self.engine.compact(each.name)
+            self.engine.compact(each.name + DEAD_LETTERS_SUFFIX)
+
+    def export(self) -> None:
+        """All rows of a masked table, as a CSV file."""
+        now, stack = datetime.now(UTC).replace(microsecond=0), self.engine.stack
+        order = Export(
+            "people", DATABASE, self.kept.name, "_kafka.timestamp", "rate(1 day)", ("a@b.c",), wait_s=0.0
+        )
+        lake = ExportLake(
+            catalog=open_catalog(Lake(DATABASE, f"s3://{stack.bucket}/tests", endpoint=stack.aws_endpoint)),
+            s3=self.client("s3"),
+            bucket=stack.bucket,
+            prefix="exports/",
+            run=uuid.uuid4().hex,
+            now=lambda: datetime.now(UTC),
+            remaining_s=lambda: 60.0,
+        )
+        window = {"from": f"{now - timedelta(days=1):%FT%T%z}", "to": f"{now + timedelta(days=1):%FT%T%z}"}
+        [outcome] = run(Order.of(order, now, window), lake, lambda _: None)
+        assert (outcome.status, outcome.failure) == ("written", None)
+        assert outcome.rows == self.engine.rows(self.kept.name).count()
+
+    def client(self, service: str) -> Any:
+        return aws.client(service, self.engine.stack.aws_endpoint)
+
+    def objects(self) -> Iterator[tuple[str, bytes]]:
+        """All versions of all objects that were written since the scene began, and what the catalog says."""
+        s3, bucket = self.client("s3"), self.engine.stack.bucket
+        for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+            for each in page.get("Versions", ()):
+                if each["LastModified"] >= self.began:
+                    yield each["Key"], s3.get_object(Bucket=bucket, Key=each["Key"])["Body"].read()
+        for page in self.client("glue").get_paginator("get_tables").paginate(DatabaseName=DATABASE):
+            for table in page["TableList"]:
+                yield f"catalog/{table['Name']}/", json.dumps(table, default=str).encode()
+
+
+@pytest.mark.parametrize(("good", "bad"), [(450, 10), pytest.param(10_000, 200, marks=pytest.mark.full)])
+def test_what_is_masked_is_in_no_byte_that_is_left(
+    engine: Engine, tmp_path: Path, capfd: pytest.CaptureFixture[str], good: int, bad: int
+) -> None:
+    scene = Scene(engine, tmp_path)
+    scene.produce("first", good, bad)
+    for each in (scene.kept, scene.newest, scene.plain):
+        settings = {
+            name: getattr(each, name) for name in ("steps", "deduplicate", "upsert", "dead_letter_budget")
+        }
+        masking = f"file:{scene.secret}"
+        engine.drain(engine.target(scene.topic, table=each.name, masking=masking, **settings))
+    reasons = {row["reason"] for row in engine.letters(scene.kept.name).select("reason").distinct().collect()}
+    assert reasons == set(FATES) <= set(REASONS)
+
+    engine.register(scene.topic, scene.later)
+    request = scene.redrive()
+    scene.produce("second", good // 9, bad)
+    scene.run_job()
+    answer = Result.of(engine.table(scene.kept.name).properties, request.id)
+    assert answer is not None
+    assert (answer.redriven, answer.refused.get("sealed")) == (bad, None)
+    scene.compact()
+    scene.export()
+    scene.said += [each.encode() for each in capfd.readouterr()]
+
+    search = Search(scene.planted)
+    leaked: dict[str, set[str]] = {}
+    control: set[str] = set()
+    for name, data in scene.objects():
+        found = search.found(name, data)
+        if f"/{scene.plain.name}" in f"/{name}":
+            control |= found
+        elif found:
+            leaked[name] = found
+    for number, text in enumerate(scene.said):
+        if found := search.found("", text):
+            leaked[f"said {number}"] = found
+    assert leaked == {}
+    packed = {f"first, {fate}: {path}" for fate in UNREADABLE for path in PACKED}
+    assert control == {each for each in scene.planted.places if each.startswith("first")} - packed
