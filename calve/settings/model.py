@@ -26,6 +26,7 @@ from calve.settings.modes import (
 )
 from calve.settings.problems import InvalidParts, KeyPath, Problem
 from calve.settings.registries import OAuthSection, RegistrySection
+from calve.settings.routing import RouteSection
 from calve.settings.section import Section
 from calve.settings.sources import KeySection, SourceSection
 from calve.settings.steps import FlattenSection, LookupSection, StepSection
@@ -176,6 +177,8 @@ class TableSection(TableOptions):
     """See `tables.<name>.value`. Default: as the registry says"""
     key: KeySection | None = None
     """See `tables.<name>.key`. Default: they make no column"""
+    route: RouteSection | None = None
+    """See `tables.<name>.route`. Default: every record of the topic is the table's"""
     upsert: UpsertSection | None = None
     """See `tables.<name>.upsert`. Default: every record is a row"""
     change_data: ChangeDataSection | None = None
@@ -242,6 +245,8 @@ class TableSection(TableOptions):
         if masks and any(each.sql for each in self.steps[: masks[0]]):
             reason = "comes after `sql`, which may have copied what is personal"
             problems.append(Problem(("steps", str(masks[0]), "mask"), reason, "put it before"))
+        if self.route is not None and self.change_data is not None:
+            problems.append(Problem(("route",), "cannot be used with `change_data`", "remove one of the two"))
         several = [n for n, each in enumerate(self.steps) if each.flatten and each.flatten.explode]
         if several and self.upsert is not None:
             reason = "cannot be used with `upsert`, where a record is one row that replaces another"
@@ -306,6 +311,7 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("tables", "<name>", "dead_letter_budget"): BudgetSection,
     ("tables", "<name>", "value"): SourceSection,
     ("tables", "<name>", "key"): KeySection,
+    ("tables", "<name>", "route"): RouteSection,
     ("tables", "<name>", "upsert"): UpsertSection,
     ("tables", "<name>", "change_data"): ChangeDataSection,
     ("tables", "<name>", "deduplicate"): DeduplicateSection,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from calve.settings.problems import Problem, near_miss, one_of
+from calve.settings.routing import route_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,6 +36,7 @@ def relations(values: Mapping[str, Any]) -> Iterator[Problem]:
         return
     yield from _clashes(tables)
     yield from _jobs(tables, job_names(values))
+    yield from route_problems(tables)
     if not isinstance(values.get("masking"), dict):
         yield from _masks_without_keys(tables)
     registry = values.get("registry")

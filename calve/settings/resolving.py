@@ -27,6 +27,7 @@ from calve.job import (
     Window,
 )
 from calve.names import SYSTEM_COLUMN
+from calve.settings.routing import route_of
 from calve.settings.schemas import schema_text
 from calve.totals import WINDOW_START, column_of
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from calve.settings.model import (
         BudgetSection,
         Configuration,
-        DefaultsSection,
         TableSection,
     )
     from calve.settings.modes import (
@@ -90,7 +90,7 @@ def resolved_job(checked: Configuration, name: str, stack: StackDefaults, folder
         registry=_registry(checked, stack, folder),
         lake=_lake(checked, stack),
         tables=tuple(
-            _table(key, table, checked.defaults, folder)
+            _table(key, table, checked, folder)
             for key, table in checked.tables.items()
             if only or table.job == name
         ),
@@ -140,8 +140,9 @@ def _lake(checked: Configuration, stack: StackDefaults) -> Lake:
     )
 
 
-def _table(name: str, table: TableSection, defaults: DefaultsSection, folder: Path) -> Table:
+def _table(name: str, table: TableSection, checked: Configuration, folder: Path) -> Table:
     options: dict[str, Any] = {}
+    defaults, route = checked.defaults, route_of(name, checked.tables)
     for key, option in _TABLE_OPTIONS.items():
         own, shared = getattr(table, key), getattr(defaults, key)
         if own is not None or shared is not None:
@@ -165,7 +166,7 @@ def _table(name: str, table: TableSection, defaults: DefaultsSection, folder: Pa
         change_data=_change_data(table, table.change_data) if table.change_data else None,
         deduplicate=_deduplicate(table, table.deduplicate) if table.deduplicate else None,
         aggregate=_aggregate(table.aggregate) if table.aggregate else None,
-        steps=tuple(each.step() for each in table.steps),
+        steps=(*((route,) if route else ()), *(each.step() for each in table.steps)),
         emit=_emit(table) if table.emit else None,
         **options,
     )
