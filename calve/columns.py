@@ -25,6 +25,7 @@ REASONS = {
     "malformed": "the payload is no value of its schema: cut short, an absurd length, another type, or more digits than fit",
     "trailing_bytes": "bytes are left over after the payload was decoded",
     "null_key": "a column of the table's key is null, so no row can be told by it",
+    "no_route": "no table of the topic names the value by which its records are routed",
     "step_failed": "a step cannot compute a value of the record: an overflow, a bad cast, a division by zero or the like",
     "lookup_missing": "the table of a lookup has no row of the record's key",
     "key_unknown_schema_id": "the registry knows no schema of the id in the key",

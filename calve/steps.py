@@ -14,6 +14,24 @@ from typing import Any, Literal
 
 from calve.columns import Json
 
+Value = str | int | bool
+"""What a column may hold by which records are routed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Of a topic that several tables share, the records that are the table's: those with one of `values` in a column.
+
+    others: what becomes of records whose value no table names, null among them; of all tables just one does not leave them out.
+    named: what all these tables name; with `leave_out` nothing, since who leaves all others out need not know it.
+    """
+
+    column: str
+    values: tuple[Value, ...]
+    named: tuple[Value, ...]
+    others: Literal["leave_out", "keep", "reject"]
+    kind: Literal["route"] = "route"
+
 
 @dataclass(frozen=True, slots=True)
 class Flatten:
@@ -83,12 +101,14 @@ class Mask:
     kind: Literal["mask"] = "mask"
 
 
-Step = Flatten | Filter | Sql | Lookup | Mask
+Step = Route | Flatten | Filter | Sql | Lookup | Mask
 
 
 def step(raw: dict[str, Any]) -> Step:
     """A step out of what `dataclasses.asdict` made of it."""
     match raw["kind"]:
+        case "route":
+            return Route(**(raw | {part: tuple(raw[part]) for part in ("values", "named")}))
         case "flatten":
             return Flatten(**(raw | {"maps": {path: tuple(keys) for path, keys in raw["maps"].items()}}))
         case "filter":

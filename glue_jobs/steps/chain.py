@@ -16,12 +16,13 @@ from calve.columns import KAFKA, Json, struct
 from calve.errors import Suspended
 from calve.job import Table, Upsert
 from calve.names import SYSTEM_COLUMN, quote
-from calve.steps import Filter, Flatten, Lookup, Mask, Sql, Step
+from calve.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step
 from glue_jobs.steps.flatten import exploded, run_flatten
 from glue_jobs.steps.frame import data
 from glue_jobs.steps.lookup import run_lookup
 from glue_jobs.steps.mask import run_mask
 from glue_jobs.steps.means import Means
+from glue_jobs.steps.route import run_route
 from glue_jobs.steps.sql import run_filter, run_sql
 from glue_jobs.steps.tokens import any_keys
 from glue_jobs.steps.types import iceberg_columns, spark_schema
@@ -106,6 +107,8 @@ class Chain:
     def _run(self, number: int, step: Step, frame: DataFrame) -> DataFrame:
         with self._naming(number, step):
             match step:
+                case Route():
+                    return run_route(frame, step)
                 case Flatten():
                     return run_flatten(frame, step, self.stay)
                 case Filter():
@@ -123,8 +126,15 @@ class Chain:
         try:
             yield
         except Suspended as problem:
-            text = f"steps[{number}].{step.kind}: {problem.message}"
+            text = f"{self._place(number, step)}: {problem.message}"
             raise Suspended(problem.code, text, fix=problem.fix) from None
+
+    def _place(self, number: int, step: Step) -> str:
+        """Where calve.yaml has the step: a route stands beside the list, and comes before it."""
+        if isinstance(step, Route):
+            return step.kind
+        routed = isinstance(self.steps[0], Route)
+        return f"steps[{number - routed}].{step.kind}"
 
 
 def _plain(path: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from functools import reduce
 
@@ -26,6 +25,7 @@ from calve.names import field_problem, quote, quote_path
 from calve.steps import Lookup
 from glue_jobs.decode import REJECT
 from glue_jobs.steps.frame import beside, data, is_live, unusable
+from glue_jobs.steps.paths import type_at, type_of
 
 MISSING = "lookup_missing"
 FOUND = "calve:found"
@@ -89,14 +89,14 @@ def require_unique(table: DataFrame, columns: Sequence[str]) -> None:
 def require_columns(table: StructType, step: Lookup) -> None:
     """Refuse a step that names columns which the other table has not. Raises Suspended `step_unusable`."""
     for other in (*step.on.values(), *step.columns.values()):
-        _field(table, other, f"column of {step.table}")
+        type_of(table, other, f"column of {step.table}")
 
 
 def _require_fit(frame: DataFrame, step: Lookup, table: StructType) -> None:
     require_columns(table, step)
     record = StructType([field for field in frame.schema if field.name in data(frame)])
     for path, other in step.on.items():
-        ours, theirs = _at(record, path), _field(table, other, f"column of {step.table}")
+        ours, theirs = type_at(record, path), type_of(table, other, f"column of {step.table}")
         if not _comparable(ours, theirs):
             raise unusable(
                 f'"{path}" is {ours.simpleString()} and "{other}" of {step.table} {theirs.simpleString()}: '
@@ -109,25 +109,6 @@ def _require_fit(frame: DataFrame, step: Lookup, table: StructType) -> None:
         if new.lower() in taken:
             raise unusable(f'"{new}" is a column of the record already')
         taken.add(new.lower())
-
-
-def _at(record: StructType, path: str) -> DataType:
-    """The type at a path of structs."""
-    found: DataType = record
-    for depth, name in enumerate(path.split(".")):
-        if not isinstance(found, StructType):
-            raise unusable(f'"{".".join(path.split(".")[:depth])}" has no fields, so there is no "{path}"')
-        found = _field(found, name, "column of the record")
-    return found
-
-
-def _field(columns: StructType, name: str, what: str) -> DataType:
-    by_lower = {field.name.lower(): field for field in columns}
-    if name.lower() in by_lower:
-        return by_lower[name.lower()].dataType
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    hint = f'did you mean "{by_lower[near[0]].name}"?' if near else f"there are {', '.join(columns.names)}"
-    raise unusable(f'"{name}" is no {what}; {hint}')
 
 
 def _comparable(ours: DataType, theirs: DataType) -> bool:
