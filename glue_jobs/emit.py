@@ -41,7 +41,7 @@ def emit(target: Target, base: Position) -> None:
 
     Raises:
         Retryable: Kafka or the registry does not answer; the commits are emitted again, whole, by whoever comes next.
-        Suspended: `emit_unusable`, `emit_lost`, `topic_forbidden`.
+        Suspended: `emit_unusable`, `schema_refused`, `snapshot_lost`, `topic_forbidden`.
     """
     settings = target.table.emit
     if settings is None:

@@ -429,8 +429,9 @@ NOT_AT_FIRST = (
 OF_FOREIGN = ("reject.discarded", "reject.restaged")
 """Points that a job passes where a record is framed with an id of another subject."""
 OF_SWITCH = ("switch.staged", "switch.marked", "switch.held", "switch.committed")
-POINTS = tuple(each for each in faults.POINTS if each not in OF_SWITCH)
-"""Those of a table that keeps its mode; test_switching has the others."""
+OF_EMIT = ("emit.written", "emit.noted")
+POINTS = tuple(each for each in faults.POINTS if each not in (*OF_SWITCH, *OF_EMIT))
+"""Those of a table that keeps its mode and has no output topic; test_switching and test_emit have the others."""
 POINTS_OF_UPSERTS = tuple(each for each in POINTS if each not in OF_REDRIVE)
 POINTS_OF_TOTALS = tuple(each for each in POINTS_OF_UPSERTS if each != "table.evolved")
 UPSERTS = Upsert(("_kafka.key",), deletes=True, bucketed=True)
