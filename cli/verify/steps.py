@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.steps import Filter, Flatten, Sql, Step
+from calve.steps import Filter, Flatten, Route, Sql, Step
 from cli.verify.columns import laid_out
 from cli.verify.decoding import Decoding
 from cli.verify.flatten import exploded, flattened
 from cli.verify.made import Made, Run
 from cli.verify.places import number, places_of
 from cli.verify.queries import Queries
+from cli.verify.route import routed
 from cli.verify.topic import Records
 
 LEFT_OUT = "left out by a step"
@@ -117,6 +118,8 @@ def chain_of(steps: Sequence[Step], queries: Queries, stay: Collection[str] = ()
 def _run_of(step: Step, queries: Queries, stay: Collection[str]) -> Run:
     def run(rows: pa.RecordBatch, *, tombstones: bool) -> Made:
         match step:
+            case Route():
+                return routed(rows, step, tombstones=tombstones)
             case Flatten():
                 return Made(exploded(flattened(rows, step, stay), step))
             case Filter():

@@ -18,6 +18,7 @@ from calve.redrive import REQUEST, Request, Result
 from calve.settings import StackDefaults, load
 from calve.steps import Flatten, Route, Step
 from tests.integration.engine import DATABASE, Engine
+from tests.integration.proofs import assert_proved, proof
 
 EVENT = {
     "type": "record",
@@ -36,6 +37,7 @@ class Tables:
         self.settings = settings
         self.topic = engine.topic(schema=json.dumps(EVENT), partitions=1)
         self.sent = 0
+        self.steps: dict[str, tuple[Step, ...]] = {}
 
     def send(self, *types: str | None) -> None:
         """Records with these types; their ids are their offsets."""
@@ -46,7 +48,8 @@ class Tables:
         return f"{self.topic}_{holds}"
 
     def drain(self, **routes: str) -> None:
-        for holds, steps in self._steps(routes).items():
+        self.steps = self._steps(routes)
+        for holds, steps in self.steps.items():
             self.engine.drain(
                 self.engine.target(self.topic, table=self.name(holds), steps=steps, **self.settings)
             )
@@ -85,6 +88,11 @@ class Tables:
         head = next(iter(self.engine.table(self.name(holds)).ancestors()))
         return Ledger.from_json(head.summary["calve.ledger"])
 
+    def prove(self) -> None:
+        """`calve verify` says the same of all tables that were drained last."""
+        for holds, steps in self.steps.items():
+            assert_proved(proof(self.engine, self.name(holds), steps=steps))
+
     def fates(self, *tables: str) -> Counter[int]:
         """How often each record is in one of these tables, or an open letter of one."""
         found = Counter(offset for each in tables for offset in self.rows(each))
@@ -109,6 +117,7 @@ def test_every_record_is_in_one_of_the_tables(engine: Engine, file: Path) -> Non
         told = tables.ledger(each)
         assert (told.consumed, told.applied, told.filtered_by_steps) == (3, 1, 2)
         assert (told.filtered, told.dead_lettered) == (2, 0)
+    tables.prove()
 
 
 def test_what_no_table_names_is_a_dead_letter_of_the_first_alone(engine: Engine, file: Path) -> None:
@@ -120,6 +129,7 @@ def test_what_no_table_names_is_a_dead_letter_of_the_first_alone(engine: Engine,
     assert tables.letters("orders") == []
     assert (tables.ledger("payments").rejected, tables.ledger("payments").filtered) == ({"no_route": 3}, 1)
     assert (tables.ledger("orders").rejected, tables.ledger("orders").filtered) == ({}, 5)
+    tables.prove()
 
 
 def test_a_value_that_is_named_later_comes_back_by_a_redrive(engine: Engine, file: Path) -> None:
@@ -180,6 +190,7 @@ def test_tombstones_reach_every_table(engine: Engine, file: Path) -> None:
     engine.flush()
     tables.drain(orders=ORDERS, payments=PAYMENTS)
     assert (tables.rows("orders"), tables.rows("payments")) == ([2], [3])
+    tables.prove()
 
 
 def test_a_route_or_step_that_cannot_be_run_is_named_as_calve_yaml_has_it(engine: Engine) -> None:
