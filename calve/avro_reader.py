@@ -102,7 +102,8 @@ class _Resolver:
         made = []
         for name, each in zip(names, found, strict=True):
             if name not in columns:
-                raise _mismatch("no such branch", name, path)
+                made.append(Resolution(skipped := self.copy(each), skipped, None))
+                continue
             node = {"type": each} if isinstance(each, str) else each
             kind, where = columns[name]["type"], join(path, name)
             one = self.type(node, kind, where) if isinstance(kind, dict) else self.cast(node, kind, where)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as default
 from functools import lru_cache
@@ -14,6 +14,8 @@ from calve.evolution import Change, SchemaProblem, plain
 from calve.formats import FIELDS, FORMATS, REGISTERED, Top, columns, writer
 from calve.lineage import Fit, Proposal, fit, propose, settle
 from calve.protobuf.numbers import with_former_names
+from calve.quarantine import leaves as leaves_of
+from calve.quarantine import only
 from calve.registry import Schema
 from calve.tags import tags_of
 from calve.wire import CONFLUENT, Wire
@@ -90,6 +92,12 @@ def tags(table: Json, versions: Sequence[Schema], top: Top = FIELDS) -> dict[str
     return tags_of(*(each.named for _, each in _fits(table, versions, top) if each.named is not None))
 
 
+def leaves(table: Json, versions: Sequence[Schema], top: Top = FIELDS) -> dict[str, frozenset[str]]:
+    """A table's fields that have no fields, by path, each with all paths that versions which fit have had for it."""
+    named = leaves_of(*(each.named for _, each in _fits(table, versions, top) if each.named is not None))
+    return {path: had | named.get(path, had) for path, had in leaves_of(table).items()}
+
+
 def decoding(
     table: Json,
     versions: Sequence[Schema],
@@ -98,9 +106,11 @@ def decoding(
     wire: Wire = CONFLUENT,
     top: Top = FIELDS,
     shared: bool = False,
+    fields: Collection[str] | None = None,
 ) -> Decoding:
     """How to read every version of the subject as the table's columns; without a frame, the newest.
 
+    `fields`: the only ones of `leaves` that are read; None: all are.
     `foreign`: schemas that the registry knows, and that are none of the table's; their records are rejected, or belong to other
     tables where the topic is `shared`. Likewise those of other messages of a Protobuf file, where the table's is named.
     """
@@ -116,7 +126,8 @@ def decoding(
             incompatible.append(version.id)
             continue
         try:
-            made = writer(version, each.columns, wire, top)
+            read = each.columns if fields is None else only(each.columns, fields)
+            made = writer(version, read, wire, top)
         except SchemaProblem:
             incompatible.append(version.id)
             continue

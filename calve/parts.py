@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from calve import job
 from calve.columns import CHANGE, Json, struct
 from calve.declared import FRAMED, Declared, identity
-from calve.decoding import Decoding, decoding, evolution, first_columns, misfit, proposal, tags
+from calve.decoding import Decoding, decoding, evolution, first_columns, leaves, misfit, proposal, tags
 from calve.errors import Retryable, Suspended
 from calve.evolution import Change, Rule
 from calve.formats import Top, concerns
 from calve.lineage import Proposal
+from calve.quarantine import leaves as leaves_of
 from calve.registry import Registry, Schema
+from calve.steps import ways_to
 from calve.subjects import Subjects, subjects_of
 from calve.wire import BARE, Wire
 
@@ -53,7 +55,13 @@ class Part:
             )
         return ours, [*self.schemas.foreign, *(each for each in found if each not in ours)]
 
-    def decoding(self, table: Json, versions: Sequence[Schema], foreign: Sequence[Schema]) -> Decoding:
+    def decoding(
+        self,
+        table: Json,
+        versions: Sequence[Schema],
+        foreign: Sequence[Schema],
+        fields: Collection[str] | None,
+    ) -> Decoding:
         """As `calve.decoding.decoding`.
 
         Raises:
@@ -61,7 +69,7 @@ class Part:
                 that calve.yaml gives to another column (`schema_unsupported`).
         """
         shared = self.schemas.shared
-        found = decoding(table, versions, foreign, wire=self.wire, top=self.top, shared=shared)
+        found = decoding(table, versions, foreign, wire=self.wire, top=self.top, shared=shared, fields=fields)
         problem = misfit(table, versions, versions[-1].id, self.top)
         ours = {each.lower() for each in (self.top.taken, self.top.rest) if each}
         taken = (
@@ -84,6 +92,12 @@ class Parts:
     def key_column(self) -> str | None:
         """The column that keys are read into."""
         return self.key.top.column if self.key else None
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        """Columns that have their names from calve.yaml, and not from a schema."""
+        named = (self.key_column, self.value.top.column, self.value.top.rest)
+        return frozenset(each for each in named if each)
 
     def versions(self) -> Versions:
         """The schemas as they are now.
@@ -118,25 +132,32 @@ class Parts:
             return found
         return [*evolution(self._of_keys(table), versions.keys, self.key.top), *found]
 
-    def decoding(self, table: Json, versions: Versions) -> Decoding:
-        """How records become rows of the table.
+    def decoding(self, table: Json, versions: Versions, fields: Collection[str] | None = None) -> Decoding:
+        """How records become rows of the table; `fields`: as `calve.decoding.decoding`.
 
         Raises:
             Suspended: as `Part.decoding`.
         """
-        values = self.value.decoding(self._of_values(table), versions.values, versions.foreign_values)
+        of_values, of_keys = self._of_values(table), self._of_keys(table)
+        values = self.value.decoding(of_values, versions.values, versions.foreign_values, fields)
         if self.key is None:
             return values
-        return replace(
-            values, key=self.key.decoding(self._of_keys(table), versions.keys, versions.foreign_keys)
-        )
+        return replace(values, key=self.key.decoding(of_keys, versions.keys, versions.foreign_keys, fields))
+
+    def leaves(self, columns: Json, versions: Versions) -> dict[str, frozenset[str]]:
+        """As `calve.decoding.leaves`, of records that are decoded to these columns."""
+        found = leaves(self._of_values(columns), versions.values, self.value.top)
+        if self.key is None:
+            return found
+        return leaves(self._of_keys(columns), versions.keys, self.key.top) | found
 
     def tags(self, columns: Json, versions: Versions) -> dict[str, tuple[str, ...]]:
         """The tags that schemas give the fields of records which are decoded to these columns, by path."""
         found = tags(self._of_values(columns), versions.values, self.value.top)
-        if self.key is None:
-            return found
-        return tags(self._of_keys(columns), versions.keys, self.key.top) | found
+        if self.key is not None:
+            found = tags(self._of_keys(columns), versions.keys, self.key.top) | found
+        held = {way for path in leaves_of(columns) for way in ways_to(path)}
+        return {path: own for path, own in found.items() if path in held}
 
     def read_with(self, versions: Versions) -> dict[str, str]:
         """What values and keys are read with: `calve.declared.identity` of the only schema, or `FRAMED`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
@@ -102,6 +102,36 @@ class Mask:
 
 
 Step = Route | Flatten | Filter | Sql | Lookup | Mask
+
+
+def ways_to(path: str) -> list[str]:
+    """The paths of the fields that a field is in, from the column on, and its own."""
+    names = path.split(".")
+    return [".".join(names[:length]) for length in range(1, len(names) + 1)]
+
+
+def names_behind(steps: Iterable[Step], path: str) -> set[str]:
+    """What a field of the records may be called behind these steps: its path, or what `flatten` makes of it."""
+    return {path, *(path.replace(".", each.separator) for each in steps if isinstance(each, Flatten))}
+
+
+def is_masked(steps: Iterable[Step], path: str, tags: Iterable[str] = ()) -> bool:
+    """Whether the step `mask` has a rule for a field of the records: by its path, by that of a field that it is in, or by a tag.
+
+    `keep` is a rule, too.
+    """
+    before: list[Step] = []
+    for each in steps:
+        if isinstance(each, Mask):
+            names, named = (
+                path.split("."),
+                {name for rule in each.fields for name in names_behind(before, rule)},
+            )
+            above = (".".join(names[:length]) for length in range(1, len(names) + 1))
+            by_path = any(names_behind(before, way) & named for way in above)
+            return by_path or not each.tags.keys().isdisjoint(tags)
+        before.append(each)
+    return False
 
 
 def step(raw: dict[str, Any]) -> Step:

@@ -40,6 +40,15 @@ def columns_of(message: Message) -> Json:
     return made
 
 
+def own_column(each: Field, path: str) -> Json:
+    """The type of the column that a field of a message (at `path`) makes.
+
+    Raises:
+        SchemaProblem: it has none.
+    """
+    return _Columns().column(each, (), path)["type"]
+
+
 def value_kind(message: Message | None) -> str | None:
     """The name of a message that is one value and no struct; None where it is a struct, or no message."""
     if message is None or message.name not in MEMBERS:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from calve.columns import Json
 from calve.evolution import Rule, SchemaProblem, join, show, widens
-from calve.protobuf.columns import SCALAR_COLUMNS, digits, value_kind
+from calve.protobuf.columns import SCALAR_COLUMNS, digits, own_column, value_kind
 from calve.protobuf.known import DATE, DECIMAL, TIMESTAMP, WRAPPERS
 from calve.protobuf.model import Enum, Field, Message, Presence
 
@@ -59,7 +59,8 @@ class Struct:
 def plan(message: Message, table: Json, path: str = "") -> Struct:
     """How to read a writer's message as the table's columns.
 
-    A column may have `written`: the name by which this writer writes it, or None where it does not.
+    A column may have `written`: the name by which this writer writes it, or None where it does not. Fields without a column are
+    looked for, too: one of a oneof takes the place of another.
 
     Raises:
         SchemaProblem: its values cannot be read as these columns.
@@ -86,10 +87,11 @@ def plan(message: Message, table: Json, path: str = "") -> Struct:
         inside = tuple(column(member, here) for member in each["type"]["fields"])
         columns.append(Column(each["name"], each["type"], oneof=inside))
         oneofs.append(tuple(p for p, member in enumerate(message.fields) if member.oneof == name))
-    unread = next((each for each, read in zip(message.fields, fields, strict=True) if read is None), None)
-    if unread is not None:
-        raise SchemaProblem(join(path, unread.name), "the table has no such column", Rule.TYPE_MISMATCH)
-    return Struct(tuple(read for read in fields if read), tuple(columns), tuple(oneofs))
+    read = (
+        found or _read(each, own_column(each, path), join(path, each.name))
+        for each, found in zip(message.fields, fields, strict=True)
+    )
+    return Struct(tuple(read), tuple(columns), tuple(oneofs))
 
 
 def _read(each: Field, column: Json, path: str) -> Read:

@@ -46,14 +46,13 @@ def mask_step(raw: Any) -> Mask:
 
 def _short(raw: dict[str, Any]) -> tuple[Mask, list[Problem]]:
     found, problems = _rules(raw, (), _path)
-    return Mask(found), [*problems, *_clashes(found, (), tagged=False)]
+    return Mask(found), [*problems, *_clashes(found, ())]
 
 
 def _long(raw: dict[str, Any]) -> tuple[Mask, list[Problem]]:
     by_path, wrong_paths = _rules(raw.get("fields"), ("fields",), _path)
     by_tag, wrong_tags = _rules(raw.get("tags"), ("tags",), _tag)
-    clashes = _clashes(by_path, ("fields",), tagged="tags" in raw)
-    problems = [*_strangers(raw), *wrong_paths, *wrong_tags, *clashes]
+    problems = [*_strangers(raw), *wrong_paths, *wrong_tags, *_clashes(by_path, ("fields",))]
     received: dict[str, Received] = {"key": "hash", "headers": "null"}
     for word in [each for each in received if each in raw]:
         try:
@@ -137,16 +136,14 @@ def _tag(tag: str) -> None:
         raise Invalid("is no tag", "write it as the schema has it, such as PII")
 
 
-def _clashes(found: dict[str, Rule], where: KeyPath, *, tagged: bool) -> Iterator[Problem]:
+def _clashes(found: dict[str, Rule], where: KeyPath) -> Iterator[Problem]:
     """Rules that can have no effect."""
-    for place, (path, rule) in enumerate(found.items()):
+    for place, path in enumerate(found):
         if path.lower() in (earlier.lower() for earlier in list(found)[:place]):
             yield Problem((*where, path), "differs only by case from another one", "remove one of the two")
         above = [each for each, other in found.items() if path.startswith(f"{each}.") and other.how != "keep"]
         if above:
             yield Problem((*where, path), f'is in "{above[0]}", which has a rule', "remove one of the two")
-        if rule.how == "keep" and not tagged:
-            yield Problem((*where, path), "`keep` has no use without `tags`", "remove it")
 
 
 def _within(path: KeyPath, invalid: Invalid) -> list[Problem]:

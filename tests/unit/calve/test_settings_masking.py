@@ -51,6 +51,10 @@ def test_the_key_is_hashed_and_headers_are_emptied_if_nothing_is_said() -> None:
     assert mask_step({"fields": {}, "headers": "hash"}) == Mask(headers="hash")
 
 
+def test_a_field_may_be_kept_as_it_is_which_says_that_somebody_has_decided() -> None:
+    assert mask_step({"email": "keep", "phone": "hash"}) == Mask({"email": KEEP, "phone": HASH})
+
+
 def test_a_step_that_travels_as_plain_values_comes_back_as_it_was() -> None:
     made = mask_step({"fields": {"a": {"partial": 2}}, "tags": {"PII": None}, "key": "null"})
     assert step(asdict(made)) == made
@@ -87,7 +91,6 @@ PLACES = "name columns under `fields`; also one that is called fields, tags, key
         ({"fields": {}, "key": "drop"}, Problem(("key",), '"drop" cannot be used', "use hash, null or keep")),
         ({"key": "hash", "fields": {}, "email": "hash"}, Problem(("email",), "is not a known key beside fields or key", PLACES)),
         ({"key": "hash"}, Problem((), "names no columns", f"{PLACES}; where there are none, add `fields: {{}}`")),
-        ({"a": "keep"}, Problem(("a",), "`keep` has no use without `tags`", "remove it")),
         ({"a": "drop", "a.b": "hash"}, Problem(("a.b",), 'is in "a", which has a rule', "remove one of the two")),
         ({"ab": "drop", "Ab": "hash"}, Problem(("Ab",), "differs only by case from another one", "remove one of the two")),
     ],
