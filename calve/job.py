@@ -257,6 +257,7 @@ class Table:
     aggregate: Aggregate | None = None
     steps: tuple[Step, ...] = ()
     emit: Emit | None = None
+    quarantine_new_fields: bool = False
 
     @property
     def mode(self) -> Mode | None:

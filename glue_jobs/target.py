@@ -32,11 +32,13 @@ from calve.position import (
     root,
 )
 from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
+from calve.quarantine import leaves
 from calve.registry import Registry, Schema
 from calve.spark_conf import CATALOG
 from calve.steps import Lookup, noted
 from calve.totals import TOTALS, columns_of, kafka_column, require_same_kind
 from glue_jobs import faults
+from glue_jobs.admission import Admission
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake, Table
 from glue_jobs.letters import Letters
@@ -64,6 +66,7 @@ class Target:
     masking: MaskingKeys | None = None
     supply: Supply = field(init=False)
     schemas: Parts = field(init=False)
+    admission: Admission = field(init=False)
     letters: Letters = field(init=False)
     main: Table = field(init=False)
     decoding: Decoding = field(init=False)
@@ -72,11 +75,14 @@ class Target:
     mode: job.Mode | None = field(init=False)
     lacks_values: bool = False
     """A round of this process has seen updates without all values: the next ones look for them at once."""
+    _every: Json = None
+    """The columns of the schemas, those in quarantine among them."""
     _pinned: tuple[Json, Versions] | None = None
     """The table's data columns and the schemas that `decoding` was made of."""
 
     def __post_init__(self) -> None:
         self.schemas = parts_of(self.table, self.registry)
+        self.admission = Admission(self.table, self.name, self.schemas)
         self.letters = Letters(self.lake, self.name)
         self.supply = Supply(self.lake, self.name.database, self.masking)
 
@@ -108,16 +114,19 @@ class Target:
             found.set_properties({OWNER: self.table.owner})
 
     def foresee(self) -> None:
-        """Pin how records would become rows of a table that does not exist yet; no table and no masking key is looked at.
+        """Pin how records would become rows of a table that does not exist yet; no masking key is looked at, and a table only
+        for the fields that it keeps in quarantine.
 
         Raises:
             Retryable, Suspended: as `open`.
         """
         versions = self.schemas.versions()
-        source = self.schemas.first_columns(versions)
+        every = self.schemas.first_columns(versions)
+        found = self.lake.load(self.name) if self.table.quarantine_new_fields else None
+        source = self.admission.source(every, versions, found.properties if found else {})
         chain = self._chain(source, versions).with_any_keys(self.lake.spark)
         made = self._made(chain, source)
-        self._pin(source, made, chain, versions, with_ids(struct(*made["fields"], KAFKA)))
+        self._pin(source, made, chain, versions, with_ids(struct(*made["fields"], KAFKA)), every)
 
     def learn(self, values: Sequence[int], keys: Sequence[int]) -> bool:
         """Look up ids that the round did not know; True where the round must decode again because of what was found."""
@@ -128,7 +137,7 @@ class Target:
 
     def misfit(self, name: str) -> str:
         """Why records of a schema (`Wire.name`) are no rows of the table, as far as it is known: subject, path and rule."""
-        return self.schemas.misfit(self.shaping.source, name)
+        return self.schemas.misfit(self._every, name)
 
     def position(self) -> Position:
         """Where the table stands.
@@ -191,6 +200,7 @@ class Target:
                 "format-version": str(self.table.format_version),
                 "calve.topic": self.table.topic,
             }
+            | self.admission.first(source)
             | totals,
             summary=root(writer=self.writer, topic=self.table.topic, round_id=uuid.uuid4().hex),
         )
@@ -218,20 +228,23 @@ class Target:
             return
         if self.table.aggregate is None and not self.table.steps:
             self._evolve(lambda table: self.schemas.evolution(table, versions))
-            source = made = data_columns(self.main.schema)
+            every = source = made = data_columns(self.main.schema)
             chain = self._chain(source, versions)
         else:
-            source = self.schemas.first_columns(versions)
+            every = self.schemas.first_columns(versions)
+            source = self.admission.settle(every, versions, self.main)
             chain = self._chain(source, versions)
             made = self._made(chain, source)
             if self.table.aggregate is None:
                 self._evolve(lambda table: self._added(table, made))
-        self._pin(source, made, chain, versions, self.main.schema)
+        self._pin(source, made, chain, versions, self.main.schema, every)
         self._pinned = data_columns(self.main.schema), versions
 
-    def _pin(self, source: Json, made: Json, chain: Chain, versions: Versions, schema: Json) -> None:
+    def _pin(
+        self, source: Json, made: Json, chain: Chain, versions: Versions, schema: Json, every: Json
+    ) -> None:
         mode = self.table.mode
-        self.decoding = self.schemas.decoding(source, versions)
+        self._every, self.decoding = every, self.schemas.decoding(every, versions, leaves(source))
         self.read_with = self.schemas.read_with(versions) | noted(self.table.steps, source, chain.means.tags)
         self.mode = keyed(schema, mode) if isinstance(mode, Upsert | Deduplicate) else mode
         if isinstance(self.mode, Upsert | Deduplicate):

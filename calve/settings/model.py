@@ -153,6 +153,9 @@ class TableOptions(Section):
     """Iceberg format version of a new table: `2` or `3`. Default: `2`"""
     owner: fields.Text | None = None
     """Who answers for the table, such as a team or an address: its property `owner`"""
+    quarantine_new_fields: bool | None = None
+    """`true`: fields that a later version of the schema adds stay out of the table until its step `mask` names them; see
+    docs/masking.md. Default: `false`"""
 
     @model_validator(mode="after")
     def _budget_has_a_use(self) -> Self:

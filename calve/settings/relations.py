@@ -39,6 +39,7 @@ def relations(values: Mapping[str, Any]) -> Iterator[Problem]:
     yield from route_problems(tables)
     if not isinstance(values.get("masking"), dict):
         yield from _masks_without_keys(tables)
+    yield from _quarantine_without_mask(tables, values.get("defaults"))
     registry = values.get("registry")
     if isinstance(registry, dict) and registry.get("type") == "glue":
         yield from _of_glue(tables)
@@ -54,6 +55,20 @@ def _masks_without_keys(tables: Mapping[str, Any]) -> Iterator[Problem]:
                 yield Problem(
                     path, reason, "add `masking: {secret: aws:NAME}` to the file; see docs/masking.md"
                 )
+
+
+def _quarantine_without_mask(tables: Mapping[str, Any], defaults: Any) -> Iterator[Problem]:
+    shared = defaults.get("quarantine_new_fields") if isinstance(defaults, dict) else None
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            continue
+        own, steps = table.get("quarantine_new_fields"), table.get("steps")
+        listed = steps if isinstance(steps, list) else ()
+        masks = any("mask" in each for each in listed if isinstance(each, dict))
+        if (shared if own is None else own) is True and not masks:
+            reason = "needs a step `mask` to name the fields that come in"
+            fix = "add `mask: {fields: {}}` to its steps, or say `quarantine_new_fields: false` of this table"
+            yield Problem(("tables", name, "quarantine_new_fields"), reason, fix)
 
 
 def _of_glue(tables: Mapping[str, Any]) -> Iterator[Problem]:

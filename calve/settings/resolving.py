@@ -62,6 +62,7 @@ _TABLE_OPTIONS = {  # key in calve.yaml -> field of calve.job.Table
     "gaps": "gaps",
     "format_version": "format_version",
     "owner": "owner",
+    "quarantine_new_fields": "quarantine_new_fields",
 }
 
 

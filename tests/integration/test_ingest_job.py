@@ -78,6 +78,7 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
         "round.retried",
         "rows.emitted",
         "state.not_written",
+        "table.field_quarantined",
         "table.switched",
         "tag.not_written",
     }

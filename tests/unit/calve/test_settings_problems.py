@@ -329,3 +329,22 @@ def test_whatever_stands_in_the_file_is_loaded_or_refused_with_a_reason(
     except ConfigError as error:
         reasons.append(str(error))
     assert all(reasons)
+
+
+def test_quarantine_needs_a_mask_that_lets_fields_in() -> None:
+    reason = (
+        "needs a step `mask` to name the fields that come in. Add `mask: {fields: {}}` to its steps, or say"
+    )
+    assert reason in refused_table("quarantine_new_fields: true")
+    assert reason in refused_table("quarantine_new_fields: true, steps: [flatten]")
+    assert reason in refused("name: t\ndefaults: {quarantine_new_fields: true}\n" + TABLES)
+
+
+def test_quarantine_is_an_option_of_every_table_that_masks() -> None:
+    Path("calve.yaml").write_text(
+        "name: t\nmasking: {secret: env:KEYS}\ndefaults: {quarantine_new_fields: true}\ntables:\n"
+        "  a: {topic: t, steps: [{mask: {a: keep}}]}\n  b: {topic: t, quarantine_new_fields: false}\n"
+    )
+    [job] = load(Path("calve.yaml"), stack=STACK)
+    assert [table.quarantine_new_fields for table in job.tables] == [True, False]
+    assert type(job).from_json(job.to_json()) == job
