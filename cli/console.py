@@ -37,7 +37,7 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="What to wr
 STYLES = {"ok": "green", "running": "green", "warn": "yellow", "pending": "yellow", "suspended": "yellow"}
 STYLES |= {"fail": "bold red", "failed": "bold red", "absent": "dim"}
 STYLES |= {"proved": "green", "not verifiable": "yellow", "exact": "green", "differs": "bold red"}
-STYLES |= {"+": "green", "~": "yellow", "=": "dim", "-": "red"}
+STYLES |= {"+": "green", "~": "yellow", "=": "dim", "-": "red", "!": "yellow"}
 NOTHING = (None, "", "-")
 
 

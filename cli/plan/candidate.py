@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from calve.errors import ConfigError
 from calve.evolution import data_columns
+from calve.formats import columns
 from calve.parts import parts_of
 from calve.registry import Schema, open_registry
+from calve.steps import ways_to
+from calve.tags import tags_of
 from cli.config import table_named
 from cli.console import Branch
 from cli.kafka import cluster_database
 from cli.lake import load, open_catalog
+from cli.plan.undecided import looking_personal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +56,13 @@ def read_candidate(file: Path) -> Schema:
         raise ConfigError(f"{file} cannot be read: {error}") from None
 
 
-def proposed(jobs: Sequence[Job], name: str, candidate: Schema, part: PartName = "value") -> Proposal:
+def proposed(
+    jobs: Sequence[Job], name: str, candidate: Schema, part: PartName = "value"
+) -> tuple[Proposal, list[str]]:
     """What the schema would do to the table as it is now, after all versions that its subject or its file has.
 
-    Of a table of totals, or with steps: to the columns of the records that it is made of.
+    Of a table of totals, or with steps: to the columns of the records that it is made of. And what somebody should decide on: a
+    sentence for each field that it adds and that looks like personal data.
 
     Raises:
         ConfigError: this part of the table's records has no schema.
@@ -66,10 +73,19 @@ def proposed(jobs: Sequence[Job], name: str, candidate: Schema, part: PartName =
         raise ConfigError(f"the {part}s of table {name} have no schema, as calve.yaml says")
     registry = open_registry(job.registry) if table.registered else None
     parts = parts_of(table, registry)
-    schemas = parts.key.schemas if part == "key" and parts.key else parts.value.schemas
+    mine = parts.key if part == "key" and parts.key else parts.value
     made = table.aggregate or table.steps
-    columns = parts.first_columns(parts.versions()) if made else _columns(job, table)
-    return parts.proposal(part, columns, schemas.listed(), candidate)
+    held = parts.first_columns(parts.versions()) if made else _columns(job, table)
+    found = parts.proposal(part, held, mine.schemas.listed(), candidate)
+    return found, [] if found.problem else _undecided(table, columns(candidate, mine.top), found.changes)
+
+
+def _undecided(table: Table, found: Any, changes: Sequence[Change]) -> list[str]:
+    """Of the columns of a schema those that it would add."""
+    added = {each.where.replace("[]", "").replace("{}", "") for each in changes if each.kind == "add"}
+    return list(
+        looking_personal(table, found, tags_of(found), lambda path: not added.isdisjoint(ways_to(path)))
+    )
 
 
 def lines(found: Proposal) -> list[Line]:
@@ -83,11 +99,12 @@ def lines(found: Proposal) -> list[Line]:
     ]
 
 
-def tree(name: str, found: Sequence[Line]) -> Branch:
+def tree(name: str, found: Sequence[Line], undecided: Sequence[str] = ()) -> Branch:
     below = [
         Branch(each.path, MARKS.get(each.kind, "-"), f"{each.note} ({each.rule})" if each.rule else each.note)
         for each in found
     ]
+    below += [Branch("", "!", each) for each in undecided]
     return Branch(name, below=below or [Branch("nothing changes", "=")])
 
 

@@ -49,13 +49,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What would happen to one thing. `note` says what the kind alone does not."""
+    """What would happen to one thing. `note` says what the kind alone does not, `undecided` which fields are to be decided on."""
 
     section: str
     name: str
     kind: Kind
     differences: tuple[Difference, ...] = ()
     note: str = ""
+    undecided: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,10 @@ class DeployedJob:
 
 @dataclass(frozen=True, slots=True)
 class DeployedTable:
-    """An Iceberg table that calve keeps. `mode`: as its position says it; `empty`: it has read nothing, so any mode will do."""
+    """An Iceberg table that calve keeps. `mode`: as its position says it; `empty`: it has read nothing, so any mode will do.
+
+    fields: `calve.quarantine.fields_in` its properties.
+    """
 
     partition_by: str
     sort_by: str
@@ -81,6 +85,7 @@ class DeployedTable:
     columns: Json
     mode: str | None = None
     empty: bool = False
+    fields: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

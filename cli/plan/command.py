@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from calve.deployment import Deployment
     from calve.job import PartName
-    from cli.plan.changes import Change, Made
+    from cli.plan.changes import Change, Deployed, Made
 
 TableOption = Annotated[
     str | None, typer.Option("--table", help="A table, to try a schema on.", show_default=False)
@@ -43,7 +43,7 @@ def plan(
 
     + is new, ~ is changed, = is the same, - is deployed and no longer configured. Code is not compared: a deploy always
     brings that of this folder. The steps of tables are tried on the schemas that are registered now; the exit code is 1 where
-    one of them cannot be run.
+    one of them cannot be run. ! is a field that somebody should decide on, and changes no exit code.
 
     With --table and --schema: what registering the schema would change in the table, or why the table refuses it, by path and
     rule. The exit code is then 0 or 1.
@@ -67,15 +67,16 @@ def _plan_schema(
     from cli.plan.candidate import tree as candidate_tree
 
     candidate = read_candidate(schema)
-    found = proposed(load_jobs(config, env, tables=[table]), table, candidate, part)
+    found, undecided = proposed(load_jobs(config, env, tables=[table]), table, candidate, part)
     accepted = found.problem is None
-    console.tree("plan", candidate_tree(f"{schema.name} -> {table}", lines(found)))
+    console.tree("plan", candidate_tree(f"{schema.name} -> {table}", lines(found), undecided))
     console.document(
         {
             "table": table,
             "schema": str(schema),
             "accepted": accepted,
             "changes": [asdict(each) for each in lines(found)],
+            "undecided": undecided,
         }
     )
     return accepted
@@ -91,11 +92,14 @@ def _plan_deploy(console: Console, config: Path, env: str | None) -> bool:
     account = Account.of(embedded, deployment.region)
     number = account.id()
     made = _made_by_steps(deployment)
-    found = changes(deployment, read(deployment, account), made)
+    deployed = read(deployment, account)
+    found, unasked = with_undecided(changes(deployment, deployed, made), deployment, deployed)
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
     console.tree("plan", tree(deployment.name, where, found))
     counts = {word: sum(each.kind == kind for each in found) for kind, word in KINDS.items()}
     console.say(", ".join(f"{count} {word}" for word, count in counts.items() if count))
+    if unasked:
+        console.say(unasked)
     console.document(
         {
             "name": deployment.name,
@@ -106,6 +110,22 @@ def _plan_deploy(console: Console, config: Path, env: str | None) -> bool:
         }
     )
     return not any(isinstance(each, CalveError) and not isinstance(each, Retryable) for each in made.values())
+
+
+def with_undecided(
+    found: Sequence[Change], deployment: Deployment, deployed: Deployed
+) -> tuple[list[Change], str | None]:
+    """The changes with what is to be decided on in each table; or without, and why."""
+    from cli.plan.undecided import undecided
+
+    try:
+        told = undecided((job.settings for job in deployment.jobs), deployed.tables)
+    except CalveError as problem:
+        return list(found), f"fields that look like personal data were not looked for: {problem.message}"
+    return [
+        replace(each, undecided=told.get(each.name, ())) if each.section == "tables" else each
+        for each in found
+    ], None
 
 
 def _made_by_steps(deployment: Deployment) -> Made:
@@ -139,4 +159,5 @@ def _branch(change: Change) -> Branch:
         Branch("", note=f"{each.key.ljust(width)}  {each.deployed} -> {each.configured}")
         for each in change.differences
     ]
+    below += [Branch("", "!", each) for each in change.undecided]
     return Branch(change.name, change.kind, change.note, below)
