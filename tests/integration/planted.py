@@ -51,7 +51,7 @@ class Planted:
         return f"{made}@example.com"
 
     def phone(self, place: str) -> str:
-        made = f"+370{self._digits(10)}"
+        made = f"+{self._digits(15)}"
         return self._known(made, made[:-4], place)
 
     def card(self, place: str) -> str:
