@@ -299,7 +299,7 @@ class Job:
         return TableName(self.lake.database, table.name)
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Self:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,12 +14,15 @@ from pyiceberg.schema import Schema as TableSchema
 
 from calve import job
 from calve.columns import Json, with_ids
+from calve.errors import CalveError
+from calve.masking import read_keys
 from calve.parts import KEY, Parts, Versions, parts_of
 from calve.registry import open_registry
-from calve.steps import NOTE, noted
+from calve.steps import NOTE, Lookup, Mask, Step, noted
 from calve.totals import require_same_columns, with_kafka
 from cli.verify.columns import iceberg_columns
 from cli.verify.decoding import Decoder, Decoding
+from cli.verify.mask import Tokens, masked
 from cli.verify.modes import Mode
 from cli.verify.queries import Queries
 from cli.verify.steps import Chain, Stepped, chain_of
@@ -76,15 +79,18 @@ def shapes_of(
     totals = mode.totals if mode else None
     if totals is None and not sources.steps:
         return _alone(Shape(columns))
-    parts = _parts(sources, topic)
-    chain = chain_of(sources.steps, queries, _stay(mode, sources)) if sources.steps else None
+    _require_provable(".".join(table.name()), sources.steps)
+    parts, stay, tokens = _parts(sources, topic), _stay(mode, sources), _tokens(sources)
 
-    def shape(records: Json) -> Shape:
+    def shape(records: Json, versions: Versions) -> Shape:
+        mask = partial(masked, tokens=tokens, tags=parts.tags(records, versions))
+        chain = chain_of(sources.steps, queries, stay, mask) if sources.steps else None
         return Shape(_arrow(records), chain, None if totals else columns)
 
     versions = parts.versions()
     records = parts.first_columns(versions)
-    newest = shape(records)
+    newest = shape(records, versions)
+    chain = newest.chain
     if totals is not None:
         made = iceberg_columns(chain.columns(newest.source)) if chain else records
         held = json.loads(table.schema().model_dump_json())
@@ -97,10 +103,24 @@ def shapes_of(
         for each in _as_they_were(versions):
             records = parts.first_columns(each)
             if noted(sources.steps, records, parts.tags(records, each)) == {NOTE: note}:
-                return shape(records)
+                return shape(records, each)
         return None
 
     return Shapes(newest, known)
+
+
+def _require_provable(name: str, steps: Sequence[Step]) -> None:
+    """Refuse a table whose rows nobody can compute again."""
+    if any(isinstance(each, Lookup) for each in steps):
+        raise CalveError(
+            f"table {name} has a step lookup: what it found in another table, as that was then, cannot be found again",
+            fix="verify a table of the same topic without the lookup, and compare it by a query",
+        )
+
+
+def _tokens(sources: Sources) -> Tokens:
+    masks = any(isinstance(each, Mask) for each in sources.steps)
+    return Tokens(read_keys(sources.masking) if masks and sources.masking else ())
 
 
 def _alone(shape: Shape) -> Shapes:

@@ -6,13 +6,13 @@ record of whose rows one cannot be computed makes none.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.steps import Filter, Flatten, Route, Sql, Step
+from calve.steps import Filter, Flatten, Mask, Route, Sql, Step
 from cli.verify.columns import laid_out
 from cli.verify.decoding import Decoding
 from cli.verify.flatten import exploded, flattened
@@ -22,6 +22,7 @@ from cli.verify.queries import Queries
 from cli.verify.route import routed
 from cli.verify.topic import Records
 
+Masks = Callable[[pa.RecordBatch, Mask], pa.RecordBatch]
 LEFT_OUT = "left out by a step"
 EMPTIED = "without a row that a step has not left out"
 """Both stand where the reason of a reject does: records that make no row, and are no dead letters."""
@@ -105,17 +106,19 @@ class Stepped:
         return [made], [*refused, *((n, without[each]) for n, each in enumerate(places) if each in without)]
 
 
-def chain_of(steps: Sequence[Step], queries: Queries, stay: Collection[str] = ()) -> Chain:
-    """stay: structs that are never flattened."""
+def chain_of(
+    steps: Sequence[Step], queries: Queries, stay: Collection[str] = (), mask: Masks | None = None
+) -> Chain:
+    """stay: structs that are never flattened. mask: None where there is no such step."""
     runs: list[tuple[Run, bool]] = []
     several = False
     for each in steps:
         several = several or (isinstance(each, Flatten) and each.explode is not None)
-        runs.append((_run_of(each, queries, stay), several))
+        runs.append((_run_of(each, queries, stay, mask), several))
     return Chain(runs)
 
 
-def _run_of(step: Step, queries: Queries, stay: Collection[str]) -> Run:
+def _run_of(step: Step, queries: Queries, stay: Collection[str], mask: Masks | None) -> Run:
     def run(rows: pa.RecordBatch, *, tombstones: bool) -> Made:
         match step:
             case Route():
@@ -126,6 +129,8 @@ def _run_of(step: Step, queries: Queries, stay: Collection[str]) -> Run:
                 return queries.where(rows, step.condition, tombstones=tombstones)
             case Sql():
                 return queries.select(rows, step.query, tombstones=tombstones)
+            case Mask() if mask is not None:
+                return Made(mask(rows, step))
         raise AssertionError(step)
 
     return run

@@ -13,6 +13,7 @@ import pytest
 from calve.job import Deduplicate, Upsert
 from calve.steps import Flatten, Mask, Rule
 from tests.integration.engine import Engine, suspended
+from tests.integration.proofs import assert_proved, proof
 from tests.integration.test_steps import sale, schema
 
 SECRET = b"a key of at least 32 bytes, for tests"
@@ -68,3 +69,24 @@ def test_no_key_of_a_mode_is_hashed(engine: Engine, masking: str, mode: dict[str
     topic = engine.topic(schema=schema())
     with suspended("key_unusable"):
         engine.drain(engine.target(topic, steps=(MASK, Flatten()), masking=masking, **mode))
+
+
+def test_verify_masks_by_itself(engine: Engine, masking: str) -> None:
+    topic = engine.topic(schema=schema(), partitions=2)
+    every = {
+        "customer.email": Rule("partial", "domain"),
+        "customer.id": Rule("generalise", 10),
+        "items.sku": Rule("hash"),
+        "items.price": Rule("null"),
+    }
+    steps = (Mask(fields=every, headers="hash"), Flatten(explode="items"))
+    for number in range(40):
+        value, key = engine.encode(topic, sale(number, "a", f"s{number}")), b"k%d" % number
+        engine.producer.produce(topic, value, key=key, headers={"h": key, "none": None})
+    engine.produce(topic, [sale(50)])
+    engine.send(topic, b"\x01no magic byte", key=b"k99")
+    engine.flush()
+    engine.drain(engine.target(topic, steps=steps, masking=masking))
+    assert_proved(proof(engine, topic, steps=steps, masking=masking))
+    engine.sql("UPDATE {t} SET items_sku = 'a' WHERE id = 7 AND items_sku IS NOT NULL", topic)
+    assert not proof(engine, topic, steps=steps, masking=masking).ok
