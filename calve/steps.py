@@ -171,7 +171,7 @@ def noted(steps: Sequence[Step], records: Json, tags: Mapping[str, Sequence[str]
 def _told(value: Any) -> Any:
     """A value without what is as it is by default: a setting that a release adds changes no digest."""
     if isinstance(value, Mapping):
-        return {name: _told(each) for name, each in value.items()}
+        return [[name, _told(each)] for name, each in value.items()]  # of tags the first counts
     if not is_dataclass(value):
         return value
     own = {each.name: getattr(value, each.name) for each in fields(value)}

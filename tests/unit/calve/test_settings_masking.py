@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from calve.job import Job, Kafka, Lake, Table
 from calve.settings.masking import MaskingSection, mask_step
 from calve.settings.problems import Invalid, Problem
 from calve.steps import Mask, Rule, step
@@ -121,3 +122,12 @@ def test_the_keys_are_named_by_a_reference_that_an_error_does_not_repeat() -> No
     with pytest.raises(ValidationError) as caught:
         MaskingSection(secret="hunter2")
     assert "is no reference to a secret" in str(caught.value)
+
+
+def test_the_order_of_tags_reaches_the_job() -> None:
+    mask = mask_step({"tags": {"SECRET": "drop", "PII": "hash"}})
+    job = Job("n", "main", Kafka("b:1"), None, Lake("d", "s3://b"), (Table("t", "t", steps=(mask,)),))
+    [table] = Job.from_json(job.to_json()).tables
+    [found] = table.steps
+    assert isinstance(found, Mask)
+    assert list(found.tags) == ["SECRET", "PII"]
