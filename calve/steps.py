@@ -123,12 +123,8 @@ def is_masked(steps: Iterable[Step], path: str, tags: Iterable[str] = ()) -> boo
     before: list[Step] = []
     for each in steps:
         if isinstance(each, Mask):
-            names, named = (
-                path.split("."),
-                {name for rule in each.fields for name in names_behind(before, rule)},
-            )
-            above = (".".join(names[:length]) for length in range(1, len(names) + 1))
-            by_path = any(names_behind(before, way) & named for way in above)
+            named = {name for rule in each.fields for name in names_behind(before, rule)}
+            by_path = any(names_behind(before, way) & named for way in ways_to(path))
             return by_path or not each.tags.keys().isdisjoint(tags)
         before.append(each)
     return False
@@ -161,17 +157,22 @@ def noted(steps: Sequence[Step], records: Json, tags: Mapping[str, Sequence[str]
     if not steps:
         return {}
     told = (
-        [[each.kind, _told(each)] for each in steps],
+        [[each.kind, _told(each), *_order(each)] for each in steps],
         _names(records),
         {p: list(t) for p, t in tags.items()},
     )
     return {NOTE: hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]}
 
 
+def _order(step: Step) -> list[str]:
+    """Of several tags the first counts; in all other mappings the order says nothing."""
+    return list(step.tags) if isinstance(step, Mask) and len(step.tags) > 1 else []
+
+
 def _told(value: Any) -> Any:
     """A value without what is as it is by default: a setting that a release adds changes no digest."""
     if isinstance(value, Mapping):
-        return [[name, _told(each)] for name, each in value.items()]  # of tags the first counts
+        return {name: _told(each) for name, each in value.items()}
     if not is_dataclass(value):
         return value
     own = {each.name: getattr(value, each.name) for each in fields(value)}
