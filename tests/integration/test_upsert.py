@@ -290,7 +290,8 @@ def test_changes_that_come_shuffled_doubled_and_again_give_the_same_table(engine
         assert_proved(proof(engine, topic))
 
 
-@pytest.mark.parametrize("seconds", [15, pytest.param(120, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("seconds", [120])
 def test_rounds_go_on_beside_others_that_compact_and_expire_all_the_time(
     engine: Engine, seconds: int
 ) -> None:
