@@ -56,6 +56,7 @@ def test_a_truncation_ends_all_rows_before_it(engine: Engine, mode: ChangeData) 
     assert_proved(proof(engine, database.topic))
 
 
+@full
 def test_events_that_come_again_change_nothing_in_the_end(engine: Engine) -> None:
     """By the connector, which begins before what it wrote last, and by a rollback, after which calve reads once more."""
     database, dice = Database(engine, full=True), random.Random(7)

@@ -91,7 +91,7 @@ def compacted(engine: Engine, point: str, mode: Mode = UPSERTS) -> None:
 @pytest.mark.parametrize(
     "mode", [pytest.param(UPSERTS, id="upsert"), pytest.param(TOTALS, id="aggregate", marks=slow)]
 )
-@pytest.mark.parametrize("point", [pytest.param("stage.end", marks=slow), "publish.begin"])
+@pytest.mark.parametrize("point", [pytest.param(each, marks=slow) for each in ("stage.end", "publish.begin")])
 def test_a_compaction_in_the_middle_of_a_round_costs_nothing_but_the_round(
     engine: Engine, point: str, mode: Mode
 ) -> None:

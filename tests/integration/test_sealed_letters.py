@@ -215,6 +215,7 @@ def test_letters_of_an_earlier_release_are_as_they_were_and_later_ones_sealed(
     assert (found.redriven, found.refused) == (1, {"bad_magic": 1})
 
 
+@pytest.mark.full
 def test_a_redrive_of_sealed_letters_is_not_taken_for_rolled_back(engine: Engine, tmp_path: Path) -> None:
     scene = Scene(engine)
     scene.produce(3)

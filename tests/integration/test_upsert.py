@@ -269,7 +269,8 @@ def test_verify_finds_rows_that_should_have_been_deleted(engine: Engine) -> None
     assert {each.check for each in found.findings} == {"contents", "keys", "totals"}
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [1, 2])
 def test_changes_that_come_shuffled_doubled_and_again_give_the_same_table(engine: Engine, seed: int) -> None:
     """Each change has a version of its own, so no order of arrival, no partition and no repetition may matter."""
     dice = random.Random(seed)
