@@ -65,9 +65,12 @@ def _note(target: Target, emitted: Emitted) -> None:
 
 
 def _emit(target: Target, settings: job.Emit, commit: Commit) -> None:
-    rows = added_rows(target.lake, target.main, commit.id)
-    if rows is None:
-        return
+    with added_rows(target.lake, target.main, commit.id) as rows:
+        if rows is not None:
+            _write(target, settings, commit, rows)
+
+
+def _write(target: Target, settings: job.Emit, commit: Commit, rows: DataFrame) -> None:
     target.cluster.ensure_topic(settings)
     columns = data_columns(target.main.schema)
     encoding = _Encoding(settings, columns, target.registry)

@@ -16,19 +16,16 @@ from pyspark.sql import functions as F
 from calve.columns import REASONS
 from calve.decoding import Decoding
 from calve.job import PartName
-from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets
 from calve.rejects import MAX_GROUPS, Group
 from calve.wire import Wire
 from glue_jobs.decode import OTHER, REJECT, SIZE
+from glue_jobs.keys import OFFSET, PARTITION, TIMESTAMP
 from glue_jobs.records import RECEIVED
 from glue_jobs.steps.frame import FILTERED
 from glue_jobs.verdicts import MAX_OTHERS, framed_hex, is_framed
 
 MAX_UNKNOWN_IDS = 1_000
-KAFKA_PARTITION = f"{SYSTEM_COLUMN}.partition"
-KAFKA_OFFSET = f"{SYSTEM_COLUMN}.offset"
-KAFKA_TIMESTAMP = f"{SYSTEM_COLUMN}.timestamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +88,13 @@ def observe_records(
     up in the rare rounds that need it, the range of rejects by partition by their second read, the records by partition by
     `count_by_partition`. A histogram with more bins than there are values is an exact count of each.
     """
-    rejected_at = F.when(F.col(REJECT).isNotNull(), F.col(KAFKA_OFFSET))
+    rejected_at = F.when(F.col(REJECT).isNotNull(), F.col(OFFSET))
     found: dict[str, Column] = {
         "records": F.count(F.lit(1)),
         "rejects": F.count(REJECT),
         "bytes": F.sum(SIZE),
-        "newest": F.unix_millis(F.max(KAFKA_TIMESTAMP)),
-        "oldest": F.unix_millis(F.min(KAFKA_TIMESTAMP)),
+        "newest": F.unix_millis(F.max(TIMESTAMP)),
+        "oldest": F.unix_millis(F.min(TIMESTAMP)),
         "first": F.min(rejected_at),
         "last": F.max(rejected_at),
     }
@@ -165,7 +162,7 @@ def reject_groups(records: DataFrame, wire: Wire) -> tuple[Group, ...]:
 
     `records`: with `RECEIVED`.
     """
-    place = (F.col(path).alias(path.split(".")[1]) for path in (KAFKA_PARTITION, KAFKA_OFFSET))
+    place = (F.col(path).alias(path.split(".")[1]) for path in (PARTITION, OFFSET))
     decoded = records.select(REJECT, F.col(RECEIVED)["plain"].alias("value"), *place)
     framed = F.when(is_framed(wire), framed_hex(wire)).alias("id")
     grouped = decoded.where(F.col(REJECT).isNotNull()).groupBy(F.col(REJECT), framed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,8 +91,9 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str) -> Staged:
     return Staged(files, sum(f.recordCount() for f in files), sum(f.fileSizeInBytes() for f in files))
 
 
-def added_rows(lake: Lake, table: Table, snapshot_id: int) -> DataFrame | None:
-    """The rows of the data files that a snapshot added, as it added them; None: it added none.
+@contextmanager
+def added_rows(lake: Lake, table: Table, snapshot_id: int) -> Iterator[DataFrame | None]:
+    """The rows of the data files that a snapshot added, as it added them, to be read inside; None: it added none.
 
     Raises:
         Suspended: `snapshot_lost`: it has expired.
@@ -99,24 +101,27 @@ def added_rows(lake: Lake, table: Table, snapshot_id: int) -> DataFrame | None:
     snapshot = table.java.snapshot(snapshot_id)
     if snapshot is None:
         raise Suspended("snapshot_lost", f"snapshot {snapshot_id} of table {table.name} has expired")
-    files = elements(snapshot.addedDataFiles(table.java.io()))
     iceberg, tasks = lake.jvm.org.apache.iceberg, lake.jvm.java.util.ArrayList()
     schema = iceberg.SchemaParser.toJson(table.java.schema())
     gateway: Any = lake.spark.sparkContext._gateway
     none = gateway.new_array(iceberg.DeleteFile, 0)
-    for file in files:
-        spec = table.java.specs().get(file.specId())
-        everything = iceberg.expressions.ResidualEvaluator.unpartitioned(
-            iceberg.expressions.Expressions.alwaysTrue()
-        )
-        text = iceberg.PartitionSpecParser.toJson(spec)
-        tasks.add(iceberg.BaseFileScanTask(file, none, schema, text, everything))
+    every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
+    for file in elements(snapshot.addedDataFiles(table.java.io())):
+        spec = iceberg.PartitionSpecParser.toJson(table.java.specs().get(file.specId()))
+        tasks.add(iceberg.BaseFileScanTask(file, none, schema, spec, every))
     if tasks.isEmpty():
-        return None
+        yield None
+        return
     group = uuid.uuid4().hex
-    _singleton(lake, iceberg.spark, "SparkTableCache").add(group, table.java)
-    _singleton(lake, iceberg.spark, "ScanTaskSetManager").stageTasks(table.java, group, tasks)
-    return lake.spark.read.format("iceberg").option("scan-task-set-id", group).load(group)
+    cache = _singleton(lake, iceberg.spark, "SparkTableCache")
+    sets = _singleton(lake, iceberg.spark, "ScanTaskSetManager")
+    cache.add(group, table.java)
+    sets.stageTasks(table.java, group, tasks)
+    try:
+        yield lake.spark.read.format("iceberg").option("scan-task-set-id", group).load(group)
+    finally:
+        sets.removeTasks(table.java, group)
+        cache.remove(group)
 
 
 def discard(table: Table, staged: Staged) -> None:
