@@ -45,6 +45,8 @@ COMMITTED = (
     "release.appended",
     "branch.dropped",
     "release.end",
+    "emit.begin",
+    "emit.end",
     "state.written",
     "idle.tagged",
     "idle.noted",
