@@ -15,7 +15,7 @@ from tests.integration.proofs import assert_proved, proof
 
 full = pytest.mark.full
 by_key, by_id = pytest.param(BY_RECORD_KEY, id="key"), pytest.param(BY_ID, id="id", marks=full)
-kept, by_lsn = pytest.param(KEPT, id="kept", marks=full), pytest.param(BY_LSN, id="lsn")
+kept, by_lsn = pytest.param(KEPT, id="kept", marks=full), pytest.param(BY_LSN, id="lsn", marks=full)
 modes = pytest.mark.parametrize("mode", [by_key, by_id, kept, by_lsn])
 
 
@@ -35,7 +35,8 @@ def test_the_table_is_that_of_the_database(engine: Engine, mode: ChangeData, enc
     assert_proved(proof(engine, database.topic, value=database.value))
 
 
-@pytest.mark.parametrize("mode", [by_key, by_id, kept, pytest.param(BY_LSN, id="lsn", marks=full)])
+@full
+@modes
 def test_a_truncation_ends_all_rows_before_it(engine: Engine, mode: ChangeData) -> None:
     database, dice = Database(engine), random.Random(6)
     target = database.target(mode)
@@ -75,7 +76,8 @@ def test_events_that_come_again_change_nothing_in_the_end(engine: Engine) -> Non
     assert_proved(proof(engine, database.topic))
 
 
-@pytest.mark.parametrize("rounds", [pytest.param(1, marks=full), 4])
+@full
+@pytest.mark.parametrize("rounds", [1, 4])
 def test_events_out_of_order_come_to_the_same_by_their_position(engine: Engine, rounds: int) -> None:
     database, dice = Database(engine, held=True), random.Random(8)
     target = database.target(BY_LSN)

@@ -135,6 +135,7 @@ def test_every_type_in_avro_is_its_value(engine: Engine) -> None:
     proved(engine, topic)
 
 
+@pytest.mark.full
 def test_every_type_in_json_is_its_value(engine: Engine) -> None:
     topic = json_topic(engine, json_around(json_schema()))
     schema_id = engine.registry.get_latest_version(f"{topic}-value").schema_id
@@ -205,7 +206,7 @@ def test_a_text_that_is_no_moment_is_refused_wherever_it_stands_and_a_longer_val
     proved(engine, topic)
 
 
-@pytest.mark.parametrize("kind", ["avro", "json"])
+@pytest.mark.parametrize("kind", ["avro", pytest.param("json", marks=pytest.mark.full)])
 def test_infinite_times_of_a_database_are_kept(engine: Engine, kind: str) -> None:
     schema = around(avro_schema()) if kind == "avro" else json_around(json_schema())
     topic = (

@@ -71,6 +71,7 @@ def no_fault_is_left() -> Iterator[None]:
     assert faults.handlers == {}
 
 
+@slow
 def test_jobs_die_at_every_point_of_a_first_round(engine: Engine) -> None:
     """As long as none has published, every round is the first."""
     scene = Scene(engine, foreign=True)

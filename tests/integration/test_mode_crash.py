@@ -25,14 +25,12 @@ from tests.integration.test_crash import CRITICAL, abandoned, killed, overtaken
 
 slow = pytest.mark.full
 MODES = {"upsert": UPSERTS, "change_data": CHANGES, "deduplicate": FIRSTS, "aggregate": TOTALS}
-LATER = ("change_data", "deduplicate")
-"""Modes that publish as another does: the long tests alone have all of them."""
 modes = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 
 
 @pytest.mark.parametrize(
     "mode",
-    [pytest.param(mode, id=name, marks=slow if name in LATER else ()) for name, mode in MODES.items()],
+    [pytest.param(mode, id=name, marks=slow if name != "upsert" else ()) for name, mode in MODES.items()],
 )
 def test_the_next_job_mends_what_one_has_left(engine: Engine, mode: Mode) -> None:
     abandoned(engine, "publish.committed", mode=mode)

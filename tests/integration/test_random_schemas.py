@@ -41,7 +41,9 @@ FORMATS: dict[str, Callable[[tuple[Field, ...]], str]] = {
 DESERIALIZER = {"use.deprecated.format": False}
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(
+    "kind", ["AVRO", *(pytest.param(each, marks=pytest.mark.full) for each in ("JSON", "PROTOBUF"))]
+)
 def test_two_topics_of_schemas(engine: Engine, kind: str) -> None:
     for seed in range(2):
         keeps_every_value(engine, kind, Random(seed))

@@ -38,7 +38,8 @@ def changed(engine: Engine, seed: int = 1) -> Users:
     return users
 
 
-@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("version", [2, 3])
 def test_a_table_of_all_records_becomes_one_of_the_newest_and_back(engine: Engine, version: int) -> None:
     users, dice = Users(engine), random.Random(version)
     for _ in range(2):

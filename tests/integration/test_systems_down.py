@@ -110,15 +110,10 @@ def impatient(gate: AwsGate, engine: Engine) -> Engine:
     return behind(gate, engine, attempts=1)
 
 
-def _modes(*others: str) -> pytest.MarkDecorator:
-    """All modes; `others` than the first in the long tests alone."""
-    full = pytest.mark.full
-    return pytest.mark.parametrize(
-        "mode", [pytest.param(m, marks=full if m in others else ()) for m in MODES]
-    )
-
-
-modes, append_first = _modes("change_data", "deduplicate", "aggregate"), _modes(*list(MODES)[1:])
+append_first = pytest.mark.parametrize(
+    "mode", [pytest.param(each, marks=pytest.mark.full if each != "append" else ()) for each in MODES]
+)
+"""All modes; the long tests alone have others than the first."""
 
 
 def begun(
@@ -273,7 +268,7 @@ def test_a_commit_that_nobody_can_find_is_what_the_next_round_starts_from(
     assert held(impatient, topic, mode) == kept(mode, 10, 10, 5)
 
 
-@modes
+@append_first
 def test_a_commit_that_arrives_late_stops_the_round_that_reads_the_same_offsets(
     gate: AwsGate, impatient: Engine, mode: str
 ) -> None:
@@ -325,7 +320,7 @@ def test_the_slower_of_two_writers_stops_and_says_why(engine: Engine, mode: str)
     assert held(engine, topic, mode) == kept(mode, 10, 10)
 
 
-@modes
+@append_first
 def test_of_two_writers_at_the_same_moment_exactly_one_publishes(engine: Engine, mode: str) -> None:
     topic, one = begun(engine, mode)
     writers = (one, engine.target(topic, **MODES[mode]))

@@ -157,6 +157,7 @@ def test_the_first_record_of_each_key_with_all_its_rows_is_proved(engine: Engine
     assert finding.message == "records with more rows in the table than they make"
 
 
+@pytest.mark.full
 def test_totals_of_the_rows_of_items_are_proved(engine: Engine) -> None:
     totals = Aggregate(
         ("cart_items_sku",),
