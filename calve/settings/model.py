@@ -24,6 +24,7 @@ from calve.settings.modes import (
     UpsertSection,
     WindowSection,
 )
+from calve.settings.parameters import ParameterName, ParameterValue, parameter_problems
 from calve.settings.problems import InvalidParts, KeyPath, Problem
 from calve.settings.registries import OAuthSection, RegistrySection
 from calve.settings.routing import RouteSection
@@ -193,6 +194,8 @@ class TableSection(TableOptions):
     steps: list[StepSection] = Field(default_factory=list)
     """List of what becomes of the columns of a record on its way to the table, in this order; see `tables.<name>.steps`.
     Default: the columns are those of its schema"""
+    parameters: dict[ParameterName, ParameterValue] = Field(default_factory=dict)
+    """Values that its `sql` and `filter` name: `{large_trade: 4000}` stands for `:large_trade` in them. Default: none"""
     emit: EmitSection | None = None
     """See `tables.<name>.emit`. Default: its rows are in the table alone"""
     event_time: fields.FieldPath | None = None
@@ -222,6 +225,13 @@ class TableSection(TableOptions):
         ]
         if self.change_data is not None:
             problems += self._no_change_events()
+        if problems:
+            raise InvalidParts(problems)
+        return self
+
+    @model_validator(mode="after")
+    def _parameters_are_those_of_the_steps(self) -> Self:
+        problems = parameter_problems([(each.kind, each.query) for each in self.steps], self.parameters)
         if problems:
             raise InvalidParts(problems)
         return self

@@ -167,7 +167,7 @@ def _table(name: str, table: TableSection, checked: Configuration, folder: Path)
         change_data=_change_data(table, table.change_data) if table.change_data else None,
         deduplicate=_deduplicate(table, table.deduplicate) if table.deduplicate else None,
         aggregate=_aggregate(table.aggregate) if table.aggregate else None,
-        steps=(*((route,) if route else ()), *(each.step() for each in table.steps)),
+        steps=(*((route,) if route else ()), *(each.step(table.parameters) for each in table.steps)),
         emit=_emit(table) if table.emit else None,
         **options,
     )

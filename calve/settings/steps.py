@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -10,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from calve.names import DATABASE_NAME, TABLE_NAME
 from calve.settings import fields
 from calve.settings.masking import mask_step
+from calve.settings.parameters import Value, filled
 from calve.settings.problems import Invalid, InvalidParts, Problem, one_of
 from calve.settings.section import Section
 from calve.steps import Filter, Flatten, Lookup, Mask, Sql, Step
@@ -105,11 +107,20 @@ class StepSection(Section):
             raise InvalidParts([Problem((), reason, fix)])
         return self
 
-    def step(self) -> Step:
+    @property
+    def kind(self) -> str:
+        return next(name for name in type(self).model_fields if getattr(self, name) is not None)
+
+    @property
+    def query(self) -> str | None:
+        """What may mark parameters."""
+        return self.sql or self.filter
+
+    def step(self, parameters: Mapping[str, Value]) -> Step:
         if self.filter is not None:
-            return Filter(self.filter)
+            return Filter(filled(self.filter, parameters))
         if self.sql is not None:
-            return Sql(self.sql)
+            return Sql(filled(self.sql, parameters))
         if self.mask is not None:
             return self.mask
         section = self.flatten or self.lookup

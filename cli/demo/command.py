@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from cli.embedded.stack import Stack
 
+SALES = "examples/sales_channel/calve.yaml"
+
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the stack up, to look around.")]
 
 
@@ -78,7 +80,8 @@ def _what_next(*, left_up: bool) -> dict[str, str]:
         "records with a new field": f"{calve} datagen stock_trades --evolve",
         "take them in": f"{calve} run-job trading-main --drain",
         "prove it again": f"{calve} verify stock_trades",
-        "what was mailed": f"{calve} export list",
+        "what was mailed": f"{calve} export list -c {SALES} --env aws",
+        "what steps make of records": f"{calve} preview sales -c {SALES}",
         "stop the stack": f"{calve} down",
     }
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from cli.embedded.stack import Stack
 
-EXPORT = "weekly_trades"
 PATIENCE_S = 60
 LINK = re.compile(r"https://\S+\.lambda-url\.\S+")
 
@@ -34,7 +33,7 @@ class Mail:
     subject: str
     text: str
 
-    def save(self, folder: Path, recipient: str) -> Path:
+    def save(self, folder: Path, export: str, recipient: str) -> Path:
         """Write it as a file that mail programs open."""
         message = EmailMessage()
         message["From"] = "AWS Notifications <no-reply@sns.amazonaws.com>"
@@ -42,24 +41,24 @@ class Mail:
         message["Subject"] = self.subject
         message.set_content(self.text)
         folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{EXPORT}.eml"
+        file = folder / f"{export}.eml"
         file.write_bytes(bytes(message))
         return file
 
 
-def last_week(now: datetime) -> tuple[datetime, datetime]:
+def last_week(now: datetime, zone: str = "UTC") -> tuple[datetime, datetime]:
     """The window of an export whose schedule fires now."""
     from zoneinfo import ZoneInfo
 
-    week = previous("previous_week", now, ZoneInfo("UTC"))
+    week = previous("previous_week", now, ZoneInfo(zone))
     return week.start, week.end
 
 
 class Monday:
-    """The deployment's export, its mailbox and its link; `name` is the deployment's."""
+    """A deployment's export, its mailbox and its link; `name` is the deployment's."""
 
-    def __init__(self, stack: Stack, name: str) -> None:
-        self._stack, self._name = stack, name
+    def __init__(self, stack: Stack, name: str, export: str) -> None:
+        self._stack, self._name, self._export = stack, name, export
         self._queue = ""
 
     def _client(self, service: str) -> Any:
@@ -81,7 +80,7 @@ class Monday:
     def fire(self) -> dict[str, Any]:
         """Do now what the schedule does on Mondays; returns the export as it is deployed."""
         scheduler = self._client("scheduler")
-        made = scheduler.get_schedule(Name=f"{self._name}-{EXPORT}", GroupName=self._name)
+        made = scheduler.get_schedule(Name=f"{self._name}-{self._export}", GroupName=self._name)
         scheduler.create_schedule(
             Name=f"demo-{uuid.uuid4().hex[:8]}",
             GroupName=self._name,
@@ -107,7 +106,7 @@ class Monday:
                 body = json.loads(message["Body"])
                 return Mail(body["Subject"], body["Message"])
         raise CalveError(
-            f"no mail of {EXPORT} came in {PATIENCE_S} s",
+            f"no mail of {self._export} came in {PATIENCE_S} s",
             fix="calve export list says what was delivered before: a file that says the same is not mailed again",
         )
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.names import SYSTEM_COLUMN
@@ -17,7 +16,6 @@ from cli.embedded import aws as emulator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from pyiceberg.table import Table
 
@@ -49,14 +47,6 @@ def by_pyiceberg(table: Table, letters: Table | None, spans: Spans) -> Found:
     values = rows.filter(within).drop_columns([SYSTEM_COLUMN])
     distinct = values.group_by(values.column_names).aggregate([]).num_rows
     return Found(rows.num_rows, values.num_rows, values.num_rows - distinct, _reasons(letters, spans))
-
-
-def rows_between(table: Table, start: datetime, end: datetime) -> int:
-    """How many rows were produced in [start, end), by PyIceberg."""
-    origin = table.scan(selected_fields=(SYSTEM_COLUMN,)).to_arrow()[SYSTEM_COLUMN]
-    at = pc.struct_field(origin, "timestamp")
-    first, last = (pa.scalar(each, at.type) for each in (start, end))
-    return int(pc.sum(pc.and_(pc.greater_equal(at, first), pc.less(at, last))).as_py() or 0)
 
 
 def _reasons(letters: Table | None, spans: Spans) -> dict[str, int]:

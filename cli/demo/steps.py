@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -15,11 +14,12 @@ from calve.names import SYSTEM_COLUMN
 from cli import deploy, lake, run_job
 from cli.datagen.plan import Plan, in_turn
 from cli.datagen.produce import Target, produce
+from cli.demo import sales
 from cli.demo.counts import Count, counts_of
-from cli.demo.monday import EXPORT, Monday, last_week
-from cli.demo.readers import Spans, by_duckdb, by_pyiceberg, rows_between
+from cli.demo.monday import last_week
+from cli.demo.readers import Spans, by_duckdb, by_pyiceberg
 from cli.description import facts
-from cli.embedded.layout import CHECKOUT, Layout
+from cli.embedded.layout import CHECKOUT
 from cli.kafka import Cluster
 from cli.tables import snapshot_line
 from cli.verify.command import show
@@ -82,12 +82,8 @@ def run(stack: Stack, console: Console) -> list[str]:
     _show_dead_letters(kept[TRADES.topic], console)
     verified = _verify(catalog, job, console)
     counts = _count(job, kept, verified, console)
-    exported = _monday(Monday(stack, job.name), stack, console)
-    in_table = rows_between(kept[TRADES.topic].table, *WEEK)
     wrong = [each.differs for each in counts if each.differs] + _unproved(verified)
-    if exported != in_table:
-        wrong.append(f"the CSV counts {exported:,} trades of last week, the table has {in_table:,}")
-    return wrong
+    return wrong + sales.run(stack, console)
 
 
 def _deploy(stack: Stack, job: Job, console: Console) -> None:
@@ -207,27 +203,6 @@ def _count(
         counts += counts_of(plan.topic, plan.fates(), found, total=total)
     console.table("count", [_line(each) for each in counts], title="")
     return counts
-
-
-def _monday(monday: Monday, stack: Stack, console: Console) -> int:
-    """From the schedule to the file in a browser; returns how many trades the file counts."""
-    console.heading("11  Monday morning: the export's schedule fires, and the analyst gets this mail")
-    monday.subscribe()
-    with console.progress().task(f"exporting {EXPORT}"):
-        export = monday.fire()
-        mail = monday.mail()
-    console.quote(mail.subject, mail.text)
-    file = mail.save(Layout(stack.root).demo, export["recipients"][0])
-    console.say(f"Saved as {file.relative_to(stack.root)}.")
-    console.heading("12  The link: a page with a button, and behind the button the file")
-    page = monday.page(mail)
-    console.say("The emulator answers for the address in the mail. The page, as long as the stack is up:")
-    console.say(page)
-    lines = monday.download(page).splitlines()
-    console.quote(
-        f"{EXPORT}.csv", "\n".join([*lines[: SAMPLE + 1], f"... and {len(lines) - SAMPLE - 1} more"])
-    )
-    return sum(int(row["trades"]) for row in csv.DictReader(lines))
 
 
 def _rows_verified(found: Verification) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -16,11 +17,13 @@ from cli.datagen.produce import create_topic
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from sales import events  # noqa: E402 beside this script
+from sales import MONDAY, events  # noqa: E402 beside this script
 
 
-def generate(topic: str, servers: str, registry: str, count: int) -> None:
-    """Produce so many events, each with the customer's e-mail as its key and in a header, as careless producers do."""
+def generate(
+    topic: str, servers: str, registry: str, count: int, *, start: datetime = MONDAY, first: int = 0
+) -> None:
+    """Produce `events`, each with the customer's e-mail as its key and in a header, as careless producers do."""
     create_topic(topic, 3, {"bootstrap.servers": servers})
     client = SchemaRegistryClient({"url": registry})
     schema = (HERE / "sale.avsc").read_text()
@@ -28,7 +31,7 @@ def generate(topic: str, servers: str, registry: str, count: int) -> None:
     settings = {"auto.register.schemas": False, "use.latest.version": True}
     encode = AvroSerializer(client, schema, conf=settings)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "log_level": 3})
-    for event in events(count):
+    for event in events(count, start=start, first=first):
         email, at = event["customer"]["email"], event["created_at"]
         value = encode(event, SerializationContext(topic, MessageField.VALUE))
         headers = {"trace": event["event_id"], "customer": email}

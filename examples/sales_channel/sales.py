@@ -14,24 +14,29 @@ FIRST, LAST = ("Ada", "Bo", "Chloé", "Dmitri", "Eglė"), ("Novak", "Okafor", "P
 STREETS = ("Pilies g.", "Rue de la Paix", "Via Roma", "Marienplatz")
 
 
-def events(count: int, *, seed: int = 1, again: float = 0.05) -> Iterator[dict[str, Any]]:
-    """`count` events in the order of their delivery, of which a part is one that was delivered `again`."""
-    dice, sent = Random(seed), []  # noqa: S311 an example
-    for number in range(count):
+def events(
+    count: int, *, start: datetime = MONDAY, first: int = 0, again: float = 0.05
+) -> Iterator[dict[str, Any]]:
+    """`count` events in the order of their delivery, of which a part is one that was delivered `again`.
+
+    They have numbers from `first` on; one is made every seven minutes, from `start` on.
+    """
+    dice, sent = Random(1 + first), []  # noqa: S311 an example
+    for number in range(first, first + count):
         if sent and dice.random() < again:
             yield dice.choice(sent[-50:])
             continue
-        sent.append(_sale(dice, number))
+        sent.append(_sale(dice, number, start + timedelta(minutes=7 * (number - first))))
         yield sent[-1]
 
 
-def _sale(dice: Random, number: int) -> dict[str, Any]:
+def _sale(dice: Random, number: int, at: datetime) -> dict[str, Any]:
     customer = dice.randrange(40)
     card = dice.random() < 0.7
     return {
         "event_id": f"e-{number:06}",
         "order_id": 100_000 + number,
-        "created_at": MONDAY + timedelta(minutes=7 * number),
+        "created_at": at,
         "customer": _customer(customer),
         "delivery": None if dice.random() < 0.2 else _delivery(dice),
         "payment": {"method": "CARD", "card": f"4000{customer:012}"}
