@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import secrets
+import shutil
+import threading
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import Row
 
 from calve.job import Job, Kafka, Registry
 from calve.names import TableName
 from calve.settings import StackDefaults, load
 from calve.spark_conf import CATALOG
-from glue_jobs.ingest import open_targets
+from glue_jobs.ingest import open_targets, run
 from tests.integration.engine import Engine
+from tests.integration.registry_gate import RegistryGate
 from tests.integration.test_emit import records
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -52,8 +57,8 @@ def ingest(engine: Engine, job: Job) -> None:
         engine.drain(target)
 
 
-def assert_expected(engine: Engine, job: Job) -> None:
-    for name, expected in json.loads((EXAMPLES / job.name / "expected.json").read_text()).items():
+def assert_expected(engine: Engine, job: Job, example: str) -> None:
+    for name, expected in json.loads((EXAMPLES / example / "expected.json").read_text()).items():
         table = engine.spark.table(TableName(job.lake.database, name).quoted(CATALOG))
         found = [list(row) for row in table.selectExpr(*expected["columns"]).collect()]
         assert sorted(found, key=str) == sorted(expected["rows"], key=str), name
@@ -63,7 +68,7 @@ def test_anomalies(engine: Engine) -> None:
     job, topic = loaded(engine, "anomalies"), f"trades_{uuid.uuid4().hex[:8]}"
     script("anomalies", "generate").generate(topic, engine.stack.bootstrap_servers, engine.stack.registry_url)
     ingest(engine, replace(job, tables=tuple(replace(each, topic=topic) for each in job.tables)))
-    assert_expected(engine, job)
+    assert_expected(engine, job, "anomalies")
     flagged = records(engine, "flagged_stock_trades")
     assert [value["anomaly_flag"] for _, value, _ in flagged] == [
         "NEGATIVE_PRICE",
@@ -93,6 +98,36 @@ def test_the_sales_channel(engine: Engine) -> None:
     emails = {each["customer"]["email"] for each in events}
     keys = {bytes(row[0]).decode() for row in sales.select("_kafka.key").distinct().collect()}
     assert keys == {expected.token(each) for each in emails}
+
+
+def test_confluent_cloud(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a broker that asks for TLS and a password, and a registry behind basic authentication."""
+    stack, password = engine.stack, secrets.token_urlsafe(12)
+    folder = tmp_path / "confluent_cloud"
+    shutil.copytree(EXAMPLES / "confluent_cloud", folder)
+    monkeypatch.setenv("KAFKA", json.dumps({"username": stack.sasl_user, "password": stack.sasl_password}))
+    monkeypatch.setenv("REGISTRY", json.dumps({"username": "reader", "password": password}))
+    with RegistryGate(stack.registry_url, "reader", password) as gate:
+        here = {
+            "kafka": {
+                "bootstrap_servers": stack.sasl_bootstrap_servers,
+                "auth": {"secret": "env:KAFKA", "ca_file": str(stack.ca_file)},
+            },
+            "registry": {"url": gate.url, "secret": "env:REGISTRY"},
+        }
+        (folder / "calve.here.yaml").write_text(json.dumps(here))
+        warehouse = f"s3://{stack.bucket}/confluent_cloud"
+        defaults = StackDefaults(None, None, warehouse, stack.region, stack.aws_endpoint)
+        [job] = load(folder / "calve.yaml", env="here", stack=defaults)
+        job = replace(
+            job,
+            tables=tuple(replace(each, topic=f"{each.topic}_{uuid.uuid4().hex[:8]}") for each in job.tables),
+        )
+        for table in job.tables:
+            engine.create(table.topic, partitions=2)
+        script("confluent_cloud", "generate").generate(job)
+        assert set(dict(run(job, drain=True, stop=threading.Event())).values()) == {"running"}
+    assert_expected(engine, job, "confluent_cloud")
 
 
 def plain(row: Row) -> list[Any]:
