@@ -179,15 +179,21 @@ class _Sales:
         lines = monday.download(page).splitlines()
         first, rest = lines[: LINES + 1], len(lines) - LINES - 1
         self._console.quote(f"{EXPORT}.csv", "\n".join([*first, f"... and {rest} more"]))
-        in_file = sum(int(row["items"] or 0) for row in csv.DictReader(lines))
-        rows = _opened(self._job, SALES).scan(selected_fields=("created_at", "items_quantity")).to_arrow()
+        return self._wrong_in(lines, "\n".join([mail.subject, mail.text, *lines]))
+
+    def _wrong_in(self, lines: list[str], sent: str) -> list[str]:
+        """What the file counts otherwise than the table, and what is personal in all that was sent."""
         since, until = self._week
-        in_table = sum(
+        rows = _opened(self._job, SALES).scan(selected_fields=("created_at", "items_quantity")).to_arrow()
+        of_week = [
             row["items_quantity"] or 0 for row in rows.to_pylist() if since <= row["created_at"] < until
-        )
-        if in_file == in_table:
-            return []
-        return [f"the CSV counts {in_file:,} items of last week, the table has {in_table:,}"]
+        ]
+        in_file, in_table = sum(int(row["items"] or 0) for row in csv.DictReader(lines)), sum(of_week)
+        leaked = sum(value in sent for value in _personal(self._events))
+        wrong = [f"{leaked} personal values are in the mail or its file"] if leaked else []
+        if in_file != in_table:
+            wrong.append(f"the CSV counts {in_file:,} items of last week, the table has {in_table:,}")
+        return wrong
 
     def _ends(self) -> dict[str, int]:
         """How many records each of the topics has had."""

@@ -31,6 +31,9 @@ from cli.spark import JAVA_OPTIONS, spark_environment
 from glue_jobs.steps.tokens import pads
 from lambdas.csv_export.delivery import Lake as ExportLake
 from lambdas.csv_export.export import Order, run
+from lambdas.export_notify.mail import new_file
+from lambdas.export_notify.notice import Manifest
+from lambdas.links import Link
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.planted import Planted, Search
 
@@ -260,6 +263,16 @@ class Scene:
         [outcome] = run(Order.of(order, now, window), lake, lambda _: None)
         assert (outcome.status, outcome.failure) == ("written", None)
         assert outcome.rows == self.engine.rows(self.kept.name).count()
+        [(key, text)] = [each for each in self.objects() if each[0].endswith("manifest.json")]
+        self._mail(Manifest.parse(key, text.decode()))
+
+    def _mail(self, manifest: Manifest) -> None:
+        link = Link(
+            *("link", "key", manifest.export.name, manifest.key, manifest.parts, None, 0, 10**10, 5),
+            *(manifest.export.name, str(manifest.window), "UTC", manifest.rows, manifest.complete),
+        )
+        mail = new_file(manifest, link, "https://example.com/token")
+        self.said += [mail.subject.encode(), mail.text.encode(), mail.html.encode()]
 
     def client(self, service: str) -> Any:
         return aws.client(service, self.engine.stack.aws_endpoint)
