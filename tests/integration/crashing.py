@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -321,10 +322,18 @@ def dying(point: str, nth: int = 1) -> Iterator[None]:
         faults.handlers.pop(point, None)
 
 
-def run_job(scenes: list[Scene], log: Path, *, fault: str | None = None) -> int:
-    """The job's own script in a process of its own, over all the tables; its exit code, negative for a signal."""
-    engine = scenes[0].engine
-    tables = (each.table for each in scenes)
+def run_job(
+    engine: Engine,
+    tables: Iterable[Table],
+    log: Path,
+    *,
+    fault: str | None = None,
+    until: Callable[[], bool] | None = None,
+) -> int:
+    """The job's own script in a process of its own, over all the tables; its exit code, negative for a signal.
+
+    It is killed as soon as `until` is true.
+    """
     settings = log.with_suffix(".json")
     settings.write_text(engine.job(*tables).to_json())
     environment = spark_environment(ROOT, engine.stack, quick=True) | (
@@ -336,6 +345,10 @@ def run_job(scenes: list[Scene], log: Path, *, fault: str | None = None) -> int:
             command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True
         )
         try:
+            while until and process.poll() is None and not until():
+                time.sleep(0.05)
+            if until:
+                process.kill()
             return process.wait(CHILD_TIMEOUT_S)
         finally:
             with suppress(ProcessLookupError):

@@ -204,7 +204,7 @@ def killed(
     def run(name: str, at_points: Sequence[str], nth: Callable[[str], int]) -> None:
         log = logs / f"{name}.log"
         fault = ",".join(f"{point}:{nth(point)}@{scenes[point].topic}" for point in at_points)
-        code = run_job(list(scenes.values()), log, fault=fault or None)
+        code = run_job(engine, [each.table for each in scenes.values()], log, fault=fault or None)
         assert code == (-signal.SIGKILL if fault else 0), (
             f"{name}: exit code {code}\n{log.read_text()[-5000:]}"
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import uuid
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -13,9 +15,10 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from calve.errors import Retryable
-from calve.job import Aggregate, Deduplicate, Emit, Measure
+from calve.job import Aggregate, Deduplicate, Emit, Measure, Table
 from calve.redrive import REQUEST, Request
 from calve.steps import Flatten
+from tests.integration.crashing import run_job
 from tests.integration.engine import Engine, at, suspended
 from tests.integration.test_steps import ROWS, ledger, sale, schema
 
@@ -152,6 +155,16 @@ def test_a_table_that_is_there_begins_with_what_comes_next(engine: Engine) -> No
     assert places(records(engine, out)) == [(0, 1)]
 
 
+def assert_emitted(engine: Engine, topic: str, out: str) -> int:
+    """Every row of the table is in the output topic; returns how many are there again, each the same as the first time."""
+    found = records(engine, out)
+    rows = {(*places([each])[0], each[1]["items_sku"]): each[1] for each in found}
+    assert all(each[1] == rows[(*places([each])[0], each[1]["items_sku"])] for each in found)
+    table = engine.rows(topic).select("_kafka.partition", "_kafka.offset", "items_sku").collect()
+    assert rows.keys() == {tuple(row) for row in table}
+    return len(found) - len(rows)
+
+
 DEATHS = ("publish.committed", "release.end", "emit.begin", "emit.written", "emit.noted", "recover.end")
 
 
@@ -170,11 +183,50 @@ def test_no_row_is_missing_whatever_dies(engine: Engine, point: str) -> None:
         engine.drain(engine.target(topic, **settings))
     engine.produce(topic, [sale(4, "f")])
     engine.drain(engine.target(topic, **settings))
-    found = records(engine, out)
-    rows = {(*places([each])[0], each[1]["items_sku"]) for each in found}
-    table = engine.rows(topic).select("_kafka.partition", "_kafka.offset", "items_sku").collect()
-    assert rows == {tuple(row) for row in table}
-    assert len(found) - len(rows) == (2 + 1 if point == "emit.written" else 0)
+    assert assert_emitted(engine, topic, out) == (2 + 1 if point == "emit.written" else 0)
+
+
+@pytest.mark.full
+def test_no_row_is_missing_whatever_process_is_killed(engine: Engine, tmp_path: Path) -> None:
+    outputs = {point: output() for point in DEATHS}
+    topics = {point: engine.topic(schema=schema(), partitions=1) for point in DEATHS}
+    tables = [
+        Table(topic, topic, steps=ROWS, emit=Emit(outputs[point]), flush_bytes=2**30)
+        for point, topic in topics.items()
+    ]
+    for topic in topics.values():
+        engine.produce(topic, [sale(1, "a", "b"), sale(2, "c")])
+    assert run_job(engine, tables, tmp_path / "first.log") == 0
+    for topic in topics.values():
+        engine.produce(topic, [sale(3, "d"), sale(4, "e", "f")])
+    fault = ",".join(f"{point}:1@{topic}" for point, topic in topics.items())
+    assert run_job(engine, tables, tmp_path / "killed.log", fault=fault) == -signal.SIGKILL
+    assert run_job(engine, tables, tmp_path / "last.log") == 0
+    again = {point: assert_emitted(engine, topics[point], outputs[point]) for point in DEATHS}
+    assert again == {point: 3 if point == "emit.written" else 0 for point in DEATHS}
+
+
+@pytest.mark.full
+def test_no_row_is_missing_of_a_process_that_is_killed_while_it_writes(
+    engine: Engine, tmp_path: Path
+) -> None:
+    topic, out = engine.topic(schema=schema(), partitions=1), output()
+    table = Table(topic, topic, steps=ROWS, emit=Emit(out), flush_bytes=2**30)
+    engine.produce(topic, [sale(1, "a")])
+    assert run_job(engine, [table], tmp_path / "first.log") == 0
+    count = 60_000
+    engine.produce(topic, [sale(n, f"sku{n}") for n in range(count)])
+    before = sum(engine.cluster.state(out).end.values())
+
+    def is_writing() -> bool:
+        return sum(engine.cluster.state(out).end.values()) > before
+
+    killed = run_job(engine, [table], tmp_path / "killed.log", until=is_writing)
+    assert killed == -signal.SIGKILL
+    part = sum(engine.cluster.state(out).end.values()) - before
+    assert 0 < part < count, "it was not killed in the middle"
+    assert run_job(engine, [table], tmp_path / "last.log") == 0
+    assert assert_emitted(engine, topic, out) == part
 
 
 def test_a_key_that_the_table_has_not_suspends(engine: Engine) -> None:
