@@ -148,6 +148,8 @@ def step(raw: dict[str, Any]) -> Step:
 
 
 NOTE = "steps"
+LOOKED_UP = "lookup:"
+"""Stands before a table, `database.table`, where a round notes the snapshot of it that rows were looked up in."""
 
 
 def noted(steps: Sequence[Step], records: Json, tags: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -245,7 +245,8 @@ class Target:
     ) -> None:
         mode = self.table.mode
         self._every, self.decoding = every, self.schemas.decoding(every, versions, leaves(source))
-        self.read_with = self.schemas.read_with(versions) | noted(self.table.steps, source, chain.means.tags)
+        steps = noted(self.table.steps, source, chain.means.tags) | self.supply.lookups.noted()
+        self.read_with = self.schemas.read_with(versions) | steps
         self.mode = keyed(schema, mode) if isinstance(mode, Upsert | Deduplicate) else mode
         if isinstance(self.mode, Upsert | Deduplicate):
             chain.require_lasting(self.mode.key)

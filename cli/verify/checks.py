@@ -137,7 +137,7 @@ def _unverifiable(sides: Sides) -> list[Check]:
         "earlier schema": (
             left_out - expired,
             "offsets",
-            "how they were read is not in calve.yaml any more",
+            "how they were read is not known any more",
         ),
         "beginning": (before, "offsets", "the snapshots that said where the table begins have expired"),
         "sealed": (

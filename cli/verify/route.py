@@ -20,7 +20,7 @@ def routed(rows: pa.RecordBatch, step: Route, *, tombstones: bool) -> Made:
     """The rows of the table's own records; all tombstones."""
     if tombstones:
         return Made(rows)
-    value, places = _at(rows, step.column), places_of(rows)
+    value, places = value_at(rows, step.column), places_of(rows)
     own = _is_one(value, step.values)
     stays = pc.invert(_is_one(value, step.named)) if step.others == "keep" else own
     gone = pc.invert(stays)
@@ -33,7 +33,7 @@ def routed(rows: pa.RecordBatch, step: Route, *, tombstones: bool) -> Made:
     )
 
 
-def _at(rows: pa.RecordBatch, path: str) -> Any:
+def value_at(rows: pa.RecordBatch, path: str) -> Any:
     """The values at a path of structs, whose names may be written in any case."""
     found: Any = rows.to_struct_array()
     for name in path.split("."):

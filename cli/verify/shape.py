@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -14,14 +14,14 @@ from pyiceberg.schema import Schema as TableSchema
 
 from calve import job
 from calve.columns import Json, with_ids
-from calve.errors import CalveError
 from calve.masking import read_keys
 from calve.parts import KEY, Parts, Versions, parts_of
 from calve.registry import open_registry
-from calve.steps import NOTE, Lookup, Mask, Step, noted
+from calve.steps import NOTE, Mask, noted
 from calve.totals import require_same_columns, with_kafka
 from cli.verify.columns import iceberg_columns
 from cli.verify.decoding import Decoder, Decoding
+from cli.verify.lookup import Others, OtherTables
 from cli.verify.mask import Tokens, masked
 from cli.verify.modes import Mode
 from cli.verify.queries import Queries
@@ -55,16 +55,16 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """newest: by the schemas as they are now. noted: by what a round notes of its steps (`calve.steps.noted`); None: it was made
-    by other steps, or by schemas that are there no more.
+    """newest: by the schemas as they are now. noted: by what a round notes of how it read; None: it was made by other steps, or
+    by schemas, or snapshots of other tables, that are there no more.
     """
 
     newest: Shape
-    noted: Callable[[str | None], Shape | None]
+    noted: Callable[[Mapping[str, str]], Shape | None]
 
     def of(self, read_with: Mapping[str, str] | None) -> Shape | None:
         """That of a round; `read_with`: None where nobody knows it."""
-        return self.newest if read_with is None else self.noted(read_with.get(NOTE))
+        return self.newest if read_with is None else self.noted(read_with)
 
 
 def shapes_of(
@@ -79,17 +79,17 @@ def shapes_of(
     totals = mode.totals if mode else None
     if totals is None and not sources.steps:
         return _alone(Shape(columns))
-    _require_provable(".".join(table.name()), sources.steps)
+    others = OtherTables(sources.catalog, table.name()[0], sources.steps)
     parts, stay, tokens = _parts(sources, topic), _stay(mode, sources), _tokens(sources)
 
-    def shape(records: Json, versions: Versions) -> Shape:
+    def shape(records: Json, versions: Versions, seen: Others | None) -> Shape:
         mask = partial(masked, tokens=tokens, tags=parts.tags(records, versions))
-        chain = chain_of(sources.steps, queries, stay, mask) if sources.steps else None
+        chain = chain_of(sources.steps, queries, stay, mask, seen) if sources.steps else None
         return Shape(_arrow(records), chain, None if totals else columns)
 
     versions = parts.versions()
     records = parts.first_columns(versions)
-    newest = shape(records, versions)
+    newest = shape(records, versions, others.of(others.newest))
     chain = newest.chain
     if totals is not None:
         made = iceberg_columns(chain.columns(newest.source)) if chain else records
@@ -99,23 +99,18 @@ def shapes_of(
         return _alone(newest)
 
     @cache
-    def known(note: str | None) -> Shape | None:
+    def as_noted(note: str | None) -> tuple[Json, Versions] | None:
         for each in _as_they_were(versions):
             records = parts.first_columns(each)
             if noted(sources.steps, records, parts.tags(records, each)) == {NOTE: note}:
-                return shape(records, each)
+                return records, each
         return None
 
+    def known(read_with: Mapping[str, str]) -> Shape | None:
+        found, seen = as_noted(read_with.get(NOTE)), others.of(read_with)
+        return shape(*found, seen) if found and seen else None
+
     return Shapes(newest, known)
-
-
-def _require_provable(name: str, steps: Sequence[Step]) -> None:
-    """Refuse a table whose rows nobody can compute again."""
-    if any(isinstance(each, Lookup) for each in steps):
-        raise CalveError(
-            f"table {name} has a step lookup: what it found in another table, as that was then, cannot be found again",
-            fix="verify a table of the same topic without the lookup, and compare it by a query",
-        )
 
 
 def _tokens(sources: Sources) -> Tokens:
@@ -125,7 +120,7 @@ def _tokens(sources: Sources) -> Tokens:
 
 def _alone(shape: Shape) -> Shapes:
     """The shape of all rounds that ran no steps."""
-    return Shapes(shape, lambda note: shape if note is None else None)
+    return Shapes(shape, lambda read_with: None if NOTE in read_with else shape)
 
 
 def _as_they_were(versions: Versions) -> Iterator[Versions]:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.steps import Filter, Flatten, Mask, Route, Sql, Step
+from calve.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step
 from cli.verify.columns import laid_out
 from cli.verify.decoding import Decoding
 from cli.verify.flatten import exploded, flattened
+from cli.verify.lookup import Others, looked_up
 from cli.verify.made import Made, Run
 from cli.verify.places import number, places_of
 from cli.verify.queries import Queries
@@ -107,18 +108,24 @@ class Stepped:
 
 
 def chain_of(
-    steps: Sequence[Step], queries: Queries, stay: Collection[str] = (), mask: Masks | None = None
+    steps: Sequence[Step],
+    queries: Queries,
+    stay: Collection[str] = (),
+    mask: Masks | None = None,
+    others: Others | None = None,
 ) -> Chain:
-    """stay: structs that are never flattened. mask: None where there is no such step."""
+    """stay: structs that are never flattened. mask, others: None where there is no such step."""
     runs: list[tuple[Run, bool]] = []
     several = False
     for each in steps:
         several = several or (isinstance(each, Flatten) and each.explode is not None)
-        runs.append((_run_of(each, queries, stay, mask), several))
+        runs.append((_run_of(each, queries, stay, mask, others), several))
     return Chain(runs)
 
 
-def _run_of(step: Step, queries: Queries, stay: Collection[str], mask: Masks | None) -> Run:
+def _run_of(
+    step: Step, queries: Queries, stay: Collection[str], mask: Masks | None, others: Others | None
+) -> Run:
     def run(rows: pa.RecordBatch, *, tombstones: bool) -> Made:
         match step:
             case Route():
@@ -129,6 +136,8 @@ def _run_of(step: Step, queries: Queries, stay: Collection[str], mask: Masks | N
                 return queries.where(rows, step.condition, tombstones=tombstones)
             case Sql():
                 return queries.select(rows, step.query, tombstones=tombstones)
+            case Lookup() if others is not None:
+                return looked_up(rows, step, others(step), tombstones=tombstones)
             case Mask() if mask is not None:
                 return Made(mask(rows, step))
         raise AssertionError(step)

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from calve.errors import Retryable
 from calve.names import TableName, quote
 from calve.spark_conf import CATALOG
-from calve.steps import Lookup
+from calve.steps import LOOKED_UP, Lookup
 from glue_jobs.lake import Lake, Table
 from glue_jobs.steps.frame import unusable
 from glue_jobs.steps.lookup import require_columns, require_unique
@@ -38,10 +38,19 @@ class Lookups:
         self._lake = lake
         self._held: dict[Place, Held] = {}
         self._pinned: set[Place] = set()
+        self._tables: dict[str, Table] = {}
 
     def renew(self) -> None:
         """Look at the tables again; until then they stay what they are, since a round may read its records twice."""
         self._pinned.clear()
+        self._tables.clear()
+
+    def noted(self) -> dict[str, str]:
+        """What a round notes of the tables: the snapshot of each that was looked at, empty of one that never had any."""
+        return {
+            f"{LOOKED_UP}{name}": "" if table.head is None else str(table.head)
+            for name, table in self._tables.items()
+        }
 
     def table(self, step: Lookup) -> DataFrame:
         """What a step needs of its table, as of the newest snapshot when it was first asked for. In it no key stands twice.
@@ -58,9 +67,7 @@ class Lookups:
         return self._held[place].rows
 
     def _hold(self, step: Lookup, place: Place) -> None:
-        table = self._lake.load(TableName(*step.table.split(".")))
-        if table is None:
-            raise Retryable(f"there is no table {step.table}, in which a step looks up")
+        table = self._table(step.table)
         before = self._held.get(place)
         if before is not None and before.snapshot == table.head:
             return
@@ -73,6 +80,15 @@ class Lookups:
         self._held[place] = held
         if before is not None:
             before.rows.unpersist()
+
+    def _table(self, name: str) -> Table:
+        """As it was when a step of this round first asked for it."""
+        if name not in self._tables:
+            found = self._lake.load(TableName(*name.split(".")))
+            if found is None:
+                raise Retryable(f"there is no table {name}, in which a step looks up")
+            self._tables[name] = found
+        return self._tables[name]
 
     def _read(self, table: Table, step: Lookup, columns: tuple[str, ...]) -> Held:
         name, spark = table.name.quoted(CATALOG), self._lake.spark

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from calve.job import Aggregate, Budget, Deduplicate, Measure, Source, Upsert
-from calve.steps import Filter, Flatten, Sql, Step
+from calve.steps import Filter, Flatten, Lookup, Sql, Step
 from cli.verify.findings import Verification
 from tests.integration.engine import Engine, trades
 from tests.integration.proofs import assert_proved, proof
@@ -293,3 +293,32 @@ def test_what_other_steps_have_made_is_never_called_proved(engine: Engine) -> No
     assert (open_.name, open_.figures["offsets"]) == ("earlier schema", 5)
     assert [each.rows for each in found.digests] == [1]
     assert proof(engine, topic).findings == ()
+
+
+def test_what_was_looked_up_is_proved_by_the_snapshots_that_rounds_have_seen(engine: Engine) -> None:
+    other = engine.topic(partitions=1)
+    prices = engine.target(other)
+    engine.produce(other, trades(4))
+    engine.drain(prices)
+    steps = (Lookup(other, {"id": "id"}, {"known_price": "price"}, "reject"),)
+    topic = engine.topic(schema=schema(), partitions=1)
+    target = engine.target(topic, steps=steps)
+    engine.produce(topic, SALES)
+    engine.drain(target)
+    engine.sql("UPDATE {t} SET price = price + 1000 WHERE id < 3", other)
+    engine.produce(topic, SALES)
+    engine.drain(target)
+    found = proof(engine, topic, steps=steps)
+    assert_proved(found)
+    assert figures(found, "dead letters")["lookup_missing"] == 4
+    damaged = Damage(engine, topic, steps).told
+    later = engine.rows(topic).where("_kafka.offset > 4 and id = 1").first()
+    assert later is not None
+    changed = damaged("UPDATE {t} SET known_price = known_price - 1000 WHERE id = 1 AND _kafka.offset > 4")
+    where = f"partition 0 offset {later['_kafka']['offset']}"
+    assert changed == [("rows that are not what was produced", where, ("known_price",))]
+    engine.expire_history(other)
+    unproved = {
+        each.name for each in proof(engine, topic, steps=steps).checks if each.state == "not verifiable"
+    }
+    assert unproved == {"earlier schema"}

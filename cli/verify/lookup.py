@@ -1,0 +1,114 @@
+"""The step `lookup`, told without the engine: columns of another table, as a round has seen it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calve.errors import CalveError
+from calve.names import TableName
+from calve.steps import LOOKED_UP, Lookup, Step
+from cli import lake
+from cli.verify.made import Made
+from cli.verify.places import places_of
+from cli.verify.route import value_at
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+MISSING = "lookup_missing"
+PLACE, OTHER = "calve:place", "calve:other"
+MOST_DIGITS = 38
+
+Others = Callable[[Lookup], pa.Table]
+"""The columns that a step needs of its table."""
+
+
+class OtherTables:
+    """Tables in which steps look up. database: where those are that are named without one."""
+
+    def __init__(self, catalog: Catalog, database: str, steps: Iterable[Step]) -> None:
+        self._catalog, self._database = catalog, database
+        self._steps = [each for each in steps if isinstance(each, Lookup)]
+        self._read: dict[tuple[str, str, tuple[str, ...]], pa.Table] = {}
+
+    @cached_property
+    def newest(self) -> Mapping[str, str]:
+        """The snapshots that the tables are at now, as a round notes them."""
+        heads = {name: self._table(name).current_snapshot() for name in map(self._name, self._steps)}
+        return {f"{LOOKED_UP}{name}": str(head.snapshot_id) if head else "" for name, head in heads.items()}
+
+    def of(self, read_with: Mapping[str, str]) -> Others | None:
+        """The tables as of the snapshots that a round has noted; None where it noted none, or one that has expired."""
+        for name in map(self._name, self._steps):
+            snapshot = read_with.get(f"{LOOKED_UP}{name}")
+            if snapshot is None or (snapshot and self._table(name).snapshot_by_id(int(snapshot)) is None):
+                return None
+        return lambda step: self._rows(step, read_with[f"{LOOKED_UP}{self._name(step)}"])
+
+    def _rows(self, step: Lookup, snapshot: str) -> pa.Table:
+        columns = tuple(dict.fromkeys((*step.on.values(), *step.columns.values())))
+        place = self._name(step), snapshot, columns
+        if place not in self._read:
+            of = int(snapshot) if snapshot else None
+            scan = self._table(place[0]).scan(selected_fields=columns, case_sensitive=False, snapshot_id=of)
+            self._read[place] = scan.to_arrow() if snapshot else scan.to_arrow().slice(0, 0)
+        return self._read[place]
+
+    def _name(self, step: Lookup) -> str:
+        return step.table if "." in step.table else f"{self._database}.{step.table}"
+
+    def _table(self, name: str) -> Table:
+        found = lake.load(self._catalog, TableName(*name.split(".")))
+        if found is None:
+            raise CalveError(
+                f"there is no table {name}, in which a step looks up", fix="verify where that table is"
+            )
+        return found
+
+
+def looked_up(rows: pa.RecordBatch, step: Lookup, other: pa.Table, *, tombstones: bool) -> Made:
+    """The rows with the columns of the other table's row that has the same key, null where it has none."""
+    keys = [f"{OTHER}{n}" for n in range(len(step.on))]
+    ours, theirs = _alike(
+        [value_at(rows, path) for path in step.on], [_column(other, name) for name in step.on.values()]
+    )
+    left = pa.table([*ours, pa.array(range(rows.num_rows), pa.int64())], names=[*keys, PLACE])
+    right = pa.table([*theirs, pa.array(range(other.num_rows), pa.int64())], names=[*keys, OTHER])
+    found = left.join(right, keys, join_type="left outer").sort_by(PLACE)[OTHER].combine_chunks()
+    made = rows
+    for new, name in step.columns.items():
+        made = made.append_column(new, _column(other, name).take(found))
+    if step.missing == "null" or tombstones:
+        return Made(made)
+    lost = found.is_null()
+    places = places_of(rows).filter(lost)
+    return Made(made.filter(pc.invert(lost)), None, {MISSING: places} if len(places) else {})
+
+
+def _column(table: pa.Table, name: str) -> Any:
+    names = [each.lower() for each in table.schema.names]
+    return table.column(names.index(name.lower())).combine_chunks()
+
+
+def _alike(ours: list[Any], theirs: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The two sides of each key as one type, in which both keep every digit."""
+    kinds = [_common(a.type, b.type) for a, b in zip(ours, theirs, strict=True)]
+    return tuple([each.cast(kind) for each, kind in zip(side, kinds, strict=True)] for side in (ours, theirs))  # type: ignore[return-value]
+
+
+def _common(ours: Any, theirs: Any) -> Any:
+    if pa.types.is_decimal(ours):
+        return pa.decimal128(MOST_DIGITS, max(ours.scale, theirs.scale))
+    if pa.types.is_integer(ours):
+        return pa.int64()
+    if pa.types.is_string(ours) or pa.types.is_large_string(ours):
+        return pa.large_string()
+    if pa.types.is_fixed_size_binary(ours) or pa.types.is_binary(ours) or pa.types.is_large_binary(ours):
+        return pa.large_binary()
+    return theirs
