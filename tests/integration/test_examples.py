@@ -20,8 +20,13 @@ from calve.job import Job, Kafka, Registry
 from calve.names import TableName
 from calve.settings import StackDefaults, load
 from calve.spark_conf import CATALOG
+from cli.lake import open_catalog
+from cli.progress import LineProgress
+from cli.verify.sources import Sources
+from cli.verify.verification import verify
 from glue_jobs.ingest import open_targets, run
 from tests.integration.engine import Engine
+from tests.integration.proofs import assert_proved
 from tests.integration.registry_gate import RegistryGate
 from tests.integration.test_emit import records
 
@@ -64,11 +69,32 @@ def assert_expected(engine: Engine, job: Job, example: str) -> None:
         assert sorted(found, key=str) == sorted(expected["rows"], key=str), name
 
 
+def assert_all_proved(job: Job) -> None:
+    """`calve verify` of every table."""
+    catalog = open_catalog(job.lake)
+    for table in job.tables:
+        sources = Sources(
+            *(
+                catalog,
+                job.kafka,
+                job.registry,
+                job.lake.region,
+                table.value,
+                table.key,
+                table.steps,
+                job.masking,
+            )
+        )
+        assert_proved(verify(job.table_name(table), sources, LineProgress(lambda _: None)))
+
+
 def test_anomalies(engine: Engine) -> None:
     job, topic = loaded(engine, "anomalies"), f"trades_{uuid.uuid4().hex[:8]}"
     script("anomalies", "generate").generate(topic, engine.stack.bootstrap_servers, engine.stack.registry_url)
-    ingest(engine, replace(job, tables=tuple(replace(each, topic=topic) for each in job.tables)))
+    job = replace(job, tables=tuple(replace(each, topic=topic) for each in job.tables))
+    ingest(engine, job)
     assert_expected(engine, job, "anomalies")
+    assert_all_proved(job)
     flagged = records(engine, "flagged_stock_trades")
     assert [value["anomaly_flag"] for _, value, _ in flagged] == [
         "NEGATIVE_PRICE",
@@ -84,7 +110,9 @@ def test_the_sales_channel(engine: Engine) -> None:
     job, topic = loaded(engine, "sales_channel"), f"sales_{uuid.uuid4().hex[:8]}"
     generate, expected = script("sales_channel", "generate"), script("sales_channel", "expected")
     generate.generate(topic, engine.stack.bootstrap_servers, engine.stack.registry_url, 300)
-    ingest(engine, replace(job, tables=tuple(replace(each, topic=topic) for each in job.tables)))
+    job = replace(job, tables=tuple(replace(each, topic=topic) for each in job.tables))
+    ingest(engine, job)
+    assert_all_proved(job)
     events = list(generate.events(300))
     raw, sales = (
         engine.spark.table(TableName(job.lake.database, name).quoted(CATALOG))
@@ -127,6 +155,7 @@ def test_confluent_cloud(engine: Engine, tmp_path: Path, monkeypatch: pytest.Mon
             engine.create(table.topic, partitions=2)
         script("confluent_cloud", "generate").generate(job)
         assert set(dict(run(job, drain=True, stop=threading.Event())).values()) == {"running"}
+        assert_all_proved(job)
     assert_expected(engine, job, "confluent_cloud")
 
 
