@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -16,12 +16,14 @@ from calve import job
 from calve.columns import Json, with_ids
 from calve.masking import read_keys
 from calve.parts import KEY, Parts, Versions, parts_of
+from calve.quarantine import admitted, fields_in, leaves, only
 from calve.registry import open_registry
 from calve.steps import NOTE, Mask, noted
 from calve.totals import require_same_columns, with_kafka
-from cli.verify.columns import iceberg_columns
+from cli.verify.columns import iceberg_columns, laid_out
 from cli.verify.decoding import Decoder, Decoding
 from cli.verify.lookup import Others, OtherTables
+from cli.verify.made import Made
 from cli.verify.mask import Tokens, masked
 from cli.verify.modes import Mode
 from cli.verify.queries import Queries
@@ -80,37 +82,87 @@ def shapes_of(
     if totals is None and not sources.steps:
         return _alone(Shape(columns))
     others = OtherTables(sources.catalog, table.name()[0], sources.steps)
-    parts, stay, tokens = _parts(sources, topic), _stay(mode, sources), _tokens(sources)
-
-    def shape(records: Json, versions: Versions, seen: Others | None) -> Shape:
-        mask = partial(masked, tokens=tokens, tags=parts.tags(records, versions))
-        chain = chain_of(sources.steps, queries, stay, mask, seen) if sources.steps else None
-        return Shape(_arrow(records), chain, None if totals else columns)
-
-    versions = parts.versions()
-    records = parts.first_columns(versions)
-    newest = shape(records, versions, others.of(others.newest))
-    chain = newest.chain
+    maker = _Maker(
+        sources,
+        _parts(sources, topic),
+        queries,
+        _stay(mode, sources),
+        _tokens(sources),
+        fields_in(table.properties),
+        None if totals else columns,
+    )
+    newest = maker.newest(others.of(others.newest))
     if totals is not None:
-        made = iceberg_columns(chain.columns(newest.source)) if chain else records
+        made = (
+            iceberg_columns(newest.chain.columns(newest.source))
+            if newest.chain
+            else maker.parts.first_columns(maker.parts.versions())
+        )
         held = json.loads(table.schema().model_dump_json())
         require_same_columns(".".join(table.name()), held, made, totals)
-    if chain is None:
+    if newest.chain is None:
         return _alone(newest)
-
-    @cache
-    def as_noted(note: str | None) -> tuple[Json, Versions] | None:
-        for each in _as_they_were(versions):
-            records = parts.first_columns(each)
-            if noted(sources.steps, records, parts.tags(records, each)) == {NOTE: note}:
-                return records, each
-        return None
+    as_noted = cache(maker.as_noted)
 
     def known(read_with: Mapping[str, str]) -> Shape | None:
         found, seen = as_noted(read_with.get(NOTE)), others.of(read_with)
-        return shape(*found, seen) if found and seen else None
+        return maker.shape(*found, seen) if found and seen else None
 
     return Shapes(newest, known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes the shapes of a table. fields: what its quarantine has let in; None: it has none. columns: as those of `Shape`."""
+
+    sources: Sources
+    parts: Parts
+    queries: Queries
+    stay: set[str]
+    tokens: Tokens
+    fields: Collection[str] | None
+    columns: pa.Schema | None
+
+    def newest(self, seen: Others | None) -> Shape:
+        versions = self.parts.versions()
+        return self.shape(next(self._let_in(versions)), versions, seen)
+
+    def shape(self, records: Json, versions: Versions, seen: Others | None) -> Shape:
+        """That of records of which these columns come in. seen: the tables in which steps look up."""
+        source, steps = self.parts.first_columns(versions), self.sources.steps
+        if not steps:
+            return Shape(_arrow(source), None, self.columns)
+        mask = partial(masked, tokens=self.tokens, tags=self.parts.tags(records, versions))
+        chain = chain_of(steps, self.queries, self.stay, mask, seen)
+        if records != source:
+            chain = chain.behind(partial(_with_these, columns=_arrow(records)))
+        return Shape(_arrow(source), chain, self.columns)
+
+    def as_noted(self, note: str | None) -> tuple[Json, Versions] | None:
+        """The columns and the schemas of rounds that noted this of their steps; None where there are none."""
+        for each in _as_they_were(self.parts.versions()):
+            for records in self._let_in(each):
+                if noted(self.sources.steps, records, self.parts.tags(records, each)) == {NOTE: note}:
+                    return records, each
+        return None
+
+    def _let_in(self, versions: Versions) -> Iterator[Json]:
+        """The columns of records that come in; with a quarantine those that have, then those of a table that was made when the
+        schemas had fewer versions.
+        """
+        every = self.parts.first_columns(versions)
+        if self.fields is None:
+            yield every
+            return
+        yield only(every, self.fields)
+        had = self.parts.leaves(every, versions)
+        for each in _as_they_were(versions):
+            known = leaves(self.parts.first_columns(each)).keys()
+            yield only(every, admitted(had, known, self.sources.steps, self.parts.own_columns))
+
+
+def _with_these(rows: pa.RecordBatch, *, columns: pa.Schema, tombstones: bool) -> Made:
+    return Made(laid_out(rows, columns))
 
 
 def _tokens(sources: Sources) -> Tokens:

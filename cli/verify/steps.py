@@ -40,6 +40,10 @@ class Chain:
         """Whether a record may make several rows."""
         return any(several for _, several in self.runs)
 
+    def behind(self, run: Run) -> Chain:
+        """The chain with something before it."""
+        return Chain([(run, False), *self.runs])
+
     def columns(self, source: pa.Schema) -> pa.Schema:
         """Those of the rows that are made of rows with these columns."""
         return self.run(pa.RecordBatch.from_pylist([], source))[0].schema

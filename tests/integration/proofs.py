@@ -39,5 +39,5 @@ def proof(
 
 
 def assert_proved(found: Verification) -> None:
-    assert found.findings == ()
+    assert not found.findings, found.findings
     assert found.complete
