@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from calve.names import TableName
 from calve.steps import Mask, Step, step
+from calve.topics import Entry
 
 Auth = Literal["none", "tls", "sasl_plain", "sasl_scram", "msk_iam", "mtls"]
 
@@ -232,7 +233,10 @@ Mode = Upsert | Deduplicate | Aggregate
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One topic kept as one table; at most one of `upsert`, `change_data`, `deduplicate` and `aggregate` is there."""
+    """One topic kept as one table; at most one of `upsert`, `change_data`, `deduplicate` and `aggregate` is there.
+
+    pattern: the entry of calve.yaml that it is one of the tables of; None: the entry has its name.
+    """
 
     name: str
     topic: str
@@ -258,6 +262,7 @@ class Table:
     steps: tuple[Step, ...] = ()
     emit: Emit | None = None
     quarantine_new_fields: bool = False
+    pattern: str | None = None
 
     @property
     def mode(self) -> Mode | None:
@@ -280,6 +285,9 @@ class Table:
 class Job:
     """Everything one ingest job needs. `registry`: None where no table needs one. masking: the secret with the keys that hash
     personal data (`calve.masking`); None where no table masks any.
+
+    patterns: what is alike in the tables of topics that an expression matches: `topic` is the expression, `name` names them
+    (`calve.topics`). entries: all that the deployment has, in the order of calve.yaml; none where the job has no patterns.
     """
 
     name: str
@@ -289,6 +297,8 @@ class Job:
     lake: Lake
     tables: tuple[Table, ...]
     masking: str | None = None
+    patterns: tuple[Table, ...] = ()
+    entries: tuple[Entry, ...] = ()
 
     def table_name(self, table: Table, cluster_database: str | None = None) -> TableName:
         """The table's full name; `cluster_database` is required under `namespace: cluster_id`."""
@@ -312,6 +322,8 @@ class Job:
             lake=Lake(**raw["lake"]),
             tables=tuple(_table(each) for each in raw["tables"]),
             masking=raw.get("masking"),
+            patterns=tuple(_table(each) for each in raw.get("patterns", ())),
+            entries=tuple(Entry(**each) for each in raw.get("entries", ())),
         )
 
 

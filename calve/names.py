@@ -59,6 +59,11 @@ def database_for_cluster(cluster_id: str) -> str:
     return cluster_id.lower()
 
 
+def as_table_name(text: str) -> str:
+    """A topic's name, or a part of it, as a part of a table's; it may be empty, and too long."""
+    return re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
+
+
 def table_problem(name: str) -> str | None:
     """Why `name` can be no table's name, or None where it can."""
     if not TABLE_NAME.fullmatch(name):

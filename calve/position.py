@@ -35,6 +35,7 @@ WITHOUT_REDRIVES = 1
 """A release that knows no redrives must not write a table that has had one: it would forget which letters came back."""
 MODE = "calve.mode"
 INITIALISED = "calve.initialised"
+TOPIC = "calve.topic"
 STATE = "calve.state"
 COMPLETE_UNTIL = "calve.complete-until"
 COMPLETE_ROUND = "calve.complete-round"

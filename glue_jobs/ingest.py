@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import threading
-import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,16 +22,17 @@ from calve.errors import CalveError, ConfigError
 from calve.job import Job
 from calve.kafka_auth import java_properties
 from calve.log import event
-from calve.names import database_for_cluster
-from calve.registry import open_registry
+from calve.names import TableName
 from calve.secrets import read_secret
 from glue_jobs import faults
+from glue_jobs.discovery import Discovery
 from glue_jobs.handover import HandOver
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake
-from glue_jobs.loop import State, TableLoop, run_all
+from glue_jobs.loop import State, TableLoop
+from glue_jobs.loops import Loops
+from glue_jobs.opening import Opening
 from glue_jobs.session import require_avro_guard, spark_session
-from glue_jobs.steps.tokens import MaskingKeys
 from glue_jobs.target import Target
 
 
@@ -68,38 +68,29 @@ def run(job: Job, *, drain: bool, stop: threading.Event) -> dict[str, State]:
     properties = java_properties(job.kafka, read_secret(job.kafka.secret) if job.kafka.secret else None)
     cluster = Cluster(spark, properties)
     try:
-        targets = open_targets(job, Lake(spark, job.name), cluster, properties)
-        event(
-            "job.started", job=job.job, writer=targets[0].writer, tables=[str(each.name) for each in targets]
-        )
-        loops = [TableLoop(target, stop, drain) for target in targets]
-        states = run_all(loops, stop)
-        return {str(target.name): state for target, state in zip(targets, states, strict=True)}
+        opening, loops = Opening(job, Lake(spark, job.name), cluster, properties), Loops(stop)
+        targets = list(map(opening.target, job.tables))
+        event("job.started", job=job.job, writer=opening.writer, tables=[str(each.name) for each in targets])
+
+        def keep(target: Target) -> TableName:
+            loops.start(TableLoop(target, stop, drain))
+            return target.name
+
+        for target in targets:
+            keep(target)
+        if job.patterns:
+            found = Discovery(
+                job, cluster.names, opening.topic_of, lambda table: keep(opening.target(table)), stop, drain
+            )
+            loops.run(found.run, "the topics of patterns", name="discovery")
+        return loops.wait()
     finally:
         cluster.close()
 
 
 def open_targets(job: Job, lake: Lake, cluster: Cluster, properties: dict[str, str]) -> list[Target]:
     """One target per table; all share the cluster, the catalog and the registry's cache."""
-    registry = open_registry(job.registry) if any(each.registered for each in job.tables) else None
-    database = database_for_cluster(cluster.id) if job.lake.namespace == "cluster_id" else None
-    writer = uuid.uuid4().hex
-    cores = lake.spark.sparkContext.defaultParallelism
-    masking = MaskingKeys(lake.spark, job.masking) if job.masking else None
-    return [
-        Target(
-            table=table,
-            name=job.table_name(table, database),
-            writer=writer,
-            cores=cores,
-            lake=lake,
-            cluster=cluster,
-            registry=registry,
-            kafka_properties=properties,
-            masking=masking,
-        )
-        for table in job.tables
-    ]
+    return list(map(Opening(job, lake, cluster, properties).target, job.tables))
 
 
 def _watched(

@@ -55,6 +55,17 @@ class Cluster:
         """The cluster id, asked anew each time: a re-created cluster may answer at the same address."""
         return str(self._ask(lambda: self._admin.describeCluster().clusterId().get()))
 
+    def names(self) -> list[str]:
+        """The topics of the cluster that these credentials may see, in one request.
+
+        Raises:
+            Retryable, Fatal: as `state`.
+        """
+        found = self._ask(lambda: self._admin.listTopics().names().get())
+        return str(
+            self._jvm.java.lang.String.join("\n", found)
+        ).splitlines()  # py4j asks once for each item of a set
+
     def state(self, topic: str) -> TopicState:
         """The topic as it is now; `end` is the last stable offset.
 

@@ -7,13 +7,11 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
-from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 
 from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
@@ -81,12 +79,10 @@ class TableLoop:
             return self._lost_race(error)
         except Retryable as error:
             return self._retry(error)
-        except Fatal:
+        except (Fatal, Py4JNetworkError, ConnectionError):  # the job as a whole cannot go on
             raise
-        except (Py4JNetworkError, ConnectionError):
-            raise Fatal("Spark's JVM has ended", fix="read its log: was its memory too small?") from None
         except Exception as error:  # noqa: BLE001 one table's fault must not end the others
-            self._enter("failed", type(error).__name__, CalveError(_first_line(error)))
+            self._enter("failed", type(error).__name__, CalveError(first_line(error)))
             return None if self.drain else LONGEST_BACKOFF_S
 
     def _work(self) -> float | None:
@@ -225,35 +221,7 @@ class TableLoop:
         return {"table": str(self.target.name), "topic": self.target.table.topic}
 
 
-def run_all(loops: Sequence[TableLoop], stop: threading.Event) -> list[State]:
-    """Run every loop in a thread of its own until all are over.
-
-    Raises:
-        Fatal: the job as a whole cannot go on, for instance because credentials were refused; all loops are stopped.
-    """
-    fatal: list[Fatal] = []
-
-    def run(loop: TableLoop) -> None:
-        try:
-            loop.run()
-        except Fatal as error:
-            fatal.append(error)
-            stop.set()
-        except Exception as error:  # noqa: BLE001 a loop must not end in silence
-            fatal.append(Fatal(f"the loop of table {loop.target.name} ended: {_first_line(error)}"))
-            stop.set()
-
-    threads = [InheritableThread(target=run, args=(loop,), name=loop.target.name.table) for loop in loops]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if fatal:
-        raise fatal[0]
-    return [loop.state for loop in loops]
-
-
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Class and first line: a Java stack trace, or a value inside it, does not belong in a log. Spark's messages quote values."""
     if isinstance(error, Py4JJavaError):
         return f"{java_class(error)}: {java_message(error)}"

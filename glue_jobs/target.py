@@ -24,6 +24,7 @@ from calve.position import (
     COMPLETE_UNTIL,
     INITIALISED,
     POSITION_TAG,
+    TOPIC,
     Ledger,
     Offsets,
     Position,
@@ -91,7 +92,8 @@ class Target:
 
         Raises:
             Retryable: a subject is not registered yet, or a system does not answer.
-            Suspended: the table was not made by calve (`not_ours`), or no column can hold the schema (`schema_unsupported`), or
+            Suspended: the table was not made by calve (`not_ours`), or, as one of a pattern's, for another topic (`other_topic`),
+                or no column can hold the schema (`schema_unsupported`), or
                 the key of its mode (`key_unusable`) or its measures (`measure_unusable`), or it is of totals, or was not made so
                 (`mode_changed`).
         """
@@ -107,6 +109,7 @@ class Target:
                 f"table {self.name} exists, but calve did not make it",
                 fix="drop it, or name another table",
             )
+        self._require_same_topic(found)
         require_same_kind(str(self.name), found.properties, self.table.aggregate)
         self.main = found
         self._fit(versions)
@@ -198,7 +201,7 @@ class Target:
             properties={
                 INITIALISED: "true",
                 "format-version": str(self.table.format_version),
-                "calve.topic": self.table.topic,
+                TOPIC: self.table.topic,
             }
             | self.admission.first(source)
             | totals,
@@ -206,6 +209,16 @@ class Target:
         )
         event("table.created", table=str(self.name), topic=self.table.topic)
         return created
+
+    def _require_same_topic(self, found: Table) -> None:
+        """Two topics may make one name, one after the other; who names a table in calve.yaml means its topic."""
+        made_for = found.properties.get(TOPIC)
+        if self.table.pattern is not None and made_for != self.table.topic:
+            raise Suspended(
+                "other_topic",
+                f"table {self.name} was made for topic {made_for}, and topic {self.table.topic} would be named so, too",
+                fix=f"in calve.yaml, give it a table of its own: `NAME: {{topic: {self.table.topic}}}`",
+            )
 
     def _check_layout(self, data: Json) -> None:
         """Partition and sort fields must be columns, under the names that the newest versions give them."""

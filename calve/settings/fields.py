@@ -13,6 +13,7 @@ from calve.names import DATABASE_NAME, FIELD_NAME, field_problem, table_problem,
 from calve.settings import notation, schedules
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, one_of
 from calve.spark_conf import OWN_SETTINGS
+from calve.topics import expression_problem, naming_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,10 @@ def _matching(pattern: str | re.Pattern[str], what: str, fix: str) -> AfterValid
         return text
 
     return AfterValidator(check)
+
+
+def _table_key(name: str) -> str | None:
+    return naming_problem(name) if "{" in name else table_problem(name)
 
 
 def _secret(reference: str) -> str:
@@ -151,8 +156,9 @@ Prefix = Annotated[
 ]
 Region = Annotated[str, _matching(r"[a-z]{2}(-[a-z]+)+-\d", "region", 'write it as "eu-west-1"')]
 
-TableKey = Annotated[str, _without(table_problem)]
+TableKey = Annotated[str, _without(_table_key)]
 Topic = Annotated[str, _without(topic_problem)]
+Topics = Annotated[str, Field(min_length=1), _without(expression_problem)]
 FieldPath = Annotated[str, _without(field_problem)]
 ColumnName = Annotated[
     str,

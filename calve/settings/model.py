@@ -171,10 +171,14 @@ class DefaultsSection(TableOptions):
 
 
 class TableSection(TableOptions):
-    """One topic kept as one table; its key is the table's name."""
+    """One topic kept as one table; its key is the table's name. With `topics`: many topics, each kept as a table of its own."""
 
-    topic: fields.Topic
-    """Topic to read"""
+    topic: fields.Topic | None = None
+    """Topic to read; needed, unless there are `topics`"""
+    topics: fields.Topics | None = None
+    """Regular expression, in the place of `topic`: each topic whose whole name matches is kept as a table, also one that is made
+    later. The key then says what the tables are named: `{topic}` stands for the topic, `{1}` for the first group; see
+    docs/topics.md"""
     job: fields.Text | None = None
     """Job that writes the table; needed where there are several"""
     value: SourceSection = SourceSection()

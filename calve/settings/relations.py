@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from calve.settings.patterns import has_topics, pattern_problems
 from calve.settings.problems import Problem, near_miss, one_of
 from calve.settings.routing import route_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from calve.settings.problems import KeyPath
 
 DEFAULT_JOB = "main"
 SCHEDULE_NAME = 64
@@ -35,6 +38,7 @@ def relations(values: Mapping[str, Any]) -> Iterator[Problem]:
     if not isinstance(tables, dict):
         return
     yield from _clashes(tables)
+    yield from pattern_problems(tables, values.get("defaults"))
     yield from _jobs(tables, job_names(values))
     yield from route_problems(tables)
     if not isinstance(values.get("masking"), dict):
@@ -179,6 +183,17 @@ def _exports(values: Mapping[str, Any]) -> Iterator[Problem]:
             reason = f"is too long: its schedule, NAME-EXPORT, would have {length} characters"
             yield Problem(("exports", name), reason, f"shorten it by {length - SCHEDULE_NAME}")
         table = export.get("table") if isinstance(export, dict) else None
-        if isinstance(table, str) and isinstance(tables, dict) and table not in tables:
-            fix = near_miss(table, tables) or f"use {one_of(tables)}"
-            yield Problem(("exports", name, "table"), f'"{table}" is no table', fix)
+        if isinstance(table, str) and isinstance(tables, dict):
+            yield from _exported(("exports", name, "table"), table, tables)
+
+
+def _exported(path: KeyPath, table: str, tables: Mapping[str, Any]) -> Iterator[Problem]:
+    named = [key for key, each in tables.items() if not has_topics(each)]
+    if table in named:
+        return
+    if len(named) < len(tables):
+        reason = f'"{table}" is no table that is declared by its name'
+        fix = near_miss(table, named) or "declare it, beside the entry with `topics`: `NAME: {topic: TOPIC}`"
+    else:
+        reason, fix = f'"{table}" is no table', near_miss(table, tables) or f"use {one_of(tables)}"
+    yield Problem(path, reason, fix)

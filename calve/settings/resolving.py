@@ -29,6 +29,7 @@ from calve.job import (
 from calve.names import SYSTEM_COLUMN
 from calve.settings.routing import route_of
 from calve.settings.schemas import schema_text
+from calve.topics import Entry
 from calve.totals import WINDOW_START, column_of
 
 if TYPE_CHECKING:
@@ -84,19 +85,24 @@ class StackDefaults:
 def resolved_job(checked: Configuration, name: str, stack: StackDefaults, folder: Path) -> Job:
     """One job with its tables."""
     only = len(checked.jobs or {}) <= 1
+    own = {key: table for key, table in checked.tables.items() if only or table.job == name}
+    patterns = tuple(_table(key, table, checked, folder) for key, table in own.items() if table.topics)
     return Job(
         name=checked.name,
         job=name,
         kafka=_kafka(checked, stack, folder),
         registry=_registry(checked, stack, folder),
         lake=_lake(checked, stack),
-        tables=tuple(
-            _table(key, table, checked, folder)
-            for key, table in checked.tables.items()
-            if only or table.job == name
-        ),
+        tables=tuple(_table(key, table, checked, folder) for key, table in own.items() if table.topic),
         masking=_reference(checked.masking.secret, folder) if checked.masking else None,
+        patterns=patterns,
+        entries=tuple(_entry(key, table) for key, table in checked.tables.items()) if patterns else (),
     )
+
+
+def _entry(name: str, table: TableSection) -> Entry:
+    output = table.emit.topic if table.emit else None
+    return Entry(name, _given(table.topic or table.topics), pattern=table.topics is not None, output=output)
 
 
 def _kafka(checked: Configuration, stack: StackDefaults, folder: Path) -> Kafka:
@@ -156,7 +162,7 @@ def _table(name: str, table: TableSection, checked: Configuration, folder: Path)
         partition_by = [Transform(event_time, "day")] if event_time else []
     return Table(
         name=name,
-        topic=table.topic,
+        topic=_given(table.topic or table.topics),
         event_time=table.event_time,
         partition_by=tuple(partition_by),
         sort_by=tuple(table.sort_by or ()),

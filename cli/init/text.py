@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calve.job import GlueRegistry
-from calve.names import DEAD_LETTERS_SUFFIX, table_problem
+from calve.names import DEAD_LETTERS_SUFFIX, as_table_name, table_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ def table_names(topics: Sequence[str]) -> dict[str, str]:
     """A name for the table of each topic; those that would be the same get a number."""
     names: dict[str, str] = {}
     for topic in topics:
-        plain = re.sub(r"[^a-z0-9_]+", "_", topic.lower()).strip("_")[:190] or "topic"
+        plain = as_table_name(topic)[:190] or "topic"
         plain = plain.removesuffix(DEAD_LETTERS_SUFFIX) if table_problem(plain) else plain
         number, name = 1, plain
         while name in names.values():

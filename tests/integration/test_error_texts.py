@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from calve.errors import Retryable
 from glue_jobs.lake import catalog_errors
-from glue_jobs.loop import _first_line
+from glue_jobs.loop import first_line
 
 VALUE = "ada@example.com"
 
@@ -45,7 +45,7 @@ def test_an_expression_that_fails_on_a_value_does_not_tell_it(
         assert VALUE in str(caught.value)
     finally:
         spark.conf.set("spark.sql.ansi.enabled", "false")
-    told = _first_line(caught.value)
+    told = first_line(caught.value)
     assert VALUE not in told
     assert str(caught.value.getCondition()) in told
     assert VALUE not in printed.getvalue()
@@ -74,4 +74,4 @@ def test_an_error_of_java_does_not_tell_a_value_and_one_of_a_system_says_what_is
         with pytest.raises(Retryable) as caught, catalog_errors("table t"):
             raise Py4JJavaError("", exception)
         assert caught.value.message == f"table t: {expected}"
-        assert VALUE not in _first_line(Py4JJavaError("", exception))
+        assert VALUE not in first_line(Py4JJavaError("", exception))

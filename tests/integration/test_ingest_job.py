@@ -81,6 +81,9 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
         "table.field_quarantined",
         "table.switched",
         "tag.not_written",
+        "topic.not_kept",
+        "topics.matched",
+        "topics.not_listed",
     }
 
 

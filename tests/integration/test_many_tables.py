@@ -18,7 +18,8 @@ import pytest
 from calve.job import Table
 from calve.position import STATE
 from glue_jobs.ingest import open_targets
-from glue_jobs.loop import TableLoop, run_all
+from glue_jobs.loop import TableLoop
+from glue_jobs.loops import Loops
 from tests.integration.engine import Engine, trades, until
 from tests.integration.events import Event, assert_as_documented
 
@@ -54,8 +55,10 @@ class Job:
         job = self.engine.job(*tables)
         servers = {"bootstrap.servers": job.kafka.bootstrap_servers}
         targets = open_targets(job, self.engine.lake, self.engine.cluster, servers)
-        loops = [TableLoop(target, self.stop, drain=False) for target in targets]
-        thread = threading.Thread(target=run_all, args=(loops, self.stop))
+        loops = Loops(self.stop)
+        for target in targets:
+            loops.start(TableLoop(target, self.stop, drain=False))
+        thread = threading.Thread(target=loops.wait)
         thread.start()
         try:
             yield

@@ -17,7 +17,8 @@ from calve.errors import CalveError, LostRace, Retryable
 from calve.job import Aggregate, Deduplicate, Measure
 from glue_jobs import faults
 from glue_jobs.lake import Lake
-from glue_jobs.loop import TableLoop, run_all
+from glue_jobs.loop import TableLoop
+from glue_jobs.loops import Loops
 from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.round import Round
 from glue_jobs.target import Target
@@ -297,9 +298,9 @@ def test_a_catalog_that_goes_away_after_the_last_commit_ends_no_loop(
             outage.enter_context(gate.meanwhile(is_table_update, lambda _: FAULT))
 
         with at("release.end", begin):
-            assert run_all([TableLoop(target, threading.Event(), drain=True)], threading.Event()) == [
-                "running"
-            ]
+            loops = Loops(threading.Event())
+            loops.start(TableLoop(target, threading.Event(), drain=True))
+            assert loops.wait() == {str(target.name): "running"}
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["event"] for each in events][-2:] == ["state.not_written", "tag.not_written"]
     assert_as_documented(events)

@@ -79,7 +79,7 @@ def test_keys_of_no_meaning_are_refused(key: str) -> None:
 
 @pytest.mark.parametrize("option", ["mode: upsert", "sink: []", "keep: null"])
 def test_options_of_no_meaning_are_refused_even_when_they_are_empty(option: str) -> None:
-    assert "is not a known key. Known here: topic, job" in refused_table(option)
+    assert "is not a known key. Known here: topic, topics, job" in refused_table(option)
 
 
 def test_a_file_that_is_absent_or_unreadable_is_named() -> None:
