@@ -64,6 +64,8 @@ class Alarms(Construct):
             )
             if not job.definition.schedule:
                 self._silence(table, metrics)
+        if settings.patterns:
+            self._of_patterns(settings.job, metrics)
         self._alarm(
             f"{settings.job}-dead-letters",
             metrics.of_job("RejectRounds"),
@@ -113,6 +115,39 @@ class Alarms(Construct):
                 text=f"{export.name} was written before its window was complete: {export.database}.{export.table} lags.",
             )
         self._export_failed()
+
+    def _of_patterns(self, job: str, metrics: JobMetrics) -> None:
+        """The tables of a job whose names nobody knows yet, and with them those that alarms of their own watch, too."""
+        alerts = self._deployment.alerts
+        self._alarm(
+            f"{job}-tables-freshness",
+            metrics.of_job("Freshness", "Maximum"),
+            above=alerts.freshness_s,
+            periods=3,
+            text=f"Records of a table of {job} are seen too late: the dashboard shows which. Give the job more workers.",
+        )
+        self._alarm(
+            f"{job}-tables-lag",
+            metrics.of_job("Lag", "Maximum"),
+            above=alerts.lag_records,
+            periods=3,
+            text=f"A table of {job} is far behind its topic: the dashboard shows which. Give the job more workers.",
+        )
+        self._alarm(
+            f"{job}-tables-state",
+            metrics.of_job("Trouble"),
+            text=f"A table of {job} is suspended or failed: calve status shows which, why, and what to do.",
+        )
+        self._alarm(
+            f"{job}-tables-lost",
+            metrics.of_job("Lost"),
+            text=f"Offsets of a topic of {job} were gone before they were read: the log has which.",
+        )
+        self._alarm(
+            f"{job}-topics-not-kept",
+            metrics.of_job("TopicsNotKept"),
+            text=f"An expression of {job} matches a topic that no table can be named after: calve status shows it, and the cure.",
+        )
 
     def _dropped(self, name: str, group: aws_scheduler.CfnScheduleGroup, *, text: str) -> None:
         metric = aws_cloudwatch.Metric(

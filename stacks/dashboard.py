@@ -15,7 +15,7 @@ HALF = 12
 
 
 class Dashboard(Construct):
-    """Alarms above, then a graph per question with a line per table."""
+    """Alarms above, then a graph per question with a line per table; those of patterns are searched for by who looks."""
 
     def __init__(
         self,
@@ -33,9 +33,11 @@ class Dashboard(Construct):
         ]
 
         def graph(title: str, metric: str, statistic: str) -> aws_cloudwatch.GraphWidget:
-            lines = [
+            lines: list[aws_cloudwatch.IMetric] = [
                 source.of_table(metric, table, statistic).with_(label=table.name) for source, table in tables
             ]
+            if any(job.settings.patterns for job in deployment.jobs):
+                lines = [next(iter(metrics.values())).search(metric, statistic)]
             return aws_cloudwatch.GraphWidget(title=title, left=lines, width=HALF)
 
         of_jobs = [each.of_job("RejectRounds").with_(label=job) for job, each in metrics.items()]

@@ -11,6 +11,7 @@ from constructs import Construct
 from calve.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
 from calve.job import Job
 from calve.spark_conf import LEAST_EXECUTORS, spark_conf
+from calve.topics import literal_prefix
 from stacks.arns import arn
 from stacks.ingest_role import (
     Brokers,
@@ -71,7 +72,7 @@ class IngestJob(Construct):
             *code_statements(code, settings),
             *secret_statements(job.settings),
             *registry_statements(job.settings),
-            *kafka_statements(brokers, sorted({table.topic for table in job.settings.tables})),
+            *kafka_statements(brokers, sorted(_topics(job.settings))),
             *output_statements(
                 brokers, sorted({each.emit.topic for each in job.settings.tables if each.emit})
             ),
@@ -166,6 +167,12 @@ class IngestJob(Construct):
         if brokers.servers or job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS:
             arguments["--bootstrap-servers"] = brokers.servers or UNKNOWN_SERVERS
         return arguments
+
+
+def _topics(job: Job) -> set[str]:
+    """The topics of a job; of an expression, all that begin as it does."""
+    wide = {f"{literal_prefix(each.topic)}*" for each in job.patterns}
+    return {table.topic for table in job.tables} | wide
 
 
 def _portable(job: Job) -> Job:

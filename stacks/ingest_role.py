@@ -127,7 +127,7 @@ def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]
                 "kafka-cluster:ReadData",
             ],
             [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in topics],
-            because="the id of a cluster that the deployment makes is not known before",
+            because="neither the id of a cluster that the deployment makes is known before, nor the topics of an expression",
         ),
         allow(
             ["kafka-cluster:AlterGroup", "kafka-cluster:DescribeGroup"],

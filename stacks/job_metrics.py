@@ -1,7 +1,8 @@
 """Metrics out of a job's log, by filters over its events (docs/events.md).
 
 A table's metrics have its name as their dimension. Under `namespace: cluster_id` nobody knows the database, and so the full name,
-before the job has run: there its topic stands for it, and tables of one topic share their metrics.
+before the job has run: there its topic stands for it, and tables of one topic share their metrics. The tables of patterns are
+not known before either: what alarms watch of them is of the whole job.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ TROUBLE = '{ $.event = "table.state" && ($.state = "suspended" || $.state = "fai
 FAILED = '{ $.event = "job.failed" }'
 ANYTHING = '{ $.table = "*" }'
 LOST = '{ $.event = "round.committed" && $.lost > 0 }'
+NOT_KEPT = '{ $.event = "topic.not_kept" }'
 # As text: the reasons are keys of an object, which a JSON filter can neither list nor add up. So it counts rounds, not records.
 REJECTS = '"\\"event\\": \\"round.committed\\"" "\\"rejects\\": {\\""'
 
@@ -41,6 +43,14 @@ FILTERS = (
     _Filter("RejectRounds", REJECTS, per_table=False),
     _Filter("JobFailed", FAILED, per_table=False),
 )
+OF_PATTERNS = (
+    _Filter("Freshness", ROUND, "$.freshness_s", per_table=False),
+    _Filter("Lag", ROUND, "$.lag_records", per_table=False),
+    _Filter("Lost", LOST, "$.lost", per_table=False),
+    _Filter("Trouble", TROUBLE, per_table=False),
+    _Filter("TopicsNotKept", NOT_KEPT, per_table=False),
+)
+"""Further ones of a job that has patterns: of all its tables together."""
 
 
 class JobMetrics(Construct):
@@ -52,7 +62,10 @@ class JobMetrics(Construct):
         self._job: Job = job.definition.settings
         self._dimension = "Table" if self._job.lake.namespace == "database" else "Topic"
         dimension = aws_logs.CfnMetricFilter.DimensionProperty
-        for each in FILTERS:
+        filters = {each.metric: each for each in FILTERS}
+        if self._job.patterns:
+            filters |= {f"All{each.metric}": each for each in OF_PATTERNS}
+        for name, each in filters.items():
             properties = aws_logs.CfnMetricFilter.MetricTransformationProperty(
                 metric_namespace=namespace,
                 metric_name=each.metric if each.per_table else self._of_job(each.metric),
@@ -63,7 +76,7 @@ class JobMetrics(Construct):
             )
             aws_logs.CfnMetricFilter(
                 self,
-                each.metric,
+                name,
                 log_group_name=str(job.log_group.log_group_name),
                 filter_pattern=each.pattern,
                 metric_transformations=[properties],
@@ -78,9 +91,16 @@ class JobMetrics(Construct):
             statistic=statistic,
         )
 
-    def of_job(self, metric: str) -> aws_cloudwatch.Metric:
+    def of_job(self, metric: str, statistic: str = "Sum") -> aws_cloudwatch.Metric:
         return aws_cloudwatch.Metric(
-            namespace=self._namespace, metric_name=self._of_job(metric), statistic="Sum"
+            namespace=self._namespace, metric_name=self._of_job(metric), statistic=statistic
+        )
+
+    def search(self, metric: str, statistic: str) -> aws_cloudwatch.MathExpression:
+        """A metric of every table of the deployment that there is when somebody looks."""
+        found = f'{{{self._namespace},{self._dimension}}} MetricName="{metric}"'
+        return aws_cloudwatch.MathExpression(
+            expression=f"SEARCH('{found}', '{statistic}')", using_metrics={}, label=""
         )
 
     def _of_job(self, metric: str) -> str:

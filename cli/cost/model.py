@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from calve.deployment import Deployment, JobDeployment
+    from calve.job import Table
     from cli.cost.rates import Rates
 
 HOURS = 730
@@ -32,6 +33,7 @@ ZONES = 2
 DEPLOYMENT_ALARMS = 1  # starts that were dropped
 TABLE_ALARMS, TABLE_METRICS = 4, 4  # metrics without those that only trouble writes
 JOB_ALARMS, EXPORTS_ALARMS = 2, 3
+PATTERN_ALARMS, PATTERN_METRICS = 5, 2  # of a job that has some
 EXPORT_GB_S = 2 * 60
 
 
@@ -95,6 +97,10 @@ def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
         line, told = _job(job, load, rates)
         lines.append(line)
         warnings += told
+        warnings += [
+            f"{each.name}: which topics match is not known here, so it counts as one table"
+            for each in job.settings.patterns
+        ]
     lines += [
         *_objects(deployment, load, rates),
         *_kafka(deployment, load, rates),
@@ -166,7 +172,7 @@ def _objects(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]
     configured = continuous = scheduled = 0.0
     for job in deployment.jobs if load.topic_mb_s else ():
         runs = firings_per_day(job.schedule or load.schedule) * DAYS
-        for table in job.settings.tables:
+        for table in _tables(job):
             full = load.topic_mb_s * MB * SECONDS / table.flush_bytes
             always, by_schedule = max(SECONDS / table.freshness_s, full), max(runs, full)
             continuous += always * OBJECTS_PER_COMMIT
@@ -175,7 +181,7 @@ def _objects(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]
     basis = f"{continuous:,.0f} or {scheduled:,.0f} PUT"
     put = rates["s3_put"]
     yield Line("S3 requests", configured * put, continuous * put, scheduled * put, basis, ("s3_put",))
-    tables = sum(len(job.settings.tables) for job in deployment.jobs)
+    tables = sum(len(_tables(job)) for job in deployment.jobs)
     stored = load.topic_mb_s * MB * SECONDS * tables / COMPRESSION * load.kept_months / GB
     yield _both("S3 storage", stored * rates["s3_gb_month"], f"{stored:,.0f} GB", "s3_gb_month")
 
@@ -183,7 +189,7 @@ def _objects(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]
 def _kafka(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]:
     """What the stack makes itself; a cluster that exists already costs what it costs."""
     topics = {topic for job in deployment.jobs for topic in _topics(job)}
-    tables = sum(len(job.settings.tables) for job in deployment.jobs)
+    tables = sum(len(_tables(job)) for job in deployment.jobs)
     if deployment.msk and deployment.msk.arn is None:
         partitions = load.partitions * len(topics)
         gib_in, gib_out = (load.topic_mb_s * MB * SECONDS * count / GIB for count in (len(topics), tables))
@@ -208,7 +214,10 @@ def _around(deployment: Deployment, rates: Rates) -> Iterator[Line]:
     alarms = DEPLOYMENT_ALARMS + TABLE_ALARMS * tables + JOB_ALARMS * len(deployment.jobs)
     alarms += len(continuous) + sum(len(job.settings.tables) for job in continuous)
     alarms += EXPORTS_ALARMS + len(deployment.exports) if deployment.exports else 0
-    metrics = TABLE_METRICS * tables
+    searching = sum(bool(job.settings.patterns) for job in deployment.jobs)
+    alarms += PATTERN_ALARMS * searching
+    of_patterns = sum(len(job.settings.patterns) for job in deployment.jobs)
+    metrics = TABLE_METRICS * (tables + of_patterns) + PATTERN_METRICS * searching
     usd = alarms * rates["alarm_month"] + metrics * rates["metric_month"] + rates["dashboard_month"]
     basis = f"{alarms} alarms, {metrics} metrics, 1 dashboard"
     yield _both("Monitoring", usd, basis, "alarm_month", "metric_month", "dashboard_month")
@@ -225,4 +234,8 @@ def _both(part: str, usd: float, basis: str, *used: str) -> Line:
 
 def _topics(job: JobDeployment) -> list[str]:
     """One entry for each table: a topic that feeds two tables is read twice."""
-    return [table.topic for table in job.settings.tables]
+    return [table.topic for table in _tables(job)]
+
+
+def _tables(job: JobDeployment) -> tuple[Table, ...]:
+    return (*job.settings.tables, *job.settings.patterns)

@@ -11,7 +11,7 @@ from cdk_nag import AwsSolutionsChecks
 
 from stacks.assembly import build
 from stacks.bundling import Runtime
-from tests.synth.deployments import IMPORTED, MADE, MSK, REMOVABLE
+from tests.synth.deployments import IMPORTED, MADE, MSK, REMOVABLE, SHOP
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def synthesized(tmp_path_factory):
     # Functions are not bundled here: what is in them is the matter of test_bundling.
     app = App(outdir=str(folder), context={"aws:cdk:bundling-stacks": []})
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    for deployment in (MADE, MSK, IMPORTED):
+    for deployment in (MADE, MSK, IMPORTED, SHOP):
         build(app, deployment, runtime=Runtime())
     build(app, REMOVABLE, runtime=Runtime(), delete_data=True)
     app.synth()

@@ -14,6 +14,7 @@ from calve.deployment import (
 )
 from calve.export import Export
 from calve.job import GlueRegistry, Job, Kafka, Lake, Registry, Table
+from calve.topics import Entry
 
 UNKNOWN = "s3://made-by-the-stack"
 
@@ -90,6 +91,26 @@ IMPORTED = Deployment(
 REMOVABLE = Deployment(
     name="removable",
     jobs=(JobDeployment(job("main", "orders", servers=UNKNOWN_SERVERS, auth="msk_iam")),),
+    lake=LakeDeployment("orders"),
+    msk=Msk(),
+)
+
+_SHOP = job("main", "orders", servers=UNKNOWN_SERVERS, auth="msk_iam")
+SHOP = Deployment(
+    name="shop",
+    jobs=(
+        JobDeployment(
+            replace(
+                _SHOP,
+                patterns=(Table("shop_{1}", r"shop\.(.*)"), Table("{topic}", "(eu|us)-.*")),
+                entries=(
+                    Entry("orders", "orders"),
+                    Entry("shop_{1}", r"shop\.(.*)", pattern=True),
+                    Entry("{topic}", "(eu|us)-.*", pattern=True),
+                ),
+            )
+        ),
+    ),
     lake=LakeDeployment("orders"),
     msk=Msk(),
 )

@@ -7,7 +7,7 @@ import pytest
 from cli.cost.model import ENDPOINTS, TABLE_METRICS, ZONES, Load, bill
 from cli.cost.rates import rates
 from stacks.job_metrics import FILTERS
-from tests.synth.deployments import IMPORTED, MADE, MSK
+from tests.synth.deployments import IMPORTED, MADE, MSK, SHOP
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def made(synthesized):
     return count
 
 
-@pytest.mark.parametrize("deployment", [MADE, MSK, IMPORTED], ids=lambda each: each.name)
+@pytest.mark.parametrize("deployment", [MADE, MSK, IMPORTED, SHOP], ids=lambda each: each.name)
 def test_every_resource_with_a_price_of_its_own_is_counted(made, deployment):
     basis = {line.part: line.basis for line in bill(deployment, Load(), rates()).lines}
     alarms, _, dashboards = map(int, re.findall(r"\d+", basis["Monitoring"]))

@@ -109,19 +109,32 @@ def test_the_security_configuration_goes_with_its_stack(synthesized):
     assert found.get("DeletionPolicy", "Delete") == "Delete"
 
 
-def test_a_job_reads_the_topics_of_its_cluster_and_no_others(synthesized):
+def topics_read(synthesized, deployment):
+    """The last parts of the ARNs of topics that the main job may read."""
     (policy,) = [
         each
-        for id, each in synthesized.find("guest-ingest", "AWS::IAM::Policy").items()
+        for id, each in synthesized.find(f"{deployment}-ingest", "AWS::IAM::Policy").items()
         if id.startswith("mainRole")
     ]
-    topics = [
-        text(each["Resource"])
+    return [
+        text(resource).rpartition(":")[2]
         for each in policy["PolicyDocument"]["Statement"]
         if "kafka-cluster:ReadData" in each["Action"]
+        for resource in listed(each["Resource"])
     ]
-    assert [each.rpartition(":")[2] for each in topics] == [
+
+
+def test_a_job_reads_the_topics_of_its_cluster_and_no_others(synthesized):
+    assert topics_read(synthesized, "guest") == [
         "topic/company/11111111-2222-3333-4444-555555555555-1/orders"
+    ]
+
+
+def test_of_an_expression_a_job_reads_what_begins_as_it_does(synthesized):
+    assert topics_read(synthesized, "shop") == [
+        "topic/shop/*/*",  # (eu|us)-.* begins with nothing that is plain to see
+        "topic/shop/*/orders",
+        "topic/shop/*/shop.*",
     ]
 
 

@@ -29,14 +29,24 @@ NUMBERS = dict.fromkeys(
 
 
 @pytest.fixture
-def written(capsys):
-    """Write an event of a table as the job does; returns its line."""
+def log(capsys):
+    """Write an event as the job does; returns its line."""
 
-    def write(name, table, **facts):
-        event(name, table=table, topic=table.partition(".")[2], **facts)
+    def write(name, **facts):
+        event(name, **facts)
         line = capsys.readouterr().out
         assert set(json.loads(line)) == documented()[name]
         return line
+
+    return write
+
+
+@pytest.fixture
+def written(log):
+    """The same, of a table."""
+
+    def write(name, table, **facts):
+        return log(name, table=table, topic=table.partition(".")[2], **facts)
 
     return write
 
@@ -133,3 +143,40 @@ def test_metrics_come_from_the_log_that_the_job_writes(synthesized):
 def test_an_export_that_is_given_up_is_told_to_the_operators(synthesized):
     rule = synthesized.one("trading-monitoring", "AWS::Events::Rule")
     assert rule["EventPattern"]["detail-type"] == ["Export Failed"]
+
+
+def test_the_tables_of_an_expression_share_alarms_and_a_topic_that_is_not_kept_has_one(
+    synthesized, written, log
+):
+    filters = synthesized.find("shop-monitoring", "AWS::Logs::MetricFilter").values()
+    alarms = synthesized.find("shop-monitoring", "AWS::CloudWatch::Alarm").values()
+    by_name = {each["AlarmName"].removeprefix("shop-main-"): each for each in alarms}
+
+    def seen(line):
+        """What each shared alarm sees of a line."""
+        measured = metrics(filters, line)
+        watched = ((each["Namespace"], each["MetricName"], ()) for each in by_name.values())
+        return {
+            name: measured[metric]
+            for name, metric in zip(by_name, watched, strict=True)
+            if metric in measured and "Dimensions" not in by_name[name]
+        }
+
+    table = "orders.shop_users"
+    assert seen(written("round.committed", table, rejects={}, skipped={}, **NUMBERS)) == {
+        "tables-freshness": 2,
+        "tables-lag": 2,
+        "tables-lost": 1,
+    }
+    state = written("table.state", table, state="failed", code="retries_exhausted", reason="r", fix=None)
+    assert seen(state) == {"tables-state": 1}
+    assert seen(log("topic.not_kept", job="main", topic="shop.-", entry="shop_{1}", reason="r", fix="f")) == {
+        "topics-not-kept": 1
+    }
+
+
+def test_the_dashboard_searches_for_tables_that_nobody_knows_yet(synthesized):
+    body = text(synthesized.one("shop-monitoring", "AWS::CloudWatch::Dashboard")["DashboardBody"])
+    assert r"SEARCH('{calve/shop,Table} MetricName=\"Freshness\"', 'Maximum')" in body
+    known = text(synthesized.one("trading-monitoring", "AWS::CloudWatch::Dashboard")["DashboardBody"])
+    assert "SEARCH" not in known
