@@ -66,7 +66,7 @@ def expand(job: Job, topics: Iterable[str], keeper: Keeper) -> Expansion:
     """
     patterns = {each.name: each for each in job.patterns}
     tables, problems = [], []
-    for found in _decided(job.entries, sorted(_matched(job.entries, topics)), keeper):
+    for found in _decided(job.entries, sorted(_matched(job.entries, set(topics))), keeper):
         if found.entry not in patterns:
             continue
         if isinstance(found, NotKept):

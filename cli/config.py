@@ -35,12 +35,13 @@ DEFAULT_CONFIG = Path("calve.yaml")
 def load_jobs(
     config: Path, env: str | None = None, *, tables: Sequence[str] = (), writes: bool = False
 ) -> tuple[Job, ...]:
-    """The jobs of a configuration, on the embedded stack where that runs.
+    """The jobs of a configuration, on the embedded stack where that runs; of entries with `topics`, those tables that are named.
 
     Only who `writes` needs the lake's bucket by name: the catalog knows where tables lie.
 
     Raises:
         ConfigError: the configuration cannot be used, or has no table of one of these names.
+        Retryable, Fatal: as `cli.topics.with_named`.
     """
     from calve.deployment import UNKNOWN_WAREHOUSE
     from calve.settings import load
@@ -56,6 +57,10 @@ def load_jobs(
         if not writes:
             supplied = replace(supplied, warehouse=UNKNOWN_WAREHOUSE)
     jobs = load(config, env=env, stack=supplied)
+    if tables and any(job.patterns for job in jobs):
+        from cli.topics import with_named
+
+        jobs = with_named(jobs, tables)
     known = [table.name for job in jobs for table in job.tables]
     for name in tables:
         if name not in known:

@@ -33,7 +33,7 @@ def ingest(
     console = Console()
     for job in load_jobs(config, env, tables=tables or (), writes=True):
         chosen = only(job, tables)
-        if chosen.tables and run(chosen, console, drain=drain, memory=memory) != 0:
+        if (chosen.tables or chosen.patterns) and run(chosen, console, drain=drain, memory=memory) != 0:
             raise typer.Exit(1)
 
 
@@ -41,9 +41,9 @@ def only(job: Job, tables: list[str] | None) -> Job:
     """The job with these of its tables; None stands for all."""
     from dataclasses import replace
 
-    return (
-        job if not tables else replace(job, tables=tuple(each for each in job.tables if each.name in tables))
-    )
+    if not tables:
+        return job
+    return replace(job, tables=tuple(each for each in job.tables if each.name in tables), patterns=())
 
 
 def run(
@@ -61,7 +61,8 @@ def run(
     from cli.spark import spark_environment
 
     root = project_root()
-    title = f"ingesting {job.tables[0].name if len(job.tables) == 1 else f'{len(job.tables)} tables'}"
+    named = [*job.tables, *job.patterns]
+    title = f"ingesting {named[0].name if len(named) == 1 else f'{len(named)} tables'}"
     with tempfile.NamedTemporaryFile("w", suffix=".json") as settings:
         settings.write(job.to_json())
         settings.flush()

@@ -143,7 +143,7 @@ class _Shown:
             case {"event": "table.state", "state": "running"} | {"event": "job.ended" | "job.failed"}:
                 return
             case _:
-                hidden = ("event", "time", "topic")
+                hidden = ("event", "time", *(["topic"] if "table" in event else []))
                 facts = {
                     name: value for name, value in event.items() if name not in hidden and value is not None
                 }

@@ -86,6 +86,8 @@ class Cluster:
             Fatal: it refuses these credentials.
         """
         cluster = self.id
+        if not names:
+            return {}
         with self._errors():
             asked = self._admin.describe_topics(TopicCollection(sorted(names)), request_timeout=TIMEOUT_S)
             found: dict[str, Any] = {}

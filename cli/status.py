@@ -22,15 +22,19 @@ def status(
     from cli.survey import Survey
 
     console = Console(output)
-    found: list[TableStatus] = []
-    for job in load_jobs(config, env, tables=tables or ()):
-        found += Survey.begin(job, console).statuses(tables or ())
+    surveys = [Survey.begin(job, console) for job in load_jobs(config, env, tables=tables or ())]
+    found = [status for each in surveys for status in each.statuses(tables or ())]
+    not_kept = [topic for each in surveys for topic in each.not_kept]
     console.table("status", [_line(each) for each in found])
     if dead := [each for each in found if each.dead_letters]:
         console.table("dead letters", [_reasons(each) for each in dead])
     if told := [each for each in found if each.reason]:
         console.table("reasons", [_reason(each) for each in told])
-    console.document({"tables": [asdict(each) for each in found]})
+    if not_kept:
+        console.table("topics without a table", [asdict(each) for each in not_kept])
+    console.document(
+        {"tables": [asdict(each) for each in found], "not_kept": [asdict(each) for each in not_kept]}
+    )
 
 
 def _line(status: TableStatus) -> dict[str, object]:

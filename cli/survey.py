@@ -6,21 +6,25 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from calve.errors import Fatal, Retryable
 from cli.dead_letters.selection import Selection
 from cli.kafka import Cluster, Topic, cluster_database
 from cli.lake import count_by, latest_commit, load, open_catalog, rows, state_of
+from cli.topics import surveyed, with_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyiceberg.catalog import Catalog
 
     from calve.job import Job, Table
     from calve.position import Offsets, Position
+    from calve.topics import NotKept
     from cli.console import Console
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +56,35 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One job's tables and topics; without a cluster, nothing is said about lag."""
+    """One job's tables, those of its patterns among them, and topics; without a cluster, nothing is said about lag."""
 
     job: Job
     catalog: Catalog
     cluster: Cluster | None = None
     topics: dict[str, Topic] = field(default_factory=dict)
     database: str | None = None
+    not_kept: tuple[NotKept, ...] = ()
 
     @classmethod
     def begin(cls, job: Job, console: Console) -> Survey:
         """Ask the cluster about all topics at once; where it does not answer, say so and go on without it."""
         catalog, database = open_catalog(job.lake), cluster_database(job)
-        try:
-            cluster = Cluster(job.kafka, job.lake.region)
-            topics = cluster.topics({table.topic for table in job.tables})
-        except (Retryable, Fatal) as error:
-            console.error(error)
-            return cls(job, catalog, database=database)
-        return cls(job, catalog, cluster, topics, database)
+
+        def answered(question: Callable[[], _T]) -> _T | None:
+            try:
+                return question()
+            except (Retryable, Fatal) as error:
+                console.error(error)
+                return None
+
+        cluster = answered(lambda: Cluster(job.kafka, job.lake.region))
+        listed = answered(cluster.topic_names) if cluster and job.patterns else []
+        found = surveyed(job, catalog, database or job.lake.database, listed or ())
+        whole = with_tables(job, found)
+        names = {table.topic for table in whole.tables}
+        topics = answered(lambda: cluster.topics(names)) if cluster and listed is not None else None
+        reached = cluster if topics is not None else None
+        return cls(whole, catalog, reached, topics or {}, database, found.not_kept)
 
     def statuses(self, only: Sequence[str] = ()) -> list[TableStatus]:
         """The tables in the order of calve.yaml.

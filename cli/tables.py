@@ -37,12 +37,15 @@ def tables(
     from cli.description import TableFacts, facts
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
+    from cli.topics import surveyed, with_tables
 
     console = Console(output)
     jobs = load_jobs(config, env, tables=[name] if name else ())
     found: list[TableFacts] = []
     for job in jobs:
         catalog, database = open_catalog(job.lake), cluster_database(job)
+        if name is None:
+            job = with_tables(job, surveyed(job, catalog, database or job.lake.database, ()))
         for table in job.tables:
             if name is None:
                 found.append(facts(catalog, job.table_name(table, database)))

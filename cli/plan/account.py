@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from calve.export import Export
 from calve.job import Job
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
+from calve.position import TOPIC
 from calve.quarantine import fields_in
 from calve.spark_conf import OWN_SETTINGS
 from cli.description import partitioning, sorting
@@ -173,6 +174,7 @@ def _table(catalog: Catalog, name: TableName) -> DeployedTable | None:
         mode=latest[1].mode if latest else None,
         empty=latest is not None and not latest[1].offsets,
         fields=fields_in(table.properties),
+        topic=table.properties.get(TOPIC),
     )
 
 

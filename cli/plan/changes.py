@@ -76,7 +76,7 @@ class DeployedJob:
 class DeployedTable:
     """An Iceberg table that calve keeps. `mode`: as its position says it; `empty`: it has read nothing, so any mode will do.
 
-    fields: `calve.quarantine.fields_in` its properties.
+    fields: `calve.quarantine.fields_in` its properties. topic: what it was made for.
     """
 
     partition_by: str
@@ -86,6 +86,7 @@ class DeployedTable:
     mode: str | None = None
     empty: bool = False
     fields: frozenset[str] | None = None
+    topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,16 +231,16 @@ def _export(export: Export, deployed: Export | None) -> Iterator[Difference] | N
 
 
 def written(job: Job) -> dict[str, str]:
-    """A job's settings by key; each table that a job has is a key too."""
+    """A job's settings by key; each entry of `tables` that a job has is a key too."""
     found: dict[str, str] = {}
     for section in ("kafka", "registry", "lake"):
         part = getattr(job, section)
         found |= _flat(asdict(part), f"{section}.") if part else {}
-    for table in job.tables:
+    for table in (*(each for each in job.tables if each.pattern is None), *job.patterns):
         here = f"tables.{table.name}"
         found[here] = f"from {table.topic}"
         plain = asdict(table) | {"partition_by": terms(table.partition_by), "sort_by": terms(table.sort_by)}
-        del plain["name"], plain["topic"]
+        del plain["name"], plain["topic"], plain["pattern"]
         found |= _flat(plain, f"{here}.")
     return found
 

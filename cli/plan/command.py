@@ -87,19 +87,22 @@ def _plan_deploy(console: Console, config: Path, env: str | None) -> bool:
     from cli.account import Account
     from cli.plan.account import read
     from cli.plan.changes import KINDS, changes
+    from cli.plan.topics import expanded
 
     deployment, embedded = load_target(config, env)
     account = Account.of(embedded, deployment.region)
     number = account.id()
-    made = _made_by_steps(deployment)
     deployed = read(deployment, account)
-    found, unasked = with_undecided(changes(deployment, deployed, made), deployment, deployed)
+    whole = expanded(deployment, deployed)
+    made = _made_by_steps(whole.deployment)
+    found, unasked = with_undecided(changes(whole.deployment, deployed, made), whole.deployment, deployed)
+    found = [*found, *whole.entries]
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
     console.tree("plan", tree(deployment.name, where, found))
     counts = {word: sum(each.kind == kind for each in found) for kind, word in KINDS.items()}
     console.say(", ".join(f"{count} {word}" for word, count in counts.items() if count))
-    if unasked:
-        console.say(unasked)
+    for told in filter(None, (unasked, whole.unasked)):
+        console.say(told)
     console.document(
         {
             "name": deployment.name,

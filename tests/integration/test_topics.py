@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -220,3 +223,52 @@ def test_an_error_of_the_search_ends_the_job_and_says_so(shop: Shop, monkeypatch
     monkeypatch.setattr(Discovery, "look", broken)
     with pytest.raises(Fatal, match="the loop of the topics of patterns ended: ZeroDivisionError"):
         shop.drain()
+
+
+def calve(shop: Shop, config: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("calve")), *words, "-c", str(config)],
+        cwd=shop.engine.stack.root,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+
+
+@pytest.mark.full
+def test_commands_take_each_table_by_its_name(shop: Shop, tmp_path: Path) -> None:
+    orders, gone, clashing = shop.topic("orders", 8), shop.topic("gone", 2), shop.topic("x__dead_letters", 1)
+    config = tmp_path / "calve.yaml"
+    config.write_text(
+        f"name: {DATABASE}\nlake: {{prefix: {DATABASE}}}\n"
+        f"tables:\n  '{shop.prefix}_{{1}}': {{topics: '{shop.prefix}\\.([a-z_]+)'}}\n"
+    )
+    done = calve(shop, config, "ingest", "--drain", "--memory", "1g")
+    assert done.returncode == 0, done.stderr
+    assert f"topic={clashing}" in done.stderr
+    shop.engine.delete(gone)
+
+    status = json.loads(calve(shop, config, "status", "-o", "json").stdout)
+    assert [(each["topic"], each["lag_records"]) for each in status["tables"]] == [(gone, None), (orders, 0)]
+    assert status["tables"][0]["reason"] == f"topic {gone} does not exist"
+    assert [each["topic"] for each in status["not_kept"]] == [clashing]
+
+    proved = calve(shop, config, "verify", shop.table("orders"))
+    assert proved.returncode == 0, proved.stdout + proved.stderr
+    listed = json.loads(calve(shop, config, "tables", "-o", "json").stdout)["tables"]
+    assert [(each["table"], each["rows"]) for each in listed] == [
+        (f"{DATABASE}.{shop.table('gone')}", 2),
+        (f"{DATABASE}.{shop.table('orders')}", 8),
+    ]
+    letters = calve(shop, config, "dead-letters", "list", shop.table("gone"))
+    assert (letters.returncode, "has no dead letters" in letters.stdout) == (0, True), letters
+    absent = calve(shop, config, "verify", shop.table("order"))
+    assert (absent.returncode, f'Did you mean "{shop.table("orders")}"?' in absent.stderr) == (2, True)
+
+    plan = calve(shop, config, "plan", "-o", "json")
+    changes = {
+        each["name"]: each for each in json.loads(plan.stdout)["changes"] if each["section"] == "tables"
+    }
+    assert changes[shop.table("orders")]["kind"] == "="
+    assert changes[f"{shop.prefix}_{{1}}"]["note"].endswith("2 tables")
+    assert clashing in changes[f"{shop.prefix}_{{1}}"]["undecided"][0]

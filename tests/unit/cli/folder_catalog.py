@@ -41,6 +41,9 @@ class FolderCatalog(NoopCatalog):
         self._tables[name] = Table(name, metadata, f"{location}/metadata", PyArrowFileIO(), self)
         return self._tables[name]
 
+    def list_tables(self, namespace: Any) -> list[Any]:
+        return [name for name in self._tables if name[0] == namespace]
+
     def load_table(self, identifier: Any) -> Table:
         if identifier not in self._tables:
             raise NoSuchTableError(str(identifier))

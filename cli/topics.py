@@ -1,0 +1,106 @@
+"""The tables of entries with `topics`, as the commands see them: of the topics that Kafka lists, and those that the lake has.
+
+A table says what topic it was made for, so it is found where Kafka does not answer, too, or where its topic is gone.
+"""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import NoSuchNamespaceError
+
+from calve.names import DEAD_LETTERS_SUFFIX, TableName
+from calve.position import TOPIC
+from calve.topics import PLACEHOLDER, Expansion, expand
+from cli.kafka import Cluster, cluster_database
+from cli.lake import aws_errors, load, open_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyiceberg.catalog import Catalog
+
+    from calve.job import Job
+    from calve.topics import Keeper
+
+
+def with_named(jobs: Sequence[Job], names: Iterable[str]) -> tuple[Job, ...]:
+    """The jobs, with the tables of patterns that have these names; the lake is asked for them, and then Kafka.
+
+    Raises:
+        Retryable, Fatal: the lake or Kafka does not answer, or refuses.
+    """
+    declared = {table.name for job in jobs for table in job.tables}
+    wanted = [name for name in names if name not in declared]
+    return tuple(_with_named(job, wanted) if wanted and job.patterns else job for job in jobs)
+
+
+def _with_named(job: Job, names: Sequence[str]) -> Job:
+    catalog, database = open_catalog(job.lake), cluster_database(job) or job.lake.database
+    keeper = _keeper(catalog, database)
+    found = of_lake(job, {name: topic for name in names if (topic := keeper(name))})
+    if {each.name for each in found.tables} != set(names):
+        listed = Cluster(job.kafka, job.lake.region).topic_names()
+        found = joined(expand(job, listed, keeper), found)
+    return with_tables(job, found)
+
+
+def surveyed(job: Job, catalog: Catalog, database: str, listed: Iterable[str]) -> Expansion:
+    """What the job's patterns make of the topics that Kafka lists, and which tables of other topics the lake has.
+
+    Raises:
+        Retryable, Fatal: the catalog does not answer, or refuses.
+    """
+    if not job.patterns:
+        return Expansion()
+    keeper = _keeper(catalog, database)
+    found = expand(job, listed, keeper)
+    known = {each.name for each in found.tables} | {each.name for each in job.entries}
+    names = [name for name in _names(job, catalog, database) if name not in known]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        topics = dict(zip(names, pool.map(keeper, names), strict=True))
+    return joined(found, of_lake(job, {name: topic for name, topic in topics.items() if topic}))
+
+
+def of_lake(job: Job, topics: Mapping[str, str]) -> Expansion:
+    """The tables of the job's patterns among those of the lake; `topics`: what each was made for, by its name."""
+    found = expand(job, topics.values(), topics.get)
+    return Expansion(tuple(each for each in found.tables if topics.get(each.name) == each.topic))
+
+
+def joined(first: Expansion, second: Expansion) -> Expansion:
+    """Both, with each table once; what is not kept is known of the first."""
+    tables = {each.name: each for each in (*second.tables, *first.tables)}
+    return Expansion(tuple(tables[name] for name in sorted(tables)), first.not_kept)
+
+
+def with_tables(job: Job, found: Expansion) -> Job:
+    """The job with the tables of its patterns, each once, after those that calve.yaml names."""
+    tables = {each.name: each for each in (*job.tables, *found.tables)}
+    return replace(job, tables=tuple(tables.values()))
+
+
+def _names(job: Job, catalog: Catalog, database: str) -> list[str]:
+    """The tables of the database that may be the patterns', by their names."""
+    patterns = [re.compile(PLACEHOLDER.sub("[a-z0-9_]*", each.name)) for each in job.patterns]
+    with aws_errors(f"database {database}"):
+        try:
+            found = [str(identifier[-1]) for identifier in catalog.list_tables(database)]
+        except NoSuchNamespaceError:
+            return []
+    return [
+        name
+        for name in found
+        if not name.endswith(DEAD_LETTERS_SUFFIX) and any(each.fullmatch(name) for each in patterns)
+    ]
+
+
+def _keeper(catalog: Catalog, database: str) -> Keeper:
+    def topic_of(table: str) -> str | None:
+        found = load(catalog, TableName(database, table))
+        return found.properties.get(TOPIC) if found else None
+
+    return topic_of

@@ -1,0 +1,224 @@
+"""Commands find the tables of entries with `topics`: by what Kafka lists, and by what the lake has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from calve.columns import struct, with_ids
+from calve.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment, LakeDeployment
+from calve.errors import ConfigError, Retryable
+from calve.job import Job, Kafka, Lake, Table
+from calve.position import TOPIC
+from calve.topics import Entry
+from cli.config import load_jobs, table_named
+from cli.console import Console
+from cli.ingest import only
+from cli.plan.changes import Deployed, DeployedJob, DeployedTable, changes, written
+from cli.plan.topics import expanded
+from cli.survey import Survey
+from cli.topics import surveyed, with_named
+from tests.unit.cli.folder_catalog import FolderCatalog
+
+SCHEMA = Schema(NestedField(1, "price", LongType()))
+SHOP = Table("shop_{1}", r"shop\.(.*)", freshness_s=5.0)
+JOB = Job(
+    "t",
+    "main",
+    Kafka("127.0.0.1:1"),
+    None,
+    Lake("t", "s3://lake"),
+    (Table("people", "shop.people"),),
+    patterns=(SHOP,),
+    entries=(Entry("people", "shop.people"), Entry(SHOP.name, SHOP.topic, pattern=True)),
+)
+
+
+@dataclass
+class Lakes(FolderCatalog):
+    """Tables in a folder; what was loaded is noted."""
+
+    folder: Path
+    loaded: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.folder)
+
+    def keep(self, table: str, topic: str | None = None) -> None:
+        self.make(("t", table), SCHEMA, properties={TOPIC: topic} if topic else {})
+
+    def load_table(self, identifier: tuple[str, str]) -> object:  # type: ignore[override]
+        self.loaded.append(identifier[1])
+        return super().load_table(identifier)
+
+
+@dataclass
+class Brokers:
+    """A cluster that lists these topics, or does not answer."""
+
+    topics: list[str] | None
+
+    def topic_names(self) -> list[str]:
+        if self.topics is None:
+            raise Retryable("Kafka does not answer")
+        return self.topics
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
+    made = Lakes(tmp_path)
+    for module in ("cli.topics", "cli.survey"):
+        monkeypatch.setattr(f"{module}.open_catalog", lambda _: made)
+    return made
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    brokers = Brokers(None)
+    for module in ("cli.topics", "cli.survey", "cli.plan.topics"):
+        monkeypatch.setattr(f"{module}.Cluster", lambda *_: brokers)
+    return brokers
+
+
+def names(job: Job) -> list[str]:
+    return [table.name for table in job.tables]
+
+
+def test_tables_are_those_of_the_topics_that_are_there_and_those_that_the_lake_has(lake: Lakes) -> None:
+    lake.keep("shop_gone", "shop.gone")
+    lake.keep("shop_orders", "shop.orders")
+    lake.keep("shop_orders__dead_letters")
+    lake.keep("shop_foreign")
+    lake.keep("shop_other", "elsewhere")
+    lake.keep("unlike", "shop.unlike")
+    found = surveyed(JOB, lake, "t", ["shop.orders", "shop.new", "shop.people", "shop.a-b", "shop.a_b"])
+    assert [(each.name, each.topic, each.freshness_s) for each in found.tables] == [
+        ("shop_gone", "shop.gone", 5.0),
+        ("shop_new", "shop.new", 5.0),
+        ("shop_orders", "shop.orders", 5.0),
+    ]
+    assert [each.topic for each in found.not_kept] == ["shop.a-b", "shop.a_b"]
+    assert "unlike" not in lake.loaded
+    assert "shop_orders" not in lake.loaded
+
+
+def test_a_job_without_patterns_asks_nobody(lake: Lakes) -> None:
+    plain = replace(JOB, patterns=(), entries=())
+    assert surveyed(plain, lake, "t", ()).tables == ()
+    assert with_named([plain], ["absent"]) == (plain,)
+    assert lake.loaded == []
+
+
+def test_a_table_is_found_by_its_name_without_kafka(lake: Lakes, kafka: Brokers) -> None:
+    lake.keep("shop_gone", "shop.gone")
+    (job,) = with_named([JOB], ["shop_gone", "people"])
+    assert names(job) == ["people", "shop_gone"]
+    assert job.tables[1].topic == "shop.gone"
+    with pytest.raises(Retryable):
+        with_named([JOB], ["shop_new"])
+    kafka.topics = ["shop.new", "shop.other"]
+    (job,) = with_named([JOB], ["shop_new"])
+    assert table_named([job], "shop_new")[1].topic == "shop.new"
+
+
+def test_a_table_of_another_topic_is_not_taken_for_the_patterns(lake: Lakes, kafka: Brokers) -> None:
+    lake.keep("shop_gone", "elsewhere")
+    kafka.topics = []
+    assert names(with_named([JOB], ["shop_gone"])[0]) == ["people"]
+
+
+def test_named_tables_alone_are_ingested(lake: Lakes, kafka: Brokers) -> None:
+    kafka.topics = ["shop.new", "shop.other"]
+    (job,) = with_named([JOB], ["shop_new"])
+    chosen = only(job, ["shop_new"])
+    assert (names(chosen), chosen.patterns) == (["shop_new"], ())
+    assert only(JOB, None) == JOB
+
+
+def test_a_name_that_is_no_table_is_refused_with_the_nearest_one(
+    lake: Lakes, kafka: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.topics = ["shop.orders"]
+    monkeypatch.setattr("cli.embedded.stack.current", lambda _: None)
+    config = tmp_path / "calve.yaml"
+    config.write_text(
+        "name: t\nkafka: {bootstrap_servers: 'b:1'}\nregistry: {url: https://r}\n"
+        "tables: {'shop_{1}': {topics: 'shop\\.(.*)'}}\n"
+    )
+    (job,) = load_jobs(config, tables=["shop_orders"])
+    assert names(job) == ["shop_orders"]
+    with pytest.raises(ConfigError, match='has no table "shop_order"') as caught:
+        load_jobs(config, tables=["shop_order"])
+    assert caught.value.fix == 'Did you mean "shop_orders"?'
+
+
+def test_a_survey_shows_the_tables_of_patterns_also_without_kafka(
+    lake: Lakes, kafka: Brokers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.keep("shop_orders", "shop.orders")
+    survey = Survey.begin(JOB, Console())
+    assert survey.cluster is None
+    assert [each.table for each in survey.statuses()] == ["t.people", "t.shop_orders"]
+    assert capsys.readouterr().err.count("Kafka does not answer") == 1
+
+
+DEPLOYMENT = Deployment("t", (JobDeployment(JOB),), LakeDeployment("t"))
+HELD = DeployedTable("-", "-", 2, with_ids(struct()), topic="shop.gone")
+
+
+def planned(
+    deployed: Deployed, deployment: Deployment = DEPLOYMENT
+) -> tuple[dict[str, str], list[str], str | None]:
+    """Kinds of tables and entries, what is said of entries, and why Kafka was not asked."""
+    whole = expanded(deployment, deployed)
+    found = [*changes(whole.deployment, deployed), *whole.entries]
+    kinds = {each.name: f"{each.kind} {each.note}".strip() for each in found if each.section == "tables"}
+    return kinds, [one for each in whole.entries for one in each.undecided], whole.unasked
+
+
+def test_a_plan_shows_which_topics_become_which_tables(lake: Lakes, kafka: Brokers) -> None:
+    kafka.topics = ["shop.orders", "shop.x__dead_letters"]
+    kinds, told, unasked = planned(Deployed("t", database_exists=True, tables={"shop_gone": HELD, "x": HELD}))
+    assert kinds == {
+        "people": "+ from shop.people",
+        "shop_gone": "=",
+        "shop_orders": "+ from shop.orders",
+        "x": "- it stays, and no job writes it",
+        "shop_{1}": r"+ from topics shop\.(.*): 2 tables",
+    }
+    assert told == [
+        'topic shop.x__dead_letters is not kept: "shop_x__dead_letters" ends in __dead_letters, which is reserved for'
+        " dead letters; in calve.yaml, give it a table of its own: `NAME: {topic: shop.x__dead_letters}`"
+    ]
+    assert unasked is None
+
+
+def test_a_plan_without_kafka_says_so_and_shows_the_lakes_tables(lake: Lakes, kafka: Brokers) -> None:
+    kinds, _, unasked = planned(Deployed("t", database_exists=True, tables={"shop_gone": HELD}))
+    assert kinds["shop_gone"] == "="
+    assert unasked == (
+        "topics were not listed, so new ones of expressions are not shown: Kafka does not answer"
+    )
+    unmade = replace(JOB, kafka=Kafka(UNKNOWN_SERVERS))
+    _, _, unasked = planned(Deployed("t"), replace(DEPLOYMENT, jobs=(JobDeployment(unmade),)))
+    assert unasked is not None
+    assert unasked.endswith("a deploy makes the cluster")
+
+
+def test_a_job_that_is_deployed_with_its_patterns_is_the_same(lake: Lakes, kafka: Brokers) -> None:
+    kafka.topics = ["shop.orders"]
+    job = DeployedJob("G.1X", 4, None, "UTC", "Sun:3", {}, JOB)
+    whole = expanded(DEPLOYMENT, Deployed("t", jobs={"main": job}))
+    assert [
+        each.kind
+        for each in changes(whole.deployment, Deployed("t", jobs={"main": job}))
+        if each.section == "jobs"
+    ] == ["="]
+    assert [each.kind for each in whole.entries] == ["="]
+    slower = replace(JOB, patterns=(replace(SHOP, freshness_s=60.0),))
+    before, now = written(JOB), written(slower)
+    assert {key for key in now if now[key] != before[key]} == {"tables.shop_{1}.freshness"}
