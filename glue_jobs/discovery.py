@@ -32,7 +32,8 @@ class Discovery:
     keep: Callable[[Table], TableName]
     stop: threading.Event
     drain: bool
-    _kept: set[str] = field(default_factory=set)
+    _kept: dict[str, str] = field(default_factory=dict)
+    """Table -> topic, of the loops that were begun."""
     _told: dict[NotKept, float] = field(default_factory=dict)
     _begun: set[str] = field(default_factory=set)
 
@@ -65,11 +66,11 @@ class Discovery:
         Raises:
             Retryable: topics cannot be listed, or the catalog does not answer.
         """
-        found = expand(self.job, self.names(), self.keeper)
+        found = expand(self.job, self.names(), lambda table: self._kept.get(table) or self.keeper(table))
         starts = {each.name: self._start(each, found.tables) for each in self.job.patterns}
-        new = [each for each in found.tables if each.topic not in self._kept]
+        new = [each for each in found.tables if self._kept.get(each.name) != each.topic]
         kept = [self.keep(replace(each, start=starts[each.pattern or ""])) for each in new]
-        self._kept.update(each.topic for each in new)
+        self._kept |= {each.name: each.topic for each in new}
         if new:
             event("topics.matched", job=self.job.job, tables=list(map(str, kept)), count=len(self._kept))
         self._tell(found.not_kept)

@@ -69,6 +69,19 @@ def test_a_new_topic_is_begun_once_and_counted(capsys: pytest.CaptureFixture[str
     assert [(each["tables"], each["count"]) for each in told] == [(["t.shop_a"], 1), (["t.shop_b"], 2)]
 
 
+def test_a_topic_whose_loop_has_begun_keeps_its_name_though_its_table_is_not_made_yet(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scene = Scene(["shop.a_b"])
+    found = scene.discovery()
+    found.look()
+    scene.names = ["shop.a-b", "shop.a_b"]
+    found.look()
+    assert [each.topic for each in scene.begun] == ["shop.a_b"]
+    told = [each["topic"] for each in events(capsys) if each["event"] == "topic.not_kept"]
+    assert told == ["shop.a-b"]
+
+
 def test_latest_is_the_beginning_of_a_topic_that_appears_later() -> None:
     scene = Scene(["shop.a"])
     found = scene.discovery(start=Start("latest"))
