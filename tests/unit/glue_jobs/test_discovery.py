@@ -146,8 +146,9 @@ def test_what_cannot_be_listed_is_told_once_and_tried_again(
     assert waits == [1.0, 2.0, 60.0, 1.0]
 
 
-def test_a_drain_looks_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_drain_looks_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(["shop.a"])
+    monkeypatch.setattr(scene.stop, "wait", lambda _: pytest.fail("it waits to look again"))
     scene.discovery(drain=True).run()
     assert [each.name for each in scene.begun] == ["shop_a"]
     assert [each["event"] for each in events(capsys)] == ["topics.matched"]
