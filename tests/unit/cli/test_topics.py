@@ -94,6 +94,7 @@ def test_tables_are_those_of_the_topics_that_are_there_and_those_that_the_lake_h
     lake.keep("shop_orders__dead_letters")
     lake.keep("shop_foreign")
     lake.keep("shop_other", "elsewhere")
+    lake.keep("shop_renamed", "shop.gone_too")
     lake.keep("unlike", "shop.unlike")
     found = surveyed(JOB, lake, "t", ["shop.orders", "shop.new", "shop.people", "shop.a-b", "shop.a_b"])
     assert [(each.name, each.topic, each.freshness_s) for each in found.tables] == [
