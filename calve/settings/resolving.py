@@ -35,11 +35,7 @@ from calve.totals import WINDOW_START, column_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from calve.settings.model import (
-        BudgetSection,
-        Configuration,
-        TableSection,
-    )
+    from calve.settings.model import Configuration
     from calve.settings.modes import (
         AggregateSection,
         ChangeDataSection,
@@ -47,6 +43,7 @@ if TYPE_CHECKING:
         UpsertSection,
     )
     from calve.settings.sources import PartSection
+    from calve.settings.tables import BudgetSection, TableSection
 
 _T = TypeVar("_T")
 

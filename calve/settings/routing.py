@@ -19,7 +19,7 @@ from calve.steps import Route, Value
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from calve.settings.model import TableSection
+    from calve.settings.tables import TableSection
 
 KINDS = {str: "text", int: "a whole number", bool: "true or false"}
 LONG = range(-(2**63), 2**63)
