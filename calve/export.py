@@ -12,6 +12,8 @@ from typing import Any, Literal, Self
 Window = Literal["previous_day", "previous_week", "previous_month"]
 Function = Literal["sum", "count", "min", "max"]
 Channel = Literal["sns", "ses"]
+EXPORTS = "exports/"
+"""The folder of the lake with the files of all exports."""
 
 
 @dataclass(frozen=True, slots=True)

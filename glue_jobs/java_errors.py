@@ -7,6 +7,8 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from calve.errors import CalveError
+
 TELLING = ("org.apache.iceberg.", "org.apache.kafka.", "software.amazon.awssdk.", "java.io.", "java.net.")
 """Packages of exceptions that tell of systems. Messages of others, Spark's among them, may quote a value."""
 SPARK = "org.apache.spark."
@@ -31,6 +33,13 @@ def java_cause(error: Py4JJavaError) -> str:
         innermost = innermost.getCause()
     cause = _told(innermost)
     return found if cause in found else f"{found}; caused by {cause}"
+
+
+def problem(error: Exception) -> str:
+    """Why what a person has asked for could not be done; a Java message may hold a value."""
+    if isinstance(error, CalveError):
+        return error.message
+    return java_class(error) if isinstance(error, Py4JJavaError) else type(error).__name__
 
 
 def _told(exception: Any) -> str:

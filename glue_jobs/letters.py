@@ -159,6 +159,11 @@ class Letters:
         faults.point("release.appended", self._main.table)
         self._drop(table, BRANCH_PREFIX + named.round)
 
+    def drop_branches(self, table: Table) -> None:
+        """Drop all branches of rounds. Their rounds can be published no more once main stands at a later one of this job's."""
+        for each in _branches(table):
+            self._drop(table, each.name)
+
     def _drop(self, table: Table, branch: str) -> None:
         table.refresh()
         if branch in table.refs():

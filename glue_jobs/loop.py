@@ -21,7 +21,7 @@ from calve.protocol import nearest_position
 from glue_jobs import faults
 from glue_jobs.java_errors import java_class, java_message
 from glue_jobs.outcome import Memory, Outcome
-from glue_jobs.redrive import requested
+from glue_jobs.requests import requested
 from glue_jobs.round import Round
 from glue_jobs.target import Target
 

@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from calve.columns import DEAD_LETTERS, REDRIVEN
-from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
+from calve.errors import Fatal, LostRace, Retryable, Suspended
 from calve.job import Aggregate, Deduplicate, Mode, Upsert
 from calve.log import event
 from calve.names import SYSTEM_COLUMN
@@ -32,7 +32,7 @@ from glue_jobs import faults
 from glue_jobs.conditions import false
 from glue_jobs.decode import OTHER, REJECT, SIZE, decode
 from glue_jobs.duplicates import without_duplicates
-from glue_jobs.java_errors import java_class
+from glue_jobs.java_errors import problem
 from glue_jobs.lake import Table
 from glue_jobs.layout import clustered, tasks_for
 from glue_jobs.marks import RECORD, by_record, records_in, rows_at
@@ -48,12 +48,6 @@ LETTER, PRESENT = "calve:letter", "calve:present"
 """Columns beside those of Spark's Kafka source: the letter as it is, and whether main has its record."""
 
 
-def requested(target: Target) -> bool:
-    """True where a request waits; asks the catalog."""
-    found = target.lake.load(target.name)
-    return found is not None and REQUEST in found.properties
-
-
 def serve(target: Target, base: Position) -> bool:
     """Answer the request that waits, if one does; True where main may stand elsewhere now.
 
@@ -67,12 +61,12 @@ def serve(target: Target, base: Position) -> bool:
     try:
         request = Request.pending(properties)
     except ValueError:
-        _answer(target, Result("", _now(), problem="the request is not one that this release understands"))
+        _answer(target, Result("", now(), problem="the request is not one that this release understands"))
         return False
     if request is None:
         return False
     if why := _refused(target.mode):
-        _answer(target, Result(request.id, _now(), problem=why))
+        _answer(target, Result(request.id, now(), problem=why))
         return False
     letters = target.letters.table
     if letters is not None and not is_level(base, letters.ancestors()):
@@ -85,7 +79,7 @@ def serve(target: Target, base: Position) -> bool:
     except Exception as error:
         if redrive.committing:
             raise
-        result = Result(request.id, _now(), problem=_problem(error))
+        result = Result(request.id, now(), problem=problem(error))
     _answer(target, result)
     return True
 
@@ -149,7 +143,7 @@ class _Redrive:
         redriven = done.redriven + sum(each.fresh for each in shares)
         present = done.present + sum(each.present for each in shares)
         selected = redriven + present + refused.total()
-        return Result(self.request.id, _now(), selected, redriven, present, dict(refused))
+        return Result(self.request.id, now(), selected, redriven, present, dict(refused))
 
     def _shares(self) -> list[_Share]:
         """Select, look up ids that nobody knew, and count what each letter is today."""
@@ -274,8 +268,13 @@ def as_records(target: Target, table: Table, request: Request) -> DataFrame:
     found = rows_at(target.lake, table, table.head).where(F.col(REDRIVEN).isNull())
     for wanted in _conditions(request):
         found = found.where(wanted)
+    return records_of(target, found)
+
+
+def records_of(target: Target, letters: DataFrame) -> DataFrame:
+    """As `as_records`, of these letters."""
     names = [each["name"] for each in DEAD_LETTERS["fields"]]
-    found = opened(found.withColumn(LETTER, F.struct(*names)), target.masking_keys)
+    found = opened(letters.withColumn(LETTER, F.struct(*names)), target.masking_keys)
     return found.select(
         *(LETTER, UNOPENED),
         *("key", "value", "headers", "topic", "partition", "offset", "timestamp"),
@@ -338,12 +337,5 @@ def _answer(target: Target, result: Result) -> None:
     )
 
 
-def _problem(error: Exception) -> str:
-    """Why it could not be done; a Java message may hold a value."""
-    if isinstance(error, CalveError):
-        return error.message
-    return java_class(error) if isinstance(error, Py4JJavaError) else type(error).__name__
-
-
-def _now() -> str:
+def now() -> str:
     return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")

@@ -26,13 +26,12 @@ from calve.protocol import (
     recheck,
 )
 from calve.rejects import Rejects
-from glue_jobs import faults
+from glue_jobs import faults, forget, redrive
 from glue_jobs.emit import emit
 from glue_jobs.lake import catalog_errors
 from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.publishing import publish_round
 from glue_jobs.reading import Reading
-from glue_jobs.redrive import serve
 from glue_jobs.rejecting import require_allowed, require_same
 from glue_jobs.seen import Seen
 from glue_jobs.staging import NOTHING, Staged, discard
@@ -108,7 +107,12 @@ class Round:
 
     def redrive(self) -> None:
         """Answer a person's request to decode dead letters again; the table stands at another round then."""
-        if serve(self.target, self.base):
+        if redrive.serve(self.target, self.base):
+            self._level()
+
+    def forget(self) -> None:
+        """Answer a person's request to be forgotten; the table stands at another round then."""
+        if forget.serve(self.target, self.base):
             self._level()
 
     def plan(self) -> None:

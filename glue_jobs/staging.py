@@ -8,7 +8,7 @@ the only one that knows them, and `tests/integration/test_staging.py` is their c
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -101,20 +101,38 @@ def added_rows(lake: Lake, table: Table, snapshot_id: int) -> Iterator[DataFrame
     snapshot = table.java.snapshot(snapshot_id)
     if snapshot is None:
         raise Suspended("snapshot_lost", f"snapshot {snapshot_id} of table {table.name} has expired")
-    iceberg, tasks = lake.jvm.org.apache.iceberg, lake.jvm.java.util.ArrayList()
+    with rows_of(lake, table, whole(lake, table, elements(snapshot.addedDataFiles(table.java.io())))) as rows:
+        yield rows
+
+
+def whole(lake: Lake, table: Table, files: Iterable[Any]) -> list[Any]:
+    """What Iceberg is to read of data files to have all their rows, those that were deleted by position, too."""
+    iceberg = lake.jvm.org.apache.iceberg
     schema = iceberg.SchemaParser.toJson(table.java.schema())
     gateway: Any = lake.spark.sparkContext._gateway
     none = gateway.new_array(iceberg.DeleteFile, 0)
     every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
-    for file in elements(snapshot.addedDataFiles(table.java.io())):
-        spec = iceberg.PartitionSpecParser.toJson(table.java.specs().get(file.specId()))
-        tasks.add(iceberg.BaseFileScanTask(file, none, schema, spec, every))
+    specs = table.java.specs()
+    return [
+        iceberg.BaseFileScanTask(
+            file, none, schema, iceberg.PartitionSpecParser.toJson(specs.get(file.specId())), every
+        )
+        for file in files
+    ]
+
+
+@contextmanager
+def rows_of(lake: Lake, table: Table, scan_tasks: Iterable[Any]) -> Iterator[DataFrame | None]:
+    """The rows that Iceberg's scan tasks say, to be read inside; None: there are no tasks."""
+    tasks = lake.jvm.java.util.ArrayList()
+    for each in scan_tasks:
+        tasks.add(each)
     if tasks.isEmpty():
         yield None
         return
-    group = uuid.uuid4().hex
-    cache = _singleton(lake, iceberg.spark, "SparkTableCache")
-    sets = _singleton(lake, iceberg.spark, "ScanTaskSetManager")
+    group, iceberg = uuid.uuid4().hex, lake.jvm.org.apache.iceberg.spark
+    cache = _singleton(lake, iceberg, "SparkTableCache")
+    sets = _singleton(lake, iceberg, "ScanTaskSetManager")
     cache.add(group, table.java)
     sets.stageTasks(table.java, group, tasks)
     try:

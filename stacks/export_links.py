@@ -7,11 +7,11 @@ from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 
 from calve.deployment import Deployment
+from calve.export import EXPORTS
 from stacks.bundling import Runtime
 from stacks.export_writer import FILES
 from stacks.function import Function
 from stacks.lake import LakeStack
-from stacks.lake_storage import EXPORTS
 from stacks.roles import Statement, allow
 from stacks.tables import expiring_table
 

@@ -9,14 +9,13 @@ from aws_cdk import Aws, Duration, Stack, aws_dynamodb, aws_events, aws_lambda, 
 from constructs import Construct
 
 from calve.deployment import Deployment
-from calve.export import Export
+from calve.export import EXPORTS, Export
 from stacks.arns import arn
 from stacks.bundling import Runtime
 from stacks.export_links import ExportLinks
 from stacks.export_writer import FILES
 from stacks.function import Function
 from stacks.lake import LakeStack
-from stacks.lake_storage import EXPORTS
 from stacks.roles import Statement, allow
 from stacks.topic import mail_topic
 

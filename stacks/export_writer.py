@@ -6,12 +6,12 @@ from aws_cdk import Duration, aws_dynamodb
 from constructs import Construct
 
 from calve.deployment import Deployment
+from calve.export import EXPORTS
 from stacks.arns import arn, catalog_arns
 from stacks.bundling import Runtime
 from stacks.export_schedules import ExportSchedules
 from stacks.function import Function
 from stacks.lake import LakeStack
-from stacks.lake_storage import EXPORTS
 from stacks.roles import allow
 
 MEMORY_MB = 2048

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from calve.export import EXPORTS
 from calve.job import GlueRegistry, Job
 from stacks.arns import arn, secret_arn
 from stacks.job_code import JobCode, JobSettings
@@ -45,6 +46,11 @@ def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
             because="the files of the job's tables",
         ),
         allow(["s3:GetObject"], [f"{lake.bucket_arn}/{lake.control(job)}"]),
+        allow(
+            ["s3:GetObject", "s3:DeleteObject"],
+            [lake.objects(EXPORTS)],
+            because="who is forgotten leaves stored exports, too, also of exports that are configured no more",
+        ),
         allow(
             [
                 *(

@@ -8,6 +8,7 @@ from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, Stack
 from constructs import Construct
 
 from calve.deployment import Deployment
+from calve.export import EXPORTS
 from calve.names import OWNER_TAG
 from stacks.arns import arn, bucket_arn
 from stacks.bundling import Runtime
@@ -15,7 +16,6 @@ from stacks.function import Function
 from stacks.roles import Statement, allow
 
 STAGING_DAYS = 7
-EXPORTS = "exports/"
 SIGNATURE_AGE_MS = 300_000
 OWN_KEYS = "a key's id is not known before it is made; by its tag only this deployment's own is admitted"
 KEY_ADMINISTRATION = (

@@ -443,8 +443,11 @@ OF_FOREIGN = ("reject.discarded", "reject.restaged")
 """Points that a job passes where a record is framed with an id of another subject."""
 OF_SWITCH = ("switch.staged", "switch.marked", "switch.held", "switch.committed")
 OF_EMIT = ("emit.written", "emit.noted")
-POINTS = tuple(each for each in faults.POINTS if each not in (*OF_SWITCH, *OF_EMIT))
-"""Those of a table that keeps its mode and has no output topic; test_switching and test_emit have the others."""
+OF_FORGET = tuple(each for each in faults.INNER if each.startswith("forget."))
+POINTS = tuple(each for each in faults.POINTS if each not in (*OF_SWITCH, *OF_EMIT, *OF_FORGET))
+"""Those of a table that keeps its mode, has no output topic and forgets nobody; test_switching, test_emit and test_forget have
+the others.
+"""
 POINTS_OF_UPSERTS = tuple(each for each in POINTS if each not in OF_REDRIVE)
 POINTS_OF_TOTALS = tuple(each for each in POINTS_OF_UPSERTS if each != "table.evolved")
 UPSERTS = Upsert(("_kafka.key",), deletes=True, bucketed=True)

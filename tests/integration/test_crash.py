@@ -23,6 +23,7 @@ from tests.integration.crashing import (
     NOT_AT_FIRST,
     OF_EMIT,
     OF_FOREIGN,
+    OF_FORGET,
     ONCE,
     POINTS,
     PROVOKED,
@@ -293,5 +294,5 @@ def test_points_stand_between_all_effects_of_a_job(engine: Engine) -> None:
         with traced() as more:
             scene.work()
         seen += ["the next job", *more]
-    assert set(faults.POINTS) - set(OF_EMIT) <= set(seen)
+    assert set(faults.POINTS) - {*OF_EMIT, *OF_FORGET} <= set(seen)
     assert [pair for pair in pairwise(seen) if "".join(pair).isupper()] == []

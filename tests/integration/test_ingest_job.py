@@ -75,6 +75,7 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
     assert documented().keys() - seen == {
         "job.handed_over",
         "redrive.answered",
+        "forget.answered",
         "round.retried",
         "rows.emitted",
         "state.not_written",

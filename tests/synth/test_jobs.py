@@ -184,3 +184,12 @@ def test_a_job_that_asks_no_registry_is_shipped_without_one(tmp_path):
     assert shipped.file_name in file.name
     (statement,) = secret_statements(without)
     assert "registry" not in str(statement)
+
+
+def test_a_job_may_look_into_stored_exports_and_delete_them_but_write_none(synthesized):
+    found = [
+        set(each["Action"])
+        for each in statements(synthesized.templates["trading-ingest"])
+        if any(text(resource).endswith("/exports/*") for resource in each["Resource"])
+    ]
+    assert found == [{"s3:GetObject", "s3:DeleteObject"}] * 2  # the one of each job

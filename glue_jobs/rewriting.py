@@ -1,0 +1,123 @@
+"""Data files are written anew without some of their rows, so that nothing of these is left in them, and manifests without what
+they say of files that are gone (ADR 24).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from calve.protocol import Commit
+from calve.spark_conf import CATALOG
+from glue_jobs import faults
+from glue_jobs.java import elements
+from glue_jobs.lake import Lake, Table
+from glue_jobs.layout import clustered, tasks_for
+from glue_jobs.staging import NOTHING, commit, publish, rows_of, stage, whole
+
+FILE = "_file"
+
+Narrow = Callable[[DataFrame], DataFrame]
+Accept = Callable[[Iterator[Commit]], bool]
+
+
+class Rewriting:
+    """A table that is to lose rows, at the head that it has now; whatever is committed is refused once it has another.
+
+    gone: rows that must go; kept: all others. Both leave the columns as they are. `name`: the table that fault points are told.
+    """
+
+    def __init__(self, lake: Lake, table: Table, *, gone: Narrow, kept: Narrow, name: str) -> None:
+        self._lake = lake
+        self._table = table
+        self._head = table.head
+        self._gone = gone
+        self._kept = kept
+        self._name = name
+
+    @property
+    def all_rows(self) -> DataFrame:
+        """The table's rows, each with its `FILE`."""
+        return self._lake.spark.table(self._table.name.quoted(CATALOG)).select("*", F.col(FILE))
+
+    def files(self, of_rows: Iterable[str]) -> list[Any]:
+        """Scan tasks of the data files at these paths, and of those that hold rows which must go but are deleted by position."""
+        tasks = list(elements(self._table.java.newScan().planFiles()))
+        paths = {*of_rows}
+        deleted_from = [each.file() for each in tasks if not each.deletes().isEmpty()]
+        with rows_of(self._lake, self._table, whole(self._lake, self._table, deleted_from)) as rows:
+            if rows is not None:
+                # Of format 3 what is read so has no column of its file.
+                named = rows.select("*", F.input_file_name().alias(FILE))
+                found = self._gone(named).select(FILE).distinct().collect()
+                paths |= {each[FILE] for each in found}
+        return [each for each in tasks if str(each.file().location()) in paths]
+
+    def replace(
+        self, tasks: list[Any], summary: Mapping[str, str], accept: Accept, *, stage_id: str, cores: int
+    ) -> None:
+        """Put what is left of the files in their place, in one commit.
+
+        Raises:
+            LostRace, Conflict, Ambiguous: as `glue_jobs.staging.commit`.
+        """
+        table = self._table
+        size = sum(each.file().fileSizeInBytes() for each in tasks)
+        columns = [each["name"] for each in table.schema["fields"]]
+        left = NOTHING
+        with rows_of(self._lake, table, tasks) as rows:
+            if rows is not None:
+                rest = clustered(self._kept(rows).select(*columns), table, tasks_for(size, cores, cores))
+                left = stage(self._lake, table, rest, stage_id)
+        faults.point("forget.staged", self._name)
+        replaced, deletes = self._sets(tasks)
+        update = table.java.newOverwrite().deleteFiles(replaced, deletes)
+        for each in left.files:
+            update = update.addFile(each)
+        commit(table, update, summary, unmoved(self._head, accept))
+        faults.point("forget.committed", self._name)
+
+    def _sets(self, tasks: Iterable[Any]) -> tuple[Any, Any]:
+        """The files, and those that delete from one of them alone."""
+        util = self._lake.jvm.org.apache.iceberg.util
+        replaced, deletes = util.DataFileSet.create(), util.DeleteFileSet.create()
+        for task in tasks:
+            replaced.add(task.file())
+            for each in elements(task.deletes()):
+                if util.ContentFileUtil.isFileScoped(each):
+                    deletes.add(each)
+        return replaced, deletes
+
+
+def fence(table: Table, summary: Mapping[str, str], accept: Accept) -> None:
+    """Commit once more, with manifests that say nothing of files which are gone: their bounds are values of rows.
+
+    Raises:
+        LostRace, Conflict, Ambiguous: as `glue_jobs.staging.commit`.
+    """
+    head, here = table.java.currentSnapshot(), unmoved(table.head, accept)
+    stale = table.jvm.java.util.ArrayList()
+    for each in elements(head.dataManifests(table.java.io())) if head is not None else ():
+        if each.hasDeletedFiles():
+            stale.add(each)
+    if stale.isEmpty():
+        publish(table, NOTHING, summary, here)
+        return
+    # Guava's, since Iceberg asks in threads of its own, from which py4j calls nothing back.
+    guava = table.jvm.com.google.common.base
+    update = table.java.rewriteManifests().clusterBy(guava.Functions.constant(""))
+    commit(table, update.rewriteIf(getattr(guava.Predicates, "in")(stale)), summary, here)
+
+
+def unmoved(head: int | None, accept: Accept) -> Accept:
+    """Refuses where anybody has committed since the head was this one, and where `accept` does."""
+
+    def here(ancestors: Iterator[Commit]) -> bool:
+        first = next(ancestors, None)
+        return first is not None and first.id == head and accept(chain([first], ancestors))
+
+    return here

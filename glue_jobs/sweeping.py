@@ -1,0 +1,113 @@
+"""Files below a table's location that its metadata does not reach are deleted: those of its earlier snapshots, and what jobs that
+died have left (ADR 24).
+
+What may be a commit under way must stay. So files are listed first; then a commit is made that whoever has begun before it loses
+against (`glue_jobs.rewriting.fence`); and then those of the list go that nothing reaches. A metadata file is one of a commit
+under way only if its number is greater than the current one's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from calve.errors import Retryable
+from calve.spark_conf import CATALOG
+from glue_jobs.java import elements
+from glue_jobs.java_errors import java_cause
+from glue_jobs.lake import Lake, Table
+
+METADATA = re.compile(r"(?:(\d+)-)?[^/]*\.metadata\.json")
+
+
+def files_below(table: Table) -> list[str]:
+    """The paths of all files of a table, whatever they are."""
+    return listed(table, f"{str(table.java.location()).rstrip('/')}/")
+
+
+def listed(table: Table, prefix: str) -> list[str]:
+    """The paths of all files below a prefix of the lake."""
+    return [str(each.location()) for each in elements(table.java.io().listPrefix(prefix))]
+
+
+def expire(table: Table) -> None:
+    """Leave the table no snapshot but main's head."""
+    update = table.java.expireSnapshots().cleanExpiredFiles(False)  # noqa: FBT003 Java knows no names
+    older = [int(each.snapshotId()) for each in elements(table.java.snapshots())]
+    older = [each for each in older if each != table.head]
+    for each in older:
+        update = update.expireSnapshotId(each)
+    if older:
+        update.commit()
+        table.committed()
+        table.refresh()
+
+
+def unreachable(lake: Lake, table: Table, files: Iterable[str]) -> list[str]:
+    """Those of the files that the table's metadata does not reach, and that no commit under way can."""
+    reached = _reached(lake, table)
+    return [each for each in files if each not in reached and not _is_later(table, each)]
+
+
+def old_metadata(table: Table) -> list[str]:
+    """Metadata files that are not the current one, and will never be."""
+    current = _current(table)
+    files = (each for each in files_below(table) if METADATA.fullmatch(_name(each)))
+    return [each for each in files if each != current and not _is_later(table, each)]
+
+
+def delete(table: Table, files: Collection[str]) -> None:
+    """Delete files; those that are gone already are no error.
+
+    Raises:
+        Retryable: the object store failed; some may be gone.
+    """
+    if not files:
+        return
+    listed_ = table.jvm.java.util.ArrayList()
+    for each in files:
+        listed_.add(each)
+    try:
+        table.java.io().deleteFiles(listed_)
+    except Py4JJavaError as error:
+        raise Retryable(f"table {table.name}: files could not be deleted: {java_cause(error)}") from None
+
+
+def _reached(lake: Lake, table: Table) -> set[str]:
+    """The current metadata, and all that it names of every snapshot."""
+    io, found = table.java.io(), {_current(table)}
+    for snapshot in elements(table.java.snapshots()):
+        found.add(str(snapshot.manifestListLocation()))
+        found |= {str(each.path()) for each in elements(snapshot.allManifests(io))}
+    for each in (*elements(table.java.statisticsFiles()), *elements(table.java.partitionStatisticsFiles())):
+        found.add(str(each.path()))
+    rows = lake.spark.table(f"{table.name.quoted(CATALOG)}.all_files").select("file_path").distinct()
+    return found | {row["file_path"] for row in rows.collect()}
+
+
+def _current(table: Table) -> str:
+    return str(_metadata(table).metadataFileLocation())
+
+
+def _metadata(table: Table) -> Any:
+    return table.java.operations().current()
+
+
+def _is_later(table: Table, file: str) -> bool:
+    """True for metadata that may become the current one: a commit is made on the newest alone, and its number is the next."""
+    number = _number(file)
+    newest = _number(_current(table))
+    return number is not None and (newest is None or number > newest)
+
+
+def _number(file: str) -> int | None:
+    """The number of a metadata file; of one without a number -1; None of other files."""
+    found = METADATA.fullmatch(_name(file))
+    return None if found is None else int(found[1] or -1)
+
+
+def _name(file: str) -> str:
+    return file.rpartition("/")[2]
