@@ -76,6 +76,7 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
         *filters.checks(sides.spans, compacted=compacted, failed="filtered" in failed),
         *sides.topic.skips.checks(sides.spans, compacted=compacted, failed="skipped" in failed),
         *sides.topic.left_out.checks(sides.spans, compacted=compacted, failed="left out" in failed),
+        *sides.topic.forgotten.checks(failed="forgotten" in failed),
         *_unverifiable(sides),
     ]
 
@@ -131,7 +132,11 @@ def _unverifiable(sides: Sides) -> list[Check]:
     )
     before = 0
     if not sides.claim.known_from_birth:
-        before = sum(max(0, start - sides.log_start.get(p, 0)) for p, (start, _) in sides.claimed.items())
+        before = sum(
+            max(0, start - sides.log_start.get(p, 0))
+            for p, (start, _) in sides.claimed.items()
+            if start != sides.topic.forgotten.since.get(p)
+        )
     unproved = {
         "expired": (expired, "offsets", "Kafka no longer holds them"),
         "earlier schema": (

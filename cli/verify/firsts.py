@@ -6,7 +6,7 @@ the records in the order in which they were read keeps each that nothing kept be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ EVER = np.iinfo(np.int64).max
 UNKNOWN = -1.0
 """The commit that read a record, where the snapshots that said so have expired: it came before all that are left."""
 OTHER_TOPIC = -2.0
+FORGOTTEN = ""
+"""Stands for the file of rows that are forgotten."""
 Key = tuple[int, int]
 
 
@@ -93,14 +95,25 @@ class Firsts:
         rows["file"] = len(self._files) - 1
         self._held.append(rows)
 
+    def remember(self, forgotten: Iterable[Rows]) -> None:
+        """Note rows that the table had: what they kept out is no row now, either."""
+        for rows in (each for each in forgotten if each.keys is not None):
+            self.hold(HeldKeys(FORGOTTEN, True, rows.keys, rows.partitions, rows.offsets, rows.timestamps))  # noqa: FBT003
+
     @property
     def keys(self) -> int:
         """How many there are."""
-        return len(np.unique(self._sorted["key"]))
+        return len(np.unique(self._there["key"]))
+
+    @property
+    def _there(self) -> Any:
+        """Those that the table has."""
+        there = np.array([each != FORGOTTEN for each in self._files], bool)
+        return self._sorted[there[self._sorted["file"]]] if len(self._sorted) else self._sorted
 
     def doubled(self) -> dict[tuple[str, int], list[int]]:
         """Offsets of rows that have a row of their key too near, by file and partition."""
-        rows = self._sorted
+        rows = self._there
         near = (np.diff(rows["key"]) == 0) & (np.diff(rows["at"]) < self._window)
         found: dict[tuple[str, int], list[int]] = {}
         for row in rows[np.r_[near, False] | np.r_[False, near]] if len(rows) else ():

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from calve.modes import kind_of
 from cli.verify.blanks import Blanks, by_key, filled
 from cli.verify.claim import Round
+from cli.verify.forgotten import Spots
 from cli.verify.rows import Rows
 
 STATES = 2_000_000
@@ -31,13 +32,14 @@ Key = tuple[int, int]
 class Fold:
     """Records in the order of their offsets, partition by partition.
 
-    `blanks`: which values updates may lack. `ambiguous`: keys of several partitions, with tombstones, whose order nobody can tell
-    afterwards.
+    `blanks`: which values updates may lack. `forgotten`: places whose records are no rows any more. `ambiguous`: keys of several
+    partitions, with tombstones, whose order nobody can tell afterwards.
     """
 
     rounds: Sequence[Round]
     ordered: bool
     blanks: Blanks = field(default_factory=dict)
+    forgotten: Spots = field(default_factory=Spots)
     ambiguous: int = 0
     _truncations: list[_Truncation] = field(default_factory=list)
     _held: list[pa.Table] = field(default_factory=list)
@@ -89,6 +91,9 @@ class Fold:
         """Partition, offset and hash of every row that the table must have."""
         alive = self.newest()
         alive = alive.filter(pc.invert(alive["dead"].cast(pa.bool_())))
+        if self.forgotten.ranges:
+            places = alive["partition"].to_numpy(), alive["offset"].to_numpy()
+            alive = alive.filter(pa.array(~self.forgotten.masks(*places)))
         return tuple(alive[name].combine_chunks() for name in ("partition", "offset", "hash"))
 
     def places(self) -> set[Key]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,6 +16,7 @@ from cli.verify.digest import Digests
 from cli.verify.filters import Filters
 from cli.verify.firsts import Firsts
 from cli.verify.fold import Fold
+from cli.verify.forgotten import Forgotten
 from cli.verify.left_out import LeftOut
 from cli.verify.letters import Count, Letters, Span
 from cli.verify.modes import Mode, keyed_rows
@@ -51,6 +53,20 @@ class TopicSide:
     left_out: LeftOut = field(default_factory=LeftOut)
     emptied: int = 0
     totals: Totals | None = None
+    forgotten: Forgotten = field(default_factory=Forgotten)
+
+    def expected(self, records: Records) -> Records:
+        """The records but the forgotten. Where keys tell rows apart those count all the same: no older one is the row."""
+        if not self.forgotten.requests:
+            return records
+        partitions, offsets = np.array(records.partitions, np.int64), np.array(records.offsets, np.int64)
+        rows = self.forgotten.rows.masks(partitions, offsets)
+        if self.fold is not None and self.mode is not None:
+            places = zip(records.partitions, records.offsets, strict=True)
+            rows &= ~np.array([self.mode.covers(*place) for place in places], bool)
+        return records.select(
+            np.flatnonzero(~(rows | self.forgotten.letters.masks(partitions, offsets))).tolist()
+        )
 
 
 def read_topic(
@@ -111,6 +127,7 @@ def topic_rows(
     left_out: where this is not None nothing is noted, but in it what a step leaves out.
     """
     skips, filters, mode, note = side.skips, side.filters, side.mode, left_out is None
+    records = side.expected(records)
     places = zip(records.partitions, records.offsets, strict=True)
     alive = [
         place for place, (partition, offset) in enumerate(places) if not letters.holds(partition, offset)
@@ -124,7 +141,7 @@ def topic_rows(
             for place in skipped:
                 skips.take((living.partitions[place], living.offsets[place]), BY_SCHEMA)
         living = living.select([place for place in range(len(living)) if place not in skipped])
-    found, refused = _rows_of(living, decoder, mode)
+    found, refused = made_of(living, decoder, mode)
     by_steps: set[Key] = set() if left_out is None else left_out
     for place, reason in refused:
         key = living.partitions[place], living.offsets[place]
@@ -139,7 +156,7 @@ def topic_rows(
     yield from found
 
 
-def _rows_of(
+def made_of(
     records: Records, decoder: Decoding, mode: Mode | None
 ) -> tuple[list[Rows], list[tuple[int, str]]]:
     """Rows, with their keys where those decide whether they are rows, and (place, reason) of records that are none."""

@@ -18,6 +18,7 @@ from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.firsts import Firsts, Order
 from cli.verify.fold import Fold
+from cli.verify.forgotten import Forgotten
 from cli.verify.left_out import LeftOut
 from cli.verify.letters import Letters, Span, read_letters
 from cli.verify.modes import Mode, mode_of
@@ -28,7 +29,7 @@ from cli.verify.shape import Shape, shapes_of
 from cli.verify.skips import Skips
 from cli.verify.sources import Sources, reading_of
 from cli.verify.topic import Reader, is_compacted
-from cli.verify.topic_side import TopicSide, read_topic
+from cli.verify.topic_side import TopicSide, made_of, read_topic
 from cli.verify.totals import Totals
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def _compare(
     totals = Totals(mode.totals, claim) if mode and mode.totals else None
     main = MainRows(table, others=set() if totals else claim.others, mode=mode if newest else None)
     letter_rows, pending = _letter_rows(letters, claim, Seals(sources.masking))
-    claimed = _claimed(claim, main, letter_rows)
+    forgotten = Forgotten.of(table.properties, claim.topic)
+    claimed = _claimed(claim, main, letter_rows, forgotten)
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
     shapes = shapes_of(table, main.columns, mode, sources, topic.name, queries)
     reading = reading_of(
@@ -122,16 +124,23 @@ def _compare(
     decoder = reading.knowing(claim.redrives, dead.redriven)
     readable = {p: (a, min(b, topic.end.get(p, 0))) for p, (a, b) in spans.items()}
     total = sum(max(0, to - start) for start, to in readable.values())
+    firsts = None
+    if mode and mode.first:
+        firsts = _firsts(main, mode, claim, dead, shapes.newest)
+        for span in forgotten.rows.within(readable):
+            for records in reader.read(span):
+                firsts.remember(made_of(records, decoder, mode)[0])
     with progress.task("reading the topic", total=total, unit="records") as task:
         side = TopicSide(
             held={} if is_compacted(topic.name, properties) else None,
             skips=Skips(rounds, claim.known_from_birth, reading.filters.framing),
             filters=reading.filters,
             mode=mode,
-            fold=_fold(main, mode, rounds) if mode and newest else None,
-            firsts=_firsts(main, mode, claim, dead, shapes.newest) if mode and mode.first else None,
+            fold=_fold(main, mode, rounds, forgotten) if mode and newest else None,
+            firsts=firsts,
             left_out=LeftOut(rounds),
             totals=totals,
+            forgotten=forgotten,
         )
         produced = read_topic(reader, readable, decoder, dead, side, count=task.update)
     with progress.task("reading the table", total=main.count, unit="records") as task:
@@ -166,9 +175,9 @@ def _compare(
     return sides, [*explained, *findings_of(sides), *(totals.findings if totals else ())]
 
 
-def _fold(main: MainRows, mode: Mode, rounds: Sequence[Round]) -> Fold:
+def _fold(main: MainRows, mode: Mode, rounds: Sequence[Round], forgotten: Forgotten) -> Fold:
     blanks = {} if mode.changes is None else blanks_in(main.columns)
-    return Fold(rounds, mode.order_by is not None, blanks)
+    return Fold(rounds, mode.order_by is not None, blanks, forgotten.rows)
 
 
 def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters, shape: Shape) -> Firsts:
@@ -179,11 +188,15 @@ def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters, shape: S
     return firsts
 
 
-def _claimed(claim: Claim, main: MainRows, letters: LetterRows | None) -> dict[int, Span]:
-    """The offsets that the table claims; where its history is cut, from the lowest one that it holds."""
+def _claimed(
+    claim: Claim, main: MainRows, letters: LetterRows | None, forgotten: Forgotten
+) -> dict[int, Span]:
+    """The offsets that the table claims; where its history is cut, from the lowest that it holds, or from where it is known to
+    have begun.
+    """
     start = dict(claim.start)
     if not claim.known_from_birth:
-        for lowest in (main.lowest(), letters.lowest() if letters else {}):
+        for lowest in (main.lowest(), letters.lowest() if letters else {}, forgotten.since):
             for partition, offset in lowest.items():
                 start[partition] = min(offset, start.get(partition, offset))
     return {p: (min(start.get(p, to), to), to) for p, to in claim.to.items()}
