@@ -21,6 +21,7 @@ from cli.deploy import deploy
 from cli.doctor import doctor
 from cli.embedded.http import no_proxy
 from cli.export import export
+from cli.forget import forget
 from cli.ingest import ingest
 from cli.init.command import init
 from cli.link import link
@@ -59,6 +60,7 @@ topics_and_tables(ingest)
 topics_and_tables(status)
 topics_and_tables(tables)
 topics_and_tables(verify)
+topics_and_tables(forget)
 app.add_typer(dead_letters, name="dead-letters", rich_help_panel="Topics and tables")
 app.add_typer(export, name="export", rich_help_panel="Exports")
 app.add_typer(link, name="link", rich_help_panel="Exports")

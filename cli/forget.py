@@ -1,0 +1,255 @@
+"""`calve forget`: a request in the table, which the job answers between two rounds."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from calve.errors import CalveError, ConfigError, Retryable
+from calve.forget import (
+    RECORD_KEY,
+    REQUEST,
+    Condition,
+    Entry,
+    Request,
+    bound_to,
+    column_problem,
+    masking_problem,
+    seal_key,
+)
+from calve.job import Upsert
+from calve.names import FIELD_NAME
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, table_named
+from cli.console import Console, Output, OutputOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.table import Table
+
+    from calve.job import Job
+    from calve.job import Table as Settings
+
+ASK_S = 1.0
+PATIENCE_S = 600.0
+"""Files are written anew and deleted, which takes longer than a round."""
+COMMIT_ATTEMPTS = 5
+NONCE_BYTES = 12
+UNREACHED = (
+    "the topic, until its retention or a tombstone removes the records: what is read again is a row again",
+    "the topics that the table's rows are emitted to",
+    "files that people have downloaded, and mails",
+    "copies that others have made: versions of objects in the bucket, replicas, backups, tables made of this one",
+)
+
+TableArgument = Annotated[str, typer.Argument(help="The table's name in calve.yaml.", show_default=False)]
+KeyOption = Annotated[
+    list[str],
+    typer.Option(
+        "--key",
+        "-k",
+        help="The person's key, or COLUMN=VALUE. Several must all be met. Without a column: the table's one key column, "
+        "or the record's key.",
+        show_default=False,
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Ask no question.")]
+
+
+def forget(
+    table: TableArgument,
+    *,
+    key: KeyOption,
+    yes: YesOption = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Have the job delete a person's rows and dead letters, from the table, its history and its stored exports.
+
+    Nobody can bring them back. Ctrl-C ends the waiting, not the deletion.
+    """
+    console, now = Console(output), datetime.now(UTC)
+    job, wanted, main = _opened(table, config, env)
+    name = ".".join(main.name())
+    where = tuple(_condition(each, wanted) for each in key)
+    _require_possible(name, main, wanted, where)
+    _say_what_goes(console, name, wanted, where)
+    _require_consent(console, name, yes=yes)
+    request = sealed(Request(uuid.uuid4().hex, now.isoformat(timespec="seconds"), where), job, wanted)
+    _write(main, request)
+    entry = _wait(console, main, request, table=table)
+    console.document({"table": name, **asdict(entry)})
+    if entry.problem:
+        raise CalveError(
+            f"nobody is forgotten in {name}: {entry.problem}", fix="cure that, then ask for it again"
+        )
+    console.panel(f"forgotten in {name}", _figures(entry))
+
+
+def _opened(table: str, config: Path, env: str | None) -> tuple[Job, Settings, Table]:
+    from cli.dead_letters.reading import open_letters
+    from cli.kafka import cluster_database
+    from cli.lake import open_catalog
+
+    job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
+    main, _ = open_letters(open_catalog(job.lake), job.table_name(wanted, cluster_database(job)))
+    return job, wanted, main
+
+
+def _condition(text: str, wanted: Settings) -> Condition:
+    """`COLUMN=VALUE`, or a value of the column that tells the table's rows."""
+    column, equals, value = text.partition("=")
+    if not equals or not all(FIELD_NAME.fullmatch(part) for part in column.split(".")):
+        column, value = _key_column(wanted), text
+    if not value:
+        raise ConfigError("--key has no value", fix="write it as COLUMN=VALUE")
+    return Condition(column, value)
+
+
+def _key_column(wanted: Settings) -> str:
+    own = wanted.mode.key if wanted.mode else ()
+    if len(own) > 1:
+        raise ConfigError(
+            f"the key of table {wanted.name} has several columns", fix=f"name one: --key {own[0]}=VALUE"
+        )
+    return own[0] if own else RECORD_KEY
+
+
+def _require_possible(name: str, main: Table, wanted: Settings, where: Sequence[Condition]) -> None:
+    schema = json.loads(main.schema().model_dump_json())
+    for each in where:
+        problem = column_problem(schema, each.column) or masking_problem(wanted.steps, {}, each.column)
+        if problem:
+            raise ConfigError(problem, fix="name another column: --key COLUMN=VALUE")
+    if wanted.aggregate is not None:
+        raise ConfigError(
+            f"the rows of {name} are totals, which do not say who is in them",
+            fix="forget in the tables that hold the records, then make this one anew",
+        )
+    _refuse_second(name, main)
+
+
+def _refuse_second(name: str, main: Table) -> None:
+    try:
+        pending = Request.pending(main.properties)
+    except ValueError:
+        return
+    if pending is not None:
+        raise CalveError(
+            f"a request to forget somebody in {name} waits already, since {pending.at}",
+            fix="start the job, which answers it with its next round: calve ingest; then ask again",
+        )
+
+
+def _say_what_goes(console: Console, name: str, wanted: Settings, where: Sequence[Condition]) -> None:
+    columns = " and ".join(each.column for each in where)
+    exports = "all" if isinstance(wanted.mode, Upsert) else "those whose window holds one of the rows"
+    console.say(f"The job will delete what is told by {columns}:")
+    console.say(f"- rows of {name}, also those of earlier versions, and dead letters")
+    console.say(
+        "- the history of both tables: nobody can travel to a time before this any more, or roll back"
+    )
+    console.say(f"- stored exports of the table: {exports}; `calve export run` makes a window anew")
+    console.say("It cannot reach:")
+    for each in UNREACHED:
+        console.say(f"- {each}")
+
+
+def _require_consent(console: Console, name: str, *, yes: bool) -> None:
+    if yes:
+        return
+    if console.output is Output.json or not sys.stdin.isatty():
+        raise ConfigError("nobody is there to be asked", fix="look at what will go, then add --yes")
+    typer.confirm(f"Forget this person in {name}? Nobody can undo it.", abort=True, err=True)
+
+
+def sealed(request: Request, job: Job, wanted: Settings) -> Request:
+    """Where the table masks, its files must not hold a value as it is: not even those of a request."""
+    if not wanted.masks or job.masking is None:
+        return request
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    from calve.masking import newest, read_keys
+
+    key = newest(read_keys(job.masking), int(time.time() * 10**6))
+    cipher = AESGCM(seal_key(key, request.id))
+
+    def seal(place: int, value: str) -> str:
+        nonce = os.urandom(NONCE_BYTES)
+        data = nonce + cipher.encrypt(nonce, value.encode(), bound_to(request.id, place))
+        return base64.b64encode(data).decode()
+
+    where = (Condition(each.column, seal(n, each.value)) for n, each in enumerate(request.where))
+    return replace(request, where=tuple(where), sealed=key.id)
+
+
+def _write(main: Table, request: Request) -> None:
+    """Leave the request in the table's properties; a running job may commit at the same moment."""
+    from pyiceberg.exceptions import CommitFailedException
+
+    from cli.lake import aws_errors
+
+    name = ".".join(main.name())
+    with aws_errors(f"table {name}"):
+        for _ in range(COMMIT_ATTEMPTS):
+            try:
+                main.transaction().set_properties({REQUEST: request.to_json()}).commit_transaction()
+            except CommitFailedException:
+                main.refresh()
+                _refuse_second(name, main)
+            else:
+                return
+    raise CalveError(f"table {name} changes too often to take the request", fix="ask again")
+
+
+def _wait(console: Console, main: Table, request: Request, *, table: str) -> Entry:
+    """Until the job has answered, and has deleted the request.
+
+    Raises:
+        CalveError: nobody has in time.
+    """
+    from cli.lake import aws_errors, state_of
+
+    name, until = ".".join(main.name()), time.monotonic() + PATIENCE_S
+    try:
+        with console.progress().task(f"forgetting in {name}") as task:
+            while (entry := Entry.of(main.properties, request.id)) is None:
+                task.update(note=f"waiting for the job; the table is {state_of(main).state}")
+                if time.monotonic() > until:
+                    raise CalveError(
+                        f"no job has answered within {PATIENCE_S:.0f} s; the request stays in the table",
+                        fix=f"start the job, which answers it with its next round: calve ingest {table}",
+                    )
+                time.sleep(ASK_S)
+                # The metadata that the catalog has just named may be deleted at this very moment.
+                with suppress(Retryable), aws_errors(f"table {name}"):
+                    main.refresh()
+    except KeyboardInterrupt:
+        console.event("the request stays in the table", id=request.id)
+        raise
+    return entry
+
+
+def _figures(entry: Entry) -> dict[str, object]:
+    found: dict[str, object] = {
+        "rows": f"{entry.rows:,}",
+        "dead letters": f"{entry.letters:,}",
+        "data files written anew": f"{entry.files:,}",
+        "files deleted": f"{entry.removed:,}",
+        "exports deleted": f"{entry.exports:,}",
+    }
+    if entry.unopened:
+        found["not looked into"] = f"{entry.unopened:,} dead letters, sealed by keys that the secret lacks"
+    return found

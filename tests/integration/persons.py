@@ -1,0 +1,207 @@
+"""A topic of several persons and its table, out of which one of them is to be forgotten; every value says whose it is."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from calve.export import Export
+from calve.forget import REQUEST, Condition, Entry, Request
+from calve.job import Budget, Lake, Table
+from calve.masking import Key
+from calve.steps import Mask, Rule
+from cli.embedded import aws
+from cli.forget import sealed
+from cli.lake import open_catalog
+from glue_jobs.steps.tokens import pads
+from glue_jobs.target import Target
+from lambdas.csv_export.delivery import Lake as ExportLake
+from lambdas.csv_export.export import Order, run
+from tests.integration.engine import DATABASE, Engine
+from tests.integration.planted import Planted, Search
+from tests.integration.proofs import proof
+
+KEY = Key("k1", 0, sha256(b"forget").digest())
+MASK = Mask(
+    fields={"email": Rule("hash"), "account": Rule("hash"), "contact.phone": Rule("hash")}, key="keep"
+)
+CONTACT = {"type": "record", "name": "Contact", "fields": [{"name": "phone", "type": "string"}]}
+PERSON = {
+    "type": "record",
+    "name": "Person",
+    "fields": [
+        {"name": "email", "type": "string"},
+        {"name": "account", "type": "long"},
+        {"name": "contact", "type": CONTACT},
+        {"name": "version", "type": "int"},
+    ],
+}
+DAYS = (datetime(2026, 3, 2, tzinfo=UTC), datetime(2026, 3, 3, tzinfo=UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class Somebody:
+    """One person's values; `key`: of the records."""
+
+    key: str
+    email: str
+    account: int
+    phone: str
+
+
+@dataclass
+class Scene:
+    """`settings`: of the table. Whoever is meant by a number has values that are planted under it."""
+
+    engine: Engine
+    folder: Path
+    settings: dict[str, Any]
+    count: int = 3
+    planted: Planted = field(default_factory=Planted)
+    began: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        self.topic = self.engine.topic(partitions=1, schema=json.dumps(PERSON))
+        self.later = json.dumps(PERSON | {"doc": uuid.uuid4().hex})
+        self.missing = 1 + self.engine.register(f"{self.topic}-probe", json.dumps(PERSON | {"name": "Probe"}))
+        secret = {"id": KEY.id, "from": "2020-01-01T00:00:00Z", "key": base64.b64encode(KEY.secret).decode()}
+        self.secret = self.folder / "keys.json"
+        self.secret.write_text(json.dumps({"keys": [secret]}))
+        for each in (KEY.secret, KEY.seal, *pads(KEY.secret), *pads(KEY.seal)):
+            self.planted.secret(each, "the masking key")
+        self.persons = [self._somebody(n) for n in range(self.count)]
+
+    @property
+    def masking(self) -> str | None:
+        return f"file:{self.secret}" if MASK in self.settings.get("steps", ()) else None
+
+    @property
+    def table(self) -> Table:
+        budget = Budget(records=10**6)
+        return Table(self.topic, self.topic, dead_letter_budget=budget, freshness_s=1.0, **self.settings)
+
+    def target(self, **settings: Any) -> Target:
+        budget = Budget(records=10**6)
+        settings = {"dead_letter_budget": budget, "masking": self.masking} | self.settings | settings
+        return self.engine.target(self.topic, **settings)
+
+    def work(self) -> None:
+        self.engine.drain(self.target())
+
+    def round(self, *numbers: int) -> None:
+        """A record, and letters of three kinds, of each person, read by a round of its own."""
+        self.produce(*numbers)
+        self.work()
+
+    def produce(self, *numbers: int) -> None:
+        for n in numbers or range(self.count):
+            person, self.version = self.persons[n], self.version + 1
+            good = self.value(person)
+            early = b"\0" + self.missing.to_bytes(4, "big") + good[5:]
+            for value in (good, early, b"\1" + good[1:], good[:-1]):
+                self.send(n, value)
+        self.engine.flush()
+
+    def value(self, person: Somebody) -> bytes:
+        row = {"email": person.email, "account": person.account, "contact": {"phone": person.phone}}
+        return self.engine.encode(self.topic, row | {"version": self.version})
+
+    def send(self, n: int, value: bytes | None) -> None:
+        """Person 2 is of another day than the others."""
+        day = DAYS[1 if n == 2 else 0]
+        self.engine.producer.produce(
+            self.topic,
+            value,
+            key=self.persons[n].key.encode(),
+            headers=[("user", self.persons[n].email.encode())],
+            timestamp=int(day.timestamp() * 1000) + self.version,
+        )
+
+    def ask(self, **where: str) -> str:
+        conditions = tuple(Condition(name.replace("__", "."), value) for name, value in where.items())
+        request = Request(uuid.uuid4().hex, "2026-05-01T00:00:00+00:00", conditions)
+        request = sealed(request, self.engine.job(masking=self.masking), self.table)
+        self.engine.table(self.topic).set_properties({REQUEST: request.to_json()})
+        return request.id
+
+    def answer(self, request: str) -> Entry:
+        found = Entry.of(self.engine.table(self.topic).properties, request)
+        assert found is not None
+        return found
+
+    def export(self) -> list[str]:
+        """Both days as CSV files; the keys of their manifests."""
+        stack = self.engine.stack
+        order = Export(
+            self.topic, DATABASE, self.topic, "_kafka.timestamp", "rate(1 day)", ("a@b.c",), wait_s=0.0
+        )
+        lake = ExportLake(
+            catalog=open_catalog(Lake(DATABASE, f"s3://{stack.bucket}/tests", endpoint=stack.aws_endpoint)),
+            s3=self.client("s3"),
+            bucket=stack.bucket,
+            prefix="tests/exports/",
+            run=uuid.uuid4().hex,
+            now=lambda: datetime.now(UTC),
+            remaining_s=lambda: 60.0,
+        )
+        found: list[str] = []
+        for day in DAYS:
+            window = {"from": day.isoformat(), "to": (day + timedelta(days=1)).isoformat()}
+            [outcome] = run(Order.of(order, datetime.now(UTC), window), lake, lambda _: None)
+            found.append(outcome.status)
+        return found
+
+    def manifests(self) -> list[str]:
+        """The windows that have a stored export."""
+        return sorted(name.split("/")[3] for name, _ in self.objects() if name.endswith("/manifest.json"))
+
+    def client(self, service: str) -> Any:
+        return aws.client(service, self.engine.stack.aws_endpoint)
+
+    def objects(self) -> Iterator[tuple[str, bytes]]:
+        """All versions of all objects of the table, its letters and its exports, and what the catalog says of both."""
+        s3, bucket = self.client("s3"), self.engine.stack.bucket
+        for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+            for each in page.get("Versions", ()):
+                if self.topic in each["Key"]:
+                    yield each["Key"], s3.get_object(Bucket=bucket, Key=each["Key"])["Body"].read()
+        for page in self.client("glue").get_paginator("get_tables").paginate(DatabaseName=DATABASE):
+            for table in page["TableList"]:
+                if self.topic in table["Name"]:
+                    yield f"catalog/{table['Name']}/", json.dumps(table, default=str).encode()
+
+    def found(self, *said: str) -> dict[str, set[str]]:
+        """Whose values are where: place of a value -> the objects that hold it."""
+        search = Search(self.planted)
+        places: dict[str, set[str]] = {}
+        everything = [*self.objects(), *(("said", each.encode()) for each in said)]
+        for name, data in everything:
+            for place in search.found(name, data):
+                places.setdefault(place, set()).add(name)
+        return places
+
+    def rows(self) -> list[str]:
+        return sorted(str(each) for each in self.engine.rows(self.topic).collect())
+
+    def letters(self) -> list[str]:
+        return sorted(str(each) for each in self.engine.letters(self.topic).collect())
+
+    def proof(self) -> Any:
+        return proof(self.engine, self.topic, steps=self.settings.get("steps", ()), masking=self.masking)
+
+    def _somebody(self, n: int) -> Somebody:
+        made = self.planted
+        email, account = made.email(f"{n}: email"), made.number(f"{n}: account")
+        phone, key = made.phone(f"{n}: phone"), made.text(f"{n}: key")
+        for value in (email, str(account), phone):
+            made.secret(hmac.digest(KEY.secret, value.encode(), "sha256"), f"{n}: token")
+        return Somebody(key, email, account, phone)
