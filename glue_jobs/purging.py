@@ -10,7 +10,7 @@ from glue_jobs import faults
 from glue_jobs.gone import Gone
 from glue_jobs.lake import Table
 from glue_jobs.rewriting import Accept, fence
-from glue_jobs.sweeping import delete, expire, files_below, unreachable
+from glue_jobs.sweeping import delete, expire, files_of, unreachable
 from glue_jobs.target import Target
 
 
@@ -33,7 +33,7 @@ def purge(
     if gone.tasks:
         gone.rewriting.replace(gone.tasks, *said(), stage_id=uuid.uuid4().hex, cores=target.cores)
     require_alone()
-    files = files_below(table)
+    files = files_of(target.lake, table)
     fence(table, *said())
     faults.point("forget.fenced", name)
     if POSITION_TAG in table.refs() and table.head is not None:

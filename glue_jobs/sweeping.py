@@ -23,9 +23,9 @@ from glue_jobs.lake import Lake, Table
 METADATA = re.compile(r"(?:(\d+)-)?[^/]*\.metadata\.json")
 
 
-def files_below(table: Table) -> list[str]:
-    """The paths of all files of a table, whatever they are."""
-    return listed(table, f"{str(table.java.location()).rstrip('/')}/")
+def files_of(lake: Lake, table: Table) -> set[str]:
+    """The paths of all files below a table's location, and of those that its metadata names elsewhere."""
+    return {*_below(table), *_reached(lake, table), *_earlier_metadata(table)}
 
 
 def listed(table: Table, prefix: str) -> list[str]:
@@ -55,7 +55,8 @@ def unreachable(lake: Lake, table: Table, files: Iterable[str]) -> list[str]:
 def old_metadata(table: Table) -> list[str]:
     """Metadata files that are not the current one, and will never be."""
     current = _current(table)
-    files = (each for each in files_below(table) if METADATA.fullmatch(_name(each)))
+    below = (each for each in _below(table) if METADATA.fullmatch(_name(each)))
+    files = {*below, *_earlier_metadata(table)}
     return [each for each in files if each != current and not _is_later(table, each)]
 
 
@@ -74,6 +75,14 @@ def delete(table: Table, files: Collection[str]) -> None:
         table.java.io().deleteFiles(listed_)
     except Py4JJavaError as error:
         raise Retryable(f"table {table.name}: files could not be deleted: {java_cause(error)}") from None
+
+
+def _below(table: Table) -> list[str]:
+    return listed(table, f"{str(table.java.location()).rstrip('/')}/")
+
+
+def _earlier_metadata(table: Table) -> set[str]:
+    return {str(each.file()) for each in elements(_metadata(table).previousFiles())}
 
 
 def _reached(lake: Lake, table: Table) -> set[str]:

@@ -13,10 +13,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from calve import redrive
 from calve.export import Export
 from calve.forget import REQUEST, Condition, Entry, Request
 from calve.job import Budget, Lake, Table
 from calve.masking import Key
+from calve.redrive import Result
 from calve.steps import Mask, Rule
 from cli.embedded import aws
 from cli.forget import sealed
@@ -95,7 +97,9 @@ class Scene:
         return self.engine.target(self.topic, **settings)
 
     def work(self) -> None:
-        self.engine.drain(self.target())
+        target = self.target()
+        self.engine.drain(target)
+        target.mark_idle()
 
     def round(self, *numbers: int) -> None:
         """A record, and letters of three kinds, of each person, read by a round of its own."""
@@ -132,6 +136,20 @@ class Scene:
         request = sealed(request, self.engine.job(masking=self.masking), self.table)
         self.engine.table(self.topic).set_properties({REQUEST: request.to_json()})
         return request.id
+
+    def asked(self, column: str, value: str) -> str:
+        """A request that the next job has answered."""
+        request = self.ask(**{column: value})
+        self.work()
+        return request
+
+    def redrive(self) -> Result:
+        request = redrive.Request(uuid.uuid4().hex, "2026-05-01T00:00:00+00:00")
+        self.engine.table(self.topic).set_properties({redrive.REQUEST: request.to_json()})
+        self.work()
+        found = Result.of(self.engine.table(self.topic).properties, request.id)
+        assert found is not None
+        return found
 
     def answer(self, request: str) -> Entry:
         found = Entry.of(self.engine.table(self.topic).properties, request)

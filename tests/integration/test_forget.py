@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from calve.forget import FORGOTTEN, FOUND, LEFT, REQUEST
-from calve.job import Deduplicate, Upsert
+from calve.job import Deduplicate, Emit, Upsert
 from calve.steps import Flatten
 from glue_jobs.loop import TableLoop
 from tests.integration.crashing import OF_FORGET, Died, dying
 from tests.integration.engine import Engine, at
 from tests.integration.persons import MASK, Scene
 from tests.integration.proofs import assert_proved
+from tests.integration.test_emit import output, places, records
 
 UPSERTS = Upsert(("_kafka.key",), deletes=True, bucketed=True)
 KINDS: dict[str, tuple[dict[str, Any], Callable[[Scene], dict[str, str]]]] = {
@@ -81,6 +82,11 @@ def test_no_byte_of_a_forgotten_person_is_left_and_every_other_is(
     assert FORGOTTEN in properties
     assert_proved(scene.proof())
 
+    if "upsert" not in settings:
+        back = scene.redrive()
+        assert (back.redriven, len(scene.rows())) == (
+            (2, 2) if "deduplicate" in settings else (2 * versions, 4 * versions)
+        ), back
     scene.round(1, 2)
     assert_proved(scene.proof())
     engine.sql(f"DELETE FROM {{t}} WHERE _kafka.key = CAST('{scene.persons[2].key}' AS BINARY)", scene.topic)
@@ -107,7 +113,10 @@ def test_a_job_that_died_forgetting_is_finished_by_the_next(
 ) -> None:
     scene = Scene(engine, tmp_path, {}, count=len(deaths) + 1)
     scene.round()
-    scene.round()
+    scene.produce()
+    with dying("reject.end"), pytest.raises(Died):  # what it staged and held is left behind
+        scene.work()
+    scene.work()
     scene.export()
     for number, (point, nth) in enumerate(deaths):
         request = scene.ask(email=scene.persons[number].email)
@@ -119,6 +128,30 @@ def test_a_job_that_died_forgetting_is_finished_by_the_next(
         gone = tuple(f"{each}:" for each in range(number + 1))
         assert [each for each in scene.found() if each.startswith(gone)] == [], (point, nth)
     assert len(scene.rows()) == 2
+    assert_proved(scene.proof())
+
+
+def test_what_cannot_be_done_is_answered_and_leaves_nothing_of_the_request(
+    engine: Engine, tmp_path: Path
+) -> None:
+    scene = Scene(engine, tmp_path, {})
+    scene.round()
+    wanted = {"email": scene.planted.email("asked: email")}
+    for column, value, why in (
+        ("nobody", wanted["email"], "the table has no column nobody"),
+        ("contact", wanted["email"], "contact is a struct"),
+    ):
+        assert why in str(scene.answer(scene.asked(column, value)).problem)
+    engine.sql("ALTER TABLE {t} CREATE TAG audit", scene.topic)
+    assert "branches or tags keep snapshots" in str(
+        scene.answer(scene.asked("email", wanted["email"])).problem
+    )
+    assert "asked: email" not in scene.found()
+    engine.sql("ALTER TABLE {t} DROP TAG audit", scene.topic)
+    entry = scene.answer(scene.asked("email", wanted["email"]))
+    assert (entry.rows, entry.letters, entry.problem) == (0, 0, None)
+    assert "asked: email" not in scene.found()
+    assert len(scene.rows()) == 3
     assert_proved(scene.proof())
 
 
@@ -145,3 +178,17 @@ def test_a_rival_that_stood_still_meanwhile_has_lost_and_does_no_harm(
     assert of_first(scene.found()) == {}
     assert len(scene.rows()) == 3
     assert_proved(scene.proof())
+
+
+@pytest.mark.full
+def test_rows_that_stay_are_not_emitted_a_second_time(engine: Engine, tmp_path: Path) -> None:
+    topic = output()
+    scene = Scene(engine, tmp_path, {"emit": Emit(topic)})
+    scene.round()
+    scene.ask(email=scene.persons[0].email)
+    with dying("forget.committed"), pytest.raises(Died):
+        scene.work()
+    scene.work()
+    scene.round(1)
+    assert places(records(engine, topic)) == [(0, 0), (0, 4), (0, 8), (0, 12)]
+    assert len(scene.rows()) == 3
