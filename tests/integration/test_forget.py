@@ -169,8 +169,10 @@ def test_a_rival_that_stood_still_meanwhile_has_lost_and_does_no_harm(
     scene.produce(1)
 
     def other(_: str) -> None:
+        """Forgets, and publishes nothing else that the rival could lose against."""
         scene.ask(email=scene.persons[0].email)
-        scene.work()
+        with dying("forget.end"), pytest.raises(Died):
+            scene.work()
 
     with at(point, other):
         TableLoop(scene.target(), threading.Event(), drain=True).run()
