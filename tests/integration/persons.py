@@ -74,7 +74,9 @@ class Scene:
     def __post_init__(self) -> None:
         self.topic = self.engine.topic(partitions=1, schema=json.dumps(PERSON))
         self.later = json.dumps(PERSON | {"doc": uuid.uuid4().hex})
-        self.missing = 1 + self.engine.register(f"{self.topic}-probe", json.dumps(PERSON | {"name": "Probe"}))
+        self.missing = 1 + self.engine.register(
+            f"{self.topic}-probe", json.dumps(PERSON | {"name": "Probe", "doc": uuid.uuid4().hex})
+        )
         secret = {"id": KEY.id, "from": "2020-01-01T00:00:00Z", "key": base64.b64encode(KEY.secret).decode()}
         self.secret = self.folder / "keys.json"
         self.secret.write_text(json.dumps({"keys": [secret]}))
