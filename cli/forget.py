@@ -162,6 +162,9 @@ def _say_what_goes(console: Console, name: str, wanted: Settings, where: Sequenc
         "- the history of both tables: nobody can travel to a time before this any more, or roll back"
     )
     console.say(f"- stored exports of the table: {exports}; `calve export run` makes a window anew")
+    console.say(
+        "Nobody else may compact the two tables until it is done: their new files would be taken for left-overs."
+    )
     console.say("It cannot reach:")
     for each in UNREACHED:
         console.say(f"- {each}")

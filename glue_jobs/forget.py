@@ -6,6 +6,7 @@ what was found is noted before anything goes. So a job may die between any two o
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -45,19 +46,21 @@ from calve.position import (
 from calve.protocol import may_publish, nearest_position
 from calve.redrive import is_level
 from glue_jobs import faults
-from glue_jobs.deliveries import deliveries, holding, remove
 from glue_jobs.emit import emit
-from glue_jobs.gone import Gone, Place, gone_letters, gone_rows
+from glue_jobs.forgetting.deliveries import deliveries, holding, remove
+from glue_jobs.forgetting.gone import Gone, Place, gone_letters, gone_rows
+from glue_jobs.forgetting.persons import letters_of, person_of
+from glue_jobs.forgetting.purging import purge
+from glue_jobs.forgetting.rewriting import Accept
+from glue_jobs.forgetting.sweeping import delete, old_metadata, rewritten_by_others
 from glue_jobs.java_errors import problem
 from glue_jobs.lake import Table
-from glue_jobs.persons import letters_of, person_of
-from glue_jobs.purging import purge
 from glue_jobs.redrive import carried, now
-from glue_jobs.rewriting import Accept
 from glue_jobs.staging import Ambiguous, Conflict
-from glue_jobs.sweeping import delete, old_metadata
 from glue_jobs.target import Target
 
+QUIET_S = 3600
+"""So long ago a compaction by others must be: whoever does one an hour does the next at any moment."""
 FIGURES = ("rows", "letters", "files", "removed", "exports", "unopened", "problem")
 
 
@@ -146,6 +149,12 @@ class _Forgetting:
             if others := sorted(name for name in own if not name.startswith(BRANCH_PREFIX)):
                 raise CalveError(
                     f"branches or tags keep snapshots of {table.name if table else ''}: drop {', '.join(others)}"
+                )
+        for table in filter(None, (target.main, letters)):
+            if rewritten_by_others(table, int((time.time() - QUIET_S) * 1000)):
+                raise CalveError(
+                    f"another engine has compacted {table.name} within the last hour: if it does so again now, "
+                    "its new files are taken for left-overs. Stop that, and ask an hour later"
                 )
         if letters is not None and not is_level(self.base, letters.ancestors()):
             raise Retryable(f"table {letters.name}: another writer is moving the dead letters")

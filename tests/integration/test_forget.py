@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from calve.forget import FORGOTTEN, FOUND, LEFT, REQUEST
 from calve.job import Deduplicate, Emit, Upsert
 from calve.steps import Flatten
+from cli.main import app
+from glue_jobs import loop
 from glue_jobs.loop import TableLoop
 from tests.integration.crashing import OF_FORGET, Died, dying
 from tests.integration.engine import Engine, at
@@ -151,6 +154,38 @@ def test_what_cannot_be_done_is_answered_and_leaves_nothing_of_the_request(
     assert (entry.rows, entry.letters, entry.problem) == (0, 0, None)
     assert "asked: email" not in scene.found()
     assert len(scene.rows()) == 3
+    engine.compact(scene.topic)
+    assert "has compacted" in str(scene.answer(scene.asked("email", wanted["email"])).problem)
+    assert "asked: email" not in scene.found()
+    assert_proved(scene.proof())
+
+
+def test_the_command_is_answered_by_the_running_job(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(engine, tmp_path, {"steps": (MASK, Flatten())})
+    scene.round()
+    monkeypatch.setattr(loop, "REQUEST_EVERY_S", 0.5)
+    monkeypatch.setattr(loop, "POLL_S", 0.5)
+    stop = threading.Event()
+    job = TableLoop(scene.target(), stop, drain=False)
+    thread = threading.Thread(target=job.run)
+    thread.start()
+    jobs = (engine.job(scene.table, masking=scene.masking),)
+    monkeypatch.setattr("cli.forget.load_jobs", lambda *_, **__: jobs)
+    try:
+        while len(job.read_to) == 0:
+            assert not stop.wait(0.2)
+        email = f"email={scene.persons[0].email}"
+        done = CliRunner().invoke(app, ["forget", scene.topic, "--key", email, "--yes"])
+    finally:
+        stop.set()
+        thread.join(60)
+    assert done.exit_code == 0, (done.output, done.exception)
+    for figure in ("rows: 1", "dead letters: 3", "exports deleted: 0"):
+        assert figure in done.output
+    assert of_first(scene.found(done.output)) == {}
+    assert (job.state, len(scene.rows())) == ("running", 2)
     assert_proved(scene.proof())
 
 

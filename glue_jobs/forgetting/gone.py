@@ -11,11 +11,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from calve.errors import CalveError
+from glue_jobs.forgetting.persons import Person
+from glue_jobs.forgetting.rewriting import FILE, Narrow, Rewriting
 from glue_jobs.keys import OFFSET, PARTITION, TIMESTAMP, at
 from glue_jobs.lake import Table
 from glue_jobs.marks import LETTER
-from glue_jobs.persons import Person
-from glue_jobs.rewriting import FILE, Narrow, Rewriting
 from glue_jobs.target import Target
 
 MOST = 1_000_000

@@ -15,9 +15,9 @@ from pyspark.sql.types import DataType, DateType, StructType, TimestampNTZType, 
 from calve.export import EXPORTS
 from calve.names import TableName
 from calve.spark_conf import CATALOG
+from glue_jobs.forgetting.sweeping import delete, listed
 from glue_jobs.keys import at
 from glue_jobs.lake import Lake, Table
-from glue_jobs.sweeping import delete, listed
 
 MANIFEST = "/manifest.json"
 MARGIN: dict[object, timedelta] = {

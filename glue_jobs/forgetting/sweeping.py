@@ -2,7 +2,7 @@
 died have left (ADR 24).
 
 What may be a commit under way must stay. So files are listed first; then a commit is made that whoever has begun before it loses
-against (`glue_jobs.rewriting.fence`); and then those of the list go that nothing reaches. A metadata file is one of a commit
+against (`rewriting.fence`); and then those of the list go that nothing reaches. A metadata file is one of a commit
 under way only if its number is greater than the current one's.
 """
 
@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 
 from calve.errors import Retryable
 from calve.spark_conf import CATALOG
-from glue_jobs.java import elements
+from glue_jobs.java import elements, strings
 from glue_jobs.java_errors import java_cause
 from glue_jobs.lake import Lake, Table
 
@@ -26,6 +26,18 @@ METADATA = re.compile(r"(?:(\d+)-)?[^/]*\.metadata\.json")
 def files_of(lake: Lake, table: Table) -> set[str]:
     """The paths of all files below a table's location, and of those that its metadata names elsewhere."""
     return {*_below(table), *_reached(lake, table), *_earlier_metadata(table)}
+
+
+def rewritten_by_others(table: Table, since_ms: int) -> bool:
+    """True where a snapshot since then is a compaction, or the like, by another engine: what it writes next may be there already,
+    in files that no snapshot names yet.
+    """
+    return any(
+        str(each.operation()) == "replace"
+        and int(each.timestampMillis()) >= since_ms
+        and not any(name.startswith("calve.") for name in strings(table.jvm, each.summary()))
+        for each in elements(table.java.snapshots())
+    )
 
 
 def listed(table: Table, prefix: str) -> list[str]:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 from calve.position import POSITION_TAG
 from glue_jobs import faults
-from glue_jobs.gone import Gone
+from glue_jobs.forgetting.gone import Gone
+from glue_jobs.forgetting.rewriting import Accept, fence
+from glue_jobs.forgetting.sweeping import delete, expire, files_of, unreachable
 from glue_jobs.lake import Table
-from glue_jobs.rewriting import Accept, fence
-from glue_jobs.sweeping import delete, expire, files_of, unreachable
 from glue_jobs.target import Target
 
 
