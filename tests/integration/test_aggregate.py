@@ -181,6 +181,7 @@ def test_a_record_without_a_group_or_a_time_is_a_dead_letter(engine: Engine) -> 
     assert_proved(proof(engine, sales.topic))
 
 
+@pytest.mark.full
 def test_what_is_read_again_after_a_rollback_is_added_once(engine: Engine) -> None:
     sales, dice = Sales(engine), random.Random(7)
     heads = []

@@ -91,6 +91,7 @@ def test_events_out_of_order_come_to_the_same_by_their_position(engine: Engine, 
     assert_proved(proof(engine, database.topic))
 
 
+@pytest.mark.full
 def test_a_schema_changes_while_events_come(engine: Engine) -> None:
     database, dice = Database(engine), random.Random(9)
     target = database.target()

@@ -171,6 +171,7 @@ def test_after_a_rollback_the_same_records_make_the_same_table(engine: Engine) -
     assert_proved(proof(engine, events.topic))
 
 
+@pytest.mark.full
 def test_a_letter_that_comes_back_is_a_row_only_where_its_event_has_none(engine: Engine) -> None:
     """Letters of three events: one that has a row by then, one that has none, and that one again."""
     topic = engine.topic(partitions=1)

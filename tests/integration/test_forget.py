@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[dict[str, Any], Callable[[Scene], dict[str, str]]]] = {
         lambda scene: {"email": scene.persons[0].email},
     ),
 }
-FULL = ("append", "upsert of format 3", "deduplicate")
+FULL = ("append", "upsert", "upsert of format 3", "deduplicate")
 
 
 def of_first(places: dict[str, set[str]]) -> dict[str, set[str]]:

@@ -28,10 +28,8 @@ MODES = {"upsert": UPSERTS, "change_data": CHANGES, "deduplicate": FIRSTS, "aggr
 modes = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [pytest.param(mode, id=name, marks=slow if name != "upsert" else ()) for name, mode in MODES.items()],
-)
+@slow
+@modes
 def test_the_next_job_mends_what_one_has_left(engine: Engine, mode: Mode) -> None:
     abandoned(engine, "publish.committed", mode=mode)
 

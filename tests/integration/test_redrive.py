@@ -117,6 +117,7 @@ def bare(*before: str) -> str:
     return json.dumps({"type": "record", "name": "R", "fields": [*texts, {"name": "a", "type": "int"}]})
 
 
+@pytest.mark.full
 def test_a_thousand_letters_come_back_once_when_their_schema_is_registered(engine: Engine) -> None:
     scene = Scene(engine)
     scene.produce(1_000, good=5, bad=2)
@@ -135,6 +136,7 @@ def test_a_thousand_letters_come_back_once_when_their_schema_is_registered(engin
     scene.assert_exact(dead=bad)
 
 
+@pytest.mark.full
 def test_verify_finds_redriven_rows_that_are_lost_or_doubled_or_forged(engine: Engine) -> None:
     scene = Scene(engine)
     scene.produce(6, bad=1)

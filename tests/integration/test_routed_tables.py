@@ -132,6 +132,7 @@ def test_what_no_table_names_is_a_dead_letter_of_the_first_alone(engine: Engine,
     tables.prove()
 
 
+@pytest.mark.full
 def test_a_value_that_is_named_later_comes_back_by_a_redrive(engine: Engine, file: Path) -> None:
     tables = Tables(engine, file)
     tables.send("order", "gift", None, "payment", "gift")

@@ -186,6 +186,7 @@ def test_letters_are_sealed_by_the_newest_key_and_come_back_while_the_secret_has
     assert kept(scene) == before
 
 
+@pytest.mark.full
 def test_a_table_that_masks_no_more_says_that_its_letters_are_sealed(engine: Engine, tmp_path: Path) -> None:
     scene = Scene(engine)
     scene.produce(1)
@@ -197,6 +198,7 @@ def test_a_table_that_masks_no_more_says_that_its_letters_are_sealed(engine: Eng
     assert scene.answer(request).redriven == 1
 
 
+@pytest.mark.full
 def test_letters_of_an_earlier_release_are_as_they_were_and_later_ones_sealed(
     engine: Engine, tmp_path: Path
 ) -> None:
@@ -236,6 +238,7 @@ def test_a_redrive_of_sealed_letters_is_not_taken_for_rolled_back(engine: Engine
     assert engine.offsets(scene.topic) == [(0, 0), (0, 1), (0, 2)]
 
 
+@pytest.mark.full
 def test_sealed_tombstones_delete_when_the_table_becomes_one_of_upserts(
     engine: Engine, tmp_path: Path
 ) -> None:

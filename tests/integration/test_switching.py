@@ -82,6 +82,7 @@ def test_no_snapshot_is_between_the_modes(engine: Engine, capsys: pytest.Capture
     assert switched["rows_deleted"] == len(before_rows) - len(users.state)
 
 
+@pytest.mark.full
 def test_an_order_of_its_own_holds_over_the_modes(engine: Engine) -> None:
     """Also against rows that were folded before the table was appended to again."""
     topic = engine.topic(partitions=2, schema=ORDERS)
@@ -136,6 +137,7 @@ def test_a_table_that_has_read_nothing_is_of_any_mode(engine: Engine) -> None:
     assert_proved(proof(engine, users.topic))
 
 
+@pytest.mark.full
 def test_jobs_that_die_on_the_way_leave_the_one_or_the_other(engine: Engine) -> None:
     users = changed(engine)
     for point in POINTS:
@@ -164,6 +166,7 @@ def test_a_job_that_was_overtaken_on_the_way_changes_nothing_any_more(engine: En
     assert_proved(proof(engine, users.topic))
 
 
+@pytest.mark.full
 def test_a_rollback_takes_the_mode_along(engine: Engine) -> None:
     users = changed(engine)
     before = engine.table(users.topic).head
