@@ -46,7 +46,7 @@ def test_only_run_calls_a_step_and_passes_a_point_on_either_side() -> None:
 
 
 def test_every_inner_point_stands_in_the_code_once_and_no_other_does() -> None:
-    found = [name for path in sorted((ROOT / "glue_jobs").glob("*.py")) for name in passed(path)]
+    found = [name for path in sorted((ROOT / "glue_jobs").rglob("*.py")) for name in passed(path)]
     steps = ["f'{step}.begin'", "f'{step}.end'"]
     assert sorted(found) == sorted([*map(repr, INNER), *steps])
 
