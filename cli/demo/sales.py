@@ -128,11 +128,7 @@ class _Sales:
         found = []
         catalog, job = lake.open_catalog(self._job.lake), self._job
         for table in job.tables:
-            sources = Sources(
-                *(catalog, job.kafka, job.registry, job.lake.region, table.value, table.key),
-                steps=table.steps,
-                masking=job.masking,
-            )
+            sources = Sources.of(catalog, job, table)
             found.append(verify(job.table_name(table), sources, self._console.progress()))
             show(self._console, found[-1], digests=False)
         return found

@@ -174,7 +174,7 @@ def _verify(catalog: Catalog, job: Job, console: Console) -> dict[str, Verificat
     console.heading("9  Verified: topics and tables read again, without Spark, and compared")
     found = {}
     for table in job.tables:
-        sources = Sources(catalog, job.kafka, job.registry, job.lake.region, table.value, steps=table.steps)
+        sources = Sources.of(catalog, job, table)
         found[table.topic] = verify(job.table_name(table), sources, console.progress())
         show(console, found[table.topic], digests=False)
     return found

@@ -41,16 +41,7 @@ def verify(
 
     console = Console(output)
     job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
-    sources = Sources(
-        open_catalog(job.lake),
-        job.kafka,
-        job.registry,
-        job.lake.region,
-        wanted.value,
-        wanted.key,
-        wanted.steps,
-        job.masking,
-    )
+    sources = Sources.of(open_catalog(job.lake), job, wanted)
     found = verify(job.table_name(wanted, cluster_database(job)), sources, console.progress())
     show(console, found)
     if not found.ok or not (found.complete or allow_unproved):

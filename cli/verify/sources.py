@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
@@ -48,6 +48,20 @@ class Sources:
     key: job.Source | None = None
     steps: tuple[Step, ...] = ()
     masking: str | None = None
+
+    @classmethod
+    def of(cls, catalog: Catalog, settings: job.Job, table: job.Table) -> Self:
+        """Those of a table of a job."""
+        return cls(
+            catalog,
+            settings.kafka,
+            settings.registry,
+            settings.lake.region,
+            table.value,
+            table.key,
+            table.steps,
+            settings.masking,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,19 +73,9 @@ def assert_all_proved(job: Job) -> None:
     """`calve verify` of every table."""
     catalog = open_catalog(job.lake)
     for table in job.tables:
-        sources = Sources(
-            *(
-                catalog,
-                job.kafka,
-                job.registry,
-                job.lake.region,
-                table.value,
-                table.key,
-                table.steps,
-                job.masking,
-            )
+        assert_proved(
+            verify(job.table_name(table), Sources.of(catalog, job, table), LineProgress(lambda _: None))
         )
-        assert_proved(verify(job.table_name(table), sources, LineProgress(lambda _: None)))
 
 
 def test_anomalies(engine: Engine) -> None:
