@@ -1,6 +1,6 @@
 # Needs Python 3.11-3.13 and make; everything else is downloaded into .venv/ and .calve/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full check bench up down lock clean
+.PHONY: help setup demo test test-full test-snowflake check bench up down lock clean
 
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,$(shell $(p) -c $(supported) >/dev/null 2>&1 && echo $(p))))
 supported := 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
@@ -39,6 +39,9 @@ test: check ## check, then the stacks as templates, and all of it on the real br
 
 test-full: test ## test, and what takes minutes or a browser
 	$(PYTEST_BY_TWO) -m full tests
+
+test-snowflake: $(READY) ## What calve takes Snowflake to do, tried on a real account (says what it needs)
+	CALVE_SNOWFLAKE_REAL=1 $(BIN)/python -m pytest tests/unit/lambdas/snowflake/test_contract.py
 
 check: $(READY) ## Style, types, layers and unit tests
 	$(BIN)/ruff check

@@ -74,13 +74,12 @@ def targets_of(job: Job, stack: Stack, mode: str) -> Iterator[Callable[[str], di
     """Gives what makes the two targets of a topic, on one Spark session."""
     os.environ.update(spark_environment(stack.root, stack, memory="4g"))
     spark = spark_session(job)
-    properties = {"bootstrap.servers": job.kafka.bootstrap_servers}
-    cluster = Cluster(spark, properties)
+    cluster = Cluster(spark, job.kafka)
 
     def make(topic: str) -> dict[str, Target]:
         plain = Table(topic, topic, value=Source(format="bytes", prefix="none"))
         tables = (replace(plain, name=f"{topic}_append"), replace(plain, **{mode: MODES[mode]}))
-        found = open_targets(replace(job, tables=tables), Lake(spark, "bench"), cluster, properties)
+        found = open_targets(replace(job, tables=tables), Lake(spark, "bench"), cluster)
         return dict(zip(("append", mode), found, strict=True))
 
     try:

@@ -16,6 +16,7 @@ from typing import Any
 
 from calve import job
 from calve.errors import ConfigError, Fatal, Retryable, Suspended
+from calve.held_secret import HeldSecret
 from calve.http_json import ask
 from calve.oauth import Tokens
 from calve.registry import Schema
@@ -29,7 +30,7 @@ NOT_FOUND_CODES = {40401, 40402, 40403}
 class ConfluentRegistry:
     """`calve.registry.Registry` over Confluent's REST interface.
 
-    credentials: `username` and `password` of basic authentication. tokens: bearer tokens in their place.
+    secret: `username` and `password` of basic authentication. tokens: bearer tokens in their place.
     headers: sent with every request.
     """
 
@@ -39,7 +40,7 @@ class ConfluentRegistry:
         self,
         url: str,
         *,
-        credentials: Mapping[str, str] | None = None,
+        secret: HeldSecret | None = None,
         tokens: Tokens | None = None,
         headers: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
@@ -50,9 +51,7 @@ class ConfluentRegistry:
             )
         self._url = url.rstrip("/")
         self._headers = {"Accept": JSON_TYPE, **(headers or {})}
-        if credentials:
-            pair = f"{credentials['username']}:{credentials['password']}".encode()
-            self._headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()
+        self._secret = secret
         self._tokens = tokens
         self._tls = tls
         self._by_id: dict[int, Schema] = {}
@@ -132,9 +131,17 @@ class ConfluentRegistry:
                 found[name] = schema["schema"]
 
     def _get(self, path: str, body: bytes | None = None) -> Any:
-        """What the registry says; None where it has no such thing. A token that it refuses is renewed once."""
+        """What the registry says; None where it has no such thing. A token that it refuses is renewed once; a password is for a
+        while after it was changed no reason to give up.
+        """
         if self._tokens is None:
-            return self._ask(path, {}, body)
+            headers = _basic(self._secret) if self._secret else {}
+            try:
+                return self._ask(path, headers, body)
+            except Fatal as error:
+                if self._secret is None or not self._secret.refused():
+                    raise
+                raise Retryable(f"{error.message}, which were changed a moment ago") from None
         token = self._tokens.current()
         try:
             return self._ask(path, {"Authorization": f"Bearer {token}"}, body)
@@ -170,10 +177,13 @@ def open_confluent(settings: job.Registry) -> ConfluentRegistry:
     Raises:
         ConfigError, Retryable: as `read_secret`. Fatal: the url is neither http nor https.
     """
-    secret = read_secret(settings.secret) if settings.secret else None
     tls = _tls(settings) if settings.url.startswith("https") else None
-    if settings.oauth is None or settings.secret is None or secret is None:
-        return ConfluentRegistry(settings.url, credentials=secret, tls=tls)
+    if settings.secret is None:
+        return ConfluentRegistry(settings.url, tls=tls)
+    held = HeldSecret(settings.secret)
+    secret = held.current().texts
+    if settings.oauth is None:
+        return ConfluentRegistry(settings.url, secret=held, tls=tls)
     oauth = settings.oauth
     authorities = ssl.create_default_context()
     if settings.ca_file:
@@ -188,6 +198,12 @@ def open_confluent(settings: job.Registry) -> ConfluentRegistry:
     given = {"target-sr-cluster": oauth.cluster, "Confluent-Identity-Pool-Id": oauth.identity_pool}
     headers = {name: value for name, value in given.items() if value}
     return ConfluentRegistry(settings.url, tokens=tokens, headers=headers, tls=tls)
+
+
+def _basic(secret: HeldSecret) -> dict[str, str]:
+    texts = secret.current().texts
+    pair = (value_of(texts, each, secret.reference) for each in ("username", "password"))
+    return {"Authorization": "Basic " + base64.b64encode(":".join(pair).encode()).decode()}
 
 
 def _tls(settings: job.Registry) -> ssl.SSLContext:

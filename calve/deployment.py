@@ -8,9 +8,11 @@ of a bucket that the stack makes, the brokers of a cluster that it makes) stands
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from calve.export import Export
 from calve.job import Job
+from calve.publishing import Publish
 
 UNKNOWN_WAREHOUSE = "s3://made-by-the-stack"
 UNKNOWN_SERVERS = "made-by-the-stack:9098"
@@ -61,6 +63,21 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyRotation:
+    """A secret in AWS, `aws:SECRET_ID`, whose keys a function changes.
+
+    of: who uses them. admin: the secret of who may change them; None: MSK reads what is in the secret.
+    keys_to_retain: of Confluent Cloud; None: it is a SCRAM user's.
+    """
+
+    of: Literal["kafka", "emit", "registry"]
+    secret: str
+    after_days: int = 30
+    admin: str | None = None
+    keys_to_retain: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LakeDeployment:
     """Bucket, key and database. Those that are named exist already: they are imported and never deleted."""
 
@@ -84,7 +101,9 @@ class Alerts:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Everything that `cdk deploy` deploys. `network` None: nothing runs inside a VPC."""
+    """Everything that `cdk deploy` deploys. `network` None: nothing runs inside a VPC; `publish` None: the tables
+    are in Glue alone.
+    """
 
     name: str
     jobs: tuple[JobDeployment, ...]
@@ -93,4 +112,6 @@ class Deployment:
     network: Network | None = None
     exports: tuple[Export, ...] = ()
     alerts: Alerts = Alerts()
+    publish: Publish | None = None
     region: str | None = None
+    rotations: tuple[KeyRotation, ...] = ()

@@ -7,7 +7,7 @@ Glue job cannot import native wheels from its extra Python files.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
 from calve.names import TableName
@@ -19,7 +19,10 @@ Auth = Literal["none", "tls", "sasl_plain", "sasl_scram", "msk_iam", "mtls"]
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """How to reach the cluster. `secret` is a reference (`env:NAME`, `file:PATH`, `aws:SECRET_ID`), never a value."""
+    """How to reach the cluster. `secret` is a reference (`env:NAME`, `file:PATH`, `aws:SECRET_ID`), never a value.
+
+    emit_secret: of the principal that writes output topics; None: the same as the one that reads.
+    """
 
     bootstrap_servers: str
     auth: Auth = "none"
@@ -27,6 +30,12 @@ class Kafka:
     tls: bool = False
     ca_file: str | None = None
     secret: str | None = None
+    emit_secret: str | None = None
+
+    @property
+    def output(self) -> Kafka:
+        """The cluster as output topics are written to it."""
+        return replace(self, secret=self.emit_secret or self.secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +236,17 @@ class Emit:
     cleanup_policy: Literal["delete", "compact"] = "delete"
 
 
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """What the announcements of a table's commits say beside the usual: rows by the values of a column.
+
+    alert_on: the values that operators hear of at once.
+    """
+
+    count_by: str
+    alert_on: tuple[str, ...] = ()
+
+
 Mode = Upsert | Deduplicate | Aggregate
 """What a table does with a record besides holding it as a row."""
 
@@ -261,6 +281,7 @@ class Table:
     aggregate: Aggregate | None = None
     steps: tuple[Step, ...] = ()
     emit: Emit | None = None
+    announce: Announce | None = None
     quarantine_new_fields: bool = False
     pattern: str | None = None
 
@@ -268,6 +289,11 @@ class Table:
     def mode(self) -> Mode | None:
         """None: the table holds every record."""
         return self.upsert or self.change_data or self.deduplicate or self.aggregate
+
+    @property
+    def count_by(self) -> str | None:
+        """The column whose values are counted."""
+        return self.announce.count_by if self.announce else None
 
     @property
     def masks(self) -> bool:
@@ -300,13 +326,17 @@ class Job:
     patterns: tuple[Table, ...] = ()
     entries: tuple[Entry, ...] = ()
 
+    def database(self, cluster_database: str | None = None) -> str:
+        """The database of the tables; `cluster_database` is required under `namespace: cluster_id`."""
+        if self.lake.namespace != "cluster_id":
+            return self.lake.database
+        if cluster_database is None:
+            raise ValueError("namespace: cluster_id needs the cluster's database")
+        return cluster_database
+
     def table_name(self, table: Table, cluster_database: str | None = None) -> TableName:
-        """The table's full name; `cluster_database` is required under `namespace: cluster_id`."""
-        if self.lake.namespace == "cluster_id":
-            if cluster_database is None:
-                raise ValueError("namespace: cluster_id needs the cluster's database")
-            return TableName(cluster_database, table.name)
-        return TableName(self.lake.database, table.name)
+        """The table's full name; `cluster_database`: as `database`."""
+        return TableName(self.database(cluster_database), table.name)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -358,12 +388,17 @@ def _table(raw: dict[str, Any]) -> Table:
         "aggregate": _aggregate(raw["aggregate"]) if raw.get("aggregate") else None,
         "steps": tuple(map(step, raw.get("steps", ()))),
         "emit": _emit(raw["emit"]) if raw.get("emit") else None,
+        "announce": _announce(raw["announce"]) if raw.get("announce") else None,
     }
     return Table(**(raw | parts | transforms))
 
 
 def _emit(raw: dict[str, Any]) -> Emit:
     return Emit(**(raw | {"key": tuple(raw["key"])}))
+
+
+def _announce(raw: dict[str, Any]) -> Announce:
+    return Announce(raw["count_by"], tuple(raw["alert_on"]))
 
 
 def _aggregate(raw: dict[str, Any]) -> Aggregate:

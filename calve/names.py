@@ -12,6 +12,7 @@ from dataclasses import dataclass
 SYSTEM_COLUMN = "_kafka"
 DEAD_LETTERS_SUFFIX = "__dead_letters"
 BRANCH_PREFIX = "calve_round_"
+MSK_PREFIX = "AmazonMSK_"
 OWNER_TAG = "calve:deployment"
 """Tag of the bucket and the key, and parameter of databases, that name the deployment that made them."""
 
@@ -88,3 +89,9 @@ def field_problem(path: str) -> str | None:
     if path.split(".")[0].lower() == SYSTEM_COLUMN:
         return f'"{path}" is reserved: {SYSTEM_COLUMN} holds topic, partition, offset and the other facts of the record'
     return None
+
+
+def of_msk(reference: str) -> bool:
+    """Whether a cluster of MSK may take its users from this secret, by its name; a key of its owner's encrypts it then."""
+    kind, _, secret = reference.partition(":")
+    return kind == "aws" and secret.rpartition(":secret:")[2].startswith(MSK_PREFIX)

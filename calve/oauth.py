@@ -28,7 +28,10 @@ class Tokens:
         *,
         scope: str | None = None,
         tls: ssl.SSLContext | None = None,
+        settings: str = "registry.secret and registry.oauth",
     ) -> None:
+        """`settings` names, in messages, what of calve.yaml they come from."""
+        self._settings = settings
         self._server = f"the token endpoint {url}"
         pair = ":".join(urllib.parse.quote_plus(each) for each in (client_id, client_secret))
         form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
@@ -69,11 +72,11 @@ class Tokens:
             error.close()
             raise Fatal(
                 f"{self._server} refused the client (HTTP {error.code})",
-                fix="check registry.secret, registry.oauth.token_url and its scope",
+                fix=f"check {self._settings}",
             ) from None
         token = answer.get("access_token") if isinstance(answer, dict) else None
         if not isinstance(token, str) or not token:
-            raise Fatal(f"{self._server} gave no access token", fix="check registry.oauth.token_url")
+            raise Fatal(f"{self._server} gave no access token", fix=f"check {self._settings}")
         life_s = answer.get("expires_in")
         life_s = float(life_s) if isinstance(life_s, int | float | str) and life_s else UNSTATED_LIFE_S
         self._renew_at = time.monotonic() + RENEWED_AFTER * life_s

@@ -30,13 +30,16 @@ from calve.position import (
 class Commit:
     """A snapshot as the protocol sees it; `parent` is None for the first snapshot of a table.
 
-    `committed_at`: by the clock of its writer, in seconds since epoch; 0 where nobody looked.
+    `committed_at`: by the clock of its writer, in seconds since epoch; 0 where nobody looked, as in `sequence`, Iceberg's own
+    number of it. `operation`: Iceberg's word for what it did.
     """
 
     id: int
     parent: int | None
     summary: Mapping[str, str]
     committed_at: float = 0.0
+    sequence: int = 0
+    operation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

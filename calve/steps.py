@@ -76,6 +76,10 @@ class Lookup:
     missing: Literal["null", "reject"] = "null"
     kind: Literal["lookup"] = "lookup"
 
+    def full_name(self, database: str) -> str:
+        """The other table with its database: this one where the step names none."""
+        return self.table if "." in self.table else f"{database}.{self.table}"
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -128,6 +132,13 @@ def is_masked(steps: Iterable[Step], path: str, tags: Iterable[str] = ()) -> boo
             return by_path or not each.tags.keys().isdisjoint(tags)
         before.append(each)
     return False
+
+
+def masked_columns(steps: Sequence[Step], tags: Mapping[str, Sequence[str]]) -> set[str]:
+    """What the fields that the step `mask` has a rule for may be called behind the steps."""
+    ruled = {path for each in steps if isinstance(each, Mask) for path in each.fields}
+    ruled |= {path for path, found in tags.items() if is_masked(steps, path, found)}
+    return {name for path in ruled for name in names_behind(steps, path)}
 
 
 def step(raw: dict[str, Any]) -> Step:

@@ -129,6 +129,11 @@ def table_name(pattern: str, match: re.Match[str]) -> str:
     return PLACEHOLDER.sub(filled, pattern)
 
 
+def name_pattern(name: str) -> str:
+    """An expression for the names of the tables that a name with placeholders may become."""
+    return PLACEHOLDER.sub("[a-z0-9_]*", name)
+
+
 def expression_problem(text: str) -> str | None:
     """Why `text` can be no expression that Java and Python read alike, or None where it can."""
     if found := _OF_ONE_LANGUAGE.search(re.sub(r"\\.", "", text)):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import NoCredentialsError
+from botocore.exceptions import ClientError, NoCredentialsError
 
-from calve.errors import ConfigError
+from calve.errors import CalveError, ConfigError
 from cli.config import default_region
 from cli.embedded import aws as emulator
 from cli.lake import aws_errors
@@ -67,3 +67,20 @@ class Account:
         except NoCredentialsError:
             fix = "log in: aws sso login, or set AWS_PROFILE; the embedded stack starts with `calve up`"
             raise ConfigError("there are no AWS credentials", fix=fix) from None
+
+
+def outputs(account: Account, stack: str, *, fix: str) -> dict[str, str]:
+    """What a deployed stack says of itself.
+
+    Raises:
+        CalveError: it is not deployed; `fix` says how it would be.
+        Retryable, Fatal: AWS does not answer, or refuses.
+    """
+    with aws_errors(f"the stack {stack}"):
+        try:
+            found = account.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ValidationError":
+                raise
+            raise CalveError(f"the stack {stack} is not deployed in {account.region}", fix=fix) from None
+    return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}

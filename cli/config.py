@@ -26,6 +26,7 @@ ConfigOption = Annotated[
 EnvOption = Annotated[
     str | None, typer.Option("--env", help="Lay calve.ENV.yaml over the configuration.", envvar="CALVE_ENV")
 ]
+TableArgument = Annotated[str, typer.Argument(help="The table's name in calve.yaml.", show_default=False)]
 TablesArgument = Annotated[
     list[str] | None, typer.Argument(help="Names of tables; none stands for all.", show_default=False)
 ]

@@ -8,8 +8,9 @@ row is one line.
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -35,10 +36,13 @@ class Output(StrEnum):
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="What to write on stdout.")]
 
 STYLES = {"ok": "green", "running": "green", "warn": "yellow", "pending": "yellow", "suspended": "yellow"}
+STYLES |= {"overdue": "yellow", "unfinished": "yellow"}
+STYLES |= {"synced": "green", "syncing": "yellow"}
 STYLES |= {"fail": "bold red", "failed": "bold red", "absent": "dim"}
 STYLES |= {"proved": "green", "not verifiable": "yellow", "exact": "green", "differs": "bold red"}
 STYLES |= {"+": "green", "~": "yellow", "=": "dim", "-": "red", "!": "yellow"}
 NOTHING = (None, "", "-")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,25 @@ class Console:
             table.add_row(*(Text(_cell(row[key]), style if key == "state" else "") for key in filled))
         self._out.print(table)
 
+    def grid(self, columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
+        """Show rows of texts under their columns, all of them and as they are; what would steer a terminal is escaped."""
+        if not self._out.is_terminal:
+            for row in rows:
+                pairs = zip(columns, row, strict=True)
+                print("row", "  ".join(f"{name}={_escaped(value)}" for name, value in pairs), flush=True)
+            return
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for name in columns:
+            table.add_column(Text(_escaped(name)), overflow="fold")
+        for row in rows:
+            table.add_row(*(Text("null", "dim") if value is None else Text(_escaped(value)) for value in row))
+        self._out.print(table)
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Write lines for programs, as they come."""
+        for line in lines:
+            print(line, flush=False)
+
     def tree(self, name: str, root: Branch) -> None:
         """Show a tree; where there is no terminal, each of its ends is a line."""
         if self.output is Output.json:
@@ -192,6 +215,10 @@ def _label(branch: Branch) -> Text:
     mark = (f"{branch.mark} ", style) if branch.mark else ""
     between = "  " if branch.text and branch.note else ""
     return Text.assemble(mark, (branch.text, style), between, (branch.note, "dim"))
+
+
+def _escaped(value: str | None) -> str:
+    return "null" if value is None else _CONTROL.sub(lambda found: repr(found[0])[1:-1], value)
 
 
 def _is_number(value: object) -> bool:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Self, get_args
 from zoneinfo import ZoneInfo
 
 from botocore.config import Config
-from botocore.exceptions import ClientError
 
 from calve.errors import CalveError, ConfigError
 from calve.export import Export, Window
-from cli.account import Account
+from cli.account import Account, outputs
 from cli.config import load_target
 from cli.lake import aws_errors
 from lambdas.csv_export.window import previous
@@ -51,9 +50,11 @@ class Exports:
         deployment, embedded = load_target(config, env)
         account = Account.of(embedded, deployment.region)
         account.id()  # says what is wrong with the credentials, if anything is
-        exports = _outputs(account, f"{deployment.name}-exports")
+        exports = outputs(account, f"{deployment.name}-exports", fix=DEPLOY)
         bucket, _, prefix = (
-            _outputs(account, f"{deployment.name}-lake")["Warehouse"].removeprefix("s3://").partition("/")
+            outputs(account, f"{deployment.name}-lake", fix=DEPLOY)["Warehouse"]
+            .removeprefix("s3://")
+            .partition("/")
         )
         return cls(
             name=deployment.name,
@@ -141,14 +142,3 @@ def bounds(window: str, zone: ZoneInfo, now: datetime) -> dict[str, str]:
         )
     start, end = (datetime.combine(day, time(), zone) for day in (first, last + timedelta(days=1)))
     return {"from": start.isoformat(), "to": end.isoformat()}
-
-
-def _outputs(account: Account, stack: str) -> dict[str, str]:
-    with aws_errors(f"the stack {stack}"):
-        try:
-            found = account.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ValidationError":
-                raise
-            raise CalveError(f"the stack {stack} is not deployed in {account.region}", fix=DEPLOY) from None
-    return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import sys
 import time
 import uuid
 from contextlib import suppress
@@ -30,8 +29,9 @@ from calve.forget import (
 )
 from calve.job import Upsert
 from calve.names import FIELD_NAME
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, table_named
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
 from cli.console import Console, Output, OutputOption
+from cli.requests import Kind, YesOption, refresh, refuse_second, require_consent, wait, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,10 +41,9 @@ if TYPE_CHECKING:
     from calve.job import Job
     from calve.job import Table as Settings
 
-ASK_S = 1.0
 PATIENCE_S = 600.0
 """Files are written anew and deleted, which takes longer than a round."""
-COMMIT_ATTEMPTS = 5
+FORGETTING = Kind(REQUEST, "a request to forget somebody in", Request.pending)
 NONCE_BYTES = 12
 UNREACHED = (
     "the topic, until its retention or a tombstone removes the records: what is read again is a row again",
@@ -53,7 +52,6 @@ UNREACHED = (
     "copies that others have made: versions of objects in the bucket, replicas, backups, tables made of this one",
 )
 
-TableArgument = Annotated[str, typer.Argument(help="The table's name in calve.yaml.", show_default=False)]
 KeyOption = Annotated[
     list[str],
     typer.Option(
@@ -64,7 +62,6 @@ KeyOption = Annotated[
         show_default=False,
     ),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Ask no question.")]
 
 
 def forget(
@@ -86,10 +83,20 @@ def forget(
     where = tuple(_condition(each, wanted) for each in key)
     _require_possible(name, main, wanted, where)
     _say_what_goes(console, name, wanted, where)
-    _require_consent(console, name, yes=yes)
+    question = f"Forget this person in {name}? Nobody can undo it."
+    require_consent(console, question, look_at="what will go", yes=yes)
     request = sealed(Request(uuid.uuid4().hex, now.isoformat(timespec="seconds"), where), job, wanted)
-    _write(main, request)
-    entry = _wait(console, main, request, table=table)
+    write(FORGETTING, main, request)
+    entry = wait(
+        console,
+        main,
+        lambda: Entry.of(main.properties, request.id),
+        request=request,
+        title=f"forgetting in {name}",
+        look=_look,
+        patience_s=PATIENCE_S,
+        ingest=table,
+    )
     console.document({"table": name, **asdict(entry)})
     if entry.problem:
         raise CalveError(
@@ -138,19 +145,7 @@ def _require_possible(name: str, main: Table, wanted: Settings, where: Sequence[
             f"the rows of {name} are totals, which do not say who is in them",
             fix="forget in the tables that hold the records, then make this one anew",
         )
-    _refuse_second(name, main)
-
-
-def _refuse_second(name: str, main: Table) -> None:
-    try:
-        pending = Request.pending(main.properties)
-    except ValueError:
-        return
-    if pending is not None:
-        raise CalveError(
-            f"a request to forget somebody in {name} waits already, since {pending.at}",
-            fix="start the job, which answers it with its next round: calve ingest; then ask again",
-        )
+    refuse_second(FORGETTING, main)
 
 
 def _say_what_goes(console: Console, name: str, wanted: Settings, where: Sequence[Condition]) -> None:
@@ -168,14 +163,6 @@ def _say_what_goes(console: Console, name: str, wanted: Settings, where: Sequenc
     console.say("It cannot reach:")
     for each in UNREACHED:
         console.say(f"- {each}")
-
-
-def _require_consent(console: Console, name: str, *, yes: bool) -> None:
-    if yes:
-        return
-    if console.output is Output.json or not sys.stdin.isatty():
-        raise ConfigError("nobody is there to be asked", fix="look at what will go, then add --yes")
-    typer.confirm(f"Forget this person in {name}? Nobody can undo it.", abort=True, err=True)
 
 
 def sealed(request: Request, job: Job, wanted: Settings) -> Request:
@@ -198,51 +185,10 @@ def sealed(request: Request, job: Job, wanted: Settings) -> Request:
     return replace(request, where=tuple(where), sealed=key.id)
 
 
-def _write(main: Table, request: Request) -> None:
-    """Leave the request in the table's properties; a running job may commit at the same moment."""
-    from pyiceberg.exceptions import CommitFailedException
-
-    from cli.lake import aws_errors
-
-    name = ".".join(main.name())
-    with aws_errors(f"table {name}"):
-        for _ in range(COMMIT_ATTEMPTS):
-            try:
-                main.transaction().set_properties({REQUEST: request.to_json()}).commit_transaction()
-            except CommitFailedException:
-                main.refresh()
-                _refuse_second(name, main)
-            else:
-                return
-    raise CalveError(f"table {name} changes too often to take the request", fix="ask again")
-
-
-def _wait(console: Console, main: Table, request: Request, *, table: str) -> Entry:
-    """Until the job has answered, and has deleted the request.
-
-    Raises:
-        CalveError: nobody has in time.
-    """
-    from cli.lake import aws_errors, state_of
-
-    name, until = ".".join(main.name()), time.monotonic() + PATIENCE_S
-    try:
-        with console.progress().task(f"forgetting in {name}") as task:
-            while (entry := Entry.of(main.properties, request.id)) is None:
-                task.update(note=f"waiting for the job; the table is {state_of(main).state}")
-                if time.monotonic() > until:
-                    raise CalveError(
-                        f"no job has answered within {PATIENCE_S:.0f} s; the request stays in the table",
-                        fix=f"start the job, which answers it with its next round: calve ingest {table}",
-                    )
-                time.sleep(ASK_S)
-                # The metadata that the catalog has just named may be deleted at this very moment.
-                with suppress(Retryable), aws_errors(f"table {name}"):
-                    main.refresh()
-    except KeyboardInterrupt:
-        console.event("the request stays in the table", id=request.id)
-        raise
-    return entry
+def _look(main: Table) -> None:
+    # The metadata that the catalog has just named may be deleted at this very moment.
+    with suppress(Retryable):
+        refresh(main)
 
 
 def _figures(entry: Entry) -> dict[str, object]:

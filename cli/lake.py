@@ -77,14 +77,18 @@ def open_catalog(lake: Lake) -> Catalog:
     Raises:
         ConfigError: boto3 finds no credentials.
     """
-    properties = {"warehouse": lake.warehouse, "client.region": lake.region, **_credentials(lake)}
+    properties = {"warehouse": lake.warehouse, "client.region": lake.region, **credentials(lake)}
     if lake.endpoint:
         properties |= {"glue.endpoint": lake.endpoint, "s3.endpoint": lake.endpoint}
     return GlueCatalog("lake", **properties)
 
 
-def _credentials(lake: Lake) -> dict[str, str]:
-    """Given to Glue and S3 alike: PyArrow's own search for them differs from boto3's."""
+def credentials(lake: Lake) -> dict[str, str]:
+    """Of Glue and S3 alike, as PyIceberg's properties: other libraries' own search for them differs from boto3's.
+
+    Raises:
+        ConfigError: boto3 finds none.
+    """
     if lake.endpoint:
         return {"client.access-key-id": emulator.ACCESS_KEY, "client.secret-access-key": emulator.SECRET_KEY}
     found = boto3.Session().get_credentials()

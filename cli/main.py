@@ -24,9 +24,11 @@ from cli.export import export
 from cli.forget import forget
 from cli.ingest import ingest
 from cli.init.command import init
+from cli.keys import keys
 from cli.link import link
 from cli.plan.command import plan
 from cli.preview.command import preview
+from cli.query.command import query
 from cli.run_job import run_job
 from cli.status import status
 from cli.tables import tables
@@ -56,9 +58,11 @@ deployment(init)
 deployment(cost)
 deployment(plan)
 deployment(preview)
+deployment(keys)
 topics_and_tables(ingest)
 topics_and_tables(status)
 topics_and_tables(tables)
+topics_and_tables(query)
 topics_and_tables(verify)
 topics_and_tables(forget)
 app.add_typer(dead_letters, name="dead-letters", rich_help_panel="Topics and tables")

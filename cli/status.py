@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, load_jobs
@@ -10,6 +11,7 @@ from cli.console import Console, Output, OutputOption
 
 if TYPE_CHECKING:
     from cli.survey import TableStatus
+    from lambdas.publish_states import PublishState
 
 
 def status(
@@ -19,21 +21,29 @@ def status(
     output: OutputOption = Output.text,
 ) -> None:
     """Show how each table fares: state, rows, lag, freshness, dead letters."""
+    from cli.published import published
     from cli.survey import Survey
 
     console = Console(output)
     surveys = [Survey.begin(job, console) for job in load_jobs(config, env, tables=tables or ())]
     found = [status for each in surveys for status in each.statuses(tables or ())]
     not_kept = [topic for each in surveys for topic in each.not_kept]
+    elsewhere = published(config, env, console, tables or ())
     console.table("status", [_line(each) for each in found])
     if dead := [each for each in found if each.dead_letters]:
         console.table("dead letters", [_reasons(each) for each in dead])
     if told := [each for each in found if each.reason]:
         console.table("reasons", [_reason(each) for each in told])
+    if elsewhere:
+        console.table("published", [_published(each) for each in elsewhere])
     if not_kept:
         console.table("topics without a table", [asdict(each) for each in not_kept])
     console.document(
-        {"tables": [asdict(each) for each in found], "not_kept": [asdict(each) for each in not_kept]}
+        {
+            "tables": [asdict(each) for each in found],
+            "published": [asdict(each) for each in elsewhere],
+            "not_kept": [asdict(each) for each in not_kept],
+        }
     )
 
 
@@ -66,6 +76,18 @@ def _reason(status: TableStatus) -> dict[str, object]:
         "code": status.code,
         "since": status.since,
         "reason": status.reason,
+    }
+
+
+def _published(state: PublishState) -> dict[str, object]:
+    return {
+        "table": state.table,
+        "target": state.target,
+        "state": state.state,
+        "since": datetime.fromtimestamp(state.since_ms / 1000, UTC).isoformat(timespec="seconds"),
+        "snapshot": state.snapshot_id,
+        "lag": None if state.lag_s is None else duration(state.lag_s),
+        "reason": state.reason,
     }
 
 

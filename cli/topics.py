@@ -14,7 +14,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError
 
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.position import TOPIC
-from calve.topics import PLACEHOLDER, Expansion, expand
+from calve.topics import Expansion, expand, name_pattern
 from cli.kafka import Cluster, cluster_database
 from cli.lake import aws_errors, load, open_catalog
 
@@ -39,7 +39,7 @@ def with_named(jobs: Sequence[Job], names: Iterable[str]) -> tuple[Job, ...]:
 
 
 def _with_named(job: Job, names: Sequence[str]) -> Job:
-    catalog, database = open_catalog(job.lake), cluster_database(job) or job.lake.database
+    catalog, database = open_catalog(job.lake), job.database(cluster_database(job))
     keeper = _keeper(catalog, database)
     found = of_lake(job, {name: topic for name in names if (topic := keeper(name))})
     if {each.name for each in found.tables} != set(names):
@@ -85,7 +85,7 @@ def with_tables(job: Job, found: Expansion) -> Job:
 
 def _names(job: Job, catalog: Catalog, database: str) -> list[str]:
     """The tables of the database that may be the patterns', by their names."""
-    patterns = [re.compile(PLACEHOLDER.sub("[a-z0-9_]*", each.name)) for each in job.patterns]
+    patterns = [re.compile(name_pattern(each.name)) for each in job.patterns]
     with aws_errors(f"database {database}"):
         try:
             found = [str(identifier[-1]) for identifier in catalog.list_tables(database)]

@@ -135,7 +135,8 @@ def _from_avro(framed: Column, writer: AvroWriter, end: bytes) -> Column:
 
 def _from_json(bytes_: Column, writer: JsonWriter, end: bytes, parsed: dict[str, Column]) -> Column:
     payload = F.substring(bytes_, len(writer.prefix) + 1, 2**31 - 1)
-    json = JsonValue(payload, writer.shape, end.hex(), writer.scalar, writer.rest, writer.member)
+    word = f"w{end.hex()}"  # Spark parses it as a name in places: digits alone would be a number
+    json = JsonValue(payload, writer.shape, word, writer.scalar, writer.rest, writer.member)
     name = f"calve:json:{len(parsed)}"
     parsed[name] = F.when(begins_with(writer.prefix, bytes_), json.parsed())
     return F.struct(

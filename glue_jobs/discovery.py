@@ -12,11 +12,11 @@ from calve.job import Job, Start, Table
 from calve.log import event
 from calve.names import TableName
 from calve.topics import Keeper, NotKept, expand
+from glue_jobs.backoff import FAILED_AFTER, backoff_s
 
 EVERY_S = 60.0
 TELL_EVERY_S = 240.0
 """So often that no five minutes of an alarm are without."""
-FAILED_AFTER = 8
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Discovery:
                     event("topics.not_listed", job=self.job.job, why=error.message, fix=error.fix)
                 if self.drain and failures == FAILED_AFTER:
                     raise
-                wait_s = min(EVERY_S, 0.5 * 2.0 ** min(failures, 10))
+                wait_s = backoff_s(failures)
             self.stop.wait(wait_s)
 
     def look(self) -> None:

@@ -42,7 +42,13 @@ def stage_firsts(
     try:
         counted = Observation()
         kept = without_duplicates(target, mode, batch).observe(counted, F.count(F.lit(1)).alias("rows"))
-        staged = stage(target.lake, target.main, clustered(made(kept), target.main, tasks), stage_id)
+        staged = stage(
+            target.lake,
+            target.main,
+            clustered(made(kept), target.main, tasks),
+            stage_id,
+            count_by=target.table.count_by,
+        )
         return staged, int(counted.get["rows"])
     finally:
         batch.unpersist()

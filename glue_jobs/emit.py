@@ -71,19 +71,20 @@ def _emit(target: Target, settings: job.Emit, commit: Commit) -> None:
 
 
 def _write(target: Target, settings: job.Emit, commit: Commit, rows: DataFrame) -> None:
-    target.cluster.ensure_topic(settings)
+    target.output.ensure_topic(settings)
     columns = data_columns(target.main.schema)
     encoding = _Encoding(settings, columns, target.registry)
     records = encoding.records(rows, commit.summary["calve.round"])
     try:
         (
             records.write.format("kafka")
-            .options(**{f"kafka.{name}": value for name, value in target.kafka_properties.items()})
+            .options(**target.output.connection.access().options)
             .option("topic", settings.topic)
             .option("includeHeaders", "true")
             .save()
         )
     except Py4JJavaError as error:
+        target.output.require_allowed(error, settings.topic)
         raise Retryable(f"topic {settings.topic} could not be written: {java_class(error)}") from None
     event(
         "rows.emitted",

@@ -144,13 +144,12 @@ class _Forgetting:
             column = each.column
             if why := column_problem(target.main.schema, column) or masking_problem(steps, tags, column):
                 raise CalveError(why)
-        for table in (target.main, letters):
-            own = (name for name in (table.refs() if table else ()) if name not in ("main", POSITION_TAG))
+        tables = [target.main, *([letters] if letters else [])]
+        for table in tables:
+            own = (name for name in table.refs() if name not in ("main", POSITION_TAG))
             if others := sorted(name for name in own if not name.startswith(BRANCH_PREFIX)):
-                raise CalveError(
-                    f"branches or tags keep snapshots of {table.name if table else ''}: drop {', '.join(others)}"
-                )
-        for table in filter(None, (target.main, letters)):
+                raise CalveError(f"branches or tags keep snapshots of {table.name}: drop {', '.join(others)}")
+        for table in tables:
             if rewritten_by_others(table, int((time.time() - QUIET_S) * 1000)):
                 raise CalveError(
                     f"another engine has compacted {table.name} within the last hour: if it does so again now, "

@@ -3,7 +3,8 @@
 Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.job.Job`), `--drain [true|false]`
 to stop at the topics' ends as they are at start. What only a deploy knows stands beside the settings and wins over them:
 `--warehouse URI`, `--region NAME`, `--kms-key ARN`, `--bootstrap-servers LIST`; `--control URI` and `--generation NAME` are for
-`glue_jobs.handover`. Glue's own arguments are ignored. SIGTERM, Ctrl-C and a hand-over end the job after the running rounds.
+`glue_jobs.handover`. Under `--announce true` the job tells EventBridge of every commit. Glue's own arguments are ignored.
+SIGTERM, Ctrl-C and a hand-over end the job after the running rounds.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ import os
 import signal
 import sys
 import threading
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from calve.errors import CalveError, ConfigError
+from calve.event_bus import EventBus
 from calve.job import Job
-from calve.kafka_auth import java_properties
 from calve.log import event
 from calve.names import TableName
-from calve.secrets import read_secret
 from glue_jobs import faults
 from glue_jobs.discovery import Discovery
 from glue_jobs.handover import HandOver
@@ -32,8 +33,12 @@ from glue_jobs.lake import Lake
 from glue_jobs.loop import State, TableLoop
 from glue_jobs.loops import Loops
 from glue_jobs.opening import Opening
+from glue_jobs.outbox import Outbox
 from glue_jobs.session import require_avro_guard, spark_session
 from glue_jobs.target import Target
+
+FLUSH_S = 5.0
+"""How long a job that ends sends announcements; those that are left are sent by the next one."""
 
 
 def main(arguments: list[str]) -> int:
@@ -47,7 +52,7 @@ def main(arguments: list[str]) -> int:
         spark = spark_session(job)
         handover = _watched(job, options, spark, stop)
         signal.signal(signal.SIGINT, lambda *_: stop.set())  # PySpark takes it when the session is made
-        states = run(job, drain=options.drain, stop=stop)
+        states = run(job, drain=options.drain, stop=stop, announce=options.announce)
     except CalveError as error:
         event("job.failed", reason=error.message, fix=error.fix)
         return 2 if isinstance(error, ConfigError) else 1
@@ -57,7 +62,7 @@ def main(arguments: list[str]) -> int:
     return 1 if {"suspended", "failed"} & set(states.values()) else 0
 
 
-def run(job: Job, *, drain: bool, stop: threading.Event) -> dict[str, State]:
+def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False) -> dict[str, State]:
     """Keep the job's tables until all loops are over; returns the state of each table.
 
     Raises:
@@ -65,10 +70,14 @@ def run(job: Job, *, drain: bool, stop: threading.Event) -> dict[str, State]:
     """
     spark = spark_session(job)
     require_avro_guard(spark)
-    properties = java_properties(job.kafka, read_secret(job.kafka.secret) if job.kafka.secret else None)
-    cluster = Cluster(spark, properties)
-    try:
-        opening, loops = Opening(job, Lake(spark, job.name), cluster, properties), Loops(stop)
+    with ExitStack() as opened:
+        cluster = output = opened.enter_context(closing(Cluster(spark, job.kafka)))
+        if job.kafka.emit_secret:
+            output = opened.enter_context(closing(Cluster(spark, job.kafka.output)))
+        outbox = Outbox(job.job, EventBus(job.lake.region)) if announce else None
+        if outbox:
+            opened.callback(outbox.close, FLUSH_S)
+        opening, loops = Opening(job, Lake(spark, job.name), cluster, output, outbox), Loops(stop)
         targets = list(map(opening.target, job.tables))
         event("job.started", job=job.job, writer=opening.writer, tables=[str(each.name) for each in targets])
 
@@ -84,13 +93,11 @@ def run(job: Job, *, drain: bool, stop: threading.Event) -> dict[str, State]:
             )
             loops.run(found.run, "the topics of patterns", name="discovery")
         return loops.wait()
-    finally:
-        cluster.close()
 
 
-def open_targets(job: Job, lake: Lake, cluster: Cluster, properties: dict[str, str]) -> list[Target]:
+def open_targets(job: Job, lake: Lake, cluster: Cluster) -> list[Target]:
     """One target per table; all share the cluster, the catalog and the registry's cache."""
-    return list(map(Opening(job, lake, cluster, properties).target, job.tables))
+    return list(map(Opening(job, lake, cluster, cluster).target, job.tables))
 
 
 def _watched(
@@ -108,14 +115,18 @@ def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
     settings = parser.add_mutually_exclusive_group(required=True)
     settings.add_argument("--settings", help="resolved settings, as JSON")
     settings.add_argument("--settings-file", type=Path, help="resolved settings, as a JSON file")
-    parser.add_argument(
-        "--drain",
-        nargs="?",  # Glue has no argument without a value
-        const=True,
-        default=False,
-        type=lambda text: text.lower() == "true",
-        help="stop at the topics' ends as they are at start",
-    )
+    for name, told in (
+        ("--drain", "stop at the topics' ends as they are at start"),
+        ("--announce", "send events to EventBridge"),
+    ):
+        parser.add_argument(
+            name,
+            nargs="?",  # Glue has no argument without a value
+            const=True,
+            default=False,
+            type=lambda text: text.lower() == "true",
+            help=told,
+        )
     parser.add_argument("--warehouse", help="where new tables go: an S3 URI")
     parser.add_argument("--region", help="the region of lake and catalog")
     parser.add_argument("--kms-key", help="ARN of the key of new files")

@@ -8,52 +8,49 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from calve.errors import Fatal, Retryable, Suspended
-from calve.job import Emit, Start
+from calve.job import Emit, Kafka, Start
 from calve.position import Offsets, TopicKey
 from calve.protocol import TopicState
+from glue_jobs.connection import TIMEOUT_MS, Access, Connection
 
 FETCH_WAIT_MS = "20"
 """What is read is there. A consumer that Spark keeps asks for more than it was told to read, and the next read of its partition
 waits for that answer: half a second by Kafka's default, twice or thrice in a round.
 """
-TIMEOUT_MS = 30_000
 REFUSED = ("AuthenticationException", "AuthorizationException", "ConfigException")
 """How the names of Kafka's exceptions end that no repetition cures."""
 
 
 class Cluster:
-    """One AdminClient for one cluster; safe to share between threads. `close` it at the end of the job."""
+    """One cluster with one key at a time; safe to share between threads. `close` it at the end of the job."""
 
-    def __init__(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
+    def __init__(self, spark: SparkSession, kafka: Kafka) -> None:
         self._jvm = cast("Any", spark._jvm)
-        settings = self._jvm.java.util.Properties()
-        timeouts = {"request.timeout.ms": str(TIMEOUT_MS // 2), "default.api.timeout.ms": str(TIMEOUT_MS)}
-        for name, value in (timeouts | dict(properties)).items():
-            settings.setProperty(name, value)
+        self.connection = Connection(self._jvm, kafka)
         self._ensured: set[str] = set()
-        self._where = properties["bootstrap.servers"]
-        kafka = self._jvm.org.apache.kafka
-        admin = kafka.clients.admin
-        self._admin = self._ask(lambda: admin.AdminClient.create(settings))
+        self._where = kafka.bootstrap_servers
+        self._ask(self.connection.admin)
+        kafka_classes = self._jvm.org.apache.kafka
+        admin = kafka_classes.clients.admin
         # Looked up once: py4j asks the JVM for each part of a dotted name, and a topic has many partitions.
-        self._partition = kafka.common.TopicPartition
+        self._partition = kafka_classes.common.TopicPartition
         self._earliest, self._latest = admin.OffsetSpec.earliest(), admin.OffsetSpec.latest()
-        isolation = kafka.common.IsolationLevel
+        isolation = kafka_classes.common.IsolationLevel
         self._committed = admin.ListOffsetsOptions(isolation.READ_COMMITTED)
         self._uncommitted = admin.ListOffsetsOptions(isolation.READ_UNCOMMITTED)
 
     @property
     def id(self) -> str:
         """The cluster id, asked anew each time: a re-created cluster may answer at the same address."""
-        return str(self._ask(lambda: self._admin.describeCluster().clusterId().get()))
+        return str(self._ask(lambda: self.connection.admin().describeCluster().clusterId().get()))
 
     def names(self) -> list[str]:
         """The topics of the cluster that these credentials may see, in one request.
@@ -61,7 +58,7 @@ class Cluster:
         Raises:
             Retryable, Fatal: as `state`.
         """
-        found = self._ask(lambda: self._admin.listTopics().names().get())
+        found = self._ask(lambda: self.connection.admin().listTopics().names().get())
         return str(
             self._jvm.java.lang.String.join("\n", found)
         ).splitlines()  # py4j asks once for each item of a set
@@ -144,7 +141,7 @@ class Cluster:
 
         def make() -> None:
             try:
-                self._admin.createTopics(topics).all().get()
+                self.connection.admin().createTopics(topics).all().get()
             except Py4JJavaError as error:
                 if _cause(error.java_exception)[0] != "TopicExistsException":
                     raise
@@ -158,7 +155,7 @@ class Cluster:
         Brokers forget producers that were idle for `producer.id.expiration.ms` (a day by default).
         """
         partitions = self._jvm.java.util.ArrayList(list(self._partitions(state.name, state.end).values()))
-        answer = self._ask(lambda: self._admin.describeProducers(partitions).all().get())
+        answer = self._ask(lambda: self.connection.admin().describeProducers(partitions).all().get())
         return any(
             producer.coordinatorEpoch().isPresent() or producer.currentTransactionStartOffset().isPresent()
             for each in answer.values()
@@ -166,30 +163,54 @@ class Cluster:
         )
 
     def close(self) -> None:
-        with suppress(Py4JError, ConnectionError):  # the JVM may have ended first
-            self._admin.close(self._jvm.java.time.Duration.ofSeconds(5))
+        self.connection.close()
 
     def _describe(self, topic: str) -> Any:
         names = self._jvm.java.util.List.of(topic)
-        return self._ask(lambda: self._admin.describeTopics(names).allTopicNames().get(), topic).get(topic)
+        return self._ask(
+            lambda: self.connection.admin().describeTopics(names).allTopicNames().get(), topic
+        ).get(topic)
 
     def _config(self, topic: str, name: str) -> str:
         config = self._jvm.org.apache.kafka.common.config
         resource = config.ConfigResource(getattr(config, "ConfigResource$Type").TOPIC, topic)
         resources = self._jvm.java.util.List.of(resource)
-        answer = self._ask(lambda: self._admin.describeConfigs(resources).all().get(), topic)
+        answer = self._ask(lambda: self.connection.admin().describeConfigs(resources).all().get(), topic)
         return str(answer.get(resource).get(name).value())
 
     def _offsets(self, topic: str, partitions: Mapping[int, Any], spec: Any, options: Any) -> Offsets:
         wanted = self._jvm.java.util.HashMap()
         for partition in partitions.values():
             wanted.put(partition, spec)
-        answer = self._ask(lambda: self._admin.listOffsets(wanted, options).all().get(), topic)
+        answer = self._ask(lambda: self.connection.admin().listOffsets(wanted, options).all().get(), topic)
         return {number: answer[partition].offset() for number, partition in partitions.items()}
 
     def _partitions(self, topic: str, numbers: Iterable[int]) -> dict[int, Any]:
         """Java's partitions by their numbers."""
         return {number: self._partition(topic, number) for number in numbers}
+
+    @contextmanager
+    def errors_of(self, topic: str) -> Iterator[None]:
+        """Java exceptions inside that tell of a forbidden topic become `Suspended`; others stay."""
+        try:
+            yield
+        except Py4JJavaError as error:
+            self.require_allowed(error, topic)
+            raise
+
+    def require_allowed(self, error: Py4JJavaError, topic: str | None) -> None:
+        """Tell by an error whether Kafka forbids a topic; to one who may write none it says that the cluster is forbidden.
+
+        Raises:
+            Suspended: `topic_forbidden`.
+        """
+        if topic and _cause(error.java_exception)[0].endswith("AuthorizationException"):
+            raise Suspended(
+                "topic_forbidden",
+                f"Kafka at {self._where} does not let this job use topic {topic}",
+                fix=f"grant it Describe, DescribeConfigs and Read on topic {topic}; on one that it emits to Create,"
+                " Describe and Write",
+            ) from None
 
     def _ask(self, question: Callable[[], Any], topic: str | None = None) -> Any:
         try:
@@ -201,12 +222,10 @@ class Cluster:
                     f"topic {topic} does not exist on {self._where}",
                     fix=f"create it, or correct the topic of its table: {topic}",
                 ) from None
-            if kind == "TopicAuthorizationException":
-                raise Suspended(
-                    "topic_forbidden",
-                    f"Kafka at {self._where} does not let this job use topic {topic}",
-                    fix=f"grant it Describe, DescribeConfigs and Read on topic {topic}; on one that it emits to Create,"
-                    " Describe and Write",
+            self.require_allowed(error, topic)
+            if kind.endswith("AuthenticationException") and self.connection.refused():
+                raise Retryable(
+                    f"Kafka at {self._where} refused the key, which was changed a moment ago: {text}"
                 ) from None
             if kind.endswith(REFUSED):
                 raise Fatal(
@@ -225,19 +244,20 @@ def _cause(error: Any) -> tuple[str, str]:
 
 
 def read(
-    spark: SparkSession, topic: str, start: Offsets, to: Offsets, *, properties: Mapping[str, str], group: str
+    spark: SparkSession, topic: str, start: Offsets, to: Offsets, *, access: Access, group: str
 ) -> DataFrame:
     """Exactly the committed records with offsets in [start, to), as Spark's Kafka columns, headers included.
 
     Partitions without offsets are not touched. `to` must not lie beyond the last stable offset: the read would hang.
+    Spark keeps consumers by their group, and refuses one with other properties, which it then logs: each key has its own group.
     """
     wanted = sorted(p for p, o in start.items() if to[p] > o)
     return (
         spark.read.format("kafka")
-        .options(**{f"kafka.{name}": value for name, value in properties.items()})
+        .options(**access.options)
         .option("kafka.isolation.level", "read_committed")
         .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
-        .option("kafka.group.id", group)
+        .option("kafka.group.id", f"{group}-{access.key}")
         .option("assign", json.dumps({topic: wanted}))
         .option("startingOffsets", json.dumps({topic: {str(p): start[p] for p in wanted}}))
         .option("endingOffsets", json.dumps({topic: {str(p): to[p] for p in wanted}}))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
 
 from calve.names import SYSTEM_COLUMN, quote_path
 
@@ -15,6 +16,16 @@ PARTITION, OFFSET, TIMESTAMP = (f"{SYSTEM_COLUMN}.{name}" for name in ("partitio
 def at(path: str) -> Column:
     """The column at a path of names."""
     return F.col(quote_path(path))
+
+
+def kind_at(schema: StructType, path: str) -> DataType | None:
+    """The type of what is at a path of names; None where nothing is."""
+    kind: DataType = schema
+    for name in path.split("."):
+        if not isinstance(kind, StructType) or name not in kind.names:
+            return None
+        kind = kind[name].dataType
+    return kind
 
 
 def key_names(key: Sequence[str]) -> list[str]:

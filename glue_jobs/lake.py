@@ -12,6 +12,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from calve.announcement import Found
 from calve.columns import Json, with_ids
 from calve.errors import Retryable
 from calve.evolution import Change
@@ -67,6 +68,11 @@ class Table:
         """Id of main's snapshot."""
         current = self.java.currentSnapshot()
         return None if current is None else int(current.snapshotId())
+
+    @property
+    def found(self) -> Found:
+        """Which table this is, by which metadata file."""
+        return Found(str(self.java.uuid()), str(self.java.operations().current().metadataFileLocation()))
 
     def ancestors(self, head: int | None = None) -> Iterator[Commit]:
         """Snapshots from `head` (default: main's) towards the root, as far as expiry has left them."""
@@ -258,4 +264,6 @@ def commit_of(jvm: Any, snapshot: Any) -> Commit:
         None if parent is None else int(parent),
         strings(jvm, snapshot.summary()),
         snapshot.timestampMillis() / 1000,
+        int(snapshot.sequenceNumber()),
+        snapshot.operation(),
     )

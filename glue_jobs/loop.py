@@ -19,6 +19,7 @@ from calve.log import event
 from calve.position import INITIALISED, STATE, Offsets
 from calve.protocol import nearest_position
 from glue_jobs import faults
+from glue_jobs.backoff import FAILED_AFTER, LONGEST_BACKOFF_S, backoff_s
 from glue_jobs.java_errors import java_class, java_message
 from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.requests import requested
@@ -27,9 +28,7 @@ from glue_jobs.target import Target
 
 State = Literal["pending", "running", "suspended", "failed"]
 SHORTEST_WAIT_S = 0.5
-LONGEST_BACKOFF_S = 60.0
 POLL_S = 5.0
-FAILED_AFTER = 8
 TAG_EVERY_S = 3600.0
 NOTE_EVERY_S = 300.0
 REQUEST_EVERY_S = 30.0
@@ -63,6 +62,8 @@ class TableLoop:
         self.target.lake.enter_thread(self.target.name.table)
         while not self.stop.is_set():
             wait_s = self._round()
+            if self.target.opened:
+                self.target.announcer.look(self.target.main)
             if wait_s is None:
                 break
             self._wait(wait_s)
@@ -132,7 +133,9 @@ class TableLoop:
 
     def _retry(self, error: Retryable) -> float | None:
         self.failures += 1
-        wait_s = min(LONGEST_BACKOFF_S, 0.5 * 2.0 ** min(self.failures, 10))
+        wait_s = backoff_s(self.failures)
+        for cluster in {self.target.cluster, self.target.output}:
+            cluster.connection.doubted()
         event("round.retried", **self._who(), why=error.message, failures=self.failures, wait_s=wait_s)
         if self.failures == FAILED_AFTER:
             self._enter("failed", "retries_exhausted", error)
@@ -166,6 +169,8 @@ class TableLoop:
             since = datetime.now(UTC).isoformat(timespec="seconds")
             value = json.dumps({"state": state, "code": code, "reason": reason, "since": since})
             self._write_state(value)
+        if changed and state in ("suspended", "failed") and error:
+            self.target.announcer.stopped(state, code or state, error.message, error.fix)
 
     def _write_state(self, value: str) -> None:
         """Best effort: a state that cannot be written is in the log, and must not hide its own cause."""

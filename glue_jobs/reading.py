@@ -89,7 +89,13 @@ class Reading:
             case Aggregate():
                 staged, changed = stage_totals(target, mode, good, tasks, stage_id)
             case None:
-                staged = stage(target.lake, target.main, clustered(good, target.main, tasks), stage_id)
+                staged = stage(
+                    target.lake,
+                    target.main,
+                    clustered(good, target.main, tasks),
+                    stage_id,
+                    count_by=target.table.count_by,
+                )
         seen = replace(seen_records(observation), changes=changed)
         return staged, with_rows_seen(seen, several) if several else seen
 
@@ -187,6 +193,6 @@ class Reading:
             target.table.topic,
             start,
             to,
-            properties=target.kafka_properties,
+            access=target.cluster.connection.access(),
             group=f"calve-{target.name.table}",
         )

@@ -10,8 +10,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,33 +18,32 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.columns import DEAD_LETTERS, REDRIVEN
+from calve.columns import REDRIVEN
 from calve.errors import Fatal, LostRace, Retryable, Suspended
 from calve.job import Aggregate, Deduplicate, Mode, Upsert
 from calve.log import event
 from calve.names import SYSTEM_COLUMN
-from calve.position import Ledger, Position, TopicKey, encode
+from calve.position import COUNTS, Ledger, Position, TopicKey, encode
 from calve.protocol import check_ledger, complete_until
 from calve.redrive import REQUEST, REQUEST_ID, RESULT, Request, Result, done_before, is_level, position_after
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
 from glue_jobs.conditions import false
-from glue_jobs.decode import OTHER, REJECT, SIZE, decode
+from glue_jobs.decode import OTHER, REJECT, decode
 from glue_jobs.duplicates import without_duplicates
 from glue_jobs.java_errors import problem
 from glue_jobs.lake import Table
 from glue_jobs.layout import clustered, tasks_for
-from glue_jobs.marks import RECORD, by_record, records_in, rows_at
+from glue_jobs.letter_records import LETTER, as_records
+from glue_jobs.marks import RECORD, by_record, records_in
 from glue_jobs.publishing import publish_round
 from glue_jobs.records import rows
-from glue_jobs.seals import UNOPENED, opened
+from glue_jobs.seals import UNOPENED
 from glue_jobs.seen import Seen, unknown_ids, with_rows_seen
+from glue_jobs.shares import PRESENT, Share, counted
 from glue_jobs.staging import Staged, discard, stage
 from glue_jobs.steps.frame import FILTERED
 from glue_jobs.target import Target
-
-LETTER, PRESENT = "calve:letter", "calve:present"
-"""Columns beside those of Spark's Kafka source: the letter as it is, and whether main has its record."""
 
 
 def serve(target: Target, base: Position) -> bool:
@@ -94,28 +92,6 @@ def _refused(mode: Mode | None) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """The selected letters of one incarnation of the topic, counted."""
-
-    topic: TopicKey
-    fresh: int = 0
-    present: int = 0
-    size_bytes: int = 0
-    refused: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def ledger(self) -> Ledger:
-        refused = dict(self.refused)
-        return Ledger(
-            selected=self.fresh + self.present + sum(refused.values()),
-            redriven=self.fresh,
-            present=self.present,
-            refused=refused,
-            rows_appended=self.fresh,
-        )
-
-
 class _Redrive:
     """One request under way; `committing` once main may have been changed by it."""
 
@@ -145,7 +121,7 @@ class _Redrive:
         selected = redriven + present + refused.total()
         return Result(self.request.id, now(), selected, redriven, present, dict(refused))
 
-    def _shares(self) -> list[_Share]:
+    def _shares(self) -> list[Share]:
         """Select, look up ids that nobody knew, and count what each letter is today."""
         if self.letters is None:
             return []
@@ -154,7 +130,7 @@ class _Redrive:
             return []
         self.target.learn(*unknown_ids(self.chosen, self.target.decoding))
         self.held = self._held()
-        return _counted(self._judged())
+        return counted(self._judged())
 
     def _held(self) -> DataFrame | None:
         """The records of letters that can be rows and that main holds: a second proof beside the marks, nearly always none.
@@ -194,7 +170,7 @@ class _Redrive:
         joined = records.join(held, same, "left").withColumn(PRESENT, F.col("held:offset").isNotNull())
         return joined.drop(*held.columns)
 
-    def _bring_back(self, share: _Share) -> None:
+    def _bring_back(self, share: Share) -> None:
         target, round_id = self.target, uuid.uuid4().hex
         letters = target.letters.ensure()
         good = self._judged().where(F.col(REJECT).isNull() & _of(share.topic))
@@ -227,14 +203,22 @@ class _Redrive:
     def _summary(self, position: Position, topic: TopicKey, ledger: Ledger, staged: Staged) -> dict[str, str]:
         """What the commit says: the position as it was, and until when the table was complete, which remains so."""
         metrics = {"files": len(staged.files), "file_bytes": staged.size_bytes} | carried(self.target)
+        if staged.counts:
+            metrics[COUNTS] = staged.counts
         summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=metrics)
         return summary | {REQUEST_ID: self.request.id}
 
-    def _stage_rows(self, good: DataFrame, share: _Share, round_id: str) -> Staged:
+    def _stage_rows(self, good: DataFrame, share: Share, round_id: str) -> Staged:
         target = self.target
         tasks = tasks_for(share.size_bytes, target.cores, target.cores)
         made, several = target.shaping.rows(good.drop(LETTER, PRESENT))
-        staged = stage(target.lake, target.main, clustered(made, target.main, tasks), round_id)
+        staged = stage(
+            target.lake,
+            target.main,
+            clustered(made, target.main, tasks),
+            round_id,
+            count_by=target.table.count_by,
+        )
         if several and with_rows_seen(Seen(), several).failed:
             discard(target.main, staged)
             raise Suspended(
@@ -263,65 +247,9 @@ def stage_marks(target: Target, letters: Table, chosen: DataFrame, round_id: str
     return stage(target.lake, letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
 
 
-def as_records(target: Target, table: Table, request: Request) -> DataFrame:
-    """The selected letters as records of Spark's Kafka source, each with its `LETTER`, which stays sealed, and `UNOPENED`."""
-    found = rows_at(target.lake, table, table.head).where(F.col(REDRIVEN).isNull())
-    for wanted in _conditions(request):
-        found = found.where(wanted)
-    return records_of(target, found)
-
-
-def records_of(target: Target, letters: DataFrame) -> DataFrame:
-    """As `as_records`, of these letters."""
-    names = [each["name"] for each in DEAD_LETTERS["fields"]]
-    found = opened(letters.withColumn(LETTER, F.struct(*names)), target.masking_keys)
-    return found.select(
-        *(LETTER, UNOPENED),
-        *("key", "value", "headers", "topic", "partition", "offset", "timestamp"),
-        F.col("timestamp_type").alias("timestampType"),
-    )
-
-
-def _conditions(request: Request) -> Iterable[Column]:
-    if request.reason is not None:
-        yield F.col("reason") == request.reason
-    if request.schema_id is not None:
-        yield F.col("schema_id") == request.schema_id
-    if request.since is not None:
-        yield F.col("rejected_at") >= F.lit(datetime.fromisoformat(request.since))
-    if request.until is not None:
-        yield F.col("rejected_at") < F.lit(datetime.fromisoformat(request.until))
-
-
 def _of(topic: TopicKey) -> Column:
     letter = F.col(LETTER)
     return (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
-
-
-def _counted(judged: DataFrame) -> list[_Share]:
-    letter = F.col(LETTER)
-    keys = (letter["cluster_id"].alias("cluster"), letter["topic_id"].alias("topic"), REJECT, PRESENT)
-    counted = judged.groupBy(*keys).agg(F.count(F.lit(1)).alias("letters"), F.sum(SIZE).alias("size"))
-    shares: dict[TopicKey, _Share] = {}
-    for row in counted.collect():
-        topic = TopicKey(row["cluster"], row["topic"])
-        share = shares.setdefault(topic, _Share(topic))
-        if row[REJECT] is not None:
-            found = replace(share, refused=(*share.refused, (row[REJECT], row["letters"])))
-        elif row[PRESENT]:
-            found = replace(share, present=row["letters"])
-        else:
-            found = replace(share, fresh=row["letters"], size_bytes=int(row["size"] or 0))
-        shares[topic] = found
-    return [_merged(share) for share in shares.values()]
-
-
-def _merged(share: _Share) -> _Share:
-    """A reason that letters with and without a row in main share is one reason."""
-    refused: Counter[str] = Counter()
-    for reason, count in share.refused:
-        refused[reason] += count
-    return replace(share, refused=tuple(sorted(refused.items())))
 
 
 def _answer(target: Target, result: Result) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from calve.errors import Retryable, Suspended
 from calve.modes import require_tombstones
-from calve.position import DeadLetterRound, Ledger, Offsets, Position, encode
+from calve.position import ANNOUNCED, COUNTS, DeadLetterRound, Ledger, Offsets, Position, encode
 from calve.protocol import (
     Begin,
     TopicState,
@@ -82,7 +82,10 @@ class Round:
         """
         for step in faults.STEPS:
             faults.point(f"{step}.begin", self.target.table.name)
-            with catalog_errors(f"table {self.target.name}, {step}"):
+            with (
+                catalog_errors(f"table {self.target.name}, {step}"),
+                self.target.cluster.errors_of(self.target.table.topic),
+            ):
                 getattr(self, step)()
             faults.point(f"{step}.end", self.target.table.name)
             if self.result:
@@ -98,6 +101,7 @@ class Round:
     def recover(self) -> None:
         """Read the position; bring the dead letters, which are looked at before main and after it, and the output topic level."""
         self._level()
+        self.target.announcer.look(self.target.main)
         emit(self.target, self.base)
 
     def switch(self) -> None:
@@ -221,7 +225,12 @@ class Round:
             self.base, self.topic, self.to, round_id=self.id, writer=self.target.writer, dead_letters=held
         )
         self.metrics = self._metrics()
-        stated = {"complete_until": self._complete_until(), "read_with": self.target.read_with}
+        stated = {
+            "complete_until": self._complete_until(),
+            "read_with": self.target.read_with,
+            COUNTS: self.main.counts,
+            ANNOUNCED: self.target.announcer.sent_to,
+        }
         summary = encode(
             position=self.position,
             topic=self.topic.key,

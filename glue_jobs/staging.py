@@ -22,6 +22,7 @@ from calve.protocol import Commit
 from glue_jobs.java import elements
 from glue_jobs.java_errors import java_class, java_message
 from glue_jobs.lake import Lake, Table, commit_of
+from glue_jobs.tally import count_values
 
 Validator = Callable[[Iterator[Commit]], bool]
 
@@ -30,13 +31,15 @@ Validator = Callable[[Iterator[Commit]], bool]
 class Staged:
     """Files that no snapshot holds yet; they may be committed again until a commit is known to have succeeded.
 
-    `deletes`: position deletes of rows that the data files, or tombstones, take the place of.
+    `deletes`: position deletes of rows that the data files, or tombstones, take the place of. `counts`: what `count_values` has
+    counted, where the table has a column for it.
     """
 
     files: tuple[Any, ...]
     rows: int
     size_bytes: int
     deletes: Deletes | None = None
+    counts: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,10 @@ class Conflict(Retryable):
     """
 
 
-def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str) -> Staged:
+def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by: str | None = None) -> Staged:
     """Write `rows` as data files of `table`, already clustered by the caller; main is not touched.
+
+    count_by: a column whose values are counted while they pass.
 
     Raises:
         Retryable: the object store failed; nothing is committed, files already written are orphans.
@@ -76,6 +81,7 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str) -> Staged:
     iceberg = lake.jvm.org.apache.iceberg.spark
     cache, coordinator = _singleton(lake, iceberg, "SparkTableCache"), iceberg.FileRewriteCoordinator.get()
     cache.add(stage_id, table.java)
+    rows, counted = count_values(rows, count_by) if count_by else (rows, None)
     try:
         (
             rows.write.format("iceberg")
@@ -88,7 +94,9 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str) -> Staged:
     finally:
         coordinator.clearRewrite(table.java, stage_id)
         cache.remove(stage_id)
-    return Staged(files, sum(f.recordCount() for f in files), sum(f.fileSizeInBytes() for f in files))
+    count = sum(f.recordCount() for f in files)
+    counts = counted(count) if counted else None
+    return Staged(files, count, sum(f.fileSizeInBytes() for f in files), counts=counts)
 
 
 @contextmanager

@@ -30,8 +30,9 @@ from glue_jobs.decode import decode
 from glue_jobs.deletes import stage_deletes
 from glue_jobs.events import TOMBSTONE
 from glue_jobs.keys import OFFSET, PARTITION, at, keys_of
+from glue_jobs.letter_records import LETTER, as_records
 from glue_jobs.publishing import publish_round
-from glue_jobs.redrive import LETTER, as_records, carried, stage_marks
+from glue_jobs.redrive import carried, stage_marks
 from glue_jobs.seals import UNOPENED
 from glue_jobs.staging import NOTHING, Staged
 from glue_jobs.target import Target

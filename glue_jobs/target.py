@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import functions as F
@@ -36,10 +36,11 @@ from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
 from calve.quarantine import leaves
 from calve.registry import Registry, Schema
 from calve.spark_conf import CATALOG
-from calve.steps import Lookup, noted
+from calve.steps import Lookup, masked_columns, noted
 from calve.totals import TOTALS, columns_of, kafka_column, require_same_kind
 from glue_jobs import faults
 from glue_jobs.admission import Admission
+from glue_jobs.announcing import Announcer
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake, Table
 from glue_jobs.letters import Letters
@@ -48,6 +49,7 @@ from glue_jobs.staging import NOTHING, publish
 from glue_jobs.steps.chain import Chain, chain_of
 from glue_jobs.steps.means import Supply
 from glue_jobs.steps.tokens import MaskingKeys
+from glue_jobs.tally import require_countable
 
 OWNER = "owner"
 
@@ -62,8 +64,10 @@ class Target:
     cores: int
     lake: Lake
     cluster: Cluster
+    output: Cluster
+    """The same with the key that writes what is emitted."""
     registry: Registry | None
-    kafka_properties: Mapping[str, str]
+    announcer: Announcer
     masking: MaskingKeys | None = None
     supply: Supply = field(init=False)
     schemas: Parts = field(init=False)
@@ -86,6 +90,11 @@ class Target:
         self.admission = Admission(self.table, self.name, self.schemas)
         self.letters = Letters(self.lake, self.name)
         self.supply = Supply(self.lake, self.name.database, self.masking)
+
+    @property
+    def opened(self) -> bool:
+        """Whether there is a `main`."""
+        return hasattr(self, "main")
 
     def open(self) -> None:
         """Load the table, or make it from the registered schemas; add the columns that newer versions have.
@@ -263,6 +272,9 @@ class Target:
         self.mode = keyed(schema, mode) if isinstance(mode, Upsert | Deduplicate) else mode
         if isinstance(self.mode, Upsert | Deduplicate):
             chain.require_lasting(self.mode.key)
+        if self.table.count_by is not None:
+            personal = masked_columns(self.table.steps, chain.means.tags)
+            require_countable(str(self.name), self.table.count_by, data_columns(schema), personal)
         self.shaping = Shaping(source, made, chain, data_columns(schema), self.mode)
 
     def _chain(self, source: Json, versions: Versions) -> Chain:
@@ -310,6 +322,9 @@ class Target:
                 changes=[str(each) for each in found],
             )
             self.main.refresh()
+            self.announcer.evolved(
+                self.main, list(map(str, found)), schema_id=version.id if version else None
+            )
 
     def _greatest_offsets(self) -> dict[TopicKey, Offsets]:
         """The greatest offset held, by topic and partition: rows of main count for the only topic that it has read."""

@@ -7,7 +7,7 @@ difference in which rounds, in which order or by how many tasks the records come
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
@@ -56,12 +56,12 @@ def stage_totals(
         changed = fold.rows(fold.folded(batch.unionByName(held))).observe(counted, *figures).persist()
         try:
             rows = clustered(changed.drop(*fold.flags), target.main, tasks)
-            staged = stage(target.lake, target.main, rows, stage_id)
+            staged = stage(target.lake, target.main, rows, stage_id, count_by=target.table.count_by)
             found = {name: int(count) for name, count in counted.get.items()}
             _require_exact(target, fold.totals, found, staged)
             keys = F.broadcast(keys_of(changed, list(fold.groups)))
             deletes = stage_deletes(target.lake, target.main, keys, list(fold.groups), stage_id)
-            return Staged(staged.files, staged.rows, staged.size_bytes, deletes), found["rows"]
+            return replace(staged, deletes=deletes), found["rows"]
         finally:
             changed.unpersist()
     finally:

@@ -7,6 +7,7 @@ the least, and of equals the one that was read last: by offset inside a partitio
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Observation, Window
@@ -50,12 +51,18 @@ def stage_changes(
     changes = newest.observe(counted, F.count_if(~F.col(TOMBSTONE)).alias("rows")).persist()
     try:
         rows = changes.where(~F.col(TOMBSTONE)).drop(TOMBSTONE, RESET)
-        staged = stage(target.lake, target.main, clustered(rows, target.main, tasks), stage_id)
+        staged = stage(
+            target.lake,
+            target.main,
+            clustered(rows, target.main, tasks),
+            stage_id,
+            count_by=target.table.count_by,
+        )
         keys = F.broadcast(keys_of(changes, upsert.key))
         if gone is not None:
             keys = keys_of(changes, upsert.key).union(gone).distinct()
         deletes = stage_deletes(target.lake, target.main, keys, upsert.key, stage_id)
-        return Staged(staged.files, staged.rows, staged.size_bytes, deletes), int(counted.get["rows"])
+        return replace(staged, deletes=deletes), int(counted.get["rows"])
     finally:
         changes.unpersist()
 

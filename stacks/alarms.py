@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from aws_cdk import Aws, Duration, aws_cloudwatch, aws_events, aws_iam, aws_scheduler
 from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
+from calve.announcement import with_rows
 from calve.deployment import Deployment
 from calve.job import Table
+from stacks.catalog_sync import CatalogSync
 from stacks.export_mails import failures
 from stacks.exports import ExportsStack
 from stacks.function import METRICS_NAMESPACE
 from stacks.ingest_job import IngestJob
 from stacks.job_metrics import JobMetrics
+from stacks.snowflake import SnowflakePublisher
 from stacks.topic import mail_topic
 
 PERIOD = Duration.minutes(5)
@@ -64,6 +70,7 @@ class Alarms(Construct):
             )
             if not job.definition.schedule:
                 self._silence(table, metrics)
+            self._of_values(table)
         if settings.patterns:
             self._of_patterns(settings.job, metrics)
         self._alarm(
@@ -115,6 +122,57 @@ class Alarms(Construct):
                 text=f"{export.name} was written before its window was complete: {export.database}.{export.table} lags.",
             )
         self._export_failed()
+
+    def of_catalog(self, catalog: CatalogSync) -> None:
+        """An Iceberg REST catalog that does not become equal to Glue."""
+        self._alarm(
+            "catalog-failed",
+            catalog.metric("CatalogFailed", catalog.reconcile),
+            periods=2,
+            text="Tables of the Iceberg REST catalog differ from Glue: calve status says which, and why.",
+        )
+        self._alarm(
+            "catalog-reconcile-errors",
+            catalog.reconcile.function.metric_errors(statistic="Sum"),
+            text="The Iceberg REST catalog was not compared with Glue: the function's log says why.",
+        )
+        self._alarm(
+            "catalog-messages-failed",
+            catalog.feed.failed.metric_approximate_number_of_messages_visible(),
+            text="Commits could not be followed in the Iceberg REST catalog; the reconcile repairs what they left.",
+        )
+
+    def of_snowflake(self, snowflake: SnowflakePublisher) -> None:
+        """Tables in Snowflake that do not become what the lake's are."""
+        self._alarm(
+            "snowflake-failed",
+            snowflake.metric("SnowflakeFailed", "Sum"),
+            periods=3,
+            text="Tables in Snowflake stay behind the lake's: calve status says which, and why.",
+        )
+        self._alarm(
+            "snowflake-lag",
+            snowflake.metric("SnowflakeLag", "Maximum"),
+            above=self._deployment.alerts.freshness_s,
+            periods=3,
+            text="Commits are seen too late in Snowflake: the log of the function Feed says of which tables.",
+        )
+        self._alarm(
+            "snowflake-stuck",
+            snowflake.metric("SnowflakeStuck", "Sum"),
+            periods=3,
+            text="Snowflake keeps stopping to refresh tables by itself: the log of the function Reconcile says why.",
+        )
+        self._alarm(
+            "snowflake-not-reconciled",
+            snowflake.reconcile.function.metric_errors(statistic="Sum"),
+            text="Snowflake was not compared with the lake: the function's log says why.",
+        )
+        self._alarm(
+            "snowflake-messages-failed",
+            snowflake.feed.failed.metric_approximate_number_of_messages_visible(),
+            text="Commits could not be followed in Snowflake; the comparison every five minutes makes up for them.",
+        )
 
     def _of_patterns(self, job: str, metrics: JobMetrics) -> None:
         """The tables of a job whose names nobody knows yet, and with them those that alarms of their own watch, too."""
@@ -209,18 +267,45 @@ class Alarms(Construct):
         self.all.append(alarm)
 
     def _export_failed(self) -> None:
+        self._mail_on(
+            "ExportFailed",
+            failures(self._deployment.name),
+            about="An export was given up",
+            paths={"name": "$.detail.export.name", "reason": "$.detail.reason"},
+            text="The export <name> has failed: <reason>",
+        )
+
+    def _of_values(self, table: Table) -> None:
+        """Commits with rows of values that somebody must hear of at once."""
+        announce = table.announce
+        for value in announce.alert_on if announce else ():
+            column = table.count_by
+            self._mail_on(
+                f"{table.name}-{value}",
+                with_rows(self._deployment.name, table.name, value),
+                about=f"{table.name} has rows with {column} {value}",
+                paths={
+                    "table": "$.detail.table",
+                    "at": "$.detail.committed_at",
+                    "id": "$.detail.snapshot_id",
+                },
+                text=f"<table> has rows with {column} {value}, since snapshot <id> of <at>",
+            )
+
+    def _mail_on(
+        self, id: str, pattern: Mapping[str, Any], *, about: str, paths: Mapping[str, str], text: str
+    ) -> None:
         rule = aws_events.CfnRule(
             self,
-            "ExportFailed",
-            description="An export was given up",
-            event_pattern=failures(self._deployment.exports),
+            id,
+            description=about,
+            event_pattern=pattern,
             targets=[
                 aws_events.CfnRule.TargetProperty(
                     arn=self.topic.topic_arn,
                     id="Alert",
                     input_transformer=aws_events.CfnRule.InputTransformerProperty(
-                        input_paths_map={"name": "$.detail.export.name", "reason": "$.detail.reason"},
-                        input_template='"The export <name> has failed: <reason>"',
+                        input_paths_map=paths, input_template=f'"{text}"'
                     ),
                 )
             ],

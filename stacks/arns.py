@@ -19,6 +19,11 @@ def catalog_arns(database: str) -> list[str]:
     return [arn("glue", "catalog"), arn("glue", f"database/{database}"), arn("glue", f"table/{database}/*")]
 
 
+def secret_id(reference: str) -> str:
+    """The name or ARN that an `aws:` reference holds."""
+    return reference.removeprefix("aws:")
+
+
 def secret_arn(reference: str) -> str | None:
     """The ARN of an `aws:` reference; a name's ARN ends in six characters of AWS's own. None for other references."""
     kind, _, name = reference.partition(":")

@@ -11,8 +11,10 @@ from stacks.bundling import Runtime
 from stacks.exports import ExportsStack
 from stacks.ingest import IngestStack
 from stacks.kafka import KafkaStack
+from stacks.keys import KeysStack
 from stacks.lake import LakeStack
 from stacks.monitoring import MonitoringStack
+from stacks.publish import PublishStack
 
 
 def build(
@@ -40,10 +42,24 @@ def build(
     ingest = IngestStack(
         app, f"{name}-ingest", deployment=deployment, lake=lake, runtime=runtime, brokers=brokers
     )
+    if deployment.rotations:
+        KeysStack(app, f"{name}-keys", deployment=deployment, runtime=runtime, brokers=brokers)
     exports = None
     if deployment.exports:
         exports = ExportsStack(app, f"{name}-exports", deployment=deployment, lake=lake, runtime=runtime)
-    MonitoringStack(app, f"{name}-monitoring", deployment=deployment, ingest=ingest, exports=exports)
+    publish = None
+    if deployment.publish:
+        publish = PublishStack(
+            app,
+            f"{name}-publish",
+            deployment=deployment,
+            publish=deployment.publish,
+            lake=lake,
+            runtime=runtime,
+        )
+    MonitoringStack(
+        app, f"{name}-monitoring", deployment=deployment, ingest=ingest, exports=exports, publish=publish
+    )
     Tags.of(app).add("calve:deployment", name)
 
 

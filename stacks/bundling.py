@@ -119,14 +119,18 @@ class Bundle:
         return digest.hexdigest()
 
     def _sources(self) -> Iterator[Path]:
-        """Our own files: the core without its settings (which need pydantic), what functions share, and the function."""
+        """Our own files: the core without its settings (which need pydantic), what functions share, and the function.
+
+        Functions whose names begin with the same word share the folder of that name: `snowflake_keys` has `snowflake`.
+        """
         yield from sorted(
             file for file in (ROOT / "calve").rglob("*.py") if "settings" not in file.relative_to(ROOT).parts
         )
         yield from sorted((ROOT / "lambdas").glob("*.py"))
         yield from sorted(
             file
-            for file in (ROOT / "lambdas" / self.name).rglob("*")
+            for folder in {self.name.partition("_")[0], self.name}
+            for file in (ROOT / "lambdas" / folder).rglob("*")
             if file.is_file() and "__pycache__" not in file.parts and file != self._requirements
         )
 

@@ -13,8 +13,10 @@ from stacks.export_writer import FILES
 from stacks.function import Function
 from stacks.lake import LakeStack
 from stacks.roles import Statement, allow
+from stacks.rotation import Rotation, rotating
 from stacks.tables import expiring_table
 
+SECRET = "LINK_KEYS_SECRET"  # noqa: S105 the name of a variable that names the secret
 ROTATION_DAYS = 30
 """Two keys are valid at a time, so that a link outlives one rotation: `link_days` may not exceed this."""
 
@@ -43,15 +45,34 @@ class ExportLinks(Construct):
             generate_secret_string=secrets.CfnSecret.GenerateSecretStringProperty(exclude_punctuation=True),
         )
         self.keys.apply_removal_policy(RemovalPolicy.DESTROY)
-        self._first_key()
-        self._rotation()
+        first = self._first_key()
+        rotation = Rotation(
+            self,
+            "Rotation",
+            secret=self.keys.ref,
+            days=ROTATION_DAYS,
+            code="link_keys",
+            runtime=runtime,
+            deployment=deployment.name,
+            environment={SECRET: self.keys.ref},
+        )
+        rotation.node.add_dependency(first)  # a schedule is tested with what is there
         self.url = self._download(lake)
 
     def read_keys(self) -> Statement:
         return allow(["secretsmanager:GetSecretValue"], [self.keys.ref])
 
-    def _first_key(self) -> None:
-        function = self._keys_function("FirstKey", "handler.first")
+    def _first_key(self) -> CustomResource:
+        function = Function(
+            self,
+            "FirstKey",
+            code="link_keys",
+            handler="handler.first",
+            runtime=self._runtime,
+            deployment=self._deployment.name,
+            environment={SECRET: self.keys.ref},
+            statements=[rotating(self.keys.ref)],
+        )
         resource = CustomResource(
             self,
             "First",
@@ -61,50 +82,7 @@ class ExportLinks(Construct):
             properties={"Secret": self.keys.ref},
         )
         resource.node.add_dependency(function)
-
-    def _rotation(self) -> None:
-        function = self._keys_function("Rotation", "handler.rotate")
-        permission = aws_lambda.CfnPermission(
-            self,
-            "Rotate",
-            action="lambda:InvokeFunction",
-            function_name=function.function.function_arn,
-            principal="secretsmanager.amazonaws.com",
-            source_account=Aws.ACCOUNT_ID,
-            source_arn=self.keys.ref,
-        )
-        schedule = secrets.CfnRotationSchedule(
-            self,
-            "Schedule",
-            secret_id=self.keys.ref,
-            rotation_lambda_arn=function.function.function_arn,
-            rotation_rules=secrets.CfnRotationSchedule.RotationRulesProperty(
-                automatically_after_days=ROTATION_DAYS
-            ),
-            rotate_immediately_on_update=False,
-        )
-        schedule.add_resource_dependency(permission)
-        schedule.node.add_dependency(function)
-
-    def _keys_function(self, id: str, handler: str) -> Function:
-        return Function(
-            self,
-            id,
-            code="link_keys",
-            handler=handler,
-            runtime=self._runtime,
-            deployment=self._deployment.name,
-            environment={"LINK_KEYS_SECRET": self.keys.ref},
-            statements=[
-                allow(
-                    [
-                        *("secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"),
-                        *("secretsmanager:PutSecretValue", "secretsmanager:UpdateSecretVersionStage"),
-                    ],
-                    [self.keys.ref],
-                )
-            ],
-        )
+        return resource
 
     def _download(self, lake: LakeStack) -> str:
         statements = [
@@ -124,7 +102,7 @@ class ExportLinks(Construct):
             timeout=Duration.seconds(10),
             environment={
                 "LINKS_TABLE": self.table.table_name,
-                "LINK_KEYS_SECRET": self.keys.ref,
+                SECRET: self.keys.ref,
                 "LAKE_BUCKET": lake.bucket,
             },
             statements=statements,

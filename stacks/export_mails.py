@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aws_cdk import Aws, Duration, Stack, aws_dynamodb, aws_events, aws_lambda, aws_sns
+from aws_cdk import Duration, Stack, aws_dynamodb, aws_sns
 from constructs import Construct
 
+from calve.announcement import EXPORT_CREATED, EXPORT_FAILED, pattern
 from calve.deployment import Deployment
 from calve.export import EXPORTS, Export
 from stacks.arns import arn
@@ -16,7 +17,8 @@ from stacks.export_links import ExportLinks
 from stacks.export_writer import FILES
 from stacks.function import Function
 from stacks.lake import LakeStack
-from stacks.roles import Statement, allow
+from stacks.roles import Statement, allow, announcing
+from stacks.rules import invoke
 from stacks.topic import mail_topic
 
 
@@ -50,6 +52,7 @@ class ExportMails(Construct):
                 [done.table_arn],
             ),
             links.read_keys(),
+            announcing([EXPORT_CREATED]),
             *_sending(deployment.exports, topics),
         ]
         if lake.key_arn:
@@ -75,32 +78,18 @@ class ExportMails(Construct):
         )
         # Only manifests, which come last, and which the function never writes: it cannot set itself off.
         manifests = {"bucket": {"name": [lake.bucket]}, "object": {"key": [{"wildcard": _manifests(lake)}]}}
-        self._on("Written", {"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": manifests})
-        self._on("Failed", failures(deployment.exports))
-
-    def _on(self, id: str, pattern: Mapping[str, Any]) -> None:
-        function = self.function.function
-        rule = aws_events.CfnRule(
+        invoke(
             self,
-            id,
-            event_pattern=pattern,
-            targets=[aws_events.CfnRule.TargetProperty(arn=function.function_arn, id="Notify")],
+            "Written",
+            self.function,
+            pattern={"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": manifests},
         )
-        aws_lambda.CfnPermission(
-            self,
-            f"{id}Permission",
-            action="lambda:InvokeFunction",
-            function_name=function.function_arn,
-            principal="events.amazonaws.com",
-            source_arn=rule.attr_arn,
-            source_account=Aws.ACCOUNT_ID,
-        )
+        invoke(self, "Failed", self.function, pattern=failures(deployment.name))
 
 
-def failures(exports: Sequence[Export]) -> dict[str, Any]:
-    """The events by which these exports are given up; another deployment's are on the same bus."""
-    names = {"name": [each.name for each in exports], "database": sorted({each.database for each in exports})}
-    return {"source": ["calve"], "detail-type": ["Export Failed"], "detail": {"export": names}}
+def failures(deployment: str) -> dict[str, Any]:
+    """The events by which exports of the deployment are given up."""
+    return pattern(deployment, EXPORT_FAILED)
 
 
 def _manifests(lake: LakeStack) -> str:

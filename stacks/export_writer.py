@@ -5,6 +5,7 @@ from __future__ import annotations
 from aws_cdk import Duration, aws_dynamodb
 from constructs import Construct
 
+from calve.announcement import EXPORT_FAILED
 from calve.deployment import Deployment
 from calve.export import EXPORTS
 from stacks.arns import arn, catalog_arns
@@ -12,7 +13,7 @@ from stacks.bundling import Runtime
 from stacks.export_schedules import ExportSchedules
 from stacks.function import Function
 from stacks.lake import LakeStack
-from stacks.roles import allow
+from stacks.roles import allow, announcing
 
 MEMORY_MB = 2048
 TABLES = "an export may name any table of its database"
@@ -65,11 +66,7 @@ class ExportWriter(Construct):
                 ["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
                 [done.table_arn],
             ),
-            allow(
-                ["events:PutEvents"],
-                [arn("events", "event-bus/default")],
-                {"StringEquals": {"events:source": "calve"}},
-            ),
+            announcing([EXPORT_FAILED]),
         ]
         if lake.key_arn:
             statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey"], [lake.key_arn]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from aws_cdk import Duration, RemovalPolicy, aws_iam, aws_lambda, aws_logs
 from constructs import Construct
@@ -14,6 +15,33 @@ from stacks.roles import Statement, allow, service_role
 
 METRICS_NAMESPACE = "calve"
 LOG_STREAMS = "the streams of one log group"
+INTERFACES = "Lambda makes the network interfaces of a function, and names them"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a network a function stands."""
+
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...]
+
+
+def interface_statements(place: Place) -> list[Statement]:
+    """What Lambda does on the behalf of a function in a VPC."""
+    interfaces = arn("ec2", "network-interface/*")
+    places = [
+        *(arn("ec2", f"subnet/{each}") for each in place.subnets),
+        *(arn("ec2", f"security-group/{each}") for each in place.security_groups),
+    ]
+    return [
+        allow(
+            ["ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets"],
+            ["*"],
+            because="EC2's Describe actions know no resources",
+        ),
+        allow(["ec2:CreateNetworkInterface"], [*places, interfaces], because=INTERFACES),
+        allow(["ec2:DeleteNetworkInterface"], [interfaces], because=INTERFACES),
+    ]
 
 
 class Function(Construct):
@@ -33,6 +61,7 @@ class Function(Construct):
         environment: Mapping[str, str] | None = None,
         memory_mb: int = 256,
         timeout: Duration | None = None,
+        place: Place | None = None,
     ) -> None:
         super().__init__(scope, id)
         self.log_group = aws_logs.LogGroup(
@@ -44,6 +73,7 @@ class Function(Construct):
             service="lambda.amazonaws.com",
             statements=[
                 *statements,
+                *(interface_statements(place) if place else []),
                 allow(
                     ["logs:CreateLogStream", "logs:PutLogEvents"],
                     [_streams(self.log_group)],
@@ -77,6 +107,12 @@ class Function(Construct):
             },
         )
         self.function.node.add_dependency(self.role)
+        if place:
+            resource = self.function.node.default_child
+            assert isinstance(resource, aws_lambda.CfnFunction)  # noqa: S101 for the type checker: it is the function itself
+            resource.vpc_config = aws_lambda.CfnFunction.VpcConfigProperty(
+                subnet_ids=list(place.subnets), security_group_ids=list(place.security_groups)
+            )
         acknowledge(
             self.function,
             {"L1": "Python 3.13 is what the Glue job runs, so the core has one version to hold on"},

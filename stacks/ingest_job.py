@@ -8,6 +8,7 @@ from typing import Any
 from aws_cdk import Aws, RemovalPolicy, Stack, aws_glue, aws_logs
 from constructs import Construct
 
+from calve.announcement import OF_TABLES
 from calve.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
 from calve.job import Job
 from calve.spark_conf import LEAST_EXECUTORS, spark_conf
@@ -27,7 +28,7 @@ from stacks.ingest_role import (
 from stacks.job_code import JobCode, JobSettings, generation
 from stacks.job_security import JobSecurity
 from stacks.lake import LakeStack
-from stacks.roles import grant, service_role
+from stacks.roles import announcing, grant, service_role
 
 GLUE_VERSION = "6.0"
 SMALLEST_WORKER = "G.025X"
@@ -77,6 +78,7 @@ class IngestJob(Construct):
                 brokers, sorted({each.emit.topic for each in job.settings.tables if each.emit})
             ),
             *network_statements(brokers),
+            announcing(OF_TABLES),
             *log_statements([str(group.log_group_name) for group in groups]),
         ]
         grant(self.role, statements)
@@ -155,6 +157,7 @@ class IngestJob(Construct):
             "--settings-file": settings.file_name,
             "--warehouse": lake.warehouse,
             "--region": Aws.REGION,
+            "--announce": "true",
             "--control": f"s3://{lake.bucket}/{lake.control(job.settings.job)}",
             "--job-bookmark-option": "job-bookmark-disable",
             "--enable-metrics": "true",

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aws_cdk import Aws
+
 from calve.export import EXPORTS
 from calve.job import GlueRegistry, Job
+from calve.names import of_msk
 from stacks.arns import arn, secret_arn
 from stacks.job_code import JobCode, JobSettings
 from stacks.lake import LakeStack
@@ -80,9 +83,22 @@ def code_statements(code: JobCode, settings: JobSettings) -> list[Statement]:
 def secret_statements(job: Job) -> list[Statement]:
     """The secrets that the configuration refers to in AWS."""
     registry = job.registry.secrets if job.registry else ()
-    references = {each for each in (job.kafka.secret, job.masking, *registry) if each}
+    kafka = (job.kafka.secret, job.kafka.emit_secret)
+    references = {each for each in (*kafka, job.masking, *registry) if each}
     arns = sorted(found for each in references if (found := secret_arn(each)))
-    return [allow(["secretsmanager:GetSecretValue"], arns)] if arns else []
+    reading = [allow(["secretsmanager:GetSecretValue"], arns)] if arns else []
+    return reading + ([msk_key("kms:Decrypt")] if any(map(of_msk, references)) else [])
+
+
+def msk_key(*actions: str) -> Statement:
+    """What is done with the key of a secret of MSK, by Secrets Manager on behalf of who reads or writes the secret."""
+    through = {"StringEquals": {"kms:ViaService": f"secretsmanager.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
+    return allow(
+        actions,
+        [arn("kms", "key/*")],
+        through,
+        because="a secret of MSK is encrypted by a key of its owner's, which the secret alone names",
+    )
 
 
 def registry_statements(job: Job) -> list[Statement]:

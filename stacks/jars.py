@@ -133,20 +133,26 @@ def retrieve(
 
 
 def ivy_module(wanted: Sequence[Jar]) -> str:
-    """Write Ivy's list: one conf per class path, nothing transitive."""
+    """Write Ivy's list: one conf per class path, nothing transitive, a module once with all its files: of two Ivy takes one."""
     confs = "".join(f"<conf name={quoteattr(name)}/>" for name in sorted({jar.class_path for jar in wanted}))
+    modules: dict[tuple[str, ...], list[Jar]] = {}
+    for jar in wanted:
+        modules.setdefault((jar.class_path, jar.group, jar.artifact, jar.version), []).append(jar)
     lines = "".join(
-        f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
-        f' conf="{jar.class_path}-&gt;default" transitive="false">'
-        f'<artifact name={quoteattr(jar.artifact)} type="{jar.type}" ext="{jar.type}"'
-        f"{f' m:classifier={quoteattr(jar.classifier)}' if jar.classifier else ''}/></dependency>\n"
-        for jar in wanted
+        f"<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
+        f' conf="{class_path}-&gt;default" transitive="false">{"".join(map(_artifact, jars))}</dependency>\n'
+        for (class_path, group, artifact, version), jars in modules.items()
     )
     return (
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
         '<info organisation="calve" module="embedded"/>'
         f"<configurations>{confs}</configurations><dependencies>\n{lines}</dependencies></ivy-module>\n"
     )
+
+
+def _artifact(jar: Jar) -> str:
+    classifier = f" m:classifier={quoteattr(jar.classifier)}" if jar.classifier else ""
+    return f'<artifact name={quoteattr(jar.artifact)} type="{jar.type}" ext="{jar.type}"{classifier}/>'
 
 
 def _ran(command: list[str], log: Path, on_poll: Callable[[], None]) -> bool:

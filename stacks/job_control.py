@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aws_cdk import Aws, CustomResource, Duration, aws_events, aws_lambda, aws_scheduler
+from aws_cdk import CustomResource, Duration, aws_scheduler
 from constructs import Construct
 
 from calve.deployment import Deployment
@@ -14,6 +14,7 @@ from stacks.function import Function
 from stacks.ingest_job import IngestJob
 from stacks.lake import LakeStack
 from stacks.roles import Statement, allow, grant, service_role
+from stacks.rules import invoke
 
 HAND_OVER = Duration.minutes(15)
 ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")
@@ -113,25 +114,16 @@ class JobControl(Construct):
             ],
         )
         grant(later, [allow(["lambda:InvokeFunction"], [function.function.function_arn])])
-        rule = aws_events.CfnRule(
+        invoke(
             self,
             "Ended",
+            function,
             description="A run of a continuous job has ended",
-            event_pattern={
+            pattern={
                 "source": ["aws.glue"],
                 "detail-type": ["Glue Job State Change"],
                 "detail": {"jobName": [job.name for job in jobs], "state": list(ENDED)},
             },
-            targets=[aws_events.CfnRule.TargetProperty(arn=function.function.function_arn, id="Watchdog")],
-        )
-        aws_lambda.CfnPermission(
-            self,
-            "Invoke",
-            action="lambda:InvokeFunction",
-            function_name=function.function.function_arn,
-            principal="events.amazonaws.com",
-            source_arn=rule.attr_arn,
-            source_account=Aws.ACCOUNT_ID,
         )
 
 

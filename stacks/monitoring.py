@@ -11,10 +11,11 @@ from stacks.dashboard import Dashboard
 from stacks.exports import ExportsStack
 from stacks.ingest import IngestStack
 from stacks.job_metrics import JobMetrics
+from stacks.publish import PublishStack
 
 
 class MonitoringStack(Stack):
-    """Alarms of jobs, tables and exports, mailed to `alerts.emails`."""
+    """Alarms of jobs, tables, exports and what is published, mailed to `alerts.emails`."""
 
     def __init__(
         self,
@@ -24,6 +25,7 @@ class MonitoringStack(Stack):
         deployment: Deployment,
         ingest: IngestStack,
         exports: ExportsStack | None,
+        publish: PublishStack | None = None,
     ) -> None:
         super().__init__(scope, id, description="calve: alarms and dashboard")
         namespace = f"calve/{deployment.name}"
@@ -39,6 +41,10 @@ class MonitoringStack(Stack):
         alarms.of_schedules(ingest.group)
         if exports:
             alarms.of_exports(exports)
+        if publish and publish.catalog:
+            alarms.of_catalog(publish.catalog)
+        if publish and publish.snowflake:
+            alarms.of_snowflake(publish.snowflake)
         dashboard = Dashboard(self, "Dashboard", deployment=deployment, metrics=metrics, alarms=alarms.all)
         CfnOutput(self, "AlertTopic", value=alarms.topic.topic_arn)
         CfnOutput(self, "DashboardName", value=dashboard.name)

@@ -9,6 +9,7 @@ from calve.deployment import Network
 from stacks.findings import acknowledge
 
 ENDPOINTS = {
+    "Events": aws_ec2.InterfaceVpcEndpointAwsService.EVENTBRIDGE,
     "Glue": aws_ec2.InterfaceVpcEndpointAwsService.GLUE,
     "Logs": aws_ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
     "Metrics": aws_ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,

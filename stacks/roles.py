@@ -9,6 +9,8 @@ from typing import Any
 from aws_cdk import Aws, Stack, aws_iam
 from constructs import Construct
 
+from calve.announcement import SOURCE
+from stacks.arns import arn
 from stacks.findings import acknowledge
 
 
@@ -42,6 +44,12 @@ def allow(
     if because is None and any("*" in text for text in (*actions, *resources)):
         raise ValueError(f"{', '.join(actions)} on a wildcard, without a reason")
     return Statement(tuple(actions), tuple(resources), conditions, because)
+
+
+def announcing(kinds: Sequence[str]) -> Statement:
+    """Sending these events of ours, and no other, on the account's default bus."""
+    conditions = {"events:source": SOURCE, "events:detail-type": list(kinds)}
+    return allow(["events:PutEvents"], [arn("events", "event-bus/default")], {"StringEquals": conditions})
 
 
 def service_role(

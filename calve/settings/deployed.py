@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from calve.deployment import Alerts, Deployment, JobDeployment, LakeDeployment, Msk, Network, Workers
+from calve.deployment import (
+    Alerts,
+    Deployment,
+    JobDeployment,
+    KeyRotation,
+    LakeDeployment,
+    Msk,
+    Network,
+    Workers,
+)
 from calve.export import Csv, Export
-from calve.names import SYSTEM_COLUMN
+from calve.names import SYSTEM_COLUMN, TableName
+from calve.publishing import Publish
 from calve.settings.deploying import UNSCALED, JobSection
+from calve.settings.rotating import KEYS_TO_RETAIN
 from calve.settings.schedules import CONTINUOUS
+from calve.settings.snowflake import resolved
+from calve.topics import name_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from calve.job import Job
     from calve.settings.deploying import AlertsSection, WorkersSection
     from calve.settings.exporting import ExportSection
     from calve.settings.model import Configuration
+    from calve.settings.rotating import RotateSection
 
 ARRIVAL_TIME = f"{SYSTEM_COLUMN}.timestamp"
 
@@ -40,8 +54,29 @@ def deployment(checked: Configuration, jobs: Sequence[Job]) -> Deployment:
         network=_network(checked),
         exports=tuple(_export(checked, name, lake.database) for name in checked.exports),
         alerts=_alerts(checked.alerts),
+        publish=_publish(checked, jobs),
         region=checked.lake.region,
+        rotations=tuple(_rotations(checked)),
     )
+
+
+def _rotations(checked: Configuration) -> Iterator[KeyRotation]:
+    auth, registry = checked.kafka and checked.kafka.auth, checked.registry
+    if auth and auth.rotate:
+        cloud = auth.type == "sasl_plain"
+        if auth.secret:
+            yield _rotation("kafka", auth.secret, auth.rotate, cloud=cloud)
+        if auth.emit_secret:
+            yield _rotation("emit", auth.emit_secret, auth.rotate, cloud=cloud)
+    if registry and registry.rotate and registry.secret:
+        yield _rotation("registry", registry.secret, registry.rotate, cloud=True)
+
+
+def _rotation(
+    of: Literal["kafka", "emit", "registry"], secret: str, section: RotateSection, *, cloud: bool
+) -> KeyRotation:
+    retained = (section.keys_to_retain or KEYS_TO_RETAIN) if cloud else None
+    return KeyRotation(of, secret, section.after_days, section.admin_secret, retained)
 
 
 def _job(job: Job, section: JobSection) -> JobDeployment:
@@ -110,6 +145,18 @@ def _export(checked: Configuration, name: str, database: str) -> Export:
         link_days=section.link.days,
         max_downloads=section.link.max_downloads,
         **_given(wait_s=section.wait, keep_days=section.keep),
+    )
+
+
+def _publish(checked: Configuration, jobs: Sequence[Job]) -> Publish | None:
+    if checked.publish is None:
+        return None
+    snowflake, rest = checked.publish.snowflake, checked.publish.iceberg_rest
+    return Publish(
+        tables=tuple(TableName(job.lake.database, table.name) for job in jobs for table in job.tables),
+        patterns=tuple(name_pattern(table.name) for job in jobs for table in job.patterns),
+        snowflake=resolved(snowflake, checked.name, jobs[0].lake.database) if snowflake else None,
+        iceberg_rest=rest.resolved() if rest else None,
     )
 
 

@@ -165,6 +165,7 @@ ColumnName = Annotated[
     _matching(FIELD_NAME, "column name", "use letters, digits and _, starting with a letter or _"),
     _without(field_problem),
 ]
+CountedValue = Annotated[str, _matching(r"[A-Za-z0-9_-]{1,64}", "value", "use letters, digits, _ and -")]
 Duration = Annotated[float, BeforeValidator(notation.seconds)]
 Size = Annotated[int, BeforeValidator(notation.size_bytes)]
 Share = Annotated[float, BeforeValidator(notation.share)]
@@ -203,6 +204,42 @@ Subnet = Annotated[
 ]
 SecurityGroup = Annotated[
     str, _matching(r"sg-[0-9a-f]+", "security group", 'write its id, such as "sg-0123456789abcdef0"')
+]
+
+RoleArn = Annotated[
+    str,
+    _matching(
+        r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+",
+        "ARN of a role",
+        "write it as arn:aws:iam::ACCOUNT:role/NAME",
+    ),
+]
+Namespace = Annotated[
+    str, _matching(r"[A-Za-z0-9_-]{1,200}", "namespace", "use letters, digits, - and _; one level")
+]
+SnowflakeName = Annotated[
+    str,
+    _matching(
+        r"[A-Za-z_][A-Za-z0-9_$]{0,254}",
+        "name for Snowflake",
+        "use letters, digits, _ and $, starting with a letter or _",
+    ),
+]
+SnowflakeAccount = Annotated[
+    str,
+    _matching(
+        r"[A-Za-z0-9_-]{1,100}(\.[a-z0-9-]{1,50}){0,2}",
+        "account identifier",
+        'write it as "myorg-myaccount", without .snowflakecomputing.com',
+    ),
+]
+IamUserArn = Annotated[
+    str,
+    _matching(
+        r"arn:aws[a-z-]*:iam::[0-9]{12}:user/[A-Za-z0-9+=,.@_/-]+",
+        "ARN of an IAM user",
+        "write it as arn:aws:iam::ACCOUNT:user/NAME, as DESC EXTERNAL VOLUME says",
+    ),
 ]
 
 Email = Annotated[str, _matching(_EMAIL, "e-mail address", 'write it as "name@example.com"')]

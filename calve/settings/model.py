@@ -1,11 +1,13 @@
 """The shape of calve.yaml: every key, its type and its sentence in docs/configuration.md."""
 
+from collections.abc import Iterator
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from calve.job import Auth
 from calve.settings import fields
+from calve.settings.announcing import AnnounceSection
 from calve.settings.deploying import (
     AlertsSection,
     JobSection,
@@ -15,6 +17,7 @@ from calve.settings.deploying import (
 )
 from calve.settings.emitting import EmitSection
 from calve.settings.exporting import CsvSection, ExportSection, LinkSection
+from calve.settings.iceberg_rest import BootstrapSection, IcebergRestSection
 from calve.settings.masking import MaskingSection
 from calve.settings.modes import (
     AggregateSection,
@@ -24,9 +27,12 @@ from calve.settings.modes import (
     WindowSection,
 )
 from calve.settings.problems import InvalidParts, KeyPath, Problem
+from calve.settings.publishing import PublishSection
 from calve.settings.registries import OAuthSection, RegistrySection
+from calve.settings.rotating import RotateSection, rotation_problems
 from calve.settings.routing import RouteSection
 from calve.settings.section import Section
+from calve.settings.snowflake import OpenCatalogSection, SnowflakeSection, WarehouseSection
 from calve.settings.sources import KeySection, SourceSection
 from calve.settings.steps import FlattenSection, LookupSection, StepSection
 from calve.settings.tables import BudgetSection, TableOptions, TableSection
@@ -46,6 +52,10 @@ class AuthSection(Section):
     system's"""
     secret: fields.Secret | None = None
     """`username` and `password` of SASL, or `certificate` and `key` of `mtls`; see Secrets"""
+    emit_secret: fields.Secret | None = None
+    """The same of another principal, which writes the output topics. Default: `secret`"""
+    rotate: RotateSection | None = None
+    """See `kafka.auth.rotate`. Default: keys are changed by hand"""
 
     @property
     def encrypted(self) -> bool:
@@ -61,8 +71,14 @@ class AuthSection(Section):
         if needs_secret and self.secret is None:
             fix = "add `secret: env:NAME`, `file:PATH` or `aws:SECRET_ID`"
             problems.append(Problem(("secret",), f"is missing: {self.type} needs it", fix))
-        if self.secret is not None and not needs_secret:
-            problems.append(Problem(("secret",), useless, "remove it, or change `type`"))
+        for key, given in (("secret", self.secret), ("emit_secret", self.emit_secret)):
+            if given is not None and not needs_secret:
+                problems.append(Problem((key,), useless, "remove it, or change `type`"))
+        if self.emit_secret is not None and self.emit_secret == self.secret:
+            problems.append(
+                Problem(("emit_secret",), "is that of `secret`", "remove it, or name another one")
+            )
+        problems += self._of_rotation(sasl=sasl)
         if self.mechanism and self.type != "sasl_scram":
             problems.append(Problem(("mechanism",), useless, "remove it, or use `type: sasl_scram`"))
         if self.tls is not None and not sasl:
@@ -74,6 +90,13 @@ class AuthSection(Section):
         if problems:
             raise InvalidParts(problems)
         return self
+
+    def _of_rotation(self, *, sasl: bool) -> Iterator[Problem]:
+        if self.rotate is not None and not sasl:
+            yield Problem(("rotate",), f"has no use with {self.type}", "remove it, or change `type`")
+            return
+        secrets = {"secret": self.secret, "emit_secret": self.emit_secret}
+        yield from rotation_problems(self.rotate, secrets, cloud=self.type == "sasl_plain")
 
 
 class KafkaSection(Section):
@@ -141,6 +164,8 @@ class Configuration(Section):
     """See `tables.<name>`"""
     exports: dict[fields.ExportName, ExportSection] = Field(default_factory=dict)
     """See `exports.<name>`"""
+    publish: PublishSection | None = None
+    """See `publish`. Default: the tables are in Glue alone"""
 
 
 NAMED = ("jobs", "tables", "exports")
@@ -148,10 +173,12 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     (): Configuration,
     ("kafka",): KafkaSection,
     ("kafka", "auth"): AuthSection,
+    ("kafka", "auth", "rotate"): RotateSection,
     ("kafka", "msk"): MskSection,
     ("network",): NetworkSection,
     ("registry",): RegistrySection,
     ("registry", "oauth"): OAuthSection,
+    ("registry", "rotate"): RotateSection,
     ("lake",): LakeSection,
     ("masking",): MaskingSection,
     ("jobs", "<name>"): JobSection,
@@ -173,9 +200,16 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("tables", "<name>", "steps", "flatten"): FlattenSection,
     ("tables", "<name>", "steps", "lookup"): LookupSection,
     ("tables", "<name>", "emit"): EmitSection,
+    ("tables", "<name>", "announce"): AnnounceSection,
     ("exports", "<name>"): ExportSection,
     ("exports", "<name>", "csv"): CsvSection,
     ("exports", "<name>", "link"): LinkSection,
+    ("publish",): PublishSection,
+    ("publish", "snowflake"): SnowflakeSection,
+    ("publish", "snowflake", "warehouse"): WarehouseSection,
+    ("publish", "snowflake", "open_catalog"): OpenCatalogSection,
+    ("publish", "iceberg_rest"): IcebergRestSection,
+    ("publish", "iceberg_rest", "bootstrap"): BootstrapSection,
 }
 
 

@@ -54,6 +54,10 @@ def _of_pattern(name: str, table: Mapping[str, Any], shared: Any) -> Iterator[Pr
             yield Problem(
                 ("tables", name), reason, "`{topic}` stands for the topic, `{1}` for the first group"
             )
+    announce = table.get("announce")
+    if isinstance(announce, dict) and announce.get("alert_on"):
+        reason = "cannot be used with `topics`: its tables have names that nobody knows yet"
+        yield Problem(("tables", name, "announce", "alert_on"), reason, "remove it")
     if table.get("topic") is not None:
         yield Problem(
             ("tables", name, "topics"), "cannot be used together with `topic`", "remove one of the two"

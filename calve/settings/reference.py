@@ -67,8 +67,8 @@ A secret is named, never written down: `env:NAME` (an environment variable), `fi
 
 | for | object |
 | --- | --- |
-| `sasl_plain`, `sasl_scram`, the registry | `{"username": "...", "password": "..."}` |
-| `registry.oauth` | `{"client_id": "...", "client_secret": "..."}` |
+| `sasl_plain`, `sasl_scram`, the registry, `rotate.admin_secret` | `{"username": "...", "password": "..."}` |
+| `registry.oauth`, `publish.iceberg_rest` | `{"client_id": "...", "client_secret": "..."}` |
 | `mtls`, `registry.client_certificate` | `{"certificate": "...", "key": "..."}`, both PEM, the key an unencrypted PKCS#8 one |
 
 ## Names

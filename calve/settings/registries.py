@@ -6,9 +6,10 @@ from pydantic import model_validator
 
 from calve.settings import fields
 from calve.settings.problems import InvalidParts, Problem
+from calve.settings.rotating import RotateSection, rotation_problems
 from calve.settings.section import Section
 
-CONFLUENT_ONLY = ("url", "secret", "ca_file", "client_certificate", "oauth")
+CONFLUENT_ONLY = ("url", "secret", "ca_file", "client_certificate", "oauth", "rotate")
 GLUE_ONLY = ("name", "region")
 
 
@@ -44,6 +45,8 @@ class RegistrySection(Section):
     """`certificate` and `key` to show to a server that asks for them; see Secrets. Default: none"""
     oauth: OAuthSection | None = None
     """See `registry.oauth`. Default: basic authentication where there is a `secret`, else none"""
+    rotate: RotateSection | None = None
+    """See `registry.rotate`. Default: keys are changed by hand"""
     name: fields.Text | None = None
     """Name of the registry; needed with `glue`"""
     region: fields.Region | None = None
@@ -63,6 +66,11 @@ class RegistrySection(Section):
         if self.oauth and not self.secret:
             fix = "add `secret: aws:SECRET_ID`, which holds `client_id` and `client_secret`"
             problems.append(Problem(("secret",), "is missing: oauth needs it", fix))
+        if self.rotate and (self.oauth or not self.secret):
+            fix = "remove it, or name API keys of Confluent Cloud: `secret: aws:SECRET_ID`"
+            problems.append(Problem(("rotate",), "has no use without basic authentication", fix))
+        else:
+            problems += rotation_problems(self.rotate, {"secret": self.secret}, cloud=True)
         if self.client_certificate and self.url and not self.url.startswith("https"):
             problems.append(Problem(("client_certificate",), "has no use without https", "remove it"))
         if problems:

@@ -9,6 +9,7 @@ from calve.columns import CHANGE
 from calve.deployment import UNKNOWN_SERVERS
 from calve.job import (
     Aggregate,
+    Announce,
     AnyRegistry,
     Budget,
     ChangeData,
@@ -113,6 +114,7 @@ def _kafka(checked: Configuration, stack: StackDefaults, folder: Path) -> Kafka:
         tls=auth.encrypted,
         ca_file=_file(auth.ca_file, folder),
         secret=_reference(auth.secret, folder),
+        emit_secret=_reference(auth.emit_secret, folder),
     )
 
 
@@ -172,6 +174,9 @@ def _table(name: str, table: TableSection, checked: Configuration, folder: Path)
         aggregate=_aggregate(table.aggregate) if table.aggregate else None,
         steps=(*((route,) if route else ()), *(each.step(table.parameters) for each in table.steps)),
         emit=_emit(table) if table.emit else None,
+        announce=Announce(table.announce.count_by, tuple(table.announce.alert_on))
+        if table.announce
+        else None,
         **options,
     )
 

@@ -53,9 +53,12 @@ def needed_by_a_deploy(values: Mapping[str, Any], stack: StackDefaults) -> Itera
         yield Problem(("registry",), "is missing", _REGISTRY)
     secrets = (
         ("kafka", "auth", "secret"),
+        ("kafka", "auth", "emit_secret"),
         ("registry", "secret"),
         ("registry", "client_certificate"),
         ("masking", "secret"),
+        ("publish", "iceberg_rest", "secret"),
+        ("publish", "iceberg_rest", "bootstrap", "secret"),
     )
     for path in secrets:
         secret = _at(values, path)

@@ -6,6 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from calve.settings import fields
+from calve.settings.announcing import AnnounceSection
 from calve.settings.emitting import EmitSection
 from calve.settings.modes import (
     AggregateSection,
@@ -19,6 +20,7 @@ from calve.settings.routing import RouteSection
 from calve.settings.section import Section
 from calve.settings.sources import KeySection, SourceSection
 from calve.settings.steps import StepSection
+from calve.steps import masked_columns
 
 
 class BudgetSection(Section):
@@ -106,6 +108,8 @@ class TableSection(TableOptions):
     """Values that its `sql` and `filter` name: `{large_trade: 4000}` stands for `:large_trade` in them. Default: none"""
     emit: EmitSection | None = None
     """See `tables.<name>.emit`. Default: its rows are in the table alone"""
+    announce: AnnounceSection | None = None
+    """See `tables.<name>.announce`. Default: events count no values"""
     event_time: fields.FieldPath | None = None
     """Field that says when the fact happened, such as `created_at` or `order.created_at`"""
     partition_by: fields.Partitioning | None = None
@@ -159,6 +163,9 @@ class TableSection(TableOptions):
         if self.steps and self.change_data is not None:
             fix = "keep the changes in one table as they are, or remove the steps"
             problems.append(Problem(("steps",), "cannot be used with `change_data`", fix))
+        if self.announce and self._is_personal(self.announce.count_by):
+            fix = "count by a column that says nothing of a person"
+            problems.append(Problem(("announce", "count_by"), "is masked, or the record key", fix))
         masks = [n for n, each in enumerate(self.steps) if each.mask]
         problems += [
             Problem(("steps", str(n), "mask"), "masks a second time", "make both one step") for n in masks[1:]
@@ -176,6 +183,10 @@ class TableSection(TableOptions):
         if problems:
             raise InvalidParts(problems)
         return self
+
+    def _is_personal(self, column: str) -> bool:
+        steps = [each.step(self.parameters) for each in self.steps]
+        return column in masked_columns(steps, {}) | ({self.key.column} if self.key else set())
 
     def _no_change_events(self) -> Iterator[Problem]:
         if self.value.format not in {"registry", "avro", "json"}:

@@ -28,11 +28,12 @@ START_S = 120.0
 OBJECTS_PER_COMMIT = 10
 COMPRESSION = 4.0
 KAFKA_DAYS, KAFKA_PARTITION_GIB = 7, 250
-ENDPOINTS = 4
+ENDPOINTS = 5
 ZONES = 2
 DEPLOYMENT_ALARMS = 1  # starts that were dropped
 TABLE_ALARMS, TABLE_METRICS = 4, 4  # metrics without those that only trouble writes
 JOB_ALARMS, EXPORTS_ALARMS = 2, 3
+CATALOG_ALARMS, SNOWFLAKE_ALARMS = 3, 5
 PATTERN_ALARMS, PATTERN_METRICS = 5, 2  # of a job that has some
 EXPORT_GB_S = 2 * 60
 
@@ -214,6 +215,9 @@ def _around(deployment: Deployment, rates: Rates) -> Iterator[Line]:
     alarms = DEPLOYMENT_ALARMS + TABLE_ALARMS * tables + JOB_ALARMS * len(deployment.jobs)
     alarms += len(continuous) + sum(len(job.settings.tables) for job in continuous)
     alarms += EXPORTS_ALARMS + len(deployment.exports) if deployment.exports else 0
+    alarms += CATALOG_ALARMS if deployment.publish and deployment.publish.iceberg_rest else 0
+    snowflake = deployment.publish and deployment.publish.snowflake
+    alarms += SNOWFLAKE_ALARMS if snowflake else 0
     searching = sum(bool(job.settings.patterns) for job in deployment.jobs)
     alarms += PATTERN_ALARMS * searching
     of_patterns = sum(len(job.settings.patterns) for job in deployment.jobs)
@@ -226,6 +230,11 @@ def _around(deployment: Deployment, rates: Rates) -> Iterator[Line]:
         usd = rates["secret_month"] + runs * EXPORT_GB_S * rates["lambda_gb_second"]
         basis = f"1 secret, {runs:,.0f} runs of {EXPORT_GB_S} GB-s"
         yield _both("Exports", usd, basis, "secret_month", "lambda_gb_second")
+    catalog = deployment.publish and deployment.publish.iceberg_rest
+    if catalog and catalog.bootstrap:
+        yield _both("Catalog", rates["secret_month"], "1 secret", "secret_month")
+    if snowflake:
+        yield _both("Snowflake's key", rates["secret_month"], "1 secret", "secret_month")
 
 
 def _both(part: str, usd: float, basis: str, *used: str) -> Line:

@@ -13,14 +13,13 @@ from typer.core import TyperGroup
 
 from calve.columns import SEALED
 from calve.errors import CalveError
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import (
     ReasonOption,
     RedrivenOption,
     SchemaOption,
     SinceOption,
-    TableArgument,
     UntilOption,
     open_table,
 )

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from calve.job import Table as Settings
     from calve.names import TableName
 
-TableArgument = Annotated[str, typer.Argument(help="The table's name in calve.yaml.", show_default=False)]
 SinceOption = Annotated[
     str | None,
     typer.Option(

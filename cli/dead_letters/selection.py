@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import (
@@ -21,8 +21,8 @@ from pyiceberg.expressions import (
 
 from calve.columns import REASONS, REDRIVEN
 from calve.errors import ConfigError
-from calve.settings import notation
-from calve.settings.problems import Invalid, near_miss, one_of
+from calve.settings.problems import near_miss, one_of
+from cli.moment import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,10 +65,10 @@ class Selection:
             fix = near_miss(reason, REASONS) or f"use {one_of(REASONS)}"
             raise ConfigError(f'--reason: "{reason}" is no reason', fix=fix)
         return cls(
-            None if since is None else _moment(since, now, "--since"),
+            None if since is None else moment(since, now, "--since"),
             reason,
             schema_id,
-            None if until is None else _moment(until, now, "--until"),
+            None if until is None else moment(until, now, "--until"),
             redriven,
         )
 
@@ -145,19 +145,3 @@ def _all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
     for part in parts:
         found = And(found, part)
     return found
-
-
-def _moment(text: str, now: datetime, option: str) -> datetime:
-    """`1h` before now, or a moment with its time zone."""
-    try:
-        return now - timedelta(seconds=notation.seconds(text))
-    except (Invalid, OverflowError):
-        pass
-    fix = 'write a duration, such as "2h" or "7d", or a moment, such as "2026-01-01T00:00:00Z"'
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f'{option}: "{text}" is neither a duration nor a moment', fix=fix) from None
-    if moment.tzinfo is None:
-        raise ConfigError(f'{option}: "{text}" has no time zone', fix=fix)
-    return moment.astimezone(UTC)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from cli.embedded.stack import Stack
 
 SALES = "examples/sales_channel/calve.yaml"
+QUERY = "select symbol, count(*) from stock_trades group by all"
+PUBLISHED = ".calve/demo/calve.yaml"
 
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the stack up, to look around.")]
 
@@ -76,6 +78,8 @@ def _what_next(*, left_up: bool) -> dict[str, str]:
         return {"again, and leave it up": f"{calve} demo --keep", "what else there is": f"{calve} --help"}
     return {
         "how the tables fare": f"{calve} status",
+        "and where they are published": f"{calve} status -c {PUBLISHED}",
+        "ask them": f'{calve} query "{QUERY}"',
         "one table from inside": f"{calve} tables stock_trades",
         "records with a new field": f"{calve} datagen stock_trades --evolve",
         "take them in": f"{calve} run-job trading-main --drain",

@@ -21,6 +21,11 @@ class Count:
     found: Mapping[str, int]
 
     @property
+    def state(self) -> str:
+        """The count in a word."""
+        return "differs" if self.differs else "exact"
+
+    @property
     def differs(self) -> str | None:
         """The count in a sentence where any reader finds another figure than the one expected."""
         others = [

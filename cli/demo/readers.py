@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow.compute as pc
 
 from calve.names import SYSTEM_COLUMN
-from cli.embedded import aws as emulator
+from cli.duck import connect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +18,6 @@ if TYPE_CHECKING:
 
     from calve.job import Lake
 
-EXTENSIONS = ("httpfs", "avro", "iceberg")
 Spans = dict[int, tuple[int, int]]
 """Offsets [from, to) by partition."""
 
@@ -94,27 +90,3 @@ FROM iceberg_scan(?) AS letters
 JOIN span ON letters.partition = part AND letters.offset >= first AND letters.offset < past
 GROUP BY reason
 """
-
-
-def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
-    """DuckDB with the extensions of their wheels: nothing is downloaded."""
-    connection = duckdb.connect(
-        config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    )
-    for extension in EXTENSIONS:
-        connection.load_extension(str(_extension(extension)))
-    endpoint = (lake.endpoint or "").removeprefix("http://")
-    connection.execute(
-        f"CREATE SECRET (TYPE s3, KEY_ID '{emulator.ACCESS_KEY}', SECRET '{emulator.SECRET_KEY}',"
-        f" REGION '{lake.region}', ENDPOINT '{endpoint}', URL_STYLE 'path', USE_SSL false)"
-    )
-    return connection
-
-
-def _extension(name: str) -> Path:
-    """The extension's file: its wheel brings nothing else."""
-    found = importlib.util.find_spec(f"duckdb_extension_{name}")
-    if found is None or not found.submodule_search_locations:
-        raise ModuleNotFoundError(f"duckdb_extension_{name}")
-    folder = Path(found.submodule_search_locations[0])
-    return folder / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,22 +12,21 @@ from typing import TYPE_CHECKING, Any
 from calve.errors import CalveError, Fatal
 from calve.names import SYSTEM_COLUMN
 from cli import deploy, lake, run_job
-from cli.config import load_jobs
+from cli.config import load_jobs, table_named
+from cli.demo.counts import Count
 from cli.demo.monday import Monday, last_week
+from cli.demo.tables import opened, unproved, verified
 from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.kafka import Cluster
-from cli.verify.command import show
-from cli.verify.sources import Sources
-from cli.verify.verification import verify
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from calve.job import Job
+    from pyiceberg.table import Table
+
     from cli.console import Console
     from cli.embedded.stack import Stack
-    from cli.verify.findings import Verification
 
 EXAMPLE = CHECKOUT / "examples" / "sales_channel"
 TOPIC, CLEAN, RAW, SALES = "sales_channel", "sales_clean", "sales_raw", "sales"
@@ -37,6 +35,7 @@ SECRET = "sales/masking"  # noqa: S105 the name of one
 EVENTS = 1_000
 SHOWN = ("customer_email", "customer_phone", "customer_birth_date", "payment_card", "items_sku", "amount")
 LINES = 5
+READER = "the demo"
 
 
 def run(stack: Stack, console: Console) -> list[str]:
@@ -50,21 +49,7 @@ def run(stack: Stack, console: Console) -> list[str]:
     sales.produce()
     sales.ingest()
     sales.show()
-    verified = sales.verify()
-    wrong = [f"{each.table}: verify found what is listed above" for each in verified if not each.ok]
-    return wrong + sales.count() + sales.monday()
-
-
-@dataclass(frozen=True, slots=True)
-class _Count:
-    figure: str
-    expected: int
-    found: int
-
-    @property
-    def line(self) -> dict[str, object]:
-        state = "exact" if self.expected == self.found else "differs"
-        return {"figure": self.figure, "expected": self.expected, "found": self.found, "state": state}
+    return sales.verify() + sales.count() + sales.monday()
 
 
 class _Sales:
@@ -73,23 +58,24 @@ class _Sales:
     def __init__(self, stack: Stack, console: Console) -> None:
         self._stack, self._console = stack, console
         [self._job] = load_jobs(EXAMPLE / "calve.yaml")
+        self._catalog = lake.open_catalog(self._job.lake)
         self._week = last_week(datetime.now(UTC), ZONE)
+        self._start = self._week[0] + timedelta(hours=8)
 
     @cached_property
     def _events(self) -> list[dict[str, Any]]:
-        start = self._week[0] + timedelta(hours=8)
-        made = _script("sales").events(EVENTS, start=start, first=self._before[TOPIC])
+        made = _script("sales").events(EVENTS, start=self._start, first=self._before[TOPIC])
         return list(made)
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
         """What the table has of these events, with `_kafka`."""
         numbers = {each["event_id"] for each in self._events}
-        rows = _opened(self._job, SALES).scan().to_arrow().to_pylist()
+        rows = self._table().scan().to_arrow().to_pylist()
         return [row for row in rows if row["event_id"] in numbers]
 
     def deploy(self) -> None:
-        self._console.heading("11  The sales channel: examples/sales_channel, deployed beside it")
+        self._console.heading("12  The sales channel: examples/sales_channel, deployed beside it")
         secrets = aws.client("secretsmanager", self._stack.aws_endpoint)
         if SECRET not in {each["Name"] for each in secrets.list_secrets()["SecretList"]}:
             secrets.create_secret(Name=SECRET, SecretString=(EXAMPLE / "masking.json").read_text())
@@ -101,11 +87,11 @@ class _Sales:
     def produce(self) -> None:
         self._before = self._ends()
         again = EVENTS - len({each["event_id"] for each in self._events})
-        self._console.heading(f"12  Order events: {EVENTS:,}, of which {again} come twice")
+        self._console.heading(f"13  Order events: {EVENTS:,}, of which {again} come twice")
         with self._console.progress().task(f"producing {TOPIC}"):
             _script("generate").generate(
                 *(TOPIC, self._stack.bootstrap_servers, self._stack.registry_url, EVENTS),
-                start=self._week[0] + timedelta(hours=8),
+                start=self._start,
                 first=self._before[TOPIC],
             )
 
@@ -116,7 +102,7 @@ class _Sales:
     def show(self) -> None:
         """One event, and what the table keeps of it."""
         event = next(each for each in self._events if _tells_much(each))
-        self._console.heading("13  An event as it came, and its rows: a name is gone, an address is a token")
+        self._console.heading("14  An event as it came, and its rows: a name is gone, an address is a token")
         lines = [
             f"{name}: {json.dumps(part, default=str, ensure_ascii=False)}" for name, part in event.items()
         ]
@@ -124,14 +110,8 @@ class _Sales:
         rows = [row for row in self._rows if row["event_id"] == event["event_id"]]
         self._console.table("row", [{name: _short(row[name]) for name in SHOWN} for row in rows], title="")
 
-    def verify(self) -> list[Verification]:
-        found = []
-        catalog, job = lake.open_catalog(self._job.lake), self._job
-        for table in job.tables:
-            sources = Sources.of(catalog, job, table)
-            found.append(verify(job.table_name(table), sources, self._console.progress()))
-            show(self._console, found[-1], digests=False)
-        return found
+    def verify(self) -> list[str]:
+        return unproved(verified(self._catalog, self._job, self._console))
 
     def count(self) -> list[str]:
         """Rows against what plain Python makes of the events; the topic; and values that nobody may find."""
@@ -141,23 +121,19 @@ class _Sales:
         texts = repr(self._rows)
         leaked = sum(value in texts for value in _personal(self._events))
         counts = [
-            _Count("rows as plain Python has them", len(expected), same),
-            _Count("rows in all", len(expected), len(self._rows)),
-            _Count(f"records of {CLEAN}", len(expected), written),
-            _Count("names, e-mails, cards, addresses found in rows", 0, leaked),
+            _counted("rows as plain Python has them", len(expected), same),
+            _counted("rows in all", len(expected), len(self._rows)),
+            _counted(f"records of {CLEAN}", len(expected), written),
+            _counted("names, e-mails, cards, addresses found in rows", 0, leaked),
         ]
-        self._console.table("count", [each.line for each in counts], title="")
-        return [
-            f"{SALES}, {each.figure}: expected {each.expected:,}, found {each.found:,}"
-            for each in counts
-            if each.expected != each.found
-        ]
+        self._console.table("count", [_line(each) for each in counts], title="")
+        return [each.differs for each in counts if each.differs]
 
     def monday(self) -> list[str]:
         """From the schedule to the file in a browser."""
         monday = Monday(self._stack, "sales", EXPORT)
         self._console.heading(
-            "14  Monday morning: the export's schedule fires, and the analyst gets this mail"
+            "15  Monday morning: the export's schedule fires, and the analyst gets this mail"
         )
         monday.subscribe()
         with self._console.progress().task(f"exporting {EXPORT}"):
@@ -166,7 +142,7 @@ class _Sales:
         self._console.quote(mail.subject, mail.text)
         file = mail.save(Layout(self._stack.root).demo, EXPORT, export["recipients"][0])
         self._console.say(f"Saved as {file.relative_to(self._stack.root)}.")
-        self._console.heading("15  The link: a page with a button, and behind the button the file")
+        self._console.heading("16  The link: a page with a button, and behind the button the file")
         page = monday.page(mail)
         self._console.say(
             "The emulator answers for the address in the mail. The page, as long as the stack is up:"
@@ -180,7 +156,7 @@ class _Sales:
     def _wrong_in(self, lines: list[str], sent: str) -> list[str]:
         """What the file counts otherwise than the table, and what is personal in all that was sent."""
         since, until = self._week
-        rows = _opened(self._job, SALES).scan(selected_fields=("created_at", "items_quantity")).to_arrow()
+        rows = self._table().scan(selected_fields=("created_at", "items_quantity")).to_arrow()
         of_week = [
             row["items_quantity"] or 0 for row in rows.to_pylist() if since <= row["created_at"] < until
         ]
@@ -191,18 +167,28 @@ class _Sales:
             wrong.append(f"the CSV counts {in_file:,} items of last week, the table has {in_table:,}")
         return wrong
 
+    def _table(self) -> Table:
+        _, table = table_named([self._job], SALES)
+        return opened(self._catalog, self._job.table_name(table))
+
     def _ends(self) -> dict[str, int]:
         """How many records each of the topics has had."""
         found = Cluster(self._job.kafka, self._job.lake.region).topics({TOPIC, CLEAN})
         return {name: sum(found[name].end.values()) if name in found else 0 for name in (TOPIC, CLEAN)}
 
 
-def _opened(job: Job, table: str) -> Any:
-    name = next(job.table_name(each) for each in job.tables if each.name == table)
-    found = lake.load(lake.open_catalog(job.lake), name)
-    if found is None:
-        raise Fatal(f"the job ended well, but there is no table {name}")
-    return found
+def _counted(figure: str, expected: int, found: int) -> Count:
+    return Count(SALES, figure, expected, {READER: found})
+
+
+def _line(count: Count) -> dict[str, object]:
+    """A count for people; there is one reader."""
+    return {
+        "figure": count.figure,
+        "expected": count.expected,
+        "found": count.found[READER],
+        "state": count.state,
+    }
 
 
 def _tells_much(event: dict[str, Any]) -> bool:

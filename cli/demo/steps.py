@@ -8,29 +8,28 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from calve.columns import REASONS
-from calve.errors import CalveError, Fatal
+from calve.errors import CalveError
 from calve.job import Job, Kafka, Lake, Registry, Table
 from calve.names import SYSTEM_COLUMN
 from cli import deploy, lake, run_job
 from cli.datagen.plan import Plan, in_turn
 from cli.datagen.produce import Target, produce
-from cli.demo import sales
+from cli.demo import published, sales
 from cli.demo.counts import Count, counts_of
 from cli.demo.monday import last_week
 from cli.demo.readers import Spans, by_duckdb, by_pyiceberg
+from cli.demo.tables import opened, unproved, verified
 from cli.description import facts
-from cli.embedded.layout import CHECKOUT
+from cli.embedded import elsewhere
 from cli.kafka import Cluster
 from cli.tables import snapshot_line
-from cli.verify.command import show
-from cli.verify.sources import Sources
-from cli.verify.verification import verify
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table as Iceberg
 
     from cli.console import Console
+    from cli.embedded.elsewhere import Elsewhere
     from cli.embedded.stack import Stack
     from cli.kafka import Topic
     from cli.verify.findings import Verification
@@ -71,7 +70,8 @@ def run(stack: Stack, console: Console) -> list[str]:
         CalveError: a step could not be done at all.
     """
     job = job_on(stack)
-    _deploy(stack, job, console)
+    others = elsewhere.up(stack)
+    states = _deploy(stack, job, others, console)
     spans = _produce(job, console)
     _ingest(stack, job, console)
     catalog = lake.open_catalog(job.lake)
@@ -80,19 +80,25 @@ def run(stack: Stack, console: Console) -> list[str]:
     _show_rows(kept[TRADES.topic], console)
     _show_snapshots(kept[TRADES.topic], console)
     _show_dead_letters(kept[TRADES.topic], console)
-    verified = _verify(catalog, job, console)
-    counts = _count(job, kept, verified, console)
-    wrong = [each.differs for each in counts if each.differs] + _unproved(verified)
+    console.heading("9  Verified: topics and tables read again, without Spark, and compared")
+    proved = verified(catalog, job, console)
+    counts = _count(job, kept, proved, console)
+    console.heading("11  Published: each commit was announced, and followed in both")
+    counts += published.count(stack, job, states, [each.table for each in kept.values()], others, console)
+    wrong = [each.differs for each in counts if each.differs] + unproved(proved)
     return wrong + sales.run(stack, console)
 
 
-def _deploy(stack: Stack, job: Job, console: Console) -> None:
+def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
+    """Deploy, with whom the tables are published to; returns the name of the table that says how far they are there."""
     console.heading("2  Deployed: calve.yaml as AWS stacks, by the CDK CLI, as into an account")
-    outputs = deploy.app(stack, CHECKOUT / "calve.yaml").deploy(console.progress())
+    outputs = deploy.app(stack, published.configuration(stack, others)).deploy(console.progress())
     lake_of = outputs[f"{job.name}-lake"]
     console.say(
-        f"{len(outputs)} stacks: {', '.join(outputs)}. The tables will lie in {lake_of['Warehouse']}."
+        f"{len(outputs)} stacks: {', '.join(outputs)}. The tables will lie in {lake_of['Warehouse']},"
+        " and be published to an Iceberg REST catalog and a stand-in for Snowflake, which run here, too."
     )
+    return outputs[f"{job.name}-publish"]["PublishStatesTable"]
 
 
 def _produce(job: Job, console: Console) -> dict[str, Spans]:
@@ -132,10 +138,7 @@ def _ingest(stack: Stack, job: Job, console: Console) -> None:
 
 def _open(catalog: Catalog, job: Job, table: Table, spans: Spans) -> Kept:
     name = job.table_name(table)
-    found = lake.load(catalog, name)
-    if found is None:
-        raise Fatal(f"the job ended well, but there is no table {name}")
-    return Kept(found, lake.load(catalog, name.dead_letters), spans)
+    return Kept(opened(catalog, name), lake.load(catalog, name.dead_letters), spans)
 
 
 def _show_tables(catalog: Catalog, job: Job, console: Console) -> None:
@@ -170,26 +173,7 @@ def _show_dead_letters(kept: Kept, console: Console) -> None:
     console.table("dead letters", rows, title="")
 
 
-def _verify(catalog: Catalog, job: Job, console: Console) -> dict[str, Verification]:
-    console.heading("9  Verified: topics and tables read again, without Spark, and compared")
-    found = {}
-    for table in job.tables:
-        sources = Sources.of(catalog, job, table)
-        found[table.topic] = verify(job.table_name(table), sources, console.progress())
-        show(console, found[table.topic], digests=False)
-    return found
-
-
-def _unproved(verified: dict[str, Verification]) -> list[str]:
-    wrong = [f"{topic}: verify found what is listed above" for topic, each in verified.items() if not each.ok]
-    return wrong + [
-        f"{topic}: not all of it is proved" for topic, each in verified.items() if not each.complete
-    ]
-
-
-def _count(
-    job: Job, kept: dict[str, Kept], verified: dict[str, Verification], console: Console
-) -> list[Count]:
+def _count(job: Job, kept: dict[str, Kept], proved: dict[str, Verification], console: Console) -> list[Count]:
     """What was produced against what every reader finds; rows in all also by Iceberg's own totals and by verify."""
     console.heading(f"10  Counted again by PyIceberg {version('pyiceberg')} and DuckDB {version('duckdb')}")
     counts: list[Count] = []
@@ -199,7 +183,7 @@ def _count(
             PYICEBERG: by_pyiceberg(here.table, here.letters, here.spans),
             DUCKDB: by_duckdb(here.table, here.letters, here.spans, job.lake),
         }
-        total = {"Iceberg": lake.rows(here.table), VERIFY: _rows_verified(verified[plan.topic])}
+        total = {"Iceberg": lake.rows(here.table), VERIFY: _rows_verified(proved[plan.topic])}
         counts += counts_of(plan.topic, plan.fates(), found, total=total)
     console.table("count", [_line(each) for each in counts], title="")
     return counts
@@ -212,11 +196,10 @@ def _rows_verified(found: Verification) -> int:
 def _line(count: Count) -> dict[str, object]:
     """A count for people; a reader without a figure does not know it."""
     figures = {name: count.found.get(name) for name in (PYICEBERG, DUCKDB, VERIFY)}
-    state = "differs" if count.differs else "exact"
     return {
         "table": count.table,
         "figure": count.figure,
         "expected": count.expected,
         **figures,
-        "state": state,
+        "state": count.state,
     }

@@ -30,6 +30,9 @@ ssl.client.auth=none
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
 listener.name.sasl_ssl.plain.sasl.jaas.config={security}.plain.PlainLoginModule required user_{user}="{password}";
 listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule required;
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+# Whoever comes by the plain or the TLS listener, and the one user that the stack makes; others may what an ACL says.
+super.users=User:ANONYMOUS;User:{user}
 log.dirs={data}
 auto.create.topics.enable=false
 group.initial.rebalance.delay.ms=0

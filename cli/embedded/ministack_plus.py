@@ -6,16 +6,21 @@ that neither of the two knows is refused when a stack is deployed.
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import json
+import threading
+import time
 from datetime import UTC, datetime
 from typing import Any
 
 from ministack.app import main
-from ministack.services import eventbridge, glue, scheduler, secretsmanager
+from ministack.services import eventbridge, glue, lambda_svc, scheduler, secretsmanager
 from ministack.services.cloudformation import provisioners
 
 Json = dict[str, Any]
 STATISTICS = ("Average", "Maximum", "Minimum", "SampleCount", "Sum")
+ROTATION_STEPS = ("createSecret", "setSecret", "testSecret", "finishSecret")
 START_GLUE_JOB = "arn:aws:scheduler:::aws-sdk:glue:startJobRun"
 
 _create_schedule = provisioners._RESOURCE_HANDLERS["AWS::Scheduler::Schedule"]["create"]
@@ -23,6 +28,8 @@ _update_schedule = provisioners._RESOURCE_HANDLERS["AWS::Scheduler::Schedule"]["
 _alarm_record = provisioners._cw_metric_alarm_record
 _invoke_target = eventbridge._invoke_target
 _get_job_runs = glue._get_job_runs
+_rotate_secret = secretsmanager._rotate_secret
+_describe_secret = secretsmanager._describe_secret
 
 
 def create_security_configuration(logical_id: str, props: Json, stack_name: str) -> tuple[str, Json]:
@@ -43,7 +50,7 @@ def delete_security_configuration(physical_id: str, _props: Json) -> None:
 
 
 def create_rotation(_logical_id: str, props: Json, _stack_name: str) -> tuple[str, Json]:
-    """AWS::SecretsManager::RotationSchedule: the secret says that it rotates; nothing ever does it."""
+    """AWS::SecretsManager::RotationSchedule: the secret says that it rotates; nothing does it but `rotate_secret`."""
     _, secret = secretsmanager._resolve(props["SecretId"])
     if secret is None:
         raise ValueError(f"there is no secret {props['SecretId']}")
@@ -64,6 +71,52 @@ def delete_rotation(physical_id: str, _props: Json) -> None:
     _, secret = secretsmanager._resolve(physical_id)
     if secret:
         secret["RotationEnabled"] = False
+
+
+def rotate_secret(request: Json) -> Any:
+    """RotateSecret: a version without a value is staged, and the function of the secret, if it has one, does the steps.
+
+    ministack brings a copy of the value into use instead.
+    """
+    _, secret = secretsmanager._resolve(request.get("SecretId"))
+    if secret is None:
+        return _rotate_secret(request)
+    version, now = request["ClientRequestToken"], int(time.time())
+    secret["Versions"][version] = {
+        "SecretString": None,
+        "SecretBinary": None,
+        "CreatedDate": now,
+        "Stages": ["AWSPENDING"],
+    }
+    if function := secret.get("RotationLambdaARN"):
+        steps = functools.partial(contextvars.copy_context().run, rotation_steps, secret, function, version)
+        threading.Thread(target=steps, daemon=True).start()
+    return secretsmanager.json_response({"ARN": secret["ARN"], "Name": secret["Name"], "VersionId": version})
+
+
+def rotation_steps(secret: Json, function: str, version: str) -> None:
+    """Invoke the function step by step; one that fails ends the rotation, and the version stays pending."""
+    record = lambda_svc._execution_record_for_config(*lambda_svc._get_func_record_for_ref(function)[:2])
+    for step in ROTATION_STEPS:
+        event = {"Step": step, "SecretId": secret["ARN"], "ClientRequestToken": version}
+        if lambda_svc._execute_function_with_config_scope(record, event).get("error"):
+            return
+    secret["LastRotatedDate"] = int(time.time())
+
+
+def describe_secret(request: Json) -> Any:
+    """DescribeSecret: with the dates of rotations."""
+    status, headers, body = _describe_secret(request)
+    _, secret = secretsmanager._resolve(request.get("SecretId"))
+    if secret is None or not secret.get("RotationEnabled"):
+        return status, headers, body
+    answer = json.loads(body)
+    last, days = secret.get("LastRotatedDate"), secret["RotationRules"].get("AutomaticallyAfterDays")
+    if last:
+        answer["LastRotatedDate"] = last
+    if days:
+        answer["NextRotationDate"] = (last or secret["LastChangedDate"]) + days * 86_400
+    return status, headers, json.dumps(answer).encode()
 
 
 def create_schedule(logical_id: str, props: Json, stack_name: str) -> tuple[str, Json]:
@@ -137,6 +190,8 @@ provisioners._RESOURCE_HANDLERS |= {
 provisioners._cw_metric_alarm_record = alarm_record
 eventbridge._invoke_target = invoke_target
 glue._get_job_runs = get_job_runs
+secretsmanager._rotate_secret = rotate_secret
+secretsmanager._describe_secret = describe_secret
 scheduler._SCHEDULE_TICK_INTERVAL = 1  # not 10 s: nobody likes to wait
 
 if __name__ == "__main__":

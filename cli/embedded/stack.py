@@ -59,6 +59,10 @@ class Stack:
         java = find_java(layout)
         recorded = servers.launch(layout, recorded, java, server, append=True)
         servers.wait_for(layout, recorded, [server])
+        if (
+            server == "kafka"
+        ):  # broker and controller in one process: it starts without the SCRAM users that it knew
+            kafka.add_scram_user(recorded)
 
     def pause(self, server: Server) -> None:
         """Freeze one server: its port accepts and never answers."""

@@ -8,8 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calve.errors import CalveError
-from calve.kafka_auth import java_properties
-from calve.secrets import read_secret
 from glue_jobs.ingest import open_targets
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake
@@ -30,10 +28,9 @@ def made_by_steps(spark: SparkSession, job: Job) -> Mapping[str, Json | CalveErr
     tables = tuple(each for each in job.tables if each.steps)
     if not tables:
         return {}
-    properties = java_properties(job.kafka, read_secret(job.kafka.secret) if job.kafka.secret else None)
     found: dict[str, Json | CalveError] = {}
-    with closing(Cluster(spark, properties)) as cluster:
-        for target in open_targets(replace(job, tables=tables), Lake(spark, job.name), cluster, properties):
+    with closing(Cluster(spark, job.kafka)) as cluster:
+        for target in open_targets(replace(job, tables=tables), Lake(spark, job.name), cluster):
             try:
                 target.foresee()
                 found[target.table.name] = target.shaping.made

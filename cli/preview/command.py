@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, table_named
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
 from cli.console import Console, Output, OutputOption
 
 if TYPE_CHECKING:
     from cli.preview.looking import Preview
 
-TableArgument = Annotated[str, typer.Argument(help="The table's name in calve.yaml.")]
 RecordsOption = Annotated[
     int, typer.Option("--records", "-n", min=1, max=10_000, help="How many of the newest records to read.")
 ]

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from calve.columns import REASONS
-from calve.kafka_auth import java_properties
 from calve.names import SYSTEM_COLUMN, quote
 from calve.protocol import bounded
-from calve.secrets import read_secret
 from glue_jobs.decode import OTHER, REJECT
 from glue_jobs.ingest import open_targets
 from glue_jobs.kafka import Cluster
@@ -68,9 +66,8 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
     Raises:
         CalveError: the topic, the registry or a step cannot be used.
     """
-    properties = java_properties(job.kafka, read_secret(job.kafka.secret) if job.kafka.secret else None)
-    with closing(Cluster(spark, properties)) as cluster:
-        [target] = open_targets(replace(job, tables=(table,)), Lake(spark, job.name), cluster, properties)
+    with closing(Cluster(spark, job.kafka)) as cluster:
+        [target] = open_targets(replace(job, tables=(table,)), Lake(spark, job.name), cluster)
         target.foresee()
         topic = cluster.state(table.topic)
         found = Reading(target, _start(topic, newest), topic.end).records().cache()

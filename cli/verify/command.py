@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, table_named
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
 from cli.console import Console, Output, OutputOption
 
 if TYPE_CHECKING:
     from cli.verify.findings import Verification
 
-TableArgument = Annotated[str, typer.Argument(help="The table's name in calve.yaml.")]
 AllowUnproved = Annotated[
     bool,
     typer.Option(

@@ -36,6 +36,7 @@ class OtherTables:
         self._catalog, self._database = catalog, database
         self._steps = [each for each in steps if isinstance(each, Lookup)]
         self._read: dict[tuple[str, str, tuple[str, ...]], pa.Table] = {}
+        self._tables: dict[str, Table] = {}
 
     @cached_property
     def newest(self) -> Mapping[str, str]:
@@ -61,23 +62,24 @@ class OtherTables:
         return self._read[place]
 
     def _name(self, step: Lookup) -> str:
-        return step.table if "." in step.table else f"{self._database}.{step.table}"
+        return step.full_name(self._database)
 
     def _table(self, name: str) -> Table:
-        found = lake.load(self._catalog, TableName(*name.split(".")))
-        if found is None:
-            raise CalveError(
-                f"there is no table {name}, in which a step looks up", fix="verify where that table is"
-            )
-        return found
+        if name not in self._tables:
+            found = lake.load(self._catalog, TableName(*name.split(".")))
+            if found is None:
+                raise CalveError(
+                    f"there is no table {name}, in which a step looks up", fix="verify where that table is"
+                )
+            self._tables[name] = found
+        return self._tables[name]
 
 
 def looked_up(rows: pa.RecordBatch, step: Lookup, other: pa.Table, *, tombstones: bool) -> Made:
     """The rows with the columns of the other table's row that has the same key, null where it has none."""
     keys = [f"{OTHER}{n}" for n in range(len(step.on))]
-    ours, theirs = _alike(
-        [value_at(rows, path) for path in step.on], [_column(other, name) for name in step.on.values()]
-    )
+    pairs = [_alike(value_at(rows, path), _column(other, name)) for path, name in step.on.items()]
+    ours, theirs = zip(*pairs, strict=True)
     left = pa.table([*ours, pa.array(range(rows.num_rows), pa.int64())], names=[*keys, PLACE])
     right = pa.table([*theirs, pa.array(range(other.num_rows), pa.int64())], names=[*keys, OTHER])
     found = left.join(right, keys, join_type="left outer").sort_by(PLACE)[OTHER].combine_chunks()
@@ -96,10 +98,10 @@ def _column(table: pa.Table, name: str) -> Any:
     return table.column(names.index(name.lower())).combine_chunks()
 
 
-def _alike(ours: list[Any], theirs: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The two sides of each key as one type, in which both keep every digit."""
-    kinds = [_common(a.type, b.type) for a, b in zip(ours, theirs, strict=True)]
-    return tuple([each.cast(kind) for each, kind in zip(side, kinds, strict=True)] for side in (ours, theirs))  # type: ignore[return-value]
+def _alike(ours: Any, theirs: Any) -> tuple[Any, Any]:
+    """The two sides of a key as one type, in which both keep every digit."""
+    kind = _common(ours.type, theirs.type)
+    return ours.cast(kind), theirs.cast(kind)
 
 
 def _common(ours: Any, theirs: Any) -> Any:

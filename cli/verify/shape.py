@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -82,22 +82,21 @@ def shapes_of(
     if totals is None and not sources.steps:
         return _alone(Shape(columns))
     others = OtherTables(sources.catalog, table.name()[0], sources.steps)
+    parts = _parts(sources, topic)
     maker = _Maker(
         sources,
-        _parts(sources, topic),
+        parts,
+        parts.versions(),
         queries,
         _stay(mode, sources),
         _tokens(sources),
         fields_in(table.properties),
         None if totals else columns,
     )
-    newest = maker.newest(others.of(others.newest))
+    now = maker.now()
+    newest = maker.shape(now, others.of(others.newest))
     if totals is not None:
-        made = (
-            iceberg_columns(newest.chain.columns(newest.source))
-            if newest.chain
-            else maker.parts.first_columns(maker.parts.versions())
-        )
+        made = iceberg_columns(newest.chain.columns(newest.source)) if newest.chain else now.every
         held = json.loads(table.schema().model_dump_json())
         require_same_columns(".".join(table.name()), held, made, totals)
     if newest.chain is None:
@@ -106,59 +105,72 @@ def shapes_of(
 
     def known(read_with: Mapping[str, str]) -> Shape | None:
         found, seen = as_noted(read_with.get(NOTE)), others.of(read_with)
-        return maker.shape(*found, seen) if found and seen else None
+        return maker.shape(found, seen) if found and seen else None
 
     return Shapes(newest, known)
 
 
+class _Read(NamedTuple):
+    """What records came in with. every: the columns of the schemas. let_in: those that a quarantine left of them."""
+
+    versions: Versions
+    every: Json
+    let_in: Json
+
+
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes the shapes of a table. fields: what its quarantine has let in; None: it has none. columns: as those of `Shape`."""
+    """Makes the shapes of a table. versions: the schemas as they are now. fields: what its quarantine has let in; None: it has
+    none. columns: as those of `Shape`.
+    """
 
     sources: Sources
     parts: Parts
+    versions: Versions
     queries: Queries
     stay: set[str]
     tokens: Tokens
     fields: Collection[str] | None
     columns: pa.Schema | None
 
-    def newest(self, seen: Others | None) -> Shape:
-        versions = self.parts.versions()
-        return self.shape(next(self._let_in(versions)), versions, seen)
+    def now(self) -> _Read:
+        """What records come in with by the schemas as they are now."""
+        return next(self._reads(self.versions))
 
-    def shape(self, records: Json, versions: Versions, seen: Others | None) -> Shape:
-        """That of records of which these columns come in. seen: the tables in which steps look up."""
-        source, steps = self.parts.first_columns(versions), self.sources.steps
+    def shape(self, read: _Read, seen: Others | None) -> Shape:
+        """That of records that came in so. seen: the tables in which steps look up."""
+        source, steps = _arrow(read.every), self.sources.steps
         if not steps:
-            return Shape(_arrow(source), None, self.columns)
-        mask = partial(masked, tokens=self.tokens, tags=self.parts.tags(records, versions))
+            return Shape(source, None, self.columns)
+        mask = partial(masked, tokens=self.tokens, tags=self.parts.tags(read.let_in, read.versions))
         chain = chain_of(steps, self.queries, self.stay, mask, seen)
-        if records != source:
-            chain = chain.behind(partial(_with_these, columns=_arrow(records)))
-        return Shape(_arrow(source), chain, self.columns)
+        if read.let_in != read.every:
+            chain = chain.behind(partial(_with_these, columns=_arrow(read.let_in)))
+        return Shape(source, chain, self.columns)
 
-    def as_noted(self, note: str | None) -> tuple[Json, Versions] | None:
-        """The columns and the schemas of rounds that noted this of their steps; None where there are none."""
-        for each in _as_they_were(self.parts.versions()):
-            for records in self._let_in(each):
-                if noted(self.sources.steps, records, self.parts.tags(records, each)) == {NOTE: note}:
-                    return records, each
+    def as_noted(self, note: str | None) -> _Read | None:
+        """What records of rounds that noted this of their steps came in with; None where there are none."""
+        for versions in _as_they_were(self.versions):
+            for read in self._reads(versions):
+                tags = self.parts.tags(read.let_in, versions)
+                if noted(self.sources.steps, read.let_in, tags) == {NOTE: note}:
+                    return read
         return None
 
-    def _let_in(self, versions: Versions) -> Iterator[Json]:
-        """The columns of records that come in; with a quarantine those that have, then those of a table that was made when the
-        schemas had fewer versions.
+    def _reads(self, versions: Versions) -> Iterator[_Read]:
+        """What records come in with by these schemas; with a quarantine the columns that have been let in, then those of a table
+        that was made when the schemas had fewer versions.
         """
         every = self.parts.first_columns(versions)
         if self.fields is None:
-            yield every
+            yield _Read(versions, every, every)
             return
-        yield only(every, self.fields)
+        yield _Read(versions, every, only(every, self.fields))
         had = self.parts.leaves(every, versions)
         for each in _as_they_were(versions):
             known = leaves(self.parts.first_columns(each)).keys()
-            yield only(every, admitted(had, known, self.sources.steps, self.parts.own_columns))
+            let_in = admitted(had, known, self.sources.steps, self.parts.own_columns)
+            yield _Read(versions, every, only(every, let_in))
 
 
 def _with_these(rows: pa.RecordBatch, *, columns: pa.Schema, tombstones: bool) -> Made:

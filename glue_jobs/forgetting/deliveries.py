@@ -10,13 +10,13 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DateType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from calve.export import EXPORTS
 from calve.names import TableName
 from calve.spark_conf import CATALOG
 from glue_jobs.forgetting.sweeping import delete, listed
-from glue_jobs.keys import at
+from glue_jobs.keys import at, kind_at
 from glue_jobs.lake import Lake, Table
 
 MANIFEST = "/manifest.json"
@@ -37,10 +37,6 @@ class Delivery:
     start: datetime
     end: datetime
 
-    @property
-    def folder(self) -> str:
-        return self.manifest.removesuffix(MANIFEST) + "/"
-
 
 def deliveries(lake: Lake, table: Table) -> list[Delivery]:
     """All deliveries of the table's exports that are stored."""
@@ -52,7 +48,7 @@ def deliveries(lake: Lake, table: Table) -> list[Delivery]:
 
 def holding(found: Sequence[Delivery], rows: DataFrame) -> list[Delivery]:
     """Those whose window holds the time of a row, or whose column of times cannot be looked at any more."""
-    judged = [(each, _kind(rows.schema, each.time_column)) for each in found]
+    judged = [(each, kind_at(rows.schema, each.time_column)) for each in found]
     asked = [(each, MARGIN[type(kind)]) for each, kind in judged if type(kind) in MARGIN]
     unknown = [each for each, kind in judged if type(kind) not in MARGIN]
     if not asked:
@@ -95,12 +91,3 @@ def _read(table: Table, path: str) -> Any:
         return json.loads(bytes(stream.readAllBytes()))
     finally:
         stream.close()
-
-
-def _kind(schema: StructType, path: str) -> DataType | None:
-    kind: DataType = schema
-    for name in path.split("."):
-        if not isinstance(kind, StructType) or name not in kind.names:
-            return None
-        kind = kind[name].dataType
-    return kind

@@ -15,7 +15,6 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from calve.errors import CalveError
 from calve.forget import Condition, Request, bound_to, seal_key
@@ -23,11 +22,11 @@ from calve.masking import Key
 from calve.names import quote
 from glue_jobs.conditions import false
 from glue_jobs.decode import decode
-from glue_jobs.keys import at
+from glue_jobs.keys import at, kind_at
 from glue_jobs.lake import Lake, Table
+from glue_jobs.letter_records import LETTER, records_of
 from glue_jobs.marks import LETTER as PLACE
 from glue_jobs.marks import rows_at
-from glue_jobs.redrive import LETTER, records_of
 from glue_jobs.seals import UNOPENED
 from glue_jobs.seen import unknown_ids
 from glue_jobs.steps.tokens import frame_of
@@ -126,7 +125,7 @@ def letters_of(target: Target, person: Person, letters: Table) -> tuple[list[tup
     chosen = records_of(target, rows_at(target.lake, letters, letters.head))
     target.learn(*unknown_ids(chosen, target.decoding))
     found, made = person.records(chosen).select(LETTER), _as_rows(target, chosen)
-    if all(_has(made, each.column) for each in person.where):
+    if all(kind_at(made.schema, each.column) is not None for each in person.where):
         found = found.unionByName(person.rows(made).select(LETTER))
     places = found.select(*(F.col(LETTER)[name].alias(name) for name in PLACE)).distinct()
     unopened = chosen.where(F.col(UNOPENED)).count() if target.masking_keys else 0
@@ -138,15 +137,6 @@ def _as_rows(target: Target, letters: DataFrame) -> DataFrame:
     decoded = decode(letters, target.decoding, os.urandom(8), target.mode)
     made = target.shaping.records(decoded, LETTER)
     return target.shaping.all_rows(made) if target.shaping.chain.explodes else made
-
-
-def _has(frame: DataFrame, column: str) -> bool:
-    kind: Any = frame.schema
-    for name in column.split("."):
-        if not isinstance(kind, StructType) or name not in kind.names:
-            return False
-        kind = kind[name].dataType
-    return True
 
 
 def _contains(data: Column, wanted: Column) -> Column:

@@ -37,12 +37,10 @@ class Lookups:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._held: dict[Place, Held] = {}
-        self._pinned: set[Place] = set()
         self._tables: dict[str, Table] = {}
 
     def renew(self) -> None:
         """Look at the tables again; until then they stay what they are, since a round may read its records twice."""
-        self._pinned.clear()
         self._tables.clear()
 
     def noted(self) -> dict[str, str]:
@@ -61,25 +59,21 @@ class Lookups:
         """
         keys = tuple(step.on.values())
         place = step.table, keys, tuple(dict.fromkeys((*keys, *step.columns.values())))
-        if place not in self._pinned:
-            self._hold(step, place)
-            self._pinned.add(place)
+        table, before = self._table(step.table), self._held.get(place)
+        if before is None or before.snapshot != table.head:
+            self._held[place] = self._hold(table, step, place)
+            if before is not None:
+                before.rows.unpersist()
         return self._held[place].rows
 
-    def _hold(self, step: Lookup, place: Place) -> None:
-        table = self._table(step.table)
-        before = self._held.get(place)
-        if before is not None and before.snapshot == table.head:
-            return
+    def _hold(self, table: Table, step: Lookup, place: Place) -> Held:
         held = self._read(table, step, place[-1])
         try:
             require_unique(held.rows, place[1])
         except BaseException:
             held.rows.unpersist()
             raise
-        self._held[place] = held
-        if before is not None:
-            before.rows.unpersist()
+        return held
 
     def _table(self, name: str) -> Table:
         """As it was when a step of this round first asked for it."""

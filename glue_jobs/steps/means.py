@@ -45,5 +45,4 @@ class Supply:
         return self.masking.frame
 
     def _table(self, step: Lookup) -> DataFrame:
-        name = step.table if "." in step.table else f"{self.database}.{step.table}"
-        return self.lookups.table(replace(step, table=name))
+        return self.lookups.table(replace(step, table=step.full_name(self.database)))

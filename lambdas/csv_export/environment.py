@@ -11,6 +11,7 @@ from typing import Self
 class Environment:
     """`endpoint_url` is set by an emulator's host alone; boto3 reads it by itself, PyIceberg has to be told."""
 
+    deployment: str
     lake_bucket: str
     exports_prefix: str
     schedule_group: str
@@ -23,6 +24,7 @@ class Environment:
     @classmethod
     def of(cls, variables: Mapping[str, str]) -> Self:
         return cls(
+            deployment=variables["CALVE_NAME"],
             lake_bucket=variables["LAKE_BUCKET"],
             exports_prefix=variables["EXPORTS_PREFIX"],
             schedule_group=variables["SCHEDULE_GROUP"],

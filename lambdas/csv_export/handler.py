@@ -24,6 +24,7 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyAl
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pyiceberg.catalog import Catalog, load_catalog
 
+from calve.announcement import export_failed
 from calve.errors import Fatal
 from calve.export import Export
 from lambdas.csv_export.delivery import Lake, Outcome
@@ -214,12 +215,7 @@ def _tell(
 
 
 def _put_event(*, key: dict[str, Any], reason: str, export: Export) -> None:
-    detail = {
-        "export": json.loads(export.to_json()),
-        "window": key["about"],
-        "reason": reason,
-        "final": key["final"],
-    }
-    entry = {"Source": "calve", "DetailType": "Export Failed", "Detail": json.dumps(detail)}
-    if parts().events.put_events(Entries=[entry])["FailedEntryCount"]:
+    deployment = parts().environment.deployment
+    failed = export_failed(deployment, export, key["about"], reason=reason, final=key["final"])
+    if parts().events.put_events(Entries=[failed.entry()])["FailedEntryCount"]:
         raise Fatal("EventBridge did not take the event of a failed export")

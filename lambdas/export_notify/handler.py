@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
+    from calve.announcement import Announcement
     from calve.export import Export
 
 logger = Logger(service="export_notify")
@@ -44,6 +45,7 @@ class Parts:
 
     notifier: Notifier
     s3: Any
+    events: Any
     store: DynamoDBPersistenceLayer
     config: IdempotencyConfig
 
@@ -64,6 +66,7 @@ def parts() -> Parts:
     return Parts(
         notifier,
         boto3.client("s3"),
+        boto3.client("events"),
         DynamoDBPersistenceLayer(table_name=settings.idempotency_table, boto3_client=dynamodb),
         IdempotencyConfig(expires_after_seconds=30 * DAY_S, hash_function="sha256"),
     )
@@ -80,7 +83,7 @@ def handle(event: EventBridgeEvent, context: LambdaContext) -> None:
     match event.source, event.detail_type:
         case "aws.s3", "Object Created":
             _new_file(S3EventBridgeNotificationEvent(event.raw_event))
-        case "calve", "Export Failed":
+        case "calve", "calve.export.failed":
             _no_file(event)
         case source, kind:
             raise Fatal(f'an event "{kind}" of {source} is not for this function')
@@ -96,11 +99,29 @@ def _new_file(event: S3EventBridgeNotificationEvent) -> None:
         raise Fatal(f"{key} is no manifest of an export")
     text = parts().s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode()
     manifest = Manifest.parse(key, text)
-    _deliver(
-        manifest.export,
-        {"bucket": bucket, "key": key, "etag": etag},
-        lambda recipient: {"link": notifier.new_file(manifest, recipient)},
+    cause = {"bucket": bucket, "key": key, "etag": etag}
+    try:
+        _deliver(manifest.export, cause, lambda recipient: {"link": notifier.new_file(manifest, recipient)})
+    finally:  # a mail that fails keeps nobody from hearing of the file
+        _announce(notifier.created(manifest, bucket), cause)
+
+
+def _announce(created: Announcement, cause: dict[str, str]) -> None:
+    """Tell others of the file, once per file as far as that is known."""
+    once = idempotent_function(
+        _put_event,
+        data_keyword_argument="cause",
+        persistence_store=parts().store,
+        config=parts().config,
+        key_prefix="export_notify.announce",
     )
+    once(cause=cause, created=created)
+
+
+def _put_event(*, cause: dict[str, str], created: Announcement) -> None:
+    del cause
+    if parts().events.put_events(Entries=[created.entry()])["FailedEntryCount"]:
+        raise Fatal("EventBridge did not take the event of a new file")
 
 
 def _no_file(event: EventBridgeEvent) -> None:

@@ -29,6 +29,9 @@ class Window:
     def __str__(self) -> str:
         return wording.window(self.start, self.end, self.time_zone)
 
+    def to_json(self) -> dict[str, str]:
+        return {"from": self.start.isoformat(), "to": self.end.isoformat()}
+
     @classmethod
     def of(cls, raw: dict[str, str], export: Export) -> Self:
         return cls(datetime.fromisoformat(raw["from"]), datetime.fromisoformat(raw["to"]), export.time_zone)
@@ -48,6 +51,7 @@ class Manifest:
     correction: bool
     redefined: bool
     created_at: datetime
+    snapshot_id: str | None
 
     @classmethod
     def parse(cls, key: str, text: str) -> Self:
@@ -77,6 +81,7 @@ class Manifest:
             correction=raw["correction"],
             redefined=raw["redefined"],
             created_at=datetime.fromisoformat(raw["created_at"]),
+            snapshot_id=raw["snapshot_id"],
         )
 
 

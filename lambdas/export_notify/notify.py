@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from calve.announcement import export_created
 from calve.errors import Fatal
 from lambdas import wording
 from lambdas.export_notify import mail
@@ -21,6 +22,7 @@ from lambdas.tokens import new_link_id, reference, sign
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from calve.announcement import Announcement
     from calve.export import Export
     from lambdas.export_notify.mail import Mail
     from lambdas.export_notify.notice import Failure, Manifest
@@ -38,6 +40,7 @@ class Settings:
     keys_secret: str
     download_url: str
     exports_prefix: str
+    deployment: str
     topics: dict[str, str]
 
     @classmethod
@@ -48,6 +51,7 @@ class Settings:
             keys_secret=environment["LINK_KEYS_SECRET"],
             download_url=environment["DOWNLOAD_URL"].rstrip("/"),
             exports_prefix=environment["EXPORTS_PREFIX"],
+            deployment=environment["CALVE_NAME"],
             topics=json.loads(environment["MAIL_TOPICS"]),
         )
 
@@ -78,6 +82,24 @@ class Notifier:
             manifest.export, recipient, mail.new_file(manifest, link, f"{self.settings.download_url}/{token}")
         )
         return reference(link.id)
+
+    def created(self, manifest: Manifest, bucket: str) -> Announcement:
+        """What others hear of a new file: names and counts, no link and no address."""
+        return export_created(
+            self.settings.deployment,
+            manifest.export,
+            manifest.window.to_json(),
+            {
+                "bucket": bucket,
+                "manifest": manifest.key,
+                "files": [{"key": part.key, "size_bytes": part.size_bytes} for part in manifest.parts],
+                "rows": manifest.rows,
+                "snapshot_id": manifest.snapshot_id,
+                "complete": manifest.complete,
+                "correction": manifest.correction,
+                "created_at": manifest.created_at.isoformat(),
+            },
+        )
 
     def no_file(self, failure: Failure, recipient: str | None) -> None:
         self._send(failure.export, recipient, mail.no_file(failure))

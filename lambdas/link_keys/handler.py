@@ -11,9 +11,9 @@ from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent, event_source
 from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
 
-from calve.errors import Fatal
 from lambdas.custom_resource import serve
-from lambdas.link_keys.rotation import Rotation, Settings
+from lambdas.link_keys.keys import LinkKeys, make_first
+from lambdas.rotation import Rotation
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -25,7 +25,7 @@ tracer = Tracer(service="link_keys")
 @cache
 def rotation() -> Rotation:
     """Made once per process."""
-    return Rotation(Settings.read(os.environ).secret, boto3.client("secretsmanager"))
+    return Rotation(os.environ["LINK_KEYS_SECRET"], LinkKeys(), boto3.client("secretsmanager"))
 
 
 @logger.inject_lambda_context(log_event=False)
@@ -33,10 +33,7 @@ def rotation() -> Rotation:
 @event_source(data_class=SecretsManagerEvent)
 def rotate(event: SecretsManagerEvent, context: LambdaContext) -> None:
     """Do the step that Secrets Manager asks for."""
-    keys = rotation()
-    if event.secret_id != keys.secret:
-        raise Fatal("this function rotates the link keys alone")
-    keys.step(event.step, event.client_request_token)
+    rotation().step(event)
     logger.info("keys.rotation", extra={"step": event.step})
 
 
@@ -50,5 +47,5 @@ def first(event: dict[str, Any], context: LambdaContext) -> None:
 
 
 def _make_first(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
-    if request.request_type != "Delete" and rotation().make_first():
+    if request.request_type != "Delete" and make_first(rotation()):
         logger.info("keys.first")

@@ -11,6 +11,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from pyspark.sql import SparkSession
 
 from calve.job import Job, Kafka, Lake, Registry
+from calve.spark_conf import CATALOG
 from cli.embedded import stack as embedded
 from cli.progress import LineProgress
 from cli.spark import spark_environment
@@ -48,6 +49,14 @@ def spark(stack: embedded.Stack) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(autouse=True)
+def own_warehouse(request: pytest.FixtureRequest) -> None:
+    """A command or job that an earlier test ran in this process has set the session's own to that of its lake."""
+    if "spark" in request.fixturenames:
+        stack, session = request.getfixturevalue("stack"), request.getfixturevalue("spark")
+        session.conf.set(f"spark.sql.catalog.{CATALOG}.warehouse", f"s3://{stack.bucket}/tests")
+
+
 @pytest.fixture(scope="session")
 def engine(stack: embedded.Stack, spark: SparkSession) -> Iterator[Engine]:
     """The ingest engine in this process."""
@@ -55,7 +64,7 @@ def engine(stack: embedded.Stack, spark: SparkSession) -> Iterator[Engine]:
         "bootstrap.servers": stack.bootstrap_servers,
         "log_level": 0,  # these clients outlive the broker that tests stop, and say so many times a second
     }
-    cluster = Cluster(spark, {"bootstrap.servers": stack.bootstrap_servers})
+    cluster = Cluster(spark, Kafka(stack.bootstrap_servers))
     yield Engine(
         stack,
         spark,

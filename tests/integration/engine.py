@@ -186,8 +186,7 @@ class Engine:
         job = self.job(
             Table(name=table or topic, topic=topic, **settings), registry=registry, masking=masking
         )
-        properties = {"bootstrap.servers": job.kafka.bootstrap_servers}
-        return open_targets(job, self.lake, self.cluster, properties)[0]
+        return open_targets(job, self.lake, self.cluster)[0]
 
     def drain(self, target: Target, *, memory: Memory | None = None) -> list[Outcome]:
         """Rounds until the topic has nothing more; at most 20."""

@@ -14,22 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from calve import redrive
-from calve.export import Export
 from calve.forget import REQUEST, Condition, Entry, Request
-from calve.job import Budget, Lake, Table
+from calve.job import Budget, Table
 from calve.masking import Key
 from calve.redrive import Result
 from calve.steps import Mask, Rule
-from cli.embedded import aws
 from cli.forget import sealed
-from cli.lake import open_catalog
 from glue_jobs.steps.tokens import pads
 from glue_jobs.target import Target
-from lambdas.csv_export.delivery import Lake as ExportLake
-from lambdas.csv_export.export import Order, run
-from tests.integration.engine import DATABASE, Engine
+from tests.integration.engine import Engine
 from tests.integration.planted import Planted, Search
 from tests.integration.proofs import proof
+from tests.integration.stored import catalogued, export, objects
 
 KEY = Key("k1", 0, sha256(b"forget").digest())
 MASK = Mask(
@@ -68,7 +64,6 @@ class Scene:
     settings: dict[str, Any]
     count: int = 3
     planted: Planted = field(default_factory=Planted)
-    began: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
     version: int = 0
 
     def __post_init__(self) -> None:
@@ -158,46 +153,19 @@ class Scene:
         assert found is not None
         return found
 
-    def export(self) -> list[str]:
-        """Both days as CSV files; the keys of their manifests."""
-        stack = self.engine.stack
-        order = Export(
-            self.topic, DATABASE, self.topic, "_kafka.timestamp", "rate(1 day)", ("a@b.c",), wait_s=0.0
-        )
-        lake = ExportLake(
-            catalog=open_catalog(Lake(DATABASE, f"s3://{stack.bucket}/tests", endpoint=stack.aws_endpoint)),
-            s3=self.client("s3"),
-            bucket=stack.bucket,
-            prefix="tests/exports/",
-            run=uuid.uuid4().hex,
-            now=lambda: datetime.now(UTC),
-            remaining_s=lambda: 60.0,
-        )
-        found: list[str] = []
+    def export(self) -> None:
+        """Both days as CSV files."""
         for day in DAYS:
-            window = {"from": day.isoformat(), "to": (day + timedelta(days=1)).isoformat()}
-            [outcome] = run(Order.of(order, datetime.now(UTC), window), lake, lambda _: None)
-            found.append(outcome.status)
-        return found
+            export(self.engine, self.topic, self.topic, day, day + timedelta(days=1))
 
     def manifests(self) -> list[str]:
         """The windows that have a stored export."""
         return sorted(name.split("/")[3] for name, _ in self.objects() if name.endswith("/manifest.json"))
 
-    def client(self, service: str) -> Any:
-        return aws.client(service, self.engine.stack.aws_endpoint)
-
     def objects(self) -> Iterator[tuple[str, bytes]]:
         """All versions of all objects of the table, its letters and its exports, and what the catalog says of both."""
-        s3, bucket = self.client("s3"), self.engine.stack.bucket
-        for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
-            for each in page.get("Versions", ()):
-                if self.topic in each["Key"]:
-                    yield each["Key"], s3.get_object(Bucket=bucket, Key=each["Key"])["Body"].read()
-        for page in self.client("glue").get_paginator("get_tables").paginate(DatabaseName=DATABASE):
-            for table in page["TableList"]:
-                if self.topic in table["Name"]:
-                    yield f"catalog/{table['Name']}/", json.dumps(table, default=str).encode()
+        yield from objects(self.engine, lambda each: self.topic in each["Key"])
+        yield from catalogued(self.engine, self.topic)
 
     def found(self, *said: str) -> dict[str, set[str]]:
         """Whose values are where: place of a value -> the objects that hold it."""

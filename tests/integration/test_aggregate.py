@@ -195,6 +195,7 @@ def test_what_is_read_again_after_a_rollback_is_added_once(engine: Engine) -> No
     assert_proved(proof(engine, sales.topic))
 
 
+@pytest.mark.full
 def test_the_same_records_in_another_order_and_other_rounds_come_to_the_same(engine: Engine) -> None:
     one, other, dice = Sales(engine), Sales(engine), random.Random(9)
     one.sell(80, dice)
@@ -319,6 +320,7 @@ def test_a_letter_does_not_come_back_into_totals(engine: Engine) -> None:
     assert_proved(proof(engine, sales.topic))
 
 
+@pytest.mark.full
 def test_totals_of_a_topic_that_was_made_again_go_on(engine: Engine) -> None:
     sales, dice = Sales(engine), random.Random(23)
     sales.sell(20, dice)

@@ -147,6 +147,7 @@ def test_events_that_are_none_are_dead_letters(engine: Engine) -> None:
     assert_proved(proof(engine, database.topic))
 
 
+@pytest.mark.full
 def test_a_topic_that_was_made_again_goes_on_with_the_rows_that_are_there(engine: Engine) -> None:
     database, dice = Database(engine), random.Random(11)
     database.churn(dice, 40)

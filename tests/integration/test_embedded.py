@@ -196,6 +196,7 @@ def test_the_remains_of_a_killed_run_are_cleaned_all_of_them_together(own: Stack
     )
 
 
+@pytest.mark.full
 def test_a_start_that_was_killed_before_its_end_is_not_taken_for_a_stack(own: Stack) -> None:
     before = recorded(own)
     state.write(Layout(own.root).stack_file, replace(before, ready=False))

@@ -57,8 +57,7 @@ def script(name: str, file: str) -> Any:
 
 def ingest(engine: Engine, job: Job) -> None:
     """Drain the tables one after the other, in the order of calve.yaml."""
-    properties = {"bootstrap.servers": engine.stack.bootstrap_servers}
-    for target in open_targets(job, engine.lake, engine.cluster, properties):
+    for target in open_targets(job, engine.lake, engine.cluster):
         engine.drain(target)
 
 
@@ -92,6 +91,10 @@ def test_anomalies(engine: Engine) -> None:
         "UNUSUAL_PRICE",
         "LARGE_TRADE",
     ]
+    table = engine.lake.load(TableName(job.lake.database, "flagged_stock_trades"))
+    assert table is not None
+    counts = json.loads(next(table.ancestors()).summary["calve.metrics"])["counts"]
+    assert counts["values"] == {"LARGE_TRADE": 2, "NEGATIVE_PRICE": 1, "UNUSUAL_PRICE": 1}
     assert len(records(engine, "stock_trades_with_totals")) == 10
     assert len({key for key, _, _ in records(engine, "stock_total_trades")}) == 6
 

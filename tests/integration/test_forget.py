@@ -14,12 +14,12 @@ from calve.forget import FORGOTTEN, FOUND, LEFT, REQUEST
 from calve.job import Deduplicate, Emit, Upsert
 from calve.steps import Flatten
 from cli.main import app
-from glue_jobs import loop
 from glue_jobs.loop import TableLoop
 from tests.integration.crashing import OF_FORGET, Died, dying
 from tests.integration.engine import Engine, at
 from tests.integration.persons import MASK, Scene
 from tests.integration.proofs import assert_proved
+from tests.integration.running import running
 from tests.integration.test_emit import output, places, records
 
 UPSERTS = Upsert(("_kafka.key",), deletes=True, bucketed=True)
@@ -165,22 +165,11 @@ def test_the_command_is_answered_by_the_running_job(
 ) -> None:
     scene = Scene(engine, tmp_path, {"steps": (MASK, Flatten())})
     scene.round()
-    monkeypatch.setattr(loop, "REQUEST_EVERY_S", 0.5)
-    monkeypatch.setattr(loop, "POLL_S", 0.5)
-    stop = threading.Event()
-    job = TableLoop(scene.target(), stop, drain=False)
-    thread = threading.Thread(target=job.run)
-    thread.start()
     jobs = (engine.job(scene.table, masking=scene.masking),)
     monkeypatch.setattr("cli.forget.load_jobs", lambda *_, **__: jobs)
-    try:
-        while len(job.read_to) == 0:
-            assert not stop.wait(0.2)
+    with running(scene.target(), monkeypatch) as job:
         email = f"email={scene.persons[0].email}"
         done = CliRunner().invoke(app, ["forget", scene.topic, "--key", email, "--yes"])
-    finally:
-        stop.set()
-        thread.join(60)
     assert done.exit_code == 0, (done.output, done.exception)
     for figure in ("rows: 1", "dead letters: 3", "exports deleted: 0"):
         assert figure in done.output

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import uuid
 
+import pytest
+
 from calve.job import Transform
 from calve.redrive import REQUEST, Request, Result
 from tests.integration.engine import TRADE, Engine, everything, trades
@@ -16,6 +18,7 @@ def version(*fields: dict[str, object]) -> str:
     return json.dumps(trade | {"doc": uuid.uuid4().hex, "fields": [*trade["fields"], *fields]})
 
 
+@pytest.mark.full
 def test_rounds_rejects_evolution_compaction_and_a_redrive(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.produce(topic, 4)

@@ -73,11 +73,16 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
     assert_as_documented(events)
     seen = {each["event"] for each in events}
     assert documented().keys() - seen == {
+        "announcement.failed",
+        "announcement.left",
+        "announcement.postponed",
         "job.handed_over",
         "redrive.answered",
         "forget.answered",
         "round.retried",
         "rows.emitted",
+        "secret.changed",
+        "secret.not_read",
         "state.not_written",
         "table.field_quarantined",
         "table.switched",

@@ -53,8 +53,7 @@ class Job:
             for topic in self.topics
         )
         job = self.engine.job(*tables)
-        servers = {"bootstrap.servers": job.kafka.bootstrap_servers}
-        targets = open_targets(job, self.engine.lake, self.engine.cluster, servers)
+        targets = open_targets(job, self.engine.lake, self.engine.cluster)
         loops = Loops(self.stop)
         for target in targets:
             loops.start(TableLoop(target, self.stop, drain=False))

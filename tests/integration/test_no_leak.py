@@ -18,24 +18,20 @@ from typing import Any
 import pytest
 
 from calve.columns import REASONS
-from calve.export import Export
-from calve.job import Budget, Deduplicate, Lake, Table, Upsert
+from calve.job import Budget, Deduplicate, Table, Upsert
 from calve.masking import Key
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.redrive import REQUEST, Request, Result
 from calve.spark_conf import java_options
 from calve.steps import Mask, Rule
-from cli.embedded import aws
-from cli.lake import open_catalog
 from cli.spark import JAVA_OPTIONS, spark_environment
 from glue_jobs.steps.tokens import pads
-from lambdas.csv_export.delivery import Lake as ExportLake
-from lambdas.csv_export.export import Order, run
 from lambdas.export_notify.mail import new_file
 from lambdas.export_notify.notice import Manifest
 from lambdas.links import Link
-from tests.integration.engine import DATABASE, Engine
+from tests.integration.engine import Engine
 from tests.integration.planted import Planted, Search
+from tests.integration.stored import catalogued, export, objects
 
 KEY = Key("k1", 0, sha256(b"no leak").digest())
 HASH = Rule("hash")
@@ -246,21 +242,8 @@ class Scene:
 
     def export(self) -> None:
         """All rows of a masked table, as a CSV file."""
-        now, stack = datetime.now(UTC).replace(microsecond=0), self.engine.stack
-        order = Export(
-            "people", DATABASE, self.kept.name, "_kafka.timestamp", "rate(1 day)", ("a@b.c",), wait_s=0.0
-        )
-        lake = ExportLake(
-            catalog=open_catalog(Lake(DATABASE, f"s3://{stack.bucket}/tests", endpoint=stack.aws_endpoint)),
-            s3=self.client("s3"),
-            bucket=stack.bucket,
-            prefix="exports/",
-            run=uuid.uuid4().hex,
-            now=lambda: datetime.now(UTC),
-            remaining_s=lambda: 60.0,
-        )
-        window = {"from": f"{now - timedelta(days=1):%FT%T%z}", "to": f"{now + timedelta(days=1):%FT%T%z}"}
-        [outcome] = run(Order.of(order, now, window), lake, lambda _: None)
+        now, day = datetime.now(UTC).replace(microsecond=0), timedelta(days=1)
+        outcome = export(self.engine, "people", self.kept.name, now - day, now + day)
         assert (outcome.status, outcome.failure) == ("written", None)
         assert outcome.rows == self.engine.rows(self.kept.name).count()
         [(key, text)] = [each for each in self.objects() if each[0].endswith("manifest.json")]
@@ -274,19 +257,10 @@ class Scene:
         mail = new_file(manifest, link, "https://example.com/token")
         self.said += [mail.subject.encode(), mail.text.encode(), mail.html.encode()]
 
-    def client(self, service: str) -> Any:
-        return aws.client(service, self.engine.stack.aws_endpoint)
-
     def objects(self) -> Iterator[tuple[str, bytes]]:
         """All versions of all objects that were written since the scene began, and what the catalog says."""
-        s3, bucket = self.client("s3"), self.engine.stack.bucket
-        for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
-            for each in page.get("Versions", ()):
-                if each["LastModified"] >= self.began:
-                    yield each["Key"], s3.get_object(Bucket=bucket, Key=each["Key"])["Body"].read()
-        for page in self.client("glue").get_paginator("get_tables").paginate(DatabaseName=DATABASE):
-            for table in page["TableList"]:
-                yield f"catalog/{table['Name']}/", json.dumps(table, default=str).encode()
+        yield from objects(self.engine, lambda each: each["LastModified"] >= self.began)
+        yield from catalogued(self.engine)
 
 
 @pytest.mark.parametrize(("good", "bad"), [(150, 5), pytest.param(10_000, 200, marks=pytest.mark.full)])

@@ -118,6 +118,7 @@ def test_what_a_version_adds_stays_out_at_every_depth_until_it_is_decided_on(
     assert (unproved.name, unproved.figures["offsets"]) == ("earlier schema", 5)
 
 
+@pytest.mark.full
 def test_a_table_without_the_option_takes_everything_and_the_option_begins_when_it_is_switched_on(
     engine: Engine, masking: str
 ) -> None:

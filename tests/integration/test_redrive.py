@@ -15,12 +15,12 @@ from calve.job import Budget, Source, Table
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.redrive import REQUEST, Request, Result
 from cli.dead_letters.command import dead_letters
-from glue_jobs import loop
 from glue_jobs.loop import TableLoop
 from glue_jobs.target import Target
 from tests.integration.crashing import Died, dying
 from tests.integration.engine import TRADE, Engine, at, suspended, trades
 from tests.integration.proofs import assert_proved, proof
+from tests.integration.running import running
 
 BAD = b"\x01no magic byte"
 POINTS = (
@@ -273,6 +273,7 @@ def test_a_rollback_of_a_later_round_leaves_letters_whose_rows_are_there(
     scene.assert_exact(dead={3})
 
 
+@pytest.mark.full
 def test_a_suspended_table_is_redriven_all_the_same(engine: Engine) -> None:
     scene = Scene(engine)
     scene.produce(3)
@@ -309,15 +310,7 @@ def test_the_command_is_answered_by_the_running_job_when_a_schema_was_made_to_fi
     for value in (b"\0" + foreign.to_bytes(4, "big") + row[5:], row, BAD):
         engine.send(scene.topic, value, partition=0)
     engine.flush()
-    monkeypatch.setattr(loop, "REQUEST_EVERY_S", 0.5)
-    monkeypatch.setattr(loop, "POLL_S", 0.5)
-    stop = threading.Event()
-    job = TableLoop(scene.target(), stop, drain=False)
-    thread = threading.Thread(target=job.run)
-    thread.start()
-    try:
-        while len(job.read_to) == 0:
-            assert not stop.wait(0.2)
+    with running(scene.target(), monkeypatch) as job:
         assert engine.register(scene.topic, schema) == foreign
         settings = Table(scene.topic, scene.topic)
         monkeypatch.setattr("cli.dead_letters.options.load_jobs", lambda *_, **__: (engine.job(settings),))
@@ -327,14 +320,12 @@ def test_the_command_is_answered_by_the_running_job_when_a_schema_was_made_to_fi
         assert "in the table now: 1" in done.output
         shown = CliRunner().invoke(dead_letters, ["list", scene.topic, "--output", "json"]).stdout
         assert (json.loads(shown)["dead_letters"], json.loads(shown)["redriven"]) == (1, 1)
-    finally:
-        stop.set()
-        thread.join(60)
     assert job.state == "running"
     scene.sent = 3
     scene.assert_exact(dead={2})
 
 
+@pytest.mark.full
 def test_a_value_that_names_no_schema_comes_back_by_the_newest_and_is_proved_by_it(engine: Engine) -> None:
     source, topic = Source(prefix="none"), engine.topic(partitions=1, schema=bare())
     engine.send(topic, b"\x02x\x0a", partition=0)

@@ -145,6 +145,7 @@ def test_avro_and_json_of_the_glue_registry_are_one_table_by_a_pattern(
     assert_proved(proof(engine, topic, registry=registry, value=source))
 
 
+@pytest.mark.full
 def test_messages_of_the_glue_registry_are_tables_by_their_place_among_the_names(
     engine: Engine, glue: GlueSchemas
 ) -> None:

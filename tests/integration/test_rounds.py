@@ -61,8 +61,7 @@ def test_tables_may_lie_in_a_database_named_after_the_cluster(engine: Engine) ->
     engine.produce(topic, 3)
     job = engine.job(Table(name=topic, topic=topic))
     lake = replace(job.lake, namespace="cluster_id")
-    servers = {"bootstrap.servers": job.kafka.bootstrap_servers}
-    [target] = open_targets(replace(job, lake=lake), engine.lake, engine.cluster, servers)
+    [target] = open_targets(replace(job, lake=lake), engine.lake, engine.cluster)
     engine.drain(target)
     database = engine.cluster.id.lower()
     assert target.main.java.location() == f"{lake.warehouse}/{database}/{topic}"

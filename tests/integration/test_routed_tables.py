@@ -148,6 +148,7 @@ def test_a_value_that_is_named_later_comes_back_by_a_redrive(engine: Engine, fil
     assert tables.fates("orders", "payments") == Counter(range(6))
 
 
+@pytest.mark.full
 def test_letters_whose_value_another_table_names_stay_until_a_table_has_them(
     engine: Engine, file: Path
 ) -> None:

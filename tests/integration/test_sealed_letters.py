@@ -135,6 +135,7 @@ def masked(scene: Scene, folder: Path, *keys: Key) -> None:
     scene.engine.drain(scene.target(steps=STEPS, masking=secret(folder, *keys)))
 
 
+@pytest.mark.full
 def test_verify_opens_letters_or_says_that_it_could_not(engine: Engine, tmp_path: Path) -> None:
     scene = Scene(engine)
     engine.producer.produce(scene.topic, BAD, key=b"k", partition=0, headers=[("h", b"x"), ("h", None)])

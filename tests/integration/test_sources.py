@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from cli.progress import LineProgress
 from cli.verify.findings import Verification
 from cli.verify.sources import Sources
 from cli.verify.verification import verify
+from glue_jobs import reading
 from glue_jobs.ingest import open_targets
 from tests.integration.avro_records import nullable, read, record
 from tests.integration.engine import DATABASE, Engine, suspended
@@ -380,9 +382,7 @@ def test_tables_that_ask_no_registry_need_none(engine: Engine) -> None:
     topic = topic_of(engine, [Raw(b"x")])
     table = engine.target(topic, value=Source(format="string")).table
     job = replace(engine.job(table), registry=None)
-    (target,) = open_targets(
-        job, engine.lake, engine.cluster, {"bootstrap.servers": job.kafka.bootstrap_servers}
-    )
+    (target,) = open_targets(job, engine.lake, engine.cluster)
     engine.drain(target)
     assert read(engine, topic) == [{"value": "x"}]
 
@@ -395,3 +395,11 @@ def test_a_changed_value_and_a_changed_key_are_found(engine: Engine) -> None:
     engine.sql("UPDATE {t} SET key = 'x' WHERE key = '5'", topic)
     found = verified(engine, topic, value, key).findings
     assert sorted(each.columns for each in found) == [("key",), ("value",)]
+
+
+def test_a_random_word_that_reads_as_a_number_is_a_name_all_the_same(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = bytes.fromhex("5785095e29102256")
+    monkeypatch.setattr(reading, "os", SimpleNamespace(urandom=lambda _: number))
+    test_every_record_is_its_row_or_a_dead_letter_with_its_reason(engine, CASES["bytes, plain JSON keys"])

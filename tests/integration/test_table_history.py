@@ -225,6 +225,7 @@ def test_a_table_that_calve_did_not_make_is_left_alone(engine: Engine) -> None:
     assert engine.rows(topic).columns == ["id"]
 
 
+@pytest.mark.full
 def test_a_dropped_table_is_made_again_with_every_row_and_reject_once(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.ingest(topic, 5, 2)

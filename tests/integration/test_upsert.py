@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from calve.job import Source, Upsert
-from cli.demo.readers import connect
+from cli.duck import connect
 from cli.lake import rows
 from glue_jobs.loop import TableLoop
 from tests.integration.crashing import open_catalog
@@ -70,6 +70,7 @@ def by_duckdb(engine: Engine, topic: str) -> list[tuple[int, ...]]:
         return sorted(connection.execute(query, [table.metadata_location]).fetchall())
 
 
+@pytest.mark.full
 def test_a_key_a_thousand_times_in_a_batch_is_one_change(engine: Engine) -> None:
     users = Users(engine, partitions=1)
     target = users.target()

@@ -148,6 +148,7 @@ print(made.rows.column("a").to_pylist(), made.failed["step_failed"].to_pylist())
 """
 
 
+@pytest.mark.full
 def test_a_session_of_its_own_prints_nothing_of_a_record(spark: SparkSession) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ALONE], cwd=ROOT, capture_output=True, text=True, timeout=120

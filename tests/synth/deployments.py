@@ -7,13 +7,16 @@ from calve.deployment import (
     Alerts,
     Deployment,
     JobDeployment,
+    KeyRotation,
     LakeDeployment,
     Msk,
     Network,
     Workers,
 )
 from calve.export import Export
-from calve.job import GlueRegistry, Job, Kafka, Lake, Registry, Table
+from calve.job import Announce, GlueRegistry, Job, Kafka, Lake, Registry, Table
+from calve.names import TableName
+from calve.publishing import CatalogBootstrap, IcebergRest, Publish, Snowflake, Warehouse
 from calve.topics import Entry
 
 UNKNOWN = "s3://made-by-the-stack"
@@ -42,6 +45,29 @@ WEEKLY = Export(
     recipients=("analyst@example.com", "boss@example.com"),
 )
 
+CATALOG = IcebergRest(
+    "https://catalog.example.com/api/catalog",
+    warehouse="trading",
+    secret="aws:calve/catalog",
+    scope="PRINCIPAL_ROLE:ALL",
+)
+
+SNOWFLAKE = Snowflake(
+    account="myorg-myaccount",
+    url="https://myorg-myaccount.snowflakecomputing.com",
+    user="DEPLOYER",
+    secret="aws:calve/snowflake",
+    admin_role="ACCOUNTADMIN",
+    database="TRADING",
+    schema="TRADING",
+    warehouse=Warehouse("CALVE_TRADING"),
+    reader="CALVE_TRADING_READER",
+    publisher="CALVE_TRADING_PUBLISHER",
+    service_user="CALVE_TRADING",
+    volume="CALVE_TRADING_VOLUME",
+    integration="CALVE_TRADING_CATALOG",
+)
+
 MADE = Deployment(
     name="trading",
     jobs=(
@@ -51,6 +77,16 @@ MADE = Deployment(
     lake=LakeDeployment("trading"),
     exports=(WEEKLY,),
     alerts=Alerts(emails=("ops@example.com",)),
+    rotations=(
+        KeyRotation("kafka", "aws:calve/kafka", admin="aws:calve/kafka-admin"),
+        KeyRotation("emit", "aws:calve/kafka-emit", after_days=7, admin="aws:calve/kafka-admin"),
+        KeyRotation("registry", "aws:calve/registry", admin="aws:calve/cloud", keys_to_retain=3),
+    ),
+    publish=Publish(
+        tables=(TableName("trading", "stock_trades"), TableName("trading", "users")),
+        iceberg_rest=CATALOG,
+        snowflake=SNOWFLAKE,
+    ),
 )
 
 MSK = Deployment(
@@ -60,6 +96,11 @@ MSK = Deployment(
     ),
     lake=LakeDeployment("orders", namespace="cluster_id"),
     msk=Msk(),
+    publish=Publish(
+        tables=(TableName("orders", "orders"),),
+        patterns=("shop_[a-z0-9_]*",),
+        iceberg_rest=IcebergRest("https://catalog.example.com"),
+    ),
 )
 
 IMPORTED = Deployment(
@@ -83,8 +124,22 @@ IMPORTED = Deployment(
         subnets=("subnet-11111111", "subnet-22222222"),
         security_groups=("sg-11111111",),
     ),
+    publish=Publish(
+        tables=(TableName("shared", "orders"),),
+        iceberg_rest=IcebergRest(
+            "https://polaris.example.com/api/catalog",
+            warehouse="guest",
+            update="notifications",
+            bootstrap=CatalogBootstrap("aws:polaris/admin", "https://polaris.example.com/api/management/v1"),
+        ),
+    ),
     exports=(
         replace(WEEKLY, database="shared", table="orders", channel="ses", sender="reports@example.com"),
+    ),
+    rotations=(
+        KeyRotation(
+            "kafka", "aws:arn:aws:secretsmanager:eu-central-1:111122223333:secret:AmazonMSK_guest-AbCdEf"
+        ),
     ),
 )
 
@@ -102,6 +157,7 @@ SHOP = Deployment(
         JobDeployment(
             replace(
                 _SHOP,
+                tables=(Table("orders", "orders", announce=Announce("status", ("LOST", "STOLEN"))),),
                 patterns=(Table("shop_{1}", r"shop\.(.*)"), Table("{topic}", "(eu|us)-.*")),
                 entries=(
                     Entry("orders", "orders"),

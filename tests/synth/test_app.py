@@ -70,3 +70,12 @@ def test_the_first_key_names_its_deployment():
     for wrong in ("yes", "true", "yes-delete-other"):
         with pytest.raises(ConfigError, match="does not name"):
             is_asked_for(wrong, "trading")
+
+
+def test_secrets_of_the_stacks_are_told_apart_by_their_ids(synthesized):
+    """`cli/key_ages.py` goes by these."""
+    of = {"trading": ["Snowflake"], "guest": ["IcebergRest"]}
+    for name, begins in of.items():
+        ids = synthesized.find(f"{name}-publish", "AWS::SecretsManager::Secret")
+        assert [begin for begin in begins for id in ids if id.startswith(begin)] == begins
+        assert len(ids) == len(begins)

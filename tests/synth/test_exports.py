@@ -38,7 +38,7 @@ def test_only_the_creation_of_a_manifest_sends_mail(synthesized):
     assert written["detail"]["object"]["key"] == [{"wildcard": "exports/*/manifest.json"}]
     assert text(written["detail"]["bucket"]["name"][0]) == "trading-lake-<AccountId>-<Region>"
     (failed,) = [each for each in patterns if each["source"] == ["calve"]]
-    assert failed["detail"]["export"]["name"] == ["weekly_trades"]
+    assert failed["detail"] == {"deployment": ["trading"]}
 
 
 def test_every_recipient_is_subscribed(synthesized):

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from aws_cdk import App, Stack
 
+from calve.announcement import OF_TABLES
 from calve.job import Job
 from calve.spark_conf import java_options
 from lambdas.job_control.environment import WatchdogEnvironment
@@ -41,6 +42,19 @@ def test_a_job_is_told_what_only_the_deploy_knows(jobs):
     assert conf["spark.driver.extraJavaOptions"] == java_options()
     assert "--bootstrap-servers" not in arguments
     assert text(arguments["--extra-files"]).endswith("/" + arguments["--settings-file"])
+
+
+def test_a_deployed_job_announces_and_may_send_nothing_else(synthesized, jobs):
+    assert {each["DefaultArguments"]["--announce"] for each in jobs.values()} == {"true"}
+    found = statements(synthesized.templates["trading-ingest"])
+    sending = [each for each in found if "events:PutEvents" in each["Action"]]
+    assert len(sending) == len(jobs)
+    for each in sending:
+        assert each["Action"] == ["events:PutEvents"]
+        assert [text(one).rpartition(":")[2] for one in each["Resource"]] == ["event-bus/default"]
+        assert each["Condition"] == {
+            "StringEquals": {"events:source": "calve", "events:detail-type": list(OF_TABLES)}
+        }
 
 
 def test_no_package_index_and_no_secret_is_in_the_arguments(jobs):

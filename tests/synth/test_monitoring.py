@@ -60,7 +60,11 @@ def test_each_trouble_has_an_alarm_that_mails(synthesized):
     of_schedules = {"job-not-started", "export-not-started"}
     of_exports = {"export-errors", "export-mail-errors", "weekly_trades-late"}
     of_running = {"stock_trades-silent", "users-silent", "main-given-up"}
-    assert names == of_tables | of_jobs | of_schedules | of_exports | of_running
+    of_catalog = {f"catalog-{what}" for what in ("failed", "reconcile-errors", "messages-failed")}
+    of_snowflake = {
+        f"snowflake-{what}" for what in ("failed", "lag", "stuck", "not-reconciled", "messages-failed")
+    }
+    assert names == of_tables | of_jobs | of_schedules | of_exports | of_running | of_catalog | of_snowflake
     (topic,) = synthesized.find("trading-monitoring", "AWS::SNS::Topic")
     assert all(each["AlarmActions"] == [{"Ref": topic}] for each in alarms)
     subscription = synthesized.one("trading-monitoring", "AWS::SNS::Subscription")
@@ -142,7 +146,35 @@ def test_metrics_come_from_the_log_that_the_job_writes(synthesized):
 
 def test_an_export_that_is_given_up_is_told_to_the_operators(synthesized):
     rule = synthesized.one("trading-monitoring", "AWS::Events::Rule")
-    assert rule["EventPattern"]["detail-type"] == ["Export Failed"]
+    assert rule["EventPattern"] == {
+        "source": ["calve"],
+        "detail-type": ["calve.export.failed"],
+        "detail": {"deployment": ["trading"]},
+    }
+
+
+def test_values_to_alert_on_have_a_rule_each_that_mails_once(synthesized):
+    rules = synthesized.find("shop-monitoring", "AWS::Events::Rule")
+    (topic,) = synthesized.find("shop-monitoring", "AWS::SNS::Topic")
+    said = [each["EventPattern"]["detail"] for each in rules.values()]
+    assert said == [
+        {
+            "deployment": ["shop"],
+            "table": ["orders"],
+            "again": [False],
+            "counts": {"values": {value: [{"exists": True}]}},
+        }
+        for value in ("LOST", "STOLEN")
+    ]
+    policy = synthesized.one("shop-monitoring", "AWS::SNS::TopicPolicy")["PolicyDocument"]["Statement"]
+    sources = [
+        each["Condition"]["ArnLike"]["aws:SourceArn"] for each in policy if "ArnLike" in each["Condition"]
+    ]
+    for name, rule in rules.items():
+        (target,) = rule["Targets"]
+        assert target["Arn"] == {"Ref": topic}
+        assert "<table> has rows with status " in target["InputTransformer"]["InputTemplate"]
+        assert {"Fn::GetAtt": [name, "Arn"]} in sources
 
 
 def test_the_tables_of_an_expression_share_alarms_and_a_topic_that_is_not_kept_has_one(

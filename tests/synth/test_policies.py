@@ -36,7 +36,7 @@ def test_services_that_say_on_whose_behalf_they_act_are_asked(synthesized):
             if resource["Type"] != "AWS::IAM::Role":
                 continue
             (trust,) = resource["Properties"]["AssumeRolePolicyDocument"]["Statement"]
-            if trust["Principal"]["Service"] in SOURCED:
+            if trust["Principal"].get("Service") in SOURCED:
                 assert trust["Condition"]["StringEquals"] == {
                     "aws:SourceAccount": {"Ref": "AWS::AccountId"}
                 }, name

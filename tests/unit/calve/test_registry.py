@@ -11,6 +11,7 @@ import pytest
 
 from calve.confluent import ConfluentRegistry
 from calve.errors import Fatal, Retryable
+from calve.held_secret import HeldSecret
 
 ABSENT = (404, {"error_code": 40403, "message": "Schema not found"})
 
@@ -107,12 +108,16 @@ def test_nothing_listening_is_tried_again(server: str) -> None:
         ConfluentRegistry("http://127.0.0.1:1").by_id(7)
 
 
-def test_credentials_are_sent_and_a_refusal_names_no_password(server: str) -> None:
+def test_credentials_are_sent_and_a_refusal_names_no_password(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Answers.credentials = "Basic " + base64.b64encode(b"ada:right").decode()
     Answers.pages["/schemas/ids/7"] = (200, {"schema": "x"})
-    assert ConfluentRegistry(server, credentials={"username": "ada", "password": "right"}).by_id(7)
+    monkeypatch.setenv("REGISTRY", json.dumps({"username": "ada", "password": "right"}))
+    assert ConfluentRegistry(server, secret=HeldSecret("env:REGISTRY")).by_id(7)
+    monkeypatch.setenv("REGISTRY", json.dumps({"username": "ada", "password": "hunter2"}))
     with pytest.raises(Fatal) as caught:
-        ConfluentRegistry(server, credentials={"username": "ada", "password": "hunter2"}).by_id(7)
+        ConfluentRegistry(server, secret=HeldSecret("env:REGISTRY")).by_id(7)
     assert "hunter2" not in str(caught.value)
 
 
@@ -157,3 +162,26 @@ def test_a_version_that_was_deleted_softly_is_still_its_subjects(server: str) ->
     registry = ConfluentRegistry(server)
     assert registry.subjects_of(7) == ["s"]
     assert registry.subjects_of(8) == []
+
+
+def test_a_changed_password_is_taken_without_a_new_start(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def secret(password: str) -> None:
+        monkeypatch.setenv("REGISTRY", json.dumps({"username": "ada", "password": password}))
+
+    def wanted(password: str) -> None:
+        Answers.credentials = "Basic " + base64.b64encode(f"ada:{password}".encode()).decode()
+
+    secret("one")
+    wanted("one")
+    Answers.pages["/subjects"] = (200, [])
+    registry = ConfluentRegistry(server, secret=HeldSecret("env:REGISTRY"))
+    assert registry.subjects() == []
+    wanted("two")
+    with pytest.raises(Fatal, match="refused the credentials"):
+        registry.subjects()
+    secret("two")
+    with pytest.raises(Retryable, match="changed a moment ago"):
+        registry.subjects()
+    assert registry.subjects() == []

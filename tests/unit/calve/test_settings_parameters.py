@@ -6,16 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from calve.errors import ConfigError
-from calve.job import Kafka, Registry
-from calve.settings import StackDefaults, load
 from calve.settings.parameters import filled
-from calve.steps import Filter, Sql
+from calve.steps import Filter, Sql, Step
+from tests.unit.calve.calve_yaml import jobs, refused
 
-STACK = StackDefaults(Kafka("127.0.0.1:9092"), Registry("http://127.0.0.1:8081"), "s3://lake")
 TRADES = """
-name: t
-tables:
   flagged:
     topic: trades
     parameters: {large: 4000, least: -1.5, venue: "d'Or"}
@@ -25,21 +20,13 @@ tables:
 """
 
 
-def steps(folder: Path, text: str, env: str | None = None, overlay: str = "") -> tuple[object, ...]:
-    (folder / "calve.yaml").write_text(text)
-    (folder / "calve.prod.yaml").write_text(overlay)
-    [job] = load(folder / "calve.yaml", env=env, stack=STACK)
+def steps(folder: Path, overlay: str | None = None) -> tuple[Step, ...]:
+    [job] = jobs(folder, TRADES, overlay=overlay)
     return job.tables[0].steps
 
 
-def refused(folder: Path, text: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        steps(folder, text)
-    return [" ".join(line.split()[1:]) for line in str(caught.value).splitlines()[1:]]
-
-
 def test_marks_become_literals(tmp_path: Path) -> None:
-    assert steps(tmp_path, TRADES) == (
+    assert steps(tmp_path) == (
         Sql("select *, quantity > 4000 as large from source where price > (-1.5)"),
         Filter(r"venue = 'd\'Or'"),
     )
@@ -47,7 +34,7 @@ def test_marks_become_literals(tmp_path: Path) -> None:
 
 def test_an_environment_has_values_of_its_own(tmp_path: Path) -> None:
     overlay = "tables: {flagged: {parameters: {large: 9}}}"
-    (query, _) = steps(tmp_path, TRADES, "prod", overlay)
+    (query, _) = steps(tmp_path, overlay)
     assert query == Sql("select *, quantity > 9 as large from source where price > (-1.5)")
 
 
@@ -102,7 +89,5 @@ def test_marks_without_a_parameter_and_parameters_without_a_mark_are_told_togeth
     ],
 )
 def test_names_and_values_that_are_none(tmp_path: Path, parameters: str, told: str) -> None:
-    text = (
-        f"name: t\ntables: {{a: {{topic: a, parameters: {parameters}, steps: [{{filter: 'x > :large'}}]}}}}"
-    )
-    assert told in "\n".join(refused(tmp_path, text))
+    table = f"  a: {{topic: a, parameters: {parameters}, steps: [{{filter: 'x > :large'}}]}}\n"
+    assert told in "\n".join(refused(tmp_path, table))

@@ -70,7 +70,7 @@ def test_problems_of_an_overlay_name_its_own_file() -> None:
     assert 'calve.prod.yaml:3  tables.a.gaps  "alow" cannot be used. Did you mean "allow"?' in message
 
 
-@pytest.mark.parametrize("key", ["publish", "msk"])
+@pytest.mark.parametrize("key", ["flink", "msk"])
 def test_keys_of_no_meaning_are_refused(key: str) -> None:
     assert f"{key}  is not a known key. Known here: name, kafka" in refused(
         f"name: t\n{key}: {{}}\n" + TABLES

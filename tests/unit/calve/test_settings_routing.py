@@ -6,42 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from calve.errors import ConfigError
-from calve.job import Job, Kafka, Registry
-from calve.settings import StackDefaults, load
+from calve.job import Job
 from calve.steps import Filter, Route
+from tests.unit.calve.calve_yaml import jobs, refused
 
-STACK = StackDefaults(Kafka("127.0.0.1:9092"), Registry("http://127.0.0.1:8081"), "s3://lake")
 NAMED = ("order", "payment", "refund")
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "calve.yaml"
-
-
-def jobs(file: Path, tables: str, above: str = "") -> tuple[Job, ...]:
-    file.write_text(f"name: t\n{above}tables:\n{tables}", encoding="utf-8")
-    return load(file, stack=STACK)
-
-
-def routes(file: Path, tables: str, above: str = "") -> dict[str, Route]:
+def routes(tmp_path: Path, tables: str, above: str = "") -> dict[str, Route]:
     return {
         table.name: each
-        for job in jobs(file, tables, above)
+        for job in jobs(tmp_path, tables, above)
         for table in job.tables
         for each in table.steps
         if isinstance(each, Route)
     }
-
-
-def refused(file: Path, tables: str) -> list[str]:
-    """Every problem, as key path and sentence."""
-    with pytest.raises(ConfigError) as caught:
-        jobs(file, tables)
-    head, *lines = str(caught.value).replace(str(file), "calve.yaml").splitlines()
-    assert head.startswith("calve.yaml: ")
-    return [" ".join(line.split()[1:]) for line in lines]
 
 
 TWO = """
@@ -51,28 +30,28 @@ TWO = """
 OTHERS = "  others:   {topic: events, route: {column: type, otherwise: true}}\n"
 
 
-def test_one_table_has_what_the_others_do_not_name(file: Path) -> None:
-    assert routes(file, TWO + OTHERS) == {
+def test_one_table_has_what_the_others_do_not_name(tmp_path: Path) -> None:
+    assert routes(tmp_path, TWO + OTHERS) == {
         "orders": Route("type", ("order",), (), "leave_out"),
         "payments": Route("type", ("payment", "refund"), (), "leave_out"),
         "others": Route("type", (), NAMED, "keep"),
     }
 
 
-def test_where_none_has_it_the_first_table_rejects_it(file: Path) -> None:
-    assert routes(file, TWO) == {
+def test_where_none_has_it_the_first_table_rejects_it(tmp_path: Path) -> None:
+    assert routes(tmp_path, TWO) == {
         "orders": Route("type", ("order",), NAMED, "reject"),
         "payments": Route("type", ("payment", "refund"), (), "leave_out"),
     }
 
 
-def test_tables_without_a_route_and_other_topics_have_nothing_to_do_with_it(file: Path) -> None:
+def test_tables_without_a_route_and_other_topics_have_nothing_to_do_with_it(tmp_path: Path) -> None:
     apart = """
   all:    {topic: events}
   audit:  {topic: events, value: {subject: com.acme.Audit}, route: {column: of, value: 1}}
   clicks: {topic: clicks, route: {column: button, value: true}}
 """
-    assert routes(file, apart + TWO) == {
+    assert routes(tmp_path, apart + TWO) == {
         "audit": Route("of", (1,), (1,), "reject"),
         "clicks": Route("button", (True,), (True,), "reject"),
         "orders": Route("type", ("order",), NAMED, "reject"),
@@ -80,27 +59,28 @@ def test_tables_without_a_route_and_other_topics_have_nothing_to_do_with_it(file
     }
 
 
-def test_tables_of_several_jobs_are_seen_together(file: Path) -> None:
+def test_tables_of_several_jobs_are_seen_together(tmp_path: Path) -> None:
     tables = """
   payments: {topic: events, job: b, route: {column: type, value: [payment, refund]}}
   orders:   {topic: events, job: a, route: {column: type, value: order}}
 """
-    found = routes(file, tables, "jobs: {a: {}, b: {}}\n")
+    found = routes(tmp_path, tables, "jobs: {a: {}, b: {}}\n")
     assert found["payments"] == Route("type", ("payment", "refund"), ("payment", "refund", "order"), "reject")
     assert found["orders"] == Route("type", ("order",), (), "leave_out")
 
 
-def test_a_route_comes_before_the_steps_and_travels_as_plain_values(file: Path) -> None:
+def test_a_route_comes_before_the_steps_and_travels_as_plain_values(tmp_path: Path) -> None:
     tables = "  a: {topic: t, route: {column: head.id, value: [1, -2]}, steps: [filter: x > 0]}\n"
-    (job,) = jobs(file, tables)
+    (job,) = jobs(tmp_path, tables)
     assert job.tables[0].steps == (Route("head.id", (1, -2), (1, -2), "reject"), Filter("x > 0"))
     assert Job.from_json(job.to_json()) == job
 
 
-def test_values_mean_what_they_say(file: Path) -> None:
+def test_values_mean_what_they_say(tmp_path: Path) -> None:
     """In YAML `on` is text, and in Python `1 == True`."""
     for written, meant in (("on", "on"), ('"1"', "1"), ("1", 1), ("true", True), ('""', "")):
-        (value,) = routes(file, f"  a: {{topic: t, route: {{column: c, value: {written}}}}}\n")["a"].values
+        found = routes(tmp_path, f"  a: {{topic: t, route: {{column: c, value: {written}}}}}\n")
+        (value,) = found["a"].values
         assert (type(value), value) == (type(meant), meant)
 
 
@@ -134,11 +114,11 @@ RESERVED = '"_kafka.key" is reserved: _kafka holds topic, partition, offset and 
         ("order", " must be a mapping"),
     ],
 )
-def test_what_cannot_be_used_is_named_with_its_cure(file: Path, route: str, problem: str) -> None:
-    assert refused(file, f"  a: {{topic: t, route: {route}}}\n") == [f"tables.a.route{problem}"]
+def test_what_cannot_be_used_is_named_with_its_cure(tmp_path: Path, route: str, problem: str) -> None:
+    assert refused(tmp_path, f"  a: {{topic: t, route: {route}}}\n") == [f"tables.a.route{problem}"]
 
 
-def test_all_problems_between_routes_are_listed_at_once(file: Path) -> None:
+def test_all_problems_between_routes_are_listed_at_once(tmp_path: Path) -> None:
     tables = """
   a: {topic: t, route: {column: kind, value: [x, y]}}
   b: {topic: t, route: {column: type, value: [z, y]}}
@@ -146,7 +126,7 @@ def test_all_problems_between_routes_are_listed_at_once(file: Path) -> None:
   d: {topic: t, route: {column: kind, value: 5}}
   e: {topic: t, route: {column: kind, otherwise: true}}
 """
-    assert refused(file, tables) == [
+    assert refused(tmp_path, tables) == [
         'tables.b.route.column "type" is not "kind", by which table a has its records. Route a topic by one column',
         'tables.b.route.value[1] "y" is named by table a, too. Remove one of the two',
         'tables.d.route.value 5 is a whole number, and "x" of table a is text. Write all of them as the column has them, '
@@ -155,8 +135,8 @@ def test_all_problems_between_routes_are_listed_at_once(file: Path) -> None:
     ]
 
 
-def test_changes_of_a_database_are_not_routed(file: Path) -> None:
+def test_changes_of_a_database_are_not_routed(tmp_path: Path) -> None:
     tables = "  a: {topic: t, change_data: {}, route: {column: c, value: x}}\n"
-    assert refused(file, tables) == [
+    assert refused(tmp_path, tables) == [
         "tables.a.route cannot be used with `change_data`. Remove one of the two"
     ]

@@ -4,38 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from calve.errors import ConfigError
-from calve.job import Job, Kafka, Registry, Table
-from calve.settings import StackDefaults, load
+from calve.job import Table
 from calve.topics import Entry
-
-STACK = StackDefaults(Kafka("127.0.0.1:9092"), Registry("http://127.0.0.1:8081"), "s3://lake")
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "calve.yaml"
+from tests.unit.calve.calve_yaml import jobs, refused
 
 
-def jobs(file: Path, tables: str, more: str = "") -> tuple[Job, ...]:
-    file.write_text(f"name: t\n{more}tables:\n{tables}", encoding="utf-8")
-    return load(file, stack=STACK)
-
-
-def refused(file: Path, tables: str, more: str = "") -> list[str]:
-    """Every problem, as key path and sentence."""
-    with pytest.raises(ConfigError) as caught:
-        jobs(file, tables, more)
-    head, *lines = str(caught.value).replace(str(file), "calve.yaml").splitlines()
-    assert head.startswith("calve.yaml: ")
-    return [" ".join(line.split()[1:]) for line in lines]
-
-
-def test_an_entry_with_topics_is_a_pattern_with_all_its_options(file: Path) -> None:
+def test_an_entry_with_topics_is_a_pattern_with_all_its_options(tmp_path: Path) -> None:
     (job,) = jobs(
-        file,
+        tmp_path,
         "  users: {topic: people}\n"
         "  'shop_{1}': {topics: 'shop\\.(.*)', freshness: 5s, upsert: {key: [id]}, start: latest}\n",
     )
@@ -47,9 +23,9 @@ def test_an_entry_with_topics_is_a_pattern_with_all_its_options(file: Path) -> N
     assert job.entries == (Entry("users", "people"), Entry("shop_{1}", r"shop\.(.*)", pattern=True))
 
 
-def test_a_job_knows_the_entries_of_others_only_where_it_has_patterns(file: Path) -> None:
+def test_a_job_knows_the_entries_of_others_only_where_it_has_patterns(tmp_path: Path) -> None:
     main, other = jobs(
-        file,
+        tmp_path,
         "  '{topic}': {topics: '.*', job: main}\n  users: {topic: people, job: other, emit: {topic: out}}\n",
         "jobs: {main: {}, other: {}}\n",
     )
@@ -59,15 +35,15 @@ def test_a_job_knows_the_entries_of_others_only_where_it_has_patterns(file: Path
     assert other.tables[0].emit is not None
 
 
-def test_a_file_without_topics_resolves_as_ever(file: Path) -> None:
-    (job,) = jobs(file, "  trades: {topic: t}\n")
+def test_a_file_without_topics_resolves_as_ever(tmp_path: Path) -> None:
+    (job,) = jobs(tmp_path, "  trades: {topic: t}\n")
     assert (job.tables, job.patterns, job.entries) == ((Table("trades", "t"),), (), ())
 
 
-def test_every_problem_is_named_at_once(file: Path) -> None:
+def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
     more = "exports: {weekly: {table: shop_orders, schedule: rate(1 day), recipients: [a@b.lt]}}\n"
     found = refused(
-        file,
+        tmp_path,
         "  none: {freshness: 5s}\n"
         "  'x_{1}': {topic: x}\n"
         "  plain: {topics: 'a'}\n"
@@ -96,18 +72,18 @@ def test_every_problem_is_named_at_once(file: Path) -> None:
     ]
 
 
-def test_an_expression_of_no_use_is_named(file: Path) -> None:
-    (problem,) = refused(file, "  '{topic}': {topics: 'a('}\n")
+def test_an_expression_of_no_use_is_named(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, "  '{topic}': {topics: 'a('}\n")
     assert problem.startswith('tables."{topic}".topics "a(" is no regular expression: missing ), ')
 
 
-def test_a_key_of_no_use_is_named_once(file: Path) -> None:
-    (problem,) = refused(file, "  'A{1}': {topics: '(a)'}\n")
+def test_a_key_of_no_use_is_named_once(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, "  'A{1}': {topics: '(a)'}\n")
     assert problem.startswith('tables."A{1}" "A{1}" names no tables')
 
 
-def test_offsets_among_the_defaults_are_refused_where_the_entry_has_no_start(file: Path) -> None:
+def test_offsets_among_the_defaults_are_refused_where_the_entry_has_no_start(tmp_path: Path) -> None:
     shared = "defaults: {start: {offsets: {0: 1}}}\n"
-    (problem,) = refused(file, "  '{topic}': {topics: '.*'}\n", shared)
+    (problem,) = refused(tmp_path, "  '{topic}': {topics: '.*'}\n", shared)
     assert 'tables."{topic}".start of offsets cannot be used with `topics`' in problem
-    jobs(file, "  '{topic}': {topics: '.*', start: earliest}\n", shared)
+    jobs(tmp_path, "  '{topic}': {topics: '.*', start: earliest}\n", shared)

@@ -83,7 +83,7 @@ def test_what_the_readme_says_of_costs_is_recomputed() -> None:
     always, scheduled = (month / DAYS for month in (least.continuous, least.scheduled))
     assert f"are {always:.2f} dollars a day with the job always running, and {scheduled:.2f} with" in readme
     endpoints = ENDPOINTS * ZONES * 24 * RATES["endpoint_hour"]
-    assert f"four in two zones, {endpoints:.2f} dollars a day" in readme
+    assert f"five in two zones, {endpoints:.2f} dollars a day" in readme
     assert f"MSK Serverless costs {24 * RATES['msk_cluster_hour']:.0f} dollars a day" in readme
 
 

@@ -9,7 +9,9 @@ from cli.datagen.plan import Fates
 from cli.demo.counts import counts_of
 from cli.demo.readers import Found
 from cli.demo.steps import job_on
+from cli.demo.tables import unproved
 from cli.embedded.stack import Stack
+from cli.verify.findings import Check, Finding, State, Verification
 
 ROOT = Path(__file__).parents[3]
 FATES = Fates(applied=7, dead_lettered={"truncated": 2}, duplicates=1)
@@ -41,6 +43,18 @@ def test_dead_letters_that_are_missing_and_those_that_nobody_expected_differ():
     assert differing(strange) == [
         "trades, bad_magic: expected 0, Other finds 2",
         "trades, truncated: expected 2, Other finds 0",
+    ]
+
+
+def test_a_table_that_is_wrong_and_one_that_is_not_all_proved_are_named():
+    def said(state: State, *findings: Finding) -> Verification:
+        return Verification("t.t", "t", (Check("contents", state),), findings)
+
+    lost = Finding("contents", "records are not in the table")
+    found = {"right": said("proved"), "wrong": said("failed", lost), "old": said("not verifiable")}
+    assert unproved(found) == [
+        "wrong: verify found what is listed above",
+        "old: not all of it is proved",
     ]
 
 

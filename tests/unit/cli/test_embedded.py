@@ -186,7 +186,7 @@ def test_a_cut_off_jar_counts_as_absent(tmp_path: Path) -> None:
 def test_the_lock_pins_every_file_once() -> None:
     lock = jars.pinned()
     assert len({jar.file for jar in lock}) == len(lock) > 50
-    assert {jar.class_path for jar in lock} == {"kafka", "registry", "spark"}
+    assert {jar.class_path for jar in lock} == {"kafka", "registry", "rest_catalog", "spark"}
     assert all(len(jar.sha256) == 64 and jar.size_bytes > 0 for jar in lock)
 
 
@@ -195,6 +195,14 @@ def test_ivy_is_asked_for_exactly_what_is_pinned() -> None:
     module = jars.ivy_module([registry])
     assert 'name="apicurio-registry-app" rev="3.0.9" conf="registry-&gt;default" transitive="false"' in module
     assert 'type="tar.gz" ext="tar.gz" m:classifier="all"' in module
+
+
+def test_two_files_of_one_module_are_asked_for_together() -> None:
+    core = [jar for jar in jars.pinned() if jar.file.startswith("rest_catalog/iceberg-core-")]
+    assert len(core) == 2
+    module = jars.ivy_module(core)
+    assert module.count("<dependency ") == 1
+    assert module.count("<artifact ") == 2
 
 
 def test_an_unfit_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

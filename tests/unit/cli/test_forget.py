@@ -20,7 +20,7 @@ from calve.job import Aggregate, Upsert
 from calve.job import Table as Settings
 from calve.masking import Key
 from calve.steps import Mask, Rule
-from cli import forget
+from cli import forget, requests
 from cli.main import app
 from tests.unit.cli.folder_catalog import FolderCatalog
 from tests.unit.cli.test_dead_letters import JOB, NAME
@@ -41,7 +41,7 @@ def main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
     )
     monkeypatch.setattr("cli.lake.open_catalog", lambda _: catalog)
     monkeypatch.setattr("cli.kafka.cluster_database", lambda _: None)
-    monkeypatch.setattr(forget, "ASK_S", 0.0)
+    monkeypatch.setattr(requests, "ASK_S", 0.0)
     monkeypatch.setattr(forget, "PATIENCE_S", 0.0)
     configure(monkeypatch, PLAIN)
     return made
@@ -159,6 +159,23 @@ def test_without_a_job_the_request_stays_and_a_second_one_is_refused(main: Table
     request = Request.pending(main.refresh().properties)
     assert request is not None
     assert request.where == (Condition("email", "a"),)
+
+
+def test_metadata_that_is_deleted_while_it_is_read_is_looked_at_again(
+    main: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, rows=2)
+    answered, failures = Table.refresh, iter([FileNotFoundError("00001.metadata.json")])
+
+    def refresh(table: Table) -> Table:
+        for each in failures:
+            raise each
+        return answered(table)
+
+    monkeypatch.setattr(Table, "refresh", refresh)
+    code, text, error = run("--key", "email=a", "--yes")
+    assert code == 0, error
+    assert "rows: 2" in text
 
 
 def test_what_the_job_could_not_do_is_an_error(main: Table, monkeypatch: pytest.MonkeyPatch) -> None:

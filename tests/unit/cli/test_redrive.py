@@ -15,8 +15,9 @@ from pyiceberg.table import Table
 from typer.testing import CliRunner
 
 from calve.columns import DEAD_LETTERS, REDRIVEN, with_ids
-from calve.errors import CalveError
+from calve.errors import CalveError, Retryable
 from calve.redrive import REQUEST, RESULT, Request, Result
+from cli import requests
 from cli.dead_letters import redrive
 from cli.dead_letters.command import dead_letters
 from tests.unit.cli.test_dead_letters import JOB, NAME, SCHEMA, catalog, keep, rejected  # noqa: F401 a fixture
@@ -35,7 +36,7 @@ def main(catalog: FolderCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:  # n
         rejected(0, 5, "unknown_schema_id", schema_id=9),
         rejected(0, 6, "unknown_schema_id", schema_id=9, redriven="x1"),
     )
-    monkeypatch.setattr(redrive, "ASK_S", 0.0)
+    monkeypatch.setattr(requests, "ASK_S", 0.0)
     monkeypatch.setattr(redrive, "PATIENCE_S", 0.0)
     fresh = replace(JOB, tables=tuple(replace(each, freshness_s=0.0) for each in JOB.tables))
     monkeypatch.setattr("cli.dead_letters.options.load_jobs", lambda *_, **__: (fresh,))
@@ -108,6 +109,31 @@ def test_without_a_job_the_request_stays_and_a_second_one_is_refused(main: Table
     _, _, error = run("redrive", "trades", "--yes")
     assert "waits already, since" in str(error)
     assert Request.pending(main.properties) == first
+
+
+def test_a_request_whose_place_another_one_takes_is_given_up(
+    main: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refresh(table: Table) -> Table:
+        with table.transaction() as change:
+            change.set_properties({REQUEST: Request("another", "now").to_json()})
+        return table
+
+    monkeypatch.setattr(Table, "refresh", refresh)
+    monkeypatch.setattr(redrive, "PATIENCE_S", 60.0)
+    _, _, error = run("redrive", "trades", "--yes")
+    assert "another redrive of trading.trades has taken the place of this one" in str(error)
+
+
+def test_a_lake_that_does_not_answer_ends_the_waiting(main: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refresh(_: Table) -> Table:
+        raise OSError("connection refused")
+
+    monkeypatch.setattr(Table, "refresh", refresh)
+    monkeypatch.setattr(redrive, "PATIENCE_S", 60.0)
+    _, _, error = run("redrive", "trades", "--yes")
+    assert isinstance(error, Retryable)
+    assert Request.pending(main.properties) is not None
 
 
 def test_where_nobody_can_be_asked_nothing_is_written(main: Table) -> None:

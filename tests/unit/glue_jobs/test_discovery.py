@@ -13,7 +13,8 @@ from calve.errors import Retryable
 from calve.job import Job, Kafka, Lake, Start, Table
 from calve.names import TableName
 from calve.topics import Entry
-from glue_jobs.discovery import FAILED_AFTER, Discovery
+from glue_jobs.backoff import FAILED_AFTER
+from glue_jobs.discovery import Discovery
 
 
 @dataclass

@@ -16,9 +16,11 @@ from calve.export import Export
 from lambdas.csv_export import handler
 from lambdas.csv_export.environment import Environment
 from lambdas.csv_export.manifest import Folder
+from tests.announcements import assert_as_documented
 from tests.unit.lambdas.csv_export.lake import BUCKET, World, at, export, trades
 
 VARIABLES = {
+    "CALVE_NAME": "trading",
     "LAKE_BUCKET": BUCKET,
     "EXPORTS_PREFIX": "exports/",
     "SCHEDULE_GROUP": "trading",
@@ -47,11 +49,13 @@ class Told:
         self.refusals = 0
 
     def put_events(self, *, Entries: list[dict]) -> dict:
-        assert [(e["Source"], e["DetailType"]) for e in Entries] == [("calve", "Export Failed")]
+        assert [(e["Source"], e["DetailType"]) for e in Entries] == [("calve", "calve.export.failed")]
         if self.refusals:
             self.refusals -= 1
             return {"FailedEntryCount": 1, "Entries": [{"ErrorCode": "ThrottlingException"}]}
         self.details += [json.loads(entry["Detail"]) for entry in Entries]
+        for detail in self.details:
+            assert_as_documented("calve.export.failed", detail)
         return {"FailedEntryCount": 0}
 
 

@@ -79,6 +79,8 @@ class World:
     topic: str
     queue: str
     calls: list[tuple[str, str]] = field(default_factory=list)
+    heard: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    """What was put on the event bus: names and details."""
 
     def client(self, service: str) -> Any:
         return boto3.client(service)
@@ -209,6 +211,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> World:
         "LINK_KEYS_SECRET": secret,
         "LAKE_BUCKET": BUCKET,
         "EXPORTS_PREFIX": PREFIX,
+        "CALVE_NAME": "trading",
         "DOWNLOAD_URL": f"{URL}/",
         "MAIL_TOPICS": json.dumps({"weekly_trades": topic}),
     }.items():
@@ -219,6 +222,8 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> World:
 
     def spied(self: Any, operation: str, parameters: Any) -> Any:
         world.calls.append((self.meta.service_model.service_name, operation))
+        for entry in parameters["Entries"] if operation == "PutEvents" else ():
+            world.heard.append((entry["DetailType"], json.loads(entry["Detail"])))
         return original(self, operation, parameters)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", spied)

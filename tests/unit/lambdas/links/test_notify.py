@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from calve.errors import Fatal
 from lambdas.export_notify.mail import subject
+from tests.announcements import assert_as_documented
 from tests.unit.lambdas.links.conftest import EXPORT, FOLDER, RUN, URL, manifest
 
 
@@ -38,6 +39,25 @@ def test_a_manifest_becomes_one_plain_mail_to_the_topic(world):
         assert unsaid not in text
     [path] = links_in(text)
     assert world.request(path)["statusCode"] == 200
+
+
+def test_others_hear_of_a_file_once_without_a_link_or_an_address(world):
+    event = world.write(manifest(replace(EXPORT, channel="ses")))
+    world.notify(event)
+    world.notify(event)
+    [(kind, detail)] = world.heard
+    assert kind == "calve.export.created"
+    assert_as_documented(kind, detail)
+    assert (detail["deployment"], detail["rows"]) == ("trading", 12_345)
+    assert "@" not in str(detail)
+    assert URL not in str(detail)
+
+
+def test_a_mail_that_fails_keeps_nobody_from_hearing(world, monkeypatch):
+    monkeypatch.setenv("MAIL_TOPICS", "{}")
+    with pytest.raises(Fatal):
+        world.notify(world.write(manifest()))
+    assert [kind for kind, _ in world.heard] == ["calve.export.created"]
 
 
 def test_a_row_names_no_address_and_lives_as_long_as_its_link(world):
@@ -162,7 +182,7 @@ def test_a_failed_export_tells_the_recipients_once(world):
         "reason": "the table trading.stock_trades\n does not exist",
         "final": True,
     }
-    event = {"id": "e9", "source": "calve", "detail-type": "Export Failed", "detail": detail}
+    event = {"id": "e9", "source": "calve", "detail-type": "calve.export.failed", "detail": detail}
     world.notify(event)
     world.notify(event)
     [mail] = world.published()
@@ -175,7 +195,7 @@ def test_a_failed_export_tells_the_recipients_once(world):
 
 def test_a_failure_that_lambda_tries_again_says_so(world):
     detail = {"export": asdict(EXPORT), "window": None, "reason": "an unexpected OSError", "final": False}
-    world.notify({"id": "e7", "source": "calve", "detail-type": "Export Failed", "detail": detail})
+    world.notify({"id": "e7", "source": "calve", "detail-type": "calve.export.failed", "detail": detail})
     [mail] = world.published()
     assert "it is tried twice more within minutes" in mail["Message"]
     assert "not tried again" not in mail["Message"]
@@ -183,7 +203,7 @@ def test_a_failure_that_lambda_tries_again_says_so(world):
 
 def test_a_failed_export_without_a_window_is_told_by_ses_too(world, ses_export):
     detail = {"export": asdict(ses_export), "window": None, "reason": "no table", "final": True}
-    world.notify({"id": "e8", "source": "calve", "detail-type": "Export Failed", "detail": detail})
+    world.notify({"id": "e8", "source": "calve", "detail-type": "calve.export.failed", "detail": detail})
     assert [mail.subject for mail in world.mailed()] == ["Failed: Weekly trades: no file"] * 2
 
 
@@ -255,8 +275,8 @@ def test_a_death_between_mail_and_record_means_a_second_mail_and_two_links_that_
     mails = world.published()
     assert len(mails) == 1
     dynamodb = world.client("dynamodb")
-    [record] = dynamodb.scan(TableName="idempotency")["Items"]
-    dynamodb.put_item(TableName="idempotency", Item=record | {"in_progress_expiration": {"N": "1"}})
+    for record in dynamodb.scan(TableName="idempotency")["Items"]:
+        dynamodb.put_item(TableName="idempotency", Item=record | {"in_progress_expiration": {"N": "1"}})
     world.notify(event)
     mails += world.published()
     paths = [links_in(mail["Message"])[0] for mail in mails]

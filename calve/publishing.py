@@ -1,0 +1,141 @@
+"""Where a deployment publishes its tables, resolved; what the functions that do it are handed as JSON.
+
+`calve.settings` makes these values from `publish:`; standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+from calve.names import TableName
+
+CatalogUpdate = Literal["register", "notifications"]
+SnowflakeCatalog = Literal["glue_rest", "glue", "open_catalog"]
+SnowflakeTables = Literal["iceberg", "linked_database"]
+SNOWFLAKE_REFRESH_S = 60
+SNOWFLAKE_ROTATION_DAYS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Warehouse:
+    """A warehouse of Snowflake, for those who query."""
+
+    name: str
+    size: str = "XSMALL"
+    auto_suspend_s: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCatalog:
+    """An account of Snowflake Open Catalog; `secret` is a reference to `client_id` and `client_secret`."""
+
+    uri: str
+    warehouse: str
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snowflake:
+    """An account of Snowflake that reads the tables. Names stand as Snowflake has them, mostly in capitals.
+
+    url: of its SQL API. secret: reference to the administrator's key pair. warehouse: None: none is made.
+    reader: the role of those who query; publisher: of `service_user`, which keeps the tables current.
+    volume, integration: the names of the external volume and the catalog integration.
+    iam_user_arn: Snowflake's IAM user, where trust is static; None: the deployment asks Snowflake for it.
+    """
+
+    account: str
+    url: str
+    user: str
+    secret: str
+    admin_role: str
+    database: str
+    schema: str
+    warehouse: Warehouse | None
+    reader: str
+    publisher: str
+    service_user: str
+    volume: str
+    integration: str
+    catalog: SnowflakeCatalog = "glue_rest"
+    open_catalog: OpenCatalog | None = None
+    tables: SnowflakeTables = "iceberg"
+    refresh_s: int = SNOWFLAKE_REFRESH_S
+    iam_user_arn: str | None = None
+    rotate_after_days: int = SNOWFLAKE_ROTATION_DAYS
+
+    @property
+    def linked(self) -> bool:
+        """Whether Snowflake finds the tables by itself, in a database that follows the catalog."""
+        return self.tables == "linked_database"
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw: dict[str, Any] = json.loads(text)
+        warehouse, catalog = raw["warehouse"], raw["open_catalog"]
+        made = {
+            "warehouse": Warehouse(**warehouse) if warehouse else None,
+            "open_catalog": OpenCatalog(**catalog) if catalog else None,
+        }
+        return cls(**(raw | made))
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogBootstrap:
+    """How a catalog of Polaris is made.
+
+    secret, scope: of an administrator. management_uri: of Polaris' management API. role_arn, external_id: the role by which
+    Polaris reads the tables.
+    """
+
+    secret: str
+    management_uri: str
+    scope: str = "PRINCIPAL_ROLE:ALL"
+    role_arn: str | None = None
+    external_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergRest:
+    """An Iceberg REST catalog that is kept equal to Glue.
+
+    namespace: None: the name of each table's Glue database. secret: a reference to `client_id` and `client_secret`.
+    scope, token_url: of OAuth. update: how the catalog is told of newer metadata. bootstrap: None: it is there.
+    """
+
+    uri: str
+    warehouse: str | None = None
+    namespace: str | None = None
+    secret: str | None = None
+    scope: str | None = None
+    token_url: str | None = None
+    update: CatalogUpdate = "register"
+    bootstrap: CatalogBootstrap | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw = json.loads(text)
+        bootstrap = raw["bootstrap"]
+        return cls(**raw | {"bootstrap": CatalogBootstrap(**bootstrap) if bootstrap else None})
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """What is published where.
+
+    tables: those of the deployment but for dead letters, and for tables of topics by expression. patterns: expressions for the
+    names of those.
+    """
+
+    tables: tuple[TableName, ...]
+    patterns: tuple[str, ...] = ()
+    snowflake: Snowflake | None = None
+    iceberg_rest: IcebergRest | None = None

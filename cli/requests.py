@@ -1,0 +1,149 @@
+"""Requests that the job answers between two rounds: how a command leaves one in a table, and waits for the answer."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+
+import typer
+
+from calve.errors import CalveError, ConfigError
+from cli.console import Console, Output
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+ASK_S = 1.0
+COMMIT_ATTEMPTS = 5
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Ask no question.")]
+Answer = TypeVar("Answer")
+
+
+class Request(Protocol):
+    """What is asked for, and since when."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def at(self) -> str: ...
+    def to_json(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of request. name: of the property that it waits in. title: what it is called, before the name of the table. pending:
+    finds it among the properties.
+    """
+
+    name: str
+    title: str
+    pending: Callable[[Mapping[str, str]], Request | None]
+
+
+def refuse_second(kind: Kind, main: Table) -> None:
+    """Refuse to ask while a request of this kind waits; what cannot be read is none.
+
+    Raises:
+        CalveError: one does.
+    """
+    try:
+        waiting = kind.pending(main.properties)
+    except ValueError:
+        return
+    if waiting is not None:
+        raise CalveError(
+            f"{kind.title} {_name(main)} waits already, since {waiting.at}",
+            fix="start the job, which answers it with its next round: calve ingest; then ask again",
+        )
+
+
+def require_consent(console: Console, question: str, *, look_at: str, yes: bool) -> None:
+    """Ask, unless `yes` is said already. look_at: what to look at before that is said.
+
+    Raises:
+        ConfigError: nobody is there to be asked.
+    """
+    if yes:
+        return
+    if console.output is Output.json or not sys.stdin.isatty():
+        raise ConfigError("nobody is there to be asked", fix=f"look at {look_at}, then add --yes")
+    typer.confirm(question, abort=True, err=True)
+
+
+def write(kind: Kind, main: Table, request: Request) -> None:
+    """Leave the request in the table's properties; a running job may commit at the same moment.
+
+    Raises:
+        CalveError: another request was faster, or the table changes too often.
+    """
+    from pyiceberg.exceptions import CommitFailedException
+
+    from cli.lake import aws_errors
+
+    name = _name(main)
+    with aws_errors(f"table {name}"):
+        for _ in range(COMMIT_ATTEMPTS):
+            try:
+                main.transaction().set_properties({kind.name: request.to_json()}).commit_transaction()
+            except CommitFailedException:
+                main.refresh()
+                refuse_second(kind, main)
+            else:
+                return
+    raise CalveError(f"table {name} changes too often to take the request", fix="ask again")
+
+
+def refresh(main: Table) -> None:
+    """See the table as it is now.
+
+    Raises:
+        Retryable, Fatal: as `cli.lake.load`.
+    """
+    from cli.lake import aws_errors
+
+    with aws_errors(f"table {_name(main)}"):
+        main.refresh()
+
+
+def wait(
+    console: Console,
+    main: Table,
+    answer: Callable[[], Answer | None],
+    *,
+    request: Request,
+    title: str,
+    look: Callable[[Table], None],
+    patience_s: float,
+    ingest: str,
+) -> Answer:
+    """Until there is an answer. title: of what is waited for. look: sees the table anew. ingest: what `calve ingest` is told.
+
+    Raises:
+        CalveError: nobody has answered in time; and whatever `answer` and `look` raise.
+    """
+    from cli.lake import state_of
+
+    until = time.monotonic() + patience_s
+    try:
+        with console.progress().task(title) as task:
+            while (found := answer()) is None:
+                task.update(note=f"waiting for the job; the table is {state_of(main).state}")
+                if time.monotonic() > until:
+                    raise CalveError(
+                        f"no job has answered within {patience_s:.0f} s; the request stays in the table",
+                        fix=f"start the job, which answers it with its next round: calve ingest {ingest}",
+                    )
+                time.sleep(ASK_S)
+                look(main)
+    except KeyboardInterrupt:
+        console.event("the request stays in the table", id=request.id)
+        raise
+    return found
+
+
+def _name(main: Table) -> str:
+    return ".".join(main.name())

@@ -1,0 +1,169 @@
+"""An Iceberg REST catalog, as far as keeping it equal to another needs it.
+
+https://github.com/apache/iceberg/blob/main/open-api/rest-catalog-open-api.yaml; notifications are Polaris' own:
+https://github.com/apache/polaris/blob/main/spec/polaris-catalog-apis/notifications-api.yaml
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lambdas.catalog_sync.server import Conflict, NotFound, NotSupported, Server, escaped
+
+if TYPE_CHECKING:
+    from lambdas.lake_tables import Head
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A table as the catalog has it; as `lambdas.lake_tables.Head`."""
+
+    uuid: str
+    metadata_location: str
+    sequence_number: int
+    updated_ms: int
+    snapshot_id: int | None = None
+    previous: frozenset[str] = frozenset()
+
+
+class Catalog:
+    """One catalog of a server; safe to share between threads."""
+
+    def __init__(self, server: Server, warehouse: str | None = None) -> None:
+        self.server = server
+        self._warehouse = warehouse
+
+    @cached_property
+    def root(self) -> str:
+        """Where the catalog's paths begin: the server says it."""
+        query = {"warehouse": self._warehouse} if self._warehouse else None
+        config = self.server.ask("GET", "/v1/config", query=query)
+        prefix = (config.get("defaults") or {}) | (config.get("overrides") or {})
+        # A prefix may have several parts, and is quoted already where it must be.
+        return f"/v1/{prefix['prefix']}" if prefix.get("prefix") else "/v1"
+
+    def find(self, namespace: str, table: str) -> Registered | None:
+        """The table; None where there is none, or no such namespace."""
+        try:
+            # The snapshots that branches and tags need: there may be thousands of others.
+            answer = self.server.ask("GET", self.path(namespace, table), query={"snapshots": "refs"})
+        except NotFound:
+            return None
+        metadata: dict[str, Any] = answer["metadata"]
+        current = metadata.get("current-snapshot-id")
+        return Registered(
+            uuid=metadata["table-uuid"],
+            metadata_location=answer["metadata-location"],
+            sequence_number=metadata.get("last-sequence-number", 0),
+            updated_ms=metadata["last-updated-ms"],
+            snapshot_id=current if current not in (None, -1) else None,
+            previous=frozenset(each["metadata-file"] for each in metadata.get("metadata-log") or ()),
+        )
+
+    def make_namespace(self, namespace: str, properties: dict[str, str]) -> None:
+        """Make the namespace, unless it is there."""
+        body = {"namespace": [namespace], "properties": properties}
+        try:
+            self.server.ask("POST", f"{self.root}/namespaces", body)
+        except Conflict:
+            return
+
+    def namespace(self, namespace: str) -> dict[str, str] | None:
+        """The properties of a namespace; None where there is none."""
+        try:
+            answer = self.server.ask("GET", f"{self.root}/namespaces/{escaped(namespace)}")
+        except NotFound:
+            return None
+        return answer.get("properties") or {}
+
+    def drop_namespace(self, namespace: str) -> bool:
+        """Drop a namespace; False where it is not empty."""
+        try:
+            self.server.ask("DELETE", f"{self.root}/namespaces/{escaped(namespace)}")
+        except NotFound:
+            return True
+        except Conflict:
+            return False
+        return True
+
+    def path(self, namespace: str, table: str) -> str:
+        return f"{self.root}/namespaces/{escaped(namespace)}/tables/{escaped(table)}"
+
+
+class Writer(Protocol):
+    """How a catalog is told of metadata that is not its own work."""
+
+    def register(self, namespace: str, head: Head, now_ms: int) -> None:
+        """Make the table.
+
+        Raises:
+            Conflict: there is one. NotFound: there is no such namespace.
+        """
+        ...
+
+    def move(self, namespace: str, head: Head, now_ms: int) -> None:
+        """Name other metadata, in one step: a reader finds the table before and after, and no moment between."""
+        ...
+
+    def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
+        """Forget a table that may be gone already; its files are the lake's."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """By `register`, with `overwrite` where the table is there."""
+
+    catalog: Catalog
+
+    def register(self, namespace: str, head: Head, now_ms: int) -> None:
+        self._register(namespace, head)
+
+    def move(self, namespace: str, head: Head, now_ms: int) -> None:
+        try:
+            self._register(namespace, head, overwrite=True)
+        except (Conflict, NotSupported) as error:
+            raise NotSupported(
+                f"this catalog cannot register a table anew over one that it has: {error.message}",
+                fix="set publish.iceberg_rest.update: notifications (Polaris, Snowflake Open Catalog), or use a newer server",
+            ) from None
+
+    def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
+        with suppress(NotFound):
+            path = self.catalog.path(namespace, table)
+            self.catalog.server.ask("DELETE", path, query={"purgeRequested": "false"})
+
+    def _register(self, namespace: str, head: Head, **options: bool) -> None:
+        body = {"name": head.name.table, "metadata-location": head.metadata_location, **options}
+        root = self.catalog.root
+        self.catalog.server.ask("POST", f"{root}/namespaces/{escaped(namespace)}/register", body)
+
+
+@dataclass(frozen=True, slots=True)
+class Notifications:
+    """By notifications, for the EXTERNAL catalogs of Polaris. It takes none that is older than one it has taken."""
+
+    catalog: Catalog
+
+    def register(self, namespace: str, head: Head, now_ms: int) -> None:
+        self._notify("CREATE", namespace, head.name.table, head, now_ms)
+
+    def move(self, namespace: str, head: Head, now_ms: int) -> None:
+        self._notify("UPDATE", namespace, head.name.table, head, now_ms)
+
+    def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
+        with suppress(NotFound):
+            self._notify("DROP", namespace, table, there, now_ms)
+
+    def _notify(self, kind: str, namespace: str, table: str, about: Head | Registered, now_ms: int) -> None:
+        payload = {
+            "table-name": table,
+            "timestamp": now_ms,
+            "table-uuid": about.uuid,
+            "metadata-location": about.metadata_location,
+        }
+        body = {"notification-type": kind, "payload": payload}
+        self.catalog.server.ask("POST", f"{self.catalog.path(namespace, table)}/notifications", body)

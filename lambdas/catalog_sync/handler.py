@@ -1,0 +1,135 @@
+"""Three functions: `feed` follows commits, `reconcile` looks at every table, `handle` does what a deploy and its end ask for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import boto3
+from aws_lambda_powertools import Logger, Metrics, Tracer
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from botocore.config import Config
+
+from calve.errors import CalveError, Retryable
+from calve.names import TableName
+from calve.publishing import IcebergRest
+from lambdas.catalog_sync.deployment import Wanted, apply, remove
+from lambdas.catalog_sync.environment import open_sync
+from lambdas.catalog_sync.many import Report, follow
+from lambdas.catalog_sync.many import reconcile as reconcile_all
+from lambdas.catalog_sync.published import Published
+from lambdas.catalog_sync.sync import TARGET, Sync
+from lambdas.commit_batch import CommitBatch
+from lambdas.custom_resource import serve
+
+SERVICE = "catalog_sync"
+CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 4})
+logger = Logger(service=SERVICE)
+tracer = Tracer(service=SERVICE)
+metrics = Metrics(namespace="calve", service=SERVICE)
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+@metrics.log_metrics
+def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Follow the commits that a batch of messages tells of; answers which messages are to come again."""
+    metrics.add_dimension("function", context.function_name)  # of several deployments
+    batch = CommitBatch.of(event)
+    sync, published = _sync(), _published()
+    names = [name for name in batch.about if _is_published(sync, published, name)]
+    report = follow(sync, names)
+    metrics.add_metric("CatalogFollowed", MetricUnit.Count, len(names))
+    _tell(report)
+    again = {each.table for each in report.failures if _may_pass(each.error)}
+    return batch.answer([name for name in names if str(name) in again])
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+@metrics.log_metrics
+def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
+    """Find and repair every difference."""
+    metrics.add_dimension("function", context.function_name)
+    report = reconcile_all(_sync(), _published())
+    _tell(report)
+    for each in report.repairs:
+        acts = [act.value for act in each.acts]
+        logger.warning("catalog.repaired", extra={"table": each.table, "acts": acts, "late_s": each.late_s})
+    metrics.add_metric("CatalogRepairs", MetricUnit.Count, len(report.repairs))
+    metrics.add_metric("CatalogFailed", MetricUnit.Count, len(report.failures))
+    logger.info(
+        "catalog.reconciled",
+        extra={"tables": len(report.outcomes) + len(report.failures), "failed": len(report.failures)},
+    )
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+def handle(event: dict[str, Any], context: LambdaContext) -> None:
+    """Answer CloudFormation: tables that are published are pending, those that no longer are, are dropped."""
+    asked = {"request": event["RequestType"]}
+
+    def act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
+        wanted = Wanted.parse(request.resource_properties)
+        if request.request_type == "Delete":
+            remove(wanted, _client)
+        else:
+            before = request.old_resource_properties if request.request_type == "Update" else None
+            apply(wanted, Wanted.parse(before) if before else None, _client)
+
+    if reason := serve(event, context, act, identify=_identify):
+        logger.error("catalog.not_deployed", extra=asked | {"reason": reason})
+    else:
+        logger.info("catalog.deployed", extra=asked)
+
+
+def _identify(properties: Mapping[str, Any]) -> str:
+    """One thing, whatever catalog it is: of another, the tables are dropped by an update."""
+    return f"{Wanted.parse(properties).published.deployment}-{TARGET}"
+
+
+def _tell(report: Report) -> None:
+    for each in report.outcomes:
+        if each.acts:
+            acts = [act.value for act in each.acts]
+            logger.info("catalog.synced", extra={"table": each.table, "acts": acts, "lag_s": each.lag_s})
+        if each.lag_s is not None:
+            metrics.add_metric("CatalogLag", MetricUnit.Seconds, each.lag_s)
+    if report.failures:
+        _sync.cache_clear()  # a secret that was changed is read again
+    for failure in report.failures:
+        logger.error("catalog.not_synced", extra={"table": failure.table, "reason": failure.reason})
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the same may go well a moment later; what is refused is tried again by the reconcile."""
+    return isinstance(error, Retryable) or not isinstance(error, CalveError)
+
+
+def _is_published(sync: Sync, published: Published, name: TableName) -> bool:
+    return sync.states.find(TARGET, str(name)) is not None or published.matches(sync.glue, name)
+
+
+@cache
+def _sync() -> Sync:
+    return open_sync(
+        IcebergRest.from_json(os.environ["CATALOG"]),
+        deployment=_published().deployment,
+        states_table=os.environ["STATES_TABLE"],
+        client=_client,
+    )
+
+
+@cache
+def _published() -> Published:
+    return Published.from_json(os.environ["PUBLISHED"])
+
+
+@cache
+def _client(service: str) -> Any:
+    return boto3.client(service, config=CONFIG)

@@ -1,0 +1,165 @@
+"""What a catalog of Polaris needs before tables can be published to it: made where it is missing, each with our mark.
+
+The management API is https://github.com/apache/polaris/blob/main/spec/polaris-management-service.yml; Snowflake Open Catalog has
+the same. What has no mark of ours is somebody's: it is neither used nor changed nor deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from calve.errors import Fatal
+from lambdas.catalog_sync.server import Conflict, NotFound, Server, escaped
+
+OWNER = "calve.deployment"
+PRIVILEGE = "CATALOG_MANAGE_CONTENT"
+
+Store = Callable[[Mapping[str, str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What is made for a deployment. location: where its tables lie; role_arn: the role by which Polaris reads them."""
+
+    deployment: str
+    catalog: str
+    location: str
+    role_arn: str | None = None
+    external_id: str | None = None
+
+    @property
+    def principal(self) -> str:
+        return f"calve-{self.deployment}"
+
+    @property
+    def role(self) -> str:
+        """Of the principal, and in the catalog."""
+        return f"calve-{self.deployment}"
+
+
+@dataclass(frozen=True, slots=True)
+class Polaris:
+    """Makes and removes, with an administrator's rights."""
+
+    server: Server
+    names: Names
+    _mark: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_mark", {OWNER: self.names.deployment})
+
+    def make(self, stored: Mapping[str, str], store: Store) -> None:
+        """Make what is missing. `stored` are the credentials that we have; new ones are stored at once: they are told only once.
+
+        Raises:
+            Fatal: something of these names is not ours. Retryable: Polaris does not answer.
+        """
+        names, role = self.names, {"name": self.names.role}
+        self._ensure("/catalogs", names.catalog, {"catalog": self._catalog()})
+        self._principal(stored, store)
+        marked = role | {"properties": dict(self._mark)}
+        self._ensure("/principal-roles", names.role, {"principalRole": marked})
+        of_catalog = f"/catalogs/{escaped(names.catalog)}/catalog-roles"
+        self._ensure(of_catalog, names.role, {"catalogRole": marked})
+        # Granting and assigning again changes nothing.
+        grant = {"grant": {"type": "catalog", "privilege": PRIVILEGE}}
+        self.server.ask("PUT", f"{of_catalog}/{escaped(names.role)}/grants", grant)
+        to_role = f"/principal-roles/{escaped(names.role)}/catalog-roles/{escaped(names.catalog)}"
+        self.server.ask("PUT", to_role, {"catalogRole": role})
+        to_principal = f"/principals/{escaped(names.principal)}/principal-roles"
+        self.server.ask("PUT", to_principal, {"principalRole": role})
+
+    def remove(self) -> None:
+        """Remove what is ours; grants go with their roles. The catalog must be empty.
+
+        Raises:
+            Fatal: it is not. Retryable: Polaris does not answer.
+        """
+        names = self.names
+        catalog = f"/catalogs/{escaped(names.catalog)}"
+        if self._ours(catalog):
+            self._remove(f"{catalog}/catalog-roles/{escaped(names.role)}")
+        self._remove(f"/principals/{escaped(names.principal)}")
+        self._remove(f"/principal-roles/{escaped(names.role)}")
+        self._remove(catalog)
+
+    def _catalog(self) -> dict[str, Any]:
+        names = self.names
+        storage = {"storageType": "S3", "allowedLocations": [names.location]}
+        given = {"roleArn": names.role_arn, "externalId": names.external_id}
+        return {
+            "type": "EXTERNAL",
+            "name": names.catalog,
+            "properties": {"default-base-location": names.location, **self._mark},
+            "storageConfigInfo": storage | {key: value for key, value in given.items() if value},
+        }
+
+    def _principal(self, stored: Mapping[str, str], store: Store) -> None:
+        """The principal, with credentials that are stored; one whose credentials nobody has is made anew."""
+        path = f"/principals/{escaped(self.names.principal)}"
+        found = self._find(path)
+        if found is not None:
+            self._require_ours(found, path)
+            if stored.get("client_id") == found.get("clientId"):
+                return
+            self._delete(path)
+        body = {
+            "principal": {"name": self.names.principal, "properties": dict(self._mark)},
+            "credentialRotationRequired": False,
+        }
+        credentials = self.server.ask("POST", "/principals", body)["credentials"]
+        store({"client_id": credentials["clientId"], "client_secret": credentials["clientSecret"]})
+
+    def _ensure(self, collection: str, name: str, body: Mapping[str, Any]) -> None:
+        path = f"{collection}/{escaped(name)}"
+        found = self._find(path)
+        if found is None:
+            try:
+                self.server.ask("POST", collection, body)
+            except Conflict:
+                found = self._find(path)
+        if found is not None:
+            self._require_ours(found, path)
+
+    def _find(self, path: str) -> dict[str, Any] | None:
+        try:
+            return self.server.ask("GET", path)
+        except NotFound:
+            return None
+
+    def _ours(self, path: str) -> bool:
+        found = self._find(path)
+        return found is not None and _mark_of(found) == self.names.deployment
+
+    def _require_ours(self, found: Mapping[str, Any], path: str) -> None:
+        if _mark_of(found) != self.names.deployment:
+            raise Fatal(
+                f"{path} exists, and was not made by {self.names.deployment}",
+                fix="remove it, name another publish.iceberg_rest.warehouse, or set it up by hand without `bootstrap`",
+            )
+
+    def _remove(self, path: str) -> None:
+        if self._ours(path):
+            self._delete(path)
+
+    def _delete(self, path: str) -> None:
+        try:
+            self.server.ask("DELETE", path)
+        except NotFound:
+            return
+
+
+def _mark_of(found: Mapping[str, Any]) -> str | None:
+    return (found.get("properties") or {}).get(OWNER)
+
+
+def credentials_of(text: str) -> dict[str, str]:
+    """The credentials that a secret holds; none where it was never written."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

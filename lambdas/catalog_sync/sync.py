@@ -1,0 +1,207 @@
+"""One table is made equal: look at both sides, do the one thing that is needed, look again, until nothing is.
+
+Whoever writes holds the table's lease, and reads Glue while holding it. So what is written later was read later, and the catalog
+never moves back. The lease outlives the function that took it; where a write got no answer it is kept until it ends, as the
+write may still arrive.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from calve.errors import CalveError, Fatal, Retryable
+from lambdas.catalog_sync.deciding import Act, decide
+from lambdas.catalog_sync.server import Conflict, NotFound, Unanswered
+from lambdas.lake_tables import Head, head
+from lambdas.publish_states import PublishState, PublishStates, State, Target
+
+if TYPE_CHECKING:
+    from calve.names import TableName
+    from lambdas.catalog_sync.catalog import Catalog, Registered, Writer
+
+OWNER = "calve.deployment"
+"""Property of a namespace that names the deployment that made it."""
+LOOKS = 6
+LEASE_MS = 180_000
+WRITE_MS = 60_000
+"""What must be left of a lease for a write to begin: it arrives sooner than that, or not at all."""
+PAUSE_S = 0.25
+TARGET = Target.ICEBERG_REST
+
+Clock = Callable[[], int]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was done about a table. lag_s: from the commit until the catalog had it; None where nothing had to be done.
+
+    late_s: for how long Glue had had what the catalog lacked.
+    """
+
+    table: str
+    state: State
+    acts: tuple[Act, ...] = ()
+    lag_s: float | None = None
+    late_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Makes tables equal. namespace: None: the name of each table's database. patience_s: how long a lease is waited for.
+
+    moving_away: another catalog takes this one's place, and rows remain: functions may have begun with it already.
+    """
+
+    glue: Any
+    s3: Any
+    catalog: Catalog
+    writer: Writer
+    states: PublishStates
+    deployment: str
+    namespace: str | None = None
+    moving_away: bool = False
+    patience_s: float = 10.0
+    clock: Clock = field(default=now_ms)
+
+    def table(self, name: TableName, *, published: bool) -> Outcome:
+        """Make one table equal to Glue; one that is not published is dropped, if it is ours.
+
+        Raises:
+            Retryable: a system does not answer, or another function has the table. Fatal: the catalog refuses.
+        """
+        holder = uuid.uuid4().hex  # of a request that Lambda repeats, the first may still be at work
+        lease_ends = self._lease(name, holder)
+        kept = False
+        try:
+            return _Turn(self, name, holder, lease_ends).take(published=published)
+        except CalveError as error:
+            kept = isinstance(error, Unanswered)
+            row = self.states.find(TARGET, str(name))
+            if row or published:
+                row = row or PublishState(TARGET, str(name), State.PENDING, self.clock())
+                reason = " ".join(error.message.split())
+                self.states.put(row.become(State.FAILED, self.clock(), reason), holder)
+            raise
+        finally:
+            if not kept:
+                self.states.release(TARGET, str(name), holder)
+
+    def drop_namespaces(self, names: set[str]) -> None:
+        """Drop those that this deployment made, where nothing is left in them."""
+        for each in sorted(names):
+            if (self.catalog.namespace(each) or {}).get(OWNER) == self.deployment:
+                self.catalog.drop_namespace(each)
+
+    def namespace_of(self, name: TableName) -> str:
+        return self.namespace or name.database
+
+    def _lease(self, name: TableName, holder: str) -> int:
+        begun = self.clock()
+        while True:
+            now = self.clock()
+            if self.states.take(TARGET, str(name), holder, now_ms=now, until_ms=now + LEASE_MS):
+                return now + LEASE_MS
+            if now - begun > self.patience_s * 1000:
+                raise Retryable(f"another function is at work on {name}")
+            time.sleep(PAUSE_S)
+
+
+@dataclass
+class _Turn:
+    """One holding of a table's lease."""
+
+    sync: Sync
+    name: TableName
+    holder: str
+    lease_ends: int
+    acts: list[Act] = field(default_factory=list)
+    late_s: float = 0.0
+
+    def take(self, *, published: bool) -> Outcome:
+        for _ in range(LOOKS):
+            row = self.sync.states.find(TARGET, str(self.name))
+            wanted = head(self.sync.glue, self.sync.s3, self.name) if published else None
+            there = self.sync.catalog.find(self.sync.namespace_of(self.name), self.name.table)
+            decision = decide(wanted, there, row.uuid if row else None)
+            row = row or PublishState(TARGET, str(self.name), State.PENDING, self.sync.clock())
+            match decision.act:
+                case Act.REFUSE:
+                    raise Fatal(f"{self.name}: {decision.reason}", fix=decision.fix)
+                case Act.ABSENT:
+                    return self._absent(row, published=published)
+                case Act.KEEP if wanted and there:
+                    return self._equal(row, wanted, there)
+                case Act.DROP if there:
+                    self._drop(row, there)
+                case _ if wanted:
+                    self._write(decision.act, row, wanted)
+            self.acts.append(decision.act)
+        # Commits come faster than the catalog takes them: of the newest there is an event yet to come.
+        return Outcome(str(self.name), State.SYNCING, tuple(self.acts), late_s=self.late_s)
+
+    def _absent(self, row: PublishState, *, published: bool) -> Outcome:
+        if published:
+            nothing: dict[str, Any] = {"uuid": None, "metadata_location": None, "snapshot_id": None}
+            self._put(row.become(State.PENDING, self.sync.clock(), lag_s=None, **nothing))
+        elif self.sync.moving_away:
+            self._put(row.become(State.PENDING, self.sync.clock()))
+        else:
+            self.sync.states.remove(TARGET, str(self.name), self.holder)
+        return Outcome(str(self.name), State.PENDING, tuple(self.acts))
+
+    def _equal(self, row: PublishState, wanted: Head, there: Registered) -> Outcome:
+        now, lag_s = self.sync.clock(), None
+        if self.acts and wanted.committed_ms is not None:
+            lag_s = max(0, now - wanted.committed_ms) / 1000
+        changes: dict[str, Any] = {
+            "uuid": there.uuid,
+            "metadata_location": there.metadata_location,
+            "snapshot_id": None if there.snapshot_id is None else str(there.snapshot_id),
+            "lag_s": row.lag_s if lag_s is None else lag_s,
+        }
+        if (shown := row.become(State.SYNCED, now, **changes)) != row:
+            self._put(shown)
+        return Outcome(str(self.name), State.SYNCED, tuple(self.acts), lag_s, self.late_s)
+
+    def _write(self, act: Act, row: PublishState, wanted: Head) -> None:
+        """Write, having said so: a function that dies in between leaves a table that is known to be ours."""
+        now = self.sync.clock()
+        self.late_s = max(self.late_s, (now - wanted.updated_ms) / 1000)
+        registers = act is Act.REGISTER
+        self._put(row.become(State.SYNCING, now, uuid=wanted.uuid if registers else row.uuid))
+        self._require_time()
+        namespace = self.sync.namespace_of(self.name)
+        if not registers:
+            self.sync.writer.move(namespace, wanted, self.sync.clock())
+            return
+        try:
+            if self.sync.catalog.namespace(namespace) is None:
+                self.sync.catalog.make_namespace(namespace, {OWNER: self.sync.deployment})
+            self.sync.writer.register(namespace, wanted, self.sync.clock())
+        except Conflict:
+            # There was none a moment ago: somebody else's, whatever it is.
+            self._put(row.become(State.SYNCING, now, uuid=None))
+        except NotFound as error:
+            raise Retryable(f"{namespace} was dropped while {self.name} was registered: {error}") from None
+
+    def _drop(self, row: PublishState, there: Registered) -> None:
+        self._put(row.become(State.SYNCING, self.sync.clock()))
+        self._require_time()
+        namespace = self.sync.namespace_of(self.name)
+        self.sync.writer.drop(namespace, self.name.table, there, self.sync.clock())
+
+    def _require_time(self) -> None:
+        if self.sync.clock() > self.lease_ends - WRITE_MS:
+            raise Retryable(f"the time for {self.name} is used up")
+
+    def _put(self, row: PublishState) -> None:
+        if not self.sync.states.put(row, self.holder):
+            raise Retryable(f"another function is at work on {self.name}")

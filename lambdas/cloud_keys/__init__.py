@@ -1,0 +1,1 @@
+"""API keys of Confluent Cloud, changed by Secrets Manager."""

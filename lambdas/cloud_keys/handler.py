@@ -1,0 +1,60 @@
+"""Secrets Manager's rotation of one API key of Confluent Cloud -> `rotate`."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+import boto3
+from aws_lambda_powertools import Logger, Tracer
+from aws_lambda_powertools.utilities.data_classes import event_source
+from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
+
+from calve.confluent import ConfluentRegistry
+from calve.held_secret import HeldSecret
+from calve.job import Kafka
+from calve.secrets import Redacted, read_secret
+from lambdas.cloud_keys.cloud import Cloud
+from lambdas.cloud_keys.keys import CloudKeys
+from lambdas.kafka_broker import Broker
+from lambdas.rotation import Rotation
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+logger = Logger(service="cloud_keys")
+tracer = Tracer(service="cloud_keys")
+
+
+@cache
+def rotation() -> Rotation:
+    """Made once per process. `KAFKA`: the settings of the clients, as JSON; or `REGISTRY`: its URL."""
+    secret, admin = os.environ["SECRET"], os.environ["ADMIN_SECRET"]
+    subject = CloudKeys(
+        secret,
+        lambda: Cloud(os.environ["CLOUD"], read_secret(f"aws:{admin}")),
+        _open_registry if "REGISTRY" in os.environ else _open_kafka,
+        int(os.environ["KEYS_TO_RETAIN"]),
+    )
+    return Rotation(secret, subject, boto3.client("secretsmanager"))
+
+
+def _open_kafka(key: Redacted) -> None:
+    kafka = Kafka(**json.loads(os.environ["KAFKA"]))
+    Broker(kafka, key, os.environ.get("KAFKA_AUTHORITIES")).topics()
+
+
+def _open_registry(key: Redacted) -> None:
+    given = HeldSecret(os.environ["SECRET"], read=lambda _: key)
+    ConfluentRegistry(os.environ["REGISTRY"], secret=given).subjects()
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+@event_source(data_class=SecretsManagerEvent)
+def rotate(event: SecretsManagerEvent, context: LambdaContext) -> None:
+    """Do the step that Secrets Manager asks for."""
+    rotation().step(event)
+    logger.info("keys.rotation", extra={"step": event.step})

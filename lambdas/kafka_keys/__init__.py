@@ -1,0 +1,1 @@
+"""Passwords of Kafka's SCRAM users, changed by Secrets Manager."""

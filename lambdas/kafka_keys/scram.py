@@ -1,0 +1,93 @@
+"""SCRAM users as what a rotation makes. A user has one password at a time, so two users take turns: what clients use stays
+valid until the next rotation (ADR 28).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from calve.errors import Retryable
+from calve.secrets import Redacted
+from lambdas.credentials import credentials_of
+from lambdas.kafka_broker import Broker, Login
+
+CLONE = "_clone"
+"""What the second user's name ends with, as in AWS's own rotations by alternating users."""
+ATTEMPTS = 20
+PAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class AlternatingUsers:
+    """`lambdas.rotation.Subject`. The user that is not in use gets a new password and the rights of the one that is.
+
+    login: a broker as a user sees it. admin: the one who may change users and ACLs; made when it is needed.
+    """
+
+    login: Login
+    admin: Callable[[], Broker]
+    sleep: Callable[[float], None] = time.sleep
+
+    def create(self, version: str, current: str | None) -> str:
+        texts = credentials_of(current)
+        return json.dumps(
+            {**texts, "username": other(texts["username"]), "password": secrets.token_urlsafe(32)}
+        )
+
+    def set(self, pending: str, current: str | None) -> None:
+        new, admin = credentials_of(pending), self.admin()
+        admin.set_password(new["username"], new["password"])
+        admin.copy_rights(credentials_of(current)["username"], new["username"])
+
+    def test(self, pending: str, current: str | None) -> None:
+        """The new user gets in and sees every topic that the one in use sees; brokers hear of a change a moment later."""
+        needed = frozenset(self.login(credentials_of(current)).topics())
+        for left in reversed(range(ATTEMPTS)):
+            if self._sees(needed, credentials_of(pending), last=not left):
+                return
+            self.sleep(PAUSE_S)
+
+    def _sees(self, needed: frozenset[str], user: Redacted, *, last: bool) -> bool:
+        try:
+            missing = needed - self.login(user).topics()
+        except Retryable:
+            if last:
+                raise
+            return False
+        if missing and last:
+            raise Retryable(f"the new user does not see {len(missing)} of the topics of the one in use")
+        return not missing
+
+    def finished(self, current: str) -> None:
+        """The other user stays: running jobs use it until they look at the secret again."""
+
+
+@dataclass(frozen=True, slots=True)
+class MskPassword:
+    """`lambdas.rotation.Subject` for a secret that is associated with a cluster of MSK: MSK reads the version in use by itself,
+    and clients wait until it has (`calve.held_secret.SPREADING_S`).
+    """
+
+    login: Login
+
+    def create(self, version: str, current: str | None) -> str:
+        return json.dumps({**credentials_of(current), "password": secrets.token_urlsafe(32)})
+
+    def set(self, pending: str, current: str | None) -> None:
+        pass
+
+    def test(self, pending: str, current: str | None) -> None:
+        """MSK does not know the new password yet; that the one in use works shows that the secret is the cluster's."""
+        self.login(credentials_of(current)).topics()
+
+    def finished(self, current: str) -> None:
+        pass
+
+
+def other(user: str) -> str:
+    """The user that takes turns with this one."""
+    return user.removesuffix(CLONE) if user.endswith(CLONE) else user + CLONE

@@ -1,0 +1,97 @@
+"""How far a table of the lake is: what Glue names as its metadata, and what that says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from calve.names import TableName
+
+GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A table as its newest metadata has it.
+
+    sequence_number: of the newest snapshot that was ever committed; a rollback leaves it as it is.
+    updated_ms: when the metadata was written. snapshot_id: where main stands; None: the table is empty.
+    previous: the metadata files before this one, as far as it names them.
+    """
+
+    name: TableName
+    uuid: str
+    metadata_location: str
+    sequence_number: int
+    updated_ms: int
+    snapshot_id: int | None
+    snapshot_sequence_number: int
+    committed_ms: int | None
+    previous: frozenset[str] = frozenset()
+
+
+class Metadata(Protocol):
+    """A metadata file of a table, as Glue or somebody else names it."""
+
+    @property
+    def metadata_location(self) -> str: ...
+    @property
+    def sequence_number(self) -> int: ...
+    @property
+    def updated_ms(self) -> int: ...
+    @property
+    def previous(self) -> frozenset[str]: ...
+
+
+def is_newer(one: Metadata, other: Metadata) -> bool:
+    """Whether one file of a table was written after another one: who follows a table goes by this, and never back.
+
+    The order is that of files, not of snapshots: after a rollback a later file names an earlier snapshot, and is to be followed.
+    A file says it itself where it names the other as one before it. Times alone may mislead, as two writers have two clocks; but
+    they are all there is where so many commits lie between that the older is named no more, and then they are far apart.
+    """
+    if other.metadata_location in one.previous:
+        return True
+    if one.metadata_location in other.previous:
+        return False
+    return (one.sequence_number, one.updated_ms) > (other.sequence_number, other.updated_ms)
+
+
+def head(glue: Any, s3: Any, name: TableName) -> Head | None:
+    """The table's head by clients of Glue and S3; None where Glue has no such Iceberg table."""
+    try:
+        found = glue.get_table(DatabaseName=name.database, Name=name.table)["Table"]
+    except glue.exceptions.EntityNotFoundException:
+        return None
+    location = found.get("Parameters", {}).get("metadata_location")
+    return of_metadata(name, location, read(s3, location)) if location else None
+
+
+def of_metadata(name: TableName, location: str, metadata: dict[str, Any]) -> Head:
+    """The head that a metadata file says."""
+    current = metadata.get("current-snapshot-id")
+    newest: dict[str, Any] = next(
+        (each for each in metadata.get("snapshots", ()) if each["snapshot-id"] == current), {}
+    )
+    return Head(
+        name=name,
+        uuid=metadata["table-uuid"],
+        metadata_location=location,
+        sequence_number=metadata.get("last-sequence-number", 0),
+        updated_ms=metadata["last-updated-ms"],
+        snapshot_id=newest.get("snapshot-id"),
+        snapshot_sequence_number=newest.get("sequence-number", 0),
+        committed_ms=newest.get("timestamp-ms"),
+        previous=frozenset(each["metadata-file"] for each in metadata.get("metadata-log", ())),
+    )
+
+
+def read(s3: Any, location: str) -> dict[str, Any]:
+    """A metadata file, compressed or not."""
+    where = urlsplit(location)
+    body = s3.get_object(Bucket=where.netloc, Key=where.path.removeprefix("/"))["Body"].read()
+    parsed: dict[str, Any] = json.loads(gzip.decompress(body) if body.startswith(GZIP) else body)
+    return parsed

@@ -1,0 +1,173 @@
+"""How far each table is at each target it is published to: rows of a DynamoDB table. Publishers write them, `calve status` reads.
+
+A row is also the table's lease: of two functions that were told of the same table, one works on it at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Self
+
+from botocore.exceptions import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Target(StrEnum):
+    """Who else gets the tables."""
+
+    SNOWFLAKE = "snowflake"
+    ICEBERG_REST = "iceberg_rest"
+
+
+class State(StrEnum):
+    """PENDING: it has nothing yet. SYNCING: it is being written. SYNCED: it was equal to Glue when last looked at."""
+
+    PENDING = "pending"
+    SYNCING = "syncing"
+    SYNCED = "synced"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishState:
+    """A table at a target.
+
+    table: `database.table`, as Glue has it. since_ms: when it came into this state. uuid: of the Iceberg table that the target
+    has from us; None: it has none. metadata_location, snapshot_id: what the target shows, as far as is known.
+    lag_s: from the newest commit that the target shows until it showed it.
+    """
+
+    target: Target
+    table: str
+    state: State
+    since_ms: int
+    reason: str | None = None
+    uuid: str | None = None
+    metadata_location: str | None = None
+    snapshot_id: str | None = None
+    lag_s: float | None = None
+
+    def become(self, state: State, now_ms: int, reason: str | None = None, **changes: Any) -> Self:
+        """The same table in this state; one that it is in already began when it began."""
+        since_ms = self.since_ms if state == self.state else now_ms
+        return replace(self, state=state, since_ms=since_ms, reason=reason, **changes)
+
+
+class PublishStates:
+    """The rows of a deployment; `client` is DynamoDB's."""
+
+    def __init__(self, table: str, client: Any) -> None:
+        self._table = table
+        self._client = client
+
+    def find(self, target: Target, table: str) -> PublishState | None:
+        """The row of a table; None where none was ever put."""
+        answer = self._client.get_item(TableName=self._table, Key=_key(target, table), ConsistentRead=True)
+        return _state(answer.get("Item", {}))
+
+    def all(self, target: Target | None = None) -> Iterator[PublishState]:
+        """All rows, or those of one target; in no order."""
+        pages = self._client.get_paginator("scan").paginate(TableName=self._table, ConsistentRead=True)
+        found = (_state(item) for page in pages for item in page["Items"])
+        return (each for each in found if each and target in (None, each.target))
+
+    def put(self, state: PublishState, holder: str | None = None) -> bool:
+        """Write a row; False where `holder` is named and no longer has the lease: then somebody else knows better."""
+        values = {name: value for name, value in asdict(state).items() if name not in ("target", "table")}
+        given = {name: value for name, value in values.items() if value is not None}
+        names = {f"#{name}": name for name in values}
+        change = "SET " + ", ".join(f"#{name} = :{name}" for name in given)
+        if absent := [f"#{name}" for name in values if name not in given]:
+            change += " REMOVE " + ", ".join(absent)
+        texts = {f":{name}": _attribute(value) for name, value in given.items()}
+        return self._update(state.target, state.table, change, holder, names=names, values=texts)
+
+    def remove(self, target: Target, table: str, holder: str | None = None) -> bool:
+        """Forget a table, lease and all; False as with `put`."""
+        return self._conditional(
+            self._client.delete_item, Key=_key(target, table), **_held_by(holder, names={}, values={})
+        )
+
+    def take(self, target: Target, table: str, holder: str, *, now_ms: int, until_ms: int) -> bool:
+        """Take the table's lease until then, for a holder of this one time; False where it is taken."""
+        return self._conditional(
+            self._client.update_item,
+            Key=_key(target, table),
+            UpdateExpression="SET #holder = :holder, #held = :until",
+            ConditionExpression="attribute_not_exists(#holder) OR #held < :now",
+            ExpressionAttributeNames={"#holder": "holder", "#held": "held_until_ms"},
+            ExpressionAttributeValues={
+                ":holder": {"S": holder},
+                ":until": {"N": str(until_ms)},
+                ":now": {"N": str(now_ms)},
+            },
+        )
+
+    def release(self, target: Target, table: str, holder: str) -> None:
+        """Give the lease back, if it is still the holder's."""
+        names = {"#held": "held_until_ms", "#holder": "holder"}
+        self._update(target, table, "REMOVE #holder, #held", holder, names=names, values={})
+
+    def _update(
+        self,
+        target: Target,
+        table: str,
+        change: str,
+        holder: str | None,
+        *,
+        names: dict[str, str],
+        values: dict[str, Any],
+    ) -> bool:
+        return self._conditional(
+            self._client.update_item,
+            Key=_key(target, table),
+            UpdateExpression=change,
+            **_held_by(holder, names=names, values=values),
+        )
+
+    def _conditional(self, call: Any, **arguments: Any) -> bool:
+        try:
+            call(TableName=self._table, **arguments)
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
+                return False
+            raise
+        return True
+
+
+def _key(target: Target, table: str) -> dict[str, Any]:
+    return {"target": {"S": target}, "table": {"S": table}}
+
+
+def _held_by(holder: str | None, *, names: dict[str, str], values: dict[str, Any]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    if holder is not None:
+        names, values = names | {"#holder": "holder"}, values | {":holder": {"S": holder}}
+        arguments["ConditionExpression"] = "#holder = :holder"
+    if names:
+        arguments["ExpressionAttributeNames"] = names
+    if values:
+        arguments["ExpressionAttributeValues"] = values
+    return arguments
+
+
+def _attribute(value: str | float) -> dict[str, str]:
+    return {"S": value} if isinstance(value, str) else {"N": str(value)}
+
+
+def _state(item: dict[str, Any]) -> PublishState | None:
+    if "state" not in item:  # a lease alone
+        return None
+    texts = {name: value["S"] for name, value in item.items() if "S" in value and name != "holder"}
+    return PublishState(
+        **texts
+        | {
+            "target": Target(texts["target"]),
+            "state": State(texts["state"]),
+            "since_ms": int(item["since_ms"]["N"]),
+            "lag_s": float(item["lag_s"]["N"]) if "lag_s" in item else None,
+        }
+    )

@@ -1,0 +1,157 @@
+"""Snowflake's SQL API: one statement at a time, by the token of a key pair.
+
+A statement has an id of our own: where the answer was lost it is sent again under that id, and Snowflake does not do it twice.
+https://docs.snowflake.com/en/developer-guide/sql-api/reference
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.request
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urljoin
+
+from calve.errors import CalveError, Fatal, Retryable
+from lambdas.snowflake.key_pair import TOKEN_S, KeyPair
+
+TIMEOUT_S = 60
+ATTEMPTS = 6
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 5.0
+LONGEST_S = 120.0
+"""How long one statement may take until it is given up."""
+OVERLOADED = {408, 429, 500, 502, 503, 504}
+
+Row = dict[str, str | None]
+
+
+class Refused(CalveError):
+    """Snowflake does not do the statement; the message is its own, and so are `code` and `state` (SQLSTATE)."""
+
+    def __init__(self, message: str, code: str, state: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.state = state
+
+    @property
+    def absent(self) -> bool:
+        """Whether there is no such object; or it may not be seen, which Snowflake does not tell apart."""
+        return self.state == "02000" or self.code in {"002003", "002043"}
+
+
+@dataclass(slots=True)
+class Session:
+    """A user of an account, in one role. It holds no connection; a token is made anew when half of its time is over."""
+
+    url: str
+    account: str
+    user: str
+    key: KeyPair
+    role: str
+    _token: str = field(default="", repr=False)
+    _signed_s: float = 0.0
+
+    def execute(self, sql: str) -> list[Row]:
+        """Do a statement; returns its rows, by the columns' names.
+
+        Raises:
+            Refused: Snowflake does not do it.
+            Retryable: it does not answer, is overloaded, or takes too long.
+            Fatal: it does not know the user or the key.
+        """
+        body = json.dumps({"statement": sql, "timeout": TIMEOUT_S, "role": self.role}).encode()
+        url = f"{self.url}/api/v2/statements?requestId={uuid.uuid4()}"
+        deadline = time.monotonic() + LONGEST_S
+        status, answer = self._ask(url, body)
+        pause_s = FIRST_PAUSE_S
+        while status == 202:
+            if time.monotonic() > deadline:
+                raise Retryable(f"Snowflake took more than {LONGEST_S:.0f} s for one statement")
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            status, answer = self._ask(urljoin(self.url, answer["statementStatusUrl"]))
+        return self._rows(answer)
+
+    def value(self, sql: str) -> str:
+        """The one value that a statement answers; empty where it is null."""
+        (row,) = self.execute(sql)
+        (value,) = row.values()
+        return value or ""
+
+    def _rows(self, answer: dict[str, Any]) -> list[Row]:
+        described = answer.get("resultSetMetaData", {})
+        names = [each["name"] for each in described.get("rowType", [])]
+        data = list(answer.get("data") or [])
+        for number in range(1, len(described.get("partitionInfo", []))):
+            url = f"{self.url}/api/v2/statements/{answer['statementHandle']}?partition={number}"
+            data += self._ask(url)[1]["data"]
+        return [dict(zip(names, row, strict=True)) for row in data]
+
+    def _ask(self, url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
+        """Ask until there is an answer that says something; overload and silence are waited out."""
+        why, renewed = "", False
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S))
+            again = "&retry=true" if body and attempt else ""
+            try:
+                status, answer = self._send(url + again, body)
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                why = f"does not answer ({type(error).__name__})"
+                continue
+            if status in (200, 202):
+                return status, answer
+            if status == 401 and not renewed:
+                self._token, renewed = "", True
+                continue
+            if status not in OVERLOADED:
+                raise _refusal(status, answer, self.user)
+            why = f"answered HTTP {status}"
+        raise Retryable(f"Snowflake {why}, {ATTEMPTS} times in a row")
+
+    def _send(self, url: str, body: bytes | None) -> tuple[int, dict[str, Any]]:
+        request = urllib.request.Request(  # noqa: S310 from the settings, http or https
+            url,
+            data=body,
+            headers={
+                "Authorization": f"Bearer {self._current_token()}",
+                "X-Snowflake-Authorization-Token-Type": "KEYPAIR_JWT",
+                "Content-Type": "application/json",
+                "Accept": "application/json",
+                "User-Agent": "calve",
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, _json(error.read())
+
+    def _current_token(self) -> str:
+        now_s = time.time()
+        if not self._token or now_s - self._signed_s > TOKEN_S / 2:
+            self._signed_s = now_s
+            self._token = self.key.token(self.account, self.user, now_s=int(now_s))
+        return self._token
+
+
+def _refusal(status: int, answer: dict[str, Any], user: str) -> CalveError:
+    said = str(answer.get("message") or f"HTTP {status}")
+    if status in (401, 403):
+        fix = "compare the fingerprint of the secret's key with DESC USER, and the network policies"
+        return Fatal(f"Snowflake does not let {user} in: {said}", fix=fix)
+    return Refused(f"Snowflake: {said}", str(answer.get("code", "")), str(answer.get("sqlState", "")))
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}

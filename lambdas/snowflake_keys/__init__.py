@@ -1,0 +1,1 @@
+"""Rotates the key pair of the deployment's user in Snowflake."""

@@ -1,0 +1,43 @@
+"""The service user's key pair as what a rotation makes. Two are valid at a time: who holds the old one is not shut out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calve.errors import Fatal
+from calve.publishing import Snowflake
+from lambdas.snowflake.key_pair import KeyPair
+from lambdas.snowflake.keys import register, stored, to_store
+from lambdas.snowflake.sql_api import Session
+
+
+@dataclass(frozen=True, slots=True)
+class SnowflakeKeys:
+    """`lambdas.rotation.Subject`: by its key in use the user gives itself the next; the old one stays until that goes, too."""
+
+    config: Snowflake
+
+    def create(self, version: str, current: str | None) -> str:
+        return to_store(KeyPair.generate())
+
+    def set(self, pending: str, current: str | None) -> None:
+        old = _pair(current)
+        register(self._session(old), self.config.service_user, _pair(pending), kept=old)
+
+    def test(self, pending: str, current: str | None) -> None:
+        user = self._session(_pair(pending)).value("SELECT CURRENT_USER()")
+        if user != self.config.service_user:
+            raise Fatal(f"the new key lets in {user}, not {self.config.service_user}")
+
+    def finished(self, current: str) -> None:
+        pass
+
+    def _session(self, key: KeyPair) -> Session:
+        config = self.config
+        return Session(config.url, config.account, config.service_user, key, config.publisher)
+
+
+def _pair(text: str | None) -> KeyPair:
+    if pair := stored(text):
+        return pair
+    raise Fatal("the secret holds no key pair", fix="deploy again: that makes the first one")

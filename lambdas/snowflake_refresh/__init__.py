@@ -1,0 +1,1 @@
+"""Keeps Snowflake's tables where the lake's are."""

@@ -1,0 +1,158 @@
+"""Looks at a table on both sides, and acts where Snowflake is behind. A look may come at any time, twice, or for nothing."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from calve.errors import CalveError, Retryable
+from calve.names import TableName
+from lambdas.lake_tables import Head, head, is_newer, of_metadata, read
+from lambdas.publish_states import PublishState, PublishStates, State, Target
+from lambdas.snowflake_refresh.tables import Seen, SnowflakeTables
+
+TARGET = Target.SNOWFLAKE
+LEASE_MS = 60_000
+WAIT_S = 20.0
+PAUSE_S = 0.5
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a look. lag_s: from the newest commit until Snowflake showed it, where that is news.
+
+    stuck: why Snowflake did not refresh the table by itself.
+    """
+
+    table: TableName
+    lag_s: float | None = None
+    stuck: str | None = None
+    error: Exception | None = None
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same may go well a moment later; what is refused is looked at again by the schedule."""
+        return self.error is not None and (
+            isinstance(self.error, Retryable) or not isinstance(self.error, CalveError)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refresher:
+    """Both sides. `glue` and `s3` are clients."""
+
+    tables: SnowflakeTables
+    glue: Any
+    s3: Any
+    states: PublishStates
+    now_ms: Callable[[], int] = _now_ms
+
+    def look(self, table: TableName) -> Outcome:
+        """Bring a table to where the lake's is, and write down how that ended. Of two looks at a table one waits."""
+        holder = str(uuid.uuid4())  # not the invocation's id: Lambda invokes again under the same
+        try:
+            self._wait_for_lease(table, holder)
+        except Retryable as error:
+            return Outcome(table, error=error)
+        try:
+            return self._bring(table, holder)
+        except Exception as error:  # noqa: BLE001 one table's trouble is not the others'
+            reason = error.message if isinstance(error, CalveError) else type(error).__name__
+            self.states.put(self._state(table).become(State.FAILED, self.now_ms(), reason), holder)
+            return Outcome(table, error=error)
+        finally:
+            self.states.release(TARGET, str(table), holder)
+
+    def _bring(self, table: TableName, holder: str) -> Outcome:
+        there = head(self.glue, self.s3, table)
+        seen = self.tables.find(table)
+        if there is None:
+            return self._without_head(table, seen, holder)
+        stuck = seen.stuck if seen else None
+        if not self.tables.config.linked:
+            seen = self._act(table, there, seen)
+        before = self._state(table)
+        if seen is None or not self._shows(seen, there):
+            self.states.put(before.become(State.SYNCING, self.now_ms()), holder)
+            return Outcome(table, stuck=stuck)
+        lag_s = None
+        if before.snapshot_id != str(there.snapshot_id) and there.committed_ms is not None:
+            lag_s = max(0, self.now_ms() - there.committed_ms) / 1000
+        synced = before.become(
+            State.SYNCED,
+            self.now_ms(),
+            uuid=there.uuid,
+            metadata_location=seen.metadata_location,
+            snapshot_id=str(there.snapshot_id),
+            lag_s=before.lag_s if lag_s is None else lag_s,
+        )
+        self.states.put(synced, holder)
+        return Outcome(table, lag_s, stuck)
+
+    def _act(self, table: TableName, there: Head, seen: Seen | None) -> Seen | None:
+        """Raises: Retryable: Snowflake was behind afterwards, too."""
+        if seen and self._uuid(seen) not in (None, there.uuid):
+            self.tables.drop(table)
+            seen = None
+        if seen is None:
+            self.tables.create(table)
+        elif seen.stuck or not self._shows(seen, there):
+            self.tables.refresh(table)
+        else:
+            return seen
+        seen = self.tables.find(table)
+        if seen is None or not self._shows(seen, there):
+            raise Retryable(f"Snowflake was refreshed and still does not show {there.metadata_location}")
+        return seen
+
+    def _without_head(self, table: TableName, seen: Seen | None, holder: str) -> Outcome:
+        """A table that the job has not made yet, or that is no longer there."""
+        known = self._state(table)
+        if seen and not self.tables.config.linked:
+            self.tables.drop(table)
+        if known.uuid:
+            self.states.remove(TARGET, str(table), holder)
+        else:
+            self.states.put(known.become(State.PENDING, self.now_ms()), holder)
+        return Outcome(table)
+
+    def _shows(self, seen: Seen, there: Head) -> bool:
+        """Whether Snowflake has this state of the table, or a newer one."""
+        if seen.metadata_location == there.metadata_location:
+            return True
+        shown = self._metadata(seen)
+        return shown is not None and shown.uuid == there.uuid and not is_newer(there, shown)
+
+    def _uuid(self, seen: Seen) -> str | None:
+        shown = self._metadata(seen)
+        return shown.uuid if shown else None
+
+    def _metadata(self, seen: Seen) -> Head | None:
+        """What Snowflake shows; None where the lake no longer has that file."""
+        try:
+            return of_metadata(
+                TableName("", ""), seen.metadata_location, read(self.s3, seen.metadata_location)
+            )
+        except self.s3.exceptions.NoSuchKey:
+            return None
+
+    def _state(self, table: TableName) -> PublishState:
+        known = self.states.find(TARGET, str(table))
+        return known or PublishState(TARGET, str(table), State.PENDING, self.now_ms())
+
+    def _wait_for_lease(self, table: TableName, holder: str) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            now_ms = self.now_ms()
+            if self.states.take(TARGET, str(table), holder, now_ms=now_ms, until_ms=now_ms + LEASE_MS):
+                return
+            if time.monotonic() > deadline:
+                raise Retryable(f"{table} is being looked at by another function")
+            time.sleep(PAUSE_S)

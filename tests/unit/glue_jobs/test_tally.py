@@ -1,0 +1,49 @@
+"""What a sketch has counted is told only where it is exact, and of few values."""
+
+import pytest
+
+from calve.errors import Suspended
+from glue_jobs.tally import MOST_VALUES, counts, require_countable
+
+COLUMNS = {
+    "fields": [
+        {"name": "side", "type": "string"},
+        {"name": "price", "type": "decimal(9, 2)"},
+        {"name": "tags", "type": {"type": "list", "element": "string"}},
+    ]
+}
+
+
+def test_what_adds_up_is_told_and_what_has_no_value_is_among_the_others():
+    found = counts("side", [("SELL", 2), ("BUY", 5), (None, 3)], 10)
+    assert found == {"column": "side", "values": {"BUY": 5, "SELL": 2}, "other": 3}
+    assert list(found["values"]) == ["BUY", "SELL"]
+
+
+@pytest.mark.parametrize("rows", [9, 11])
+def test_what_does_not_add_up_is_not_told(rows):
+    assert counts("side", [("SELL", 5), ("BUY", 5)], rows) == {"column": "side", "values": {}, "other": rows}
+
+
+def test_what_has_too_many_values_is_not_told():
+    for values, told in ((MOST_VALUES, MOST_VALUES), (MOST_VALUES + 1, 0)):
+        assert len(counts("c", [(str(n), 1) for n in range(values)], values)["values"]) == told
+
+
+def test_no_rows_are_no_values():
+    assert counts("c", (), 0) == {"column": "c", "values": {}, "other": 0}
+
+
+@pytest.mark.parametrize(
+    ("column", "why"),
+    [("colour", "no such column"), ("price", "neither"), ("tags", "neither"), ("side", "masked")],
+)
+def test_what_cannot_be_counted_by_is_named(column, why):
+    with pytest.raises(Suspended) as caught:
+        require_countable("d.t", column, COLUMNS, {"side"})
+    assert caught.value.code == "count_unusable"
+    assert why in caught.value.message
+
+
+def test_a_text_that_is_not_masked_is_counted_by():
+    require_countable("d.t", "side", COLUMNS, set())
