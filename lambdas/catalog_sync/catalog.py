@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lambdas.catalog_sync.server import Conflict, NotFound, NotSupported, Server, escaped
+from calve.errors import Retryable
+from lambdas.catalog_sync.server import Conflict, NotFound, NotSupported, Server, Unanswered, escaped
 
 if TYPE_CHECKING:
     from lambdas.lake_tables import Head
@@ -64,12 +65,20 @@ class Catalog:
         )
 
     def make_namespace(self, namespace: str, properties: dict[str, str]) -> None:
-        """Make the namespace, unless it is there."""
+        """Make the namespace, unless it is there.
+
+        Raises:
+            Retryable: it is not there, and may come yet; made late it does no harm.
+        """
         body = {"namespace": [namespace], "properties": properties}
         try:
             self.server.ask("POST", f"{self.root}/namespaces", body)
         except Conflict:
             return
+        except Unanswered as error:
+            # Asked by two at once, Iceberg's own server answers one of them with HTTP 500.
+            if self.namespace(namespace) is None:
+                raise Retryable(error.message) from None
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
         """The properties of a namespace; None where there is none."""

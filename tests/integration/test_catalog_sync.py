@@ -7,6 +7,7 @@ import os
 import random
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -103,6 +104,29 @@ def test_pyiceberg_and_duckdb_read_what_glue_has(published: Published, sync: Syn
         )
         arrow = table.scan().to_arrow()["n"].to_pylist()
         assert counted.fetchone() == (len(arrow), sum(arrow))
+
+
+def test_tables_that_need_the_same_new_namespace_at_once_are_all_registered(
+    published: Published, sync: Sync
+) -> None:
+    """Iceberg's server answers all but one of those who make a namespace at once with HTTP 500."""
+    names = [name_of(published, f"t{n}") for n in range(6)]
+    for each in names:
+        published.table(each.table)
+    together = threading.Barrier(len(names), timeout=60)
+
+    def wait(request: Request) -> Answer:
+        if request.method == "POST" and request.path.endswith("/namespaces"):
+            together.wait()
+        return published.gate.pass_on(request)
+
+    published.gate.instead = wait
+    try:
+        with ThreadPoolExecutor(len(names)) as pool:
+            outcomes = list(pool.map(lambda each: sync.table(each, published=True), names))
+    finally:
+        published.gate.instead = published.gate.pass_on
+    assert [each.state for each in outcomes] == [State.SYNCED] * len(names)
 
 
 def test_a_rollback_is_followed_and_never_mistaken_for_older_metadata(
