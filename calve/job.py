@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
+from calve.maintenance import Maintenance
 from calve.names import TableName
 from calve.steps import Mask, Step, step
 from calve.topics import Entry
@@ -282,6 +283,7 @@ class Table:
     steps: tuple[Step, ...] = ()
     emit: Emit | None = None
     announce: Announce | None = None
+    maintenance: Maintenance = field(default_factory=Maintenance)
     quarantine_new_fields: bool = False
     pattern: str | None = None
 
@@ -389,6 +391,7 @@ def _table(raw: dict[str, Any]) -> Table:
         "steps": tuple(map(step, raw.get("steps", ()))),
         "emit": _emit(raw["emit"]) if raw.get("emit") else None,
         "announce": _announce(raw["announce"]) if raw.get("announce") else None,
+        "maintenance": Maintenance.from_dict(raw.get("maintenance", {})),
     }
     return Table(**(raw | parts | transforms))
 

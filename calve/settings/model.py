@@ -18,6 +18,7 @@ from calve.settings.deploying import (
 from calve.settings.emitting import EmitSection
 from calve.settings.exporting import CsvSection, ExportSection, LinkSection
 from calve.settings.iceberg_rest import BootstrapSection, IcebergRestSection
+from calve.settings.maintaining import MaintenanceOptions, MaintenanceSection, RowRetentionSection
 from calve.settings.masking import MaskingSection
 from calve.settings.modes import (
     AggregateSection,
@@ -138,6 +139,9 @@ class LakeSection(Section):
 class DefaultsSection(TableOptions):
     """Options of every table that does not set them itself."""
 
+    maintenance: MaintenanceOptions | None = None
+    """See `defaults.maintenance`. Default: as said there"""
+
 
 class Configuration(Section):
     """The file as a whole."""
@@ -186,6 +190,7 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("alerts",): AlertsSection,
     ("defaults",): DefaultsSection,
     ("defaults", "dead_letter_budget"): BudgetSection,
+    ("defaults", "maintenance"): MaintenanceOptions,
     ("tables", "<name>"): TableSection,
     ("tables", "<name>", "dead_letter_budget"): BudgetSection,
     ("tables", "<name>", "value"): SourceSection,
@@ -201,6 +206,8 @@ SECTIONS: dict[KeyPath, type[Section]] = {
     ("tables", "<name>", "steps", "lookup"): LookupSection,
     ("tables", "<name>", "emit"): EmitSection,
     ("tables", "<name>", "announce"): AnnounceSection,
+    ("tables", "<name>", "maintenance"): MaintenanceSection,
+    ("tables", "<name>", "maintenance", "rows"): RowRetentionSection,
     ("exports", "<name>"): ExportSection,
     ("exports", "<name>", "csv"): CsvSection,
     ("exports", "<name>", "link"): LinkSection,

@@ -28,6 +28,7 @@ from calve.job import (
     Window,
 )
 from calve.names import SYSTEM_COLUMN
+from calve.settings.maintaining import maintenance_of
 from calve.settings.routing import route_of
 from calve.settings.schemas import schema_text
 from calve.topics import Entry
@@ -177,6 +178,7 @@ def _table(name: str, table: TableSection, checked: Configuration, folder: Path)
         announce=Announce(table.announce.count_by, tuple(table.announce.alert_on))
         if table.announce
         else None,
+        maintenance=maintenance_of(table.maintenance, defaults.maintenance),
         **options,
     )
 

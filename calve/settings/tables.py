@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from calve.settings import fields
 from calve.settings.announcing import AnnounceSection
 from calve.settings.emitting import EmitSection
+from calve.settings.maintaining import MaintenanceSection
 from calve.settings.modes import (
     AggregateSection,
     ChangeDataSection,
@@ -110,6 +111,8 @@ class TableSection(TableOptions):
     """See `tables.<name>.emit`. Default: its rows are in the table alone"""
     announce: AnnounceSection | None = None
     """See `tables.<name>.announce`. Default: events count no values"""
+    maintenance: MaintenanceSection | None = None
+    """See `tables.<name>.maintenance`. Default: that of `defaults`"""
     event_time: fields.FieldPath | None = None
     """Field that says when the fact happened, such as `created_at` or `order.created_at`"""
     partition_by: fields.Partitioning | None = None
