@@ -46,7 +46,7 @@ def test_rows_that_vanish_behind_the_engine_are_counted_as_missing(
         return code
 
     monkeypatch.setattr(run_job, "run", drain_and_lose_a_region)
-    monkeypatch.setattr(published, "PATIENCE_S", 5.0)
+    monkeypatch.setattr(published, "PATIENCE_S", 20.0)
     wrong = steps.run(stack, Console())
     assert any(each.startswith("users, applied: expected 10,000, PyIceberg finds") for each in wrong)
     assert any(each.startswith("users: verify found") for each in wrong)
