@@ -1,9 +1,29 @@
-"""What keeps a table as it was on its first day: how long snapshots, dead letters and rows stay, and how large its files are."""
+"""What keeps a table as it was on its first day: how long snapshots, dead letters and rows stay, and how large its files are.
+
+What is due, and which snapshots stay, is decided here, free of Spark; `docs/maintenance.md` says who does it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
+
+Kind = Literal["compact", "deletes", "manifests", "orphans", "rows", "dead_letters", "snapshots"]
+
+SMALL = 0.75
+"""Share of the wanted size below which a file is small: Iceberg's planner takes the same ones."""
+SURPLUS_FILES, SURPLUS_SHARE = 32, 0.05
+"""A scan opens every file: so many too many, in number and of all, are felt. The loop's own merging leaves fewer than that."""
+DELETE_FILES, DELETE_SHARE = 32, 0.1
+"""As for data files: each delete file is opened beside the data file that it deletes from."""
+DELETED_ROWS = 0.3
+"""Share of rows that are read in vain; Iceberg's planner rewrites files from there on."""
+MANIFEST_BYTES, SURPLUS_MANIFESTS = 8_000_000, 40
+"""What Iceberg merges manifests to, and twice as many as commits leave behind before they are merged."""
+ORPHANS_EVERY_S = 7 * 86_400.0
+MOST_EXPIRED = 500
+"""Snapshots that go in one turn: what is left to do at once must not hold up the table, however old it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +37,8 @@ class RowRetention:
 @dataclass(frozen=True, slots=True)
 class Maintenance:
     """file_bytes: of a data file that is not made larger. snapshots_s: their age; `at_least` of the newest stay whatever their
-    age, and never more than `at_most`. dead_letters_s, rows: None: they stay for ever.
+    age, and else not more than `at_most`, be that less (one may be the table's own, the other that of `defaults`).
+    dead_letters_s, rows: None: they stay for ever.
     """
 
     file_bytes: int = 128_000_000
@@ -31,3 +52,103 @@ class Maintenance:
     def from_dict(cls, raw: dict[str, Any]) -> Self:
         rows = raw.get("rows")
         return cls(**(raw | {"rows": RowRetention(**rows) if rows else None}))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is known of a table without reading its rows.
+
+    surplus_files: how many fewer data files there were if the small ones were merged (`surplus`). deleted_rows: those that delete
+    files take away. oldest_*_s: ages. orphans_s: since somebody looked for orphans. None: not known, and so never due.
+    """
+
+    data_files: int = 0
+    surplus_files: int = 0
+    delete_files: int = 0
+    rows: int = 0
+    deleted_rows: int = 0
+    manifests: int = 0
+    manifest_bytes: int = 0
+    snapshots: int = 0
+    oldest_snapshot_s: float = 0.0
+    oldest_row_s: float | None = None
+    oldest_letter_s: float | None = None
+    orphans_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Maintenance that a table needs, and why, in words."""
+
+    kind: Kind
+    why: str
+
+
+def surplus(sizes: Mapping[Any, Sequence[int]], file_bytes: int) -> int:
+    """How many fewer files there were if the small ones of each partition were merged. sizes: of data files, by partition."""
+    found = 0
+    for each in sizes.values():
+        small = [size for size in each if size < SMALL * file_bytes]
+        found += len(small) - -(-sum(small) // file_bytes)
+    return found
+
+
+def due(figures: Figures, maintenance: Maintenance) -> tuple[Due, ...]:
+    """What a table needs, the cheapest first."""
+    return tuple(_due(figures, maintenance))
+
+
+def _due(figures: Figures, maintenance: Maintenance) -> Iterable[Due]:
+    if why := _too_many_snapshots(figures, maintenance):
+        yield Due("snapshots", why)
+    spare = figures.manifests - max(1, -(-figures.manifest_bytes // MANIFEST_BYTES))
+    if spare >= SURPLUS_MANIFESTS:
+        yield Due("manifests", f"{figures.manifests} manifests, {spare} fewer would do")
+    if figures.surplus_files >= max(SURPLUS_FILES, SURPLUS_SHARE * figures.data_files):
+        yield Due("compact", f"{figures.data_files} data files, {figures.surplus_files} fewer would do")
+    if why := _too_many_deletes(figures):
+        yield Due("deletes", why)
+    if _is_older(figures.orphans_s, ORPHANS_EVERY_S):
+        yield Due("orphans", f"nobody has looked for {_days(figures.orphans_s)}")
+    if maintenance.rows and _is_older(figures.oldest_row_s, maintenance.rows.keep_s):
+        yield Due("rows", f"the oldest row is {_days(figures.oldest_row_s)} old")
+    if _is_older(figures.oldest_letter_s, maintenance.dead_letters_s):
+        yield Due("dead_letters", f"the oldest dead letter is {_days(figures.oldest_letter_s)} old")
+
+
+def _too_many_snapshots(figures: Figures, maintenance: Maintenance) -> str | None:
+    if figures.snapshots <= maintenance.snapshots_at_least:
+        return None
+    if figures.snapshots > maintenance.snapshots_at_most:
+        return f"{figures.snapshots} snapshots, {maintenance.snapshots_at_most} stay at most"
+    if figures.oldest_snapshot_s > maintenance.snapshots_s + 86_400:
+        return f"the oldest snapshot is {_days(figures.oldest_snapshot_s)} old"
+    return None
+
+
+def _too_many_deletes(figures: Figures) -> str | None:
+    if figures.delete_files >= max(DELETE_FILES, DELETE_SHARE * figures.data_files):
+        return f"{figures.delete_files} delete files for {figures.data_files} data files"
+    if figures.deleted_rows > DELETED_ROWS * figures.rows > 0:
+        return f"{figures.deleted_rows:,} of {figures.rows:,} rows in files are deleted"
+    return None
+
+
+def _is_older(age_s: float | None, most_s: float | None) -> bool:
+    return age_s is not None and most_s is not None and age_s > most_s
+
+
+def _days(seconds: float | None) -> str:
+    return f"{(seconds or 0) / 86_400:.1f} days"
+
+
+def snapshots_to_keep(ages_s: Sequence[float], needed: int, maintenance: Maintenance) -> int:
+    """How many of main's newest snapshots stay; `ages_s`: of all of them, the newest first; needed: so many are used still.
+
+    Where there are more than `at_most`, half of these stay, so that expiry is not to be done with every commit.
+    """
+    kept = sum(age <= maintenance.snapshots_s for age in ages_s)
+    if len(ages_s) > maintenance.snapshots_at_most:
+        kept = min(kept, maintenance.snapshots_at_most // 2)
+    kept = max(kept, maintenance.snapshots_at_least, needed, len(ages_s) - MOST_EXPIRED)
+    return min(kept, len(ages_s))
