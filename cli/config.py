@@ -11,6 +11,7 @@ import typer
 
 from calve.errors import ConfigError
 from calve.job import Kafka, Registry
+from cli.console import COMMON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,14 +22,32 @@ if TYPE_CHECKING:
     from cli.embedded.stack import Stack
 
 ConfigOption = Annotated[
-    Path, typer.Option("--config", "-c", help="The configuration.", envvar="CALVE_CONFIG")
+    Path,
+    typer.Option(
+        "--config",
+        "-c",
+        help="The configuration, or the variable CALVE_CONFIG.",
+        envvar="CALVE_CONFIG",
+        show_envvar=False,
+        rich_help_panel=COMMON,
+    ),
 ]
 EnvOption = Annotated[
-    str | None, typer.Option("--env", help="Lay calve.ENV.yaml over the configuration.", envvar="CALVE_ENV")
+    str | None,
+    typer.Option(
+        "--env",
+        help="Lay calve.ENV.yaml over it, or the variable CALVE_ENV.",
+        envvar="CALVE_ENV",
+        show_envvar=False,
+        rich_help_panel=COMMON,
+    ),
 ]
-TableArgument = Annotated[str, typer.Argument(help="The table's name in calve.yaml.", show_default=False)]
+TableArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help="The table's name in calve.yaml.", show_default=False)
+]
 TablesArgument = Annotated[
-    list[str] | None, typer.Argument(help="Names of tables; none stands for all.", show_default=False)
+    list[str] | None,
+    typer.Argument(metavar="TABLE", help="Names of tables; none stands for all.", show_default=False),
 ]
 DEFAULT_CONFIG = Path("calve.yaml")
 

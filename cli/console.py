@@ -25,6 +25,8 @@ from rich.tree import Tree
 from calve.errors import CalveError
 from cli.progress import BarProgress, LineProgress, Progress
 
+COMMON = "Common options"  # the panel of help screens for what most commands have
+
 
 class Output(StrEnum):
     """What a reading command writes on stdout."""
@@ -33,7 +35,9 @@ class Output(StrEnum):
     json = "json"
 
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="What to write on stdout.")]
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="What to write on stdout.", rich_help_panel=COMMON)
+]
 
 STYLES = {"ok": "green", "running": "green", "warn": "yellow", "pending": "yellow", "suspended": "yellow"}
 STYLES |= {"overdue": "yellow", "unfinished": "yellow"}

@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 def deploy(
     *, config: ConfigOption = DEFAULT_CONFIG, env: EnvOption = None, output: OutputOption = Output.text
 ) -> None:
-    """Deploy calve.yaml into the embedded stack, as `cdk deploy --all` deploys it into an AWS account.
+    """Deploy calve.yaml into the embedded stack.
 
-    The same stacks and the same CLI; only Kafka and the registry, where calve.yaml names none, are those of `calve up`.
+    The stacks and the CLI are those of `cdk deploy --all`, which deploys into an AWS account; only Kafka and the registry,
+    where calve.yaml names none, are those of `calve up`.
+
+    Examples:
+      calve deploy
+      calve deploy --config examples/sales_channel/calve.yaml
     """
     from cli.embedded.layout import project_root
     from cli.embedded.stack import current

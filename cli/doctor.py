@@ -42,6 +42,9 @@ def doctor(output: OutputOption = Output.text) -> None:
     """Check this machine and the embedded stack; every fault comes with its cure.
 
     Exits with 1 when a check fails.
+
+    Example:
+      calve doctor
     """
     from cli.embedded.layout import project_root
 

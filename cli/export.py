@@ -45,6 +45,9 @@ def run(
     """Run a deployed export, as its schedule does.
 
     A window whose newest file says the same already gets no second one, and nobody a second mail.
+
+    Example:
+      calve export run weekly_trades --window 2026-11-02..2026-11-08
     """
     from cli.exports import Exports
 
@@ -66,7 +69,13 @@ def listed(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """List what was delivered: window, rows, complete or not, corrections, links that work."""
+    """List what was delivered, and which links work.
+
+    Each file with its window, its rows, whether it is complete or a correction.
+
+    Example:
+      calve export list weekly_trades
+    """
     from cli.exports import Exports
     from cli.lake import aws_errors
 

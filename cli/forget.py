@@ -73,9 +73,13 @@ def forget(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Have the job delete a person's rows and dead letters, from the table, its history and its stored exports.
+    """Have the job delete a person from a table.
 
-    Nobody can bring them back. Ctrl-C ends the waiting, not the deletion.
+    Rows and dead letters go, from the table, its history and its stored exports. Nobody can bring them back. Ctrl-C ends the
+    waiting, not the deletion.
+
+    Example:
+      calve forget users --key userid=User_17
     """
     console, now = Console(output), datetime.now(UTC)
     job, wanted, main = _opened(table, config, env)

@@ -25,10 +25,13 @@ def ingest(
     drain: Annotated[bool, typer.Option("--drain", help="Stop at the topics' ends as they are now.")] = False,
     memory: Annotated[str, typer.Option(help="Heap of the Spark driver.")] = "2g",
 ) -> None:
-    """Keep topics as tables: read, decode, and commit each round exactly once.
+    """Run the job of this folder without a deploy.
 
     Without --drain it runs until Ctrl-C, which lets the rounds under way finish; a second Ctrl-C does not. No record is lost
     or doubled by either.
+
+    Example:
+      calve ingest stock_trades --drain
     """
     console = Console()
     for job in load_jobs(config, env, tables=tables or (), writes=True):

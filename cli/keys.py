@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 def keys(
     config: ConfigOption = DEFAULT_CONFIG, env: EnvOption = None, output: OutputOption = Output.text
 ) -> None:
-    """Show the secrets of the deployment: what for, how old, last and next change; never a value."""
+    """Show how old the secrets of the deployment are, never a value.
+
+    With what each is for, its last and its next change.
+
+    Example:
+      calve keys --env prod
+    """
     from cli.key_ages import key_ages
 
     now = datetime.now(UTC)

@@ -33,7 +33,13 @@ def listed(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """List the links that were mailed, newest first; an id opens nothing without its signature."""
+    """List the links that were mailed, newest first.
+
+    An id opens nothing without its signature.
+
+    Example:
+      calve link list --export weekly_trades
+    """
     now = datetime.now(UTC)
     console = Console(output)
     found = [each for each in _all(config, env) if export in (None, each.export)]
@@ -50,9 +56,13 @@ def revoke(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Close one link, or all of an export, at once and for good.
+    """Close a link, or all of an export, at once and for good.
 
     A download that has begun goes on: its address lives a minute.
+
+    Examples:
+      calve link revoke AdeLMI__nE812b3FBwJbG0
+      calve link revoke --export weekly_trades
     """
     from cli.exports import Exports
     from cli.lake import aws_errors

@@ -26,6 +26,7 @@ from cli.ingest import ingest
 from cli.init.command import init
 from cli.keys import keys
 from cli.link import link
+from cli.manual import explain
 from cli.plan.command import plan
 from cli.preview.command import preview
 from cli.query.command import query
@@ -44,8 +45,9 @@ app = typer.Typer(
 )
 
 on_this_machine = app.command(rich_help_panel="This machine")
-deployment = app.command(rich_help_panel="Deployment")
-topics_and_tables = app.command(rich_help_panel="Topics and tables")
+build = app.command(rich_help_panel="Build")
+look = app.command(rich_help_panel="Look")
+act = app.command(rich_help_panel="Act")
 
 on_this_machine(demo)
 on_this_machine(up)
@@ -54,20 +56,21 @@ on_this_machine(doctor)
 on_this_machine(datagen)
 on_this_machine(deploy)
 on_this_machine(run_job)
-deployment(init)
-deployment(cost)
-deployment(plan)
-deployment(preview)
-deployment(keys)
-topics_and_tables(ingest)
-topics_and_tables(status)
-topics_and_tables(tables)
-topics_and_tables(query)
-topics_and_tables(verify)
-topics_and_tables(forget)
-app.add_typer(dead_letters, name="dead-letters", rich_help_panel="Topics and tables")
-app.add_typer(export, name="export", rich_help_panel="Exports")
-app.add_typer(link, name="link", rich_help_panel="Exports")
+on_this_machine(ingest)
+build(init)
+build(plan)
+build(preview)
+build(cost)
+look(status)
+look(tables)
+look(query)
+look(verify)
+look(keys)
+app.add_typer(dead_letters, name="dead-letters", rich_help_panel="Look")
+act(forget)
+app.add_typer(export, name="export", rich_help_panel="Publish")
+app.add_typer(link, name="link", rich_help_panel="Publish")
+explain(app)
 
 
 def main() -> None:

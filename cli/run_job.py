@@ -26,14 +26,18 @@ CONF, PY_FILES, FILES, JARS = "--conf", "--extra-py-files", "--extra-files", "--
 
 
 def run_job(
-    name: Annotated[str, typer.Argument(help="Name of the Glue job, such as trading-main.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the Glue job, such as trading-main.")],
     *,
     drain: Annotated[bool, typer.Option("--drain", help="Stop at the topics' ends as they are now.")] = False,
     memory: Annotated[str, typer.Option(help="Heap of the Spark driver.")] = "2g",
 ) -> None:
-    """Run a deployed job: the script, files, arguments and settings that Glue would start, fetched from the emulator.
+    """Run a deployed job on local Spark.
 
-    `calve deploy` comes first. Without --drain it runs until Ctrl-C, or until a deploy hands over to another generation.
+    Script, files, arguments and settings are those that Glue would start, fetched from the emulator. `calve deploy` comes
+    first. Without --drain it runs until Ctrl-C, or until a deploy hands over to another generation.
+
+    Example:
+      calve run-job trading-main --drain
     """
     from cli.embedded.layout import project_root
     from cli.embedded.stack import current

@@ -20,7 +20,12 @@ def status(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Show how each table fares: state, rows, lag, freshness, dead letters."""
+    """Show how each table fares: state, rows, lag, freshness, dead letters.
+
+    Examples:
+      calve status
+      calve status stock_trades --output json
+    """
     from cli.published import published
     from cli.survey import Survey
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from calve.names import TableName
     from cli.lake import Snapshot
 
-NameArgument = Annotated[str | None, typer.Argument(help="One table, to see inside it.", show_default=False)]
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="TABLE", help="One table, to see inside it.", show_default=False)
+]
 LimitOption = Annotated[
     int, typer.Option("--limit", "-n", min=1, help="How many snapshots to show, newest first.")
 ]
@@ -33,7 +35,11 @@ def tables(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """List the tables; with a name, show its columns and its newest snapshots with their ledgers."""
+    """List the tables; of one, its columns, snapshots and ledgers.
+
+    Example:
+      calve tables stock_trades --limit 20
+    """
     from cli.description import TableFacts, facts
     from cli.kafka import cluster_database
     from cli.lake import open_catalog

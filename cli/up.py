@@ -10,6 +10,9 @@ def up(output: OutputOption = Output.text) -> None:
 
     A real Kafka broker, a schema registry and an AWS emulator, on free ports of 127.0.0.1. What is missing is
     downloaded first, once. The stack outlives this command; `calve down` stops it.
+
+    Example:
+      calve up
     """
     from cli.embedded.layout import project_root
     from cli.embedded.stack import up as start_stack
@@ -41,7 +44,11 @@ def up(output: OutputOption = Output.text) -> None:
 
 
 def down() -> None:
-    """Stop the embedded stack and drop its data; downloads stay."""
+    """Stop the embedded stack and drop its data; downloads stay.
+
+    Example:
+      calve down
+    """
     from cli.embedded.layout import project_root
     from cli.embedded.stack import down as stop_stack
 

@@ -35,6 +35,9 @@ def cost(
     """Estimate what the configuration costs in AWS, with jobs that always run and with jobs that run by a schedule.
 
     Nothing is asked of AWS: every rate stands, with source and date, in cli/cost/rates.json.
+
+    Example:
+      calve cost --topic-rate 2.5 --kept-months 12
     """
     from calve.job import Kafka, Registry
     from calve.settings import StackDefaults, load_deployment

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from cli.datagen.produce import Target
 
 TopicArgument = Annotated[
-    str, typer.Argument(help=f"The topic; its name picks the records: {', '.join(DATASETS)}.")
+    str,
+    typer.Argument(metavar="TOPIC", help=f"The topic; its name picks the records: {', '.join(DATASETS)}."),
 ]
 Count = Annotated[int, typer.Option("--count", "-n", min=1, help="Records in all.")]
 Like = Annotated[
@@ -65,10 +66,13 @@ def datagen(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Produce example records, to the embedded stack unless a cluster is named.
+    """Produce example records: trades, users.
 
-    The topic is made where it is absent. Example:
-    calve datagen stock_trades --count 300000 --duplicates 0.01 --malformed 60
+    They go to the embedded stack unless a cluster is named. The topic is made where it is absent.
+
+    Examples:
+      calve datagen stock_trades --count 300000 --duplicates 0.01 --malformed 60
+      calve datagen stock_trades --evolve
     """
     from cli.datagen.produce import produce
 

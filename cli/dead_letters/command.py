@@ -49,7 +49,7 @@ class TableFirst(TyperGroup):
 
 dead_letters = typer.Typer(
     cls=TableFirst,
-    help="Show what could not be read, where it lies, and send it back after a fix.",
+    help="Show what could not be read; send it back after a fix.",
     no_args_is_help=True,
     subcommand_metavar="TABLE | COMMAND [ARGS]...",
 )
@@ -57,7 +57,9 @@ dead_letters.command()(redrive)
 PlaceArgument = Annotated[
     str, typer.Argument(metavar="PARTITION:OFFSET", help="Where the record stands.", show_default=False)
 ]
-FileArgument = Annotated[Path, typer.Argument(help="File to write; it must not exist.", show_default=False)]
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="File to write; it must not exist.", show_default=False)
+]
 
 
 @dead_letters.command("list")
@@ -73,7 +75,13 @@ def listed(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Count a table's dead letters by reason and schema id: when they were rejected, and where they lie."""
+    """Count dead letters by reason, and show where they lie.
+
+    A line for each reason and schema id: when they were rejected, in which partitions and offsets.
+
+    Example:
+      calve dead-letters stock_trades --since 2h
+    """
     from cli.dead_letters.reading import count, read
     from cli.dead_letters.selection import Selection
     from cli.dead_letters.summary import COLUMNS, summarize
@@ -116,7 +124,13 @@ def show(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Show one dead letter with everything: also its key, its value and its headers, unless they are sealed."""
+    """Show one dead letter with everything.
+
+    Also its key, its value and its headers, unless they are sealed.
+
+    Example:
+      calve dead-letters show stock_trades 3:1841
+    """
     from cli.dead_letters.letter import document, letters
     from cli.dead_letters.reading import read
     from cli.dead_letters.selection import Place
@@ -151,9 +165,13 @@ def export(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Write dead letters to a file: a JSON object each, one a line, from which the record can be rebuilt.
+    """Write dead letters to a file, as JSON lines.
 
-    Key, value and the headers' values are base64; of sealed letters they stay sealed. Only you may read the file.
+    The record can be rebuilt from its line. Key, value and the headers' values are base64; of sealed letters they stay
+    sealed. Only you may read the file.
+
+    Example:
+      calve dead-letters export stock_trades letters.jsonl --reason malformed
     """
     from cli.dead_letters.selection import Selection
 

@@ -43,9 +43,12 @@ def redrive(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Have the job read dead letters again, after a fix: those that are rows now enter the table, each once.
+    """Have the job read dead letters again, after a fix.
 
-    The others stay what they are. Ctrl-C ends the waiting, not the redrive.
+    Those that are rows now enter the table, each once. The others stay what they are. Ctrl-C ends the waiting, not the redrive.
+
+    Example:
+      calve dead-letters redrive stock_trades --schema-id 7
     """
     from cli.dead_letters.selection import Selection
 

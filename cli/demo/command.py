@@ -27,10 +27,15 @@ Keep = Annotated[bool, typer.Option("--keep", help="Leave the stack up, to look 
 
 
 def demo(*, keep: Keep = False) -> None:
-    """Run all of calve on this machine: the deploy, records, the job, its tables, every count checked, and the mailed export.
+    """Run all of calve on this machine, and check every count.
+
+    The deploy, records, the job, its tables, two catalogs that follow, and the mailed export.
 
     Uses the stack that runs, or one that it starts and stops again; Ctrl-C leaves nothing behind. Exits with 1 where a count
     is not exact.
+
+    Example:
+      calve demo --keep
     """
     from cli.demo.steps import run
     from cli.embedded.layout import project_root

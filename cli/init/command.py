@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -28,7 +28,12 @@ RegistryOption = Annotated[
         show_default="the embedded stack's",
     ),
 ]
-AuthOption = Annotated[Auth, typer.Option("--auth", help="How Kafka wants to be logged in to.")]
+AuthOption = Annotated[
+    Auth,
+    typer.Option(
+        "--auth", metavar="AUTH", help=f"How Kafka wants to be logged in to: {', '.join(get_args(Auth))}."
+    ),
+]
 SecretOption = Annotated[
     str | None, typer.Option("--secret", help="Reference to Kafka's password: env:NAME, file:PATH, aws:ID.")
 ]
@@ -52,7 +57,7 @@ def init(
     region: RegionOption = "us-east-1",
     config: FileOption = DEFAULT_CONFIG,
 ) -> None:
-    """Ask a Kafka and a registry what is there, and write a commented calve.yaml.
+    """Ask Kafka and registry what is there, and write a calve.yaml.
 
     Examples:
       calve up && calve init

@@ -47,6 +47,10 @@ def plan(
 
     With --table and --schema: what registering the schema would change in the table, or why the table refuses it, by path and
     rule. The exit code is then 0 or 1.
+
+    Examples:
+      calve plan --env prod
+      calve plan --table stock_trades --schema stock_trades.v3.avsc
     """
     console = Console(output)
     if table and schema:

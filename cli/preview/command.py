@@ -25,10 +25,13 @@ def preview(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Show what a table's steps make of the newest records of its topic. Nothing is written, and the table need not exist.
+    """Show what a table's steps make of its newest records.
 
-    Rows are shown as the table would get them, so what is masked is masked here, too. Its mode (upsert, deduplicate, aggregate)
-    is not applied.
+    Nothing is written, and the table need not exist. Rows are shown as the table would get them, so what is masked is masked
+    here, too. Its mode (upsert, deduplicate, aggregate) is not applied.
+
+    Example:
+      calve preview stock_trades --records 100
     """
     from cli.preview.looking import look
     from cli.spark import local_session

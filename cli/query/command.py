@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
-from cli.console import Console, Output
+from cli.console import COMMON, Console, Output
 from cli.query.writing import csv_lines, objects, text
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ class Format(StrEnum):
     json = "json"
 
 
-SqlArgument = Annotated[str, typer.Argument(help="One query in DuckDB's SQL.", show_default=False)]
+SqlArgument = Annotated[
+    str, typer.Argument(metavar="SQL", help="One query in DuckDB's SQL.", show_default=False)
+]
 AtOption = Annotated[
     str | None,
     typer.Option("--at", help="Read all tables as of: 2h, 7d, 2026-01-01T00:00:00Z.", show_default=False),
@@ -38,7 +40,9 @@ LimitOption = Annotated[
         "--limit", "-n", min=1, help=f"Rows to write; as text {SHOWN}, else all of them.", show_default=False
     ),
 ]
-FormatOption = Annotated[Format, typer.Option("--output", "-o", help="What to write on stdout.")]
+FormatOption = Annotated[
+    Format, typer.Option("--output", "-o", help="What to write on stdout.", rich_help_panel=COMMON)
+]
 
 
 def query(
@@ -49,12 +53,15 @@ def query(
     env: EnvOption = None,
     output: FormatOption = Format.text,
 ) -> None:
-    """Ask the tables in SQL. Nothing is written, and files of this machine are not read.
+    """Ask the tables in SQL.
 
-    Tables have the names of calve.yaml; TABLE__dead_letters and DATABASE.TABLE are found, too. A table as of some time:
-    from TABLE at (version => SNAPSHOT_ID), or at (timestamp => '2026-01-01 00:00:00+00').
+    Nothing is written, and files of this machine are not read. Tables have the names of calve.yaml; TABLE__dead_letters and
+    DATABASE.TABLE are found, too. A table as of some time: from TABLE at (version => SNAPSHOT_ID), or at (timestamp =>
+    '2026-01-01 00:00:00+00').
 
-    Example: calve query "select symbol, count(*) from stock_trades group by all order by all"
+    Examples:
+      calve query "select symbol, count(*) from stock_trades group by all order by all"
+      calve query --at 2h --output csv "select * from users"
     """
     from cli.kafka import cluster_database
     from cli.lake import open_catalog

@@ -29,9 +29,13 @@ def verify(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Prove that a table is what its topic says: no gap, no duplicate, ledgers balanced, contents equal.
+    """Prove that a table is what its topic says.
 
-    Reads the topic and the table again, both without Spark. Exits with 1 where anything is wrong or could not be proved.
+    No gap, no duplicate, ledgers balanced, contents equal. Reads the topic and the table again, both without Spark. Exits
+    with 1 where anything is wrong or could not be proved.
+
+    Example:
+      calve verify stock_trades
     """
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
