@@ -10,13 +10,16 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 from rich.console import Console as Rich
+from rich.console import RenderableType
+from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -74,6 +77,26 @@ class Console:
         self.output = output
         self._out = Rich(highlight=False)
         self._err = Rich(stderr=True, highlight=False)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person reads stdout, as it is written."""
+        return self.output is Output.text and self._out.is_terminal
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and lines of the terminal."""
+        return self._out.size.width, self._out.size.height
+
+    def draw(self, picture: RenderableType) -> None:
+        """Show a picture on a terminal."""
+        self._out.print(picture)
+
+    @contextmanager
+    def live(self) -> Iterator[Callable[[RenderableType], None]]:
+        """A screen of its own, for pictures that replace each other; what was on the terminal comes back behind the block."""
+        with Live(console=self._out, screen=True, auto_refresh=False) as live:
+            yield lambda picture: live.update(picture, refresh=True)
 
     def progress(self) -> Progress:
         """Return bars on a terminal, else a line every few seconds; always on stderr."""

@@ -26,7 +26,7 @@ from calve.position import Offsets, TopicKey
 from calve.secrets import read_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Future
 
     from calve.job import Job, Kafka
@@ -52,10 +52,11 @@ class Topic:
 
 
 class Cluster:
-    """One cluster, asked with explicit time limits."""
+    """One cluster; no question waits for longer than `patience_s`."""
 
-    def __init__(self, kafka: Kafka, region: str) -> None:
+    def __init__(self, kafka: Kafka, region: str, patience_s: float = TIMEOUT_S) -> None:
         self._where = kafka.bootstrap_servers
+        self._patience_s = patience_s
         self._refusal: KafkaError | None = None
         self._properties = client_properties(kafka, region) | {"error_cb": self._noted}
         self._admin = AdminClient(self._properties)
@@ -64,7 +65,7 @@ class Cluster:
     def id(self) -> str:
         """The cluster's id."""
         with self._errors():
-            answer = self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S))
+            answer = self._result(self._admin.describe_cluster(request_timeout=self._patience_s))
         return str(answer.cluster_id)
 
     def topic_names(self) -> list[str]:
@@ -74,8 +75,8 @@ class Cluster:
             Retryable, Fatal: as `topics`.
         """
         with self._errors():
-            self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S))
-            found = self._admin.list_topics(timeout=TIMEOUT_S).topics
+            self._result(self._admin.describe_cluster(request_timeout=self._patience_s))
+            found = self._admin.list_topics(timeout=self._patience_s).topics
         return sorted(name for name in found if not name.startswith("__"))
 
     def topics(self, names: set[str]) -> dict[str, Topic]:
@@ -89,7 +90,9 @@ class Cluster:
         if not names:
             return {}
         with self._errors():
-            asked = self._admin.describe_topics(TopicCollection(sorted(names)), request_timeout=TIMEOUT_S)
+            asked = self._admin.describe_topics(
+                TopicCollection(sorted(names)), request_timeout=self._patience_s
+            )
             found: dict[str, Any] = {}
             for name, future in asked.items():
                 try:
@@ -107,16 +110,19 @@ class Cluster:
             for name, each in found.items()
         }
 
-    def oldest_record(self, topic: str, offsets: Offsets) -> float | None:
-        """The oldest timestamp, in seconds since the epoch, among the first records at or after some offsets.
+    def oldest_records(self, wanted: Mapping[str, Offsets]) -> dict[str, float | None]:
+        """The oldest timestamp, in seconds since the epoch, among the first records at or after some offsets of each topic.
 
-        None where no partition holds a record from there on: transaction markers alone are left.
+        None where no partition holds a record from there on: transaction markers alone are left. A topic of which a partition
+        does not answer in time is left out.
 
         Raises:
-            Retryable: a partition does not answer in time.
+            Retryable, Fatal: as `topics`.
         """
-        waiting = dict(offsets)
-        oldest = None
+        waiting = {(topic, p): offset for topic, offsets in wanted.items() for p, offset in offsets.items()}
+        oldest: dict[str, float | None] = dict.fromkeys(wanted)
+        if not waiting:
+            return oldest
         consumer = Consumer(
             self._properties
             | {
@@ -129,31 +135,32 @@ class Cluster:
                 "queued.max.messages.kbytes": 1_024,
             }
         )
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + self._patience_s
         try:
             with self._errors():
-                consumer.assign([TopicPartition(topic, p, o) for p, o in offsets.items()])
+                consumer.assign([TopicPartition(topic, p, o) for (topic, p), o in waiting.items()])
                 while waiting and time.monotonic() < deadline:
                     record = consumer.poll(0.2)
-                    partition = record.partition() if record else None
-                    if record is None or partition not in waiting:
+                    if record is None:
                         continue
-                    del waiting[partition]
-                    consumer.incremental_unassign([TopicPartition(topic, partition)])
+                    place = (str(record.topic()), int(record.partition() or 0))
+                    if place not in waiting:
+                        continue
+                    del waiting[place]
+                    consumer.incremental_unassign([TopicPartition(*place)])
                     if record.error() is None:
-                        seconds = record.timestamp()[1] / 1000
-                        oldest = seconds if oldest is None else min(seconds, oldest)
+                        seconds, known = record.timestamp()[1] / 1000, oldest[place[0]]
+                        oldest[place[0]] = seconds if known is None else min(seconds, known)
         finally:
             consumer.close()
-        if waiting:
-            raise Retryable(f"topic {topic} at {self._where}: partitions {sorted(waiting)} do not answer")
-        return oldest
+        silent = {topic for topic, _ in waiting}
+        return {topic: found for topic, found in oldest.items() if topic not in silent}
 
     def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[str, Offsets]:
         answer = self._admin.list_offsets(
             dict.fromkeys(partitions, spec),
             isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=TIMEOUT_S,
+            request_timeout=self._patience_s,
         )
         found: dict[str, Offsets] = {}
         for place, future in answer.items():

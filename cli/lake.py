@@ -17,6 +17,7 @@ from pyiceberg.expressions import AlwaysTrue
 from calve.errors import ConfigError, Fatal, Retryable
 from calve.position import POSITION_TAG, STATE, Ledger, Position
 from calve.protocol import Commit, nearest_position
+from calve.table_state import TableState
 from cli.embedded import aws as emulator
 
 if TYPE_CHECKING:
@@ -32,16 +33,6 @@ if TYPE_CHECKING:
 
 ALWAYS_TRUE = AlwaysTrue()
 _DENIED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClientTokenId")
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """How a table's loop last said it fares. `state` is `pending`, `running`, `suspended` or `failed`."""
-
-    state: str = "pending"
-    code: str | None = None
-    reason: str | None = None
-    since: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +136,10 @@ def latest_commit(table: Table) -> tuple[Snapshot, Position] | None:
     return next(each for each in history if each.id == position.snapshot), position
 
 
-def state_of(table: Table | None) -> State:
+def state_of(table: Table | None) -> TableState:
     """The state that the job wrote into the table; a table that does not exist yet is pending."""
     written = table.properties.get(STATE) if table else None
-    if written is None:
-        return State()
-    raw = json.loads(written)
-    since = raw.get("since")
-    return State(raw["state"], raw.get("code"), raw.get("reason"), None if since is None else str(since))
+    return TableState() if written is None else TableState.from_json(written)
 
 
 def rows(table: Table) -> int:

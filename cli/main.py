@@ -31,7 +31,7 @@ from cli.plan.command import plan
 from cli.preview.command import preview
 from cli.query.command import query
 from cli.run_job import run_job
-from cli.status import status
+from cli.status.command import status
 from cli.tables import tables
 from cli.up import down, up
 from cli.verify.command import verify

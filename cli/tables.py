@@ -84,7 +84,7 @@ def _show(console: Console, catalog: Catalog, name: TableName, limit: int) -> No
             "location": table.location(),
             "mode": mode(table),
             "schema": json.loads(table.schema().model_dump_json()),
-            "snapshots": [_document(each) for each in newest],
+            "snapshots": [snapshot_document(each) for each in newest],
         }
     )
 
@@ -109,7 +109,8 @@ def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
-def _document(snapshot: Snapshot) -> dict[str, object]:
+def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
+    """One snapshot for programs."""
     ledger = snapshot.ledger
     return {
         "snapshot_id": snapshot.id,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 import zlib
@@ -18,6 +17,7 @@ from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
 from calve.log import event
 from calve.position import INITIALISED, STATE, Offsets
 from calve.protocol import nearest_position
+from calve.table_state import TableState
 from glue_jobs import faults
 from glue_jobs.backoff import FAILED_AFTER, LONGEST_BACKOFF_S, backoff_s
 from glue_jobs.java_errors import java_class, java_message
@@ -167,17 +167,18 @@ class TableLoop:
         )
         if changed:
             since = datetime.now(UTC).isoformat(timespec="seconds")
-            value = json.dumps({"state": state, "code": code, "reason": reason, "since": since})
-            self._write_state(value)
+            self._write_state(TableState(state, code, reason, since, error.fix if error else None))
         if changed and state in ("suspended", "failed") and error:
             self.target.announcer.stopped(state, code or state, error.message, error.fix)
 
-    def _write_state(self, value: str) -> None:
+    def _write_state(self, state: TableState) -> None:
         """Best effort: a state that cannot be written is in the log, and must not hide its own cause."""
         try:
             main = self.target.lake.load(self.target.name)
             if main is not None and INITIALISED in main.properties:
-                main.set_properties({STATE: value})
+                former = main.properties.get(STATE)
+                entered = state.after(TableState.from_json(former) if former else None)
+                main.set_properties({STATE: entered.to_json()})
                 faults.point("state.written", self.target.table.name)
         except CalveError as error:
             event("state.not_written", **self._who(), why=error.message)

@@ -9,8 +9,7 @@ import pytest
 from moto import mock_aws
 
 from calve.errors import CalveError
-from cli.console import Console
-from cli.published import published
+from cli.status.published import published
 from lambdas.publish_states import PublishState, State, Target
 from tests.unit.lambdas.states_table import NAME, make_states_table
 
@@ -51,25 +50,22 @@ def not_found(account: Account, stack: str, *, fix: str) -> dict[str, str]:
 
 
 def test_the_states_of_all_tables_or_of_those_named(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.published.outputs", found)
+    monkeypatch.setattr("cli.status.published.outputs", found)
     states = make_states_table()
     for each in (FAILED, SYNCED):
         states.put(each)
-    assert published(config, None, Console()) == [SYNCED, FAILED]
-    assert published(config, None, Console(), ["users"]) == [FAILED]
+    assert published(config, None) == [SYNCED, FAILED]
+    assert published(config, None, ["users"]) == [FAILED]
 
 
-def test_what_is_not_deployed_is_said_and_no_more(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_what_is_not_deployed_is_an_error_that_the_screen_shows(
+    config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.published.outputs", not_found)
-    assert published(config, None, Console()) == []
-    assert "trading-publish is not deployed" in capsys.readouterr().err
+    monkeypatch.setattr("cli.status.published.outputs", not_found)
+    with pytest.raises(CalveError, match="trading-publish is not deployed"):
+        published(config, None)
 
 
-def test_nothing_is_asked_where_nothing_is_published(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_asked_where_nothing_is_published(config: Path) -> None:
     config.write_text(CONFIG[: CONFIG.index("publish")])
-    assert published(config, None, Console()) == []
-    assert capsys.readouterr() == ("", "")
+    assert published(config, None) == []

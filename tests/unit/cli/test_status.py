@@ -26,11 +26,12 @@ from calve.job import Job, Kafka, Lake, Registry
 from calve.job import Table as TableSettings
 from calve.names import TableName
 from calve.position import POSITION_TAG, STATE, DeadLetterRound, Ledger, Position, TopicKey, encode
+from calve.table_state import TableState
 from cli.description import columns, facts, partitioning, sorting
 from cli.kafka import Topic
-from cli.lake import State, ancestors, count_by, latest_commit, load, rows, state_of
+from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
 from cli.status import duration
-from cli.survey import Survey, unread_offsets
+from cli.status.survey import Survey, unread_offsets
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 if TYPE_CHECKING:
@@ -147,8 +148,8 @@ def test_the_state_is_what_the_job_wrote(catalog: FolderCatalog) -> None:
         "since": "2026-01-01T00:00:00+00:00",
     }
     table = catalog.make(NAME, SCHEMA, properties={STATE: json.dumps(written)})
-    assert state_of(table) == State(**written)
-    assert state_of(None) == State("pending")
+    assert state_of(table) == TableState(**written)
+    assert state_of(None) == TableState("pending")
 
 
 def test_dead_letters_are_counted_by_reason(catalog: FolderCatalog) -> None:

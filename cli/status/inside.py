@@ -1,0 +1,141 @@
+"""The screen of `calve status TABLE`: one table, how late it was, and what it went through."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rich.columns import Columns
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from cli.status import duration
+from cli.status.history import History, lines
+from cli.status.plot import plot
+from cli.status.screen import MOST_TROUBLES, WIDE, alarming, fresh, heading, lag_age, late
+from cli.status.wording import MARKS, UNKNOWN, seconds, short, size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from cli.status.overview import Overview
+    from cli.status.table_status import TableStatus
+
+SNAPSHOTS = 15
+STATES = 6
+PLOT_HEIGHT = 5
+FRAME = 24
+"""Lines of the screen beside the snapshots."""
+
+
+def inside(found: Overview, width: int, height: int | None = None) -> RenderableType:
+    """One table. height: as for `cli.status.screen.screen`."""
+    (table,), history = found.tables, found.history or History()
+    snapshots = SNAPSHOTS if height is None else max(3, height - FRAME)
+    parts: list[RenderableType] = [heading(found), Text()]
+    parts += [alarming(found.troubles, MOST_TROUBLES), Text(), _facts(table, found), Text()]
+    if history.snapshots:
+        parts += [_plots(history, table, width), Text(), _timeline(history, snapshots)]
+    if len(history.states) > 1:
+        parts += [Text(), _states(history, found.at)]
+    return Group(*parts)
+
+
+def _facts(table: TableStatus, found: Overview) -> RenderableType:
+    mark, style = MARKS.get(table.state, UNKNOWN)
+    since = f" since {table.since}" if table.since else ""
+    lag = "not known" if table.lag_records is None else f"{table.lag_records:,} records"
+    if age := lag_age(table, found):
+        lag += f", {age}"
+    average = f", {size(table.bytes / table.files)} on average" if table.files else ""
+    deletes = f", {table.delete_files:,} delete files" if table.delete_files else ""
+    left: dict[str, Text] = {
+        "state": Text(f"{mark} {table.state}{since}", style),
+        "topic": Text(table.topic),
+        "lag": Text(lag, late(table)),
+        "freshness": Text(f"{fresh(table)} (p50/p95), {duration(table.freshness_target_s)} is promised"),
+    }
+    right: dict[str, Text] = {
+        "rows": Text(f"{table.rows:,}"),
+        "files": Text(f"{short(table.files)}{average}{deletes}"),
+        "snapshots": Text(f"{table.snapshots:,}, the newest {seconds(table.commit_age_s)} old"),
+        "dead letters": Text(", ".join(f"{n:,} {why}" for why, n in table.dead_letters.items()) or "none"),
+    }
+    more = (
+        {"due": Text("; ".join(f"{each.kind}: {each.why}" for each in table.due), "yellow")}
+        if table.due
+        else {}
+    )
+    more |= {f"waits: {each.request}": Text(f"since {each.at}") for each in table.waiting}
+    more |= {f"{each.target}": Text(f"{each.state} {each.reason or ''}".strip()) for each in found.published}
+    parts: list[RenderableType] = [Columns([_pairs(left), _pairs(right)], padding=(0, 4))]
+    return Group(*parts, *([_pairs(more)] if more else []))
+
+
+def _pairs(values: Mapping[str, Text]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in values.items():
+        grid.add_row(name, value)
+    return grid
+
+
+def _plots(history: History, table: TableStatus, width: int) -> RenderableType:
+    """Beside each other where there is room: what each round left, and how old records were when they became visible."""
+    promise = f"{duration(table.freshness_target_s)} is promised"
+    titles = {"lag_s": "lag after each round", "freshness_p95_s": f"freshness p95; {promise}"}
+    shown = [(title, values) for name, title in titles.items() if (values := history.figures(name))]
+    room = (width // len(shown) if width >= WIDE and shown else width) - 12
+    return Columns([_plot(title, values, room) for title, values in shown], padding=(0, 2))
+
+
+def _plot(title: str, values: Sequence[tuple[datetime, float]], room: int) -> RenderableType:
+    drawn = plot([value for _, value in values], width=room, height=PLOT_HEIGHT, label=duration)
+    began, ended = values[0][0], values[-1][0]
+    text = Text(f"{title}\n", "bold")
+    text.append("\n".join(drawn) + "\n", "cyan")
+    text.append(f"{began:%m-%d %H:%M} .. {ended:%m-%d %H:%M} UTC, {len(values)} commits", "dim")
+    return text
+
+
+def _timeline(history: History, at_most: int) -> RenderableType:
+    rows = list(lines(history, at_most))
+    columns = [
+        name for name in rows[0] if name != "snapshot" and any(row[name] not in (None, 0, "") for row in rows)
+    ]
+    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    for name in columns:
+        grid.add_column(name.replace("_", " "), justify="left" if name in ("committed", "what") else "right")
+    for row in rows:
+        grid.add_row(*(_cell(name, row[name]) for name in columns))
+    if more := len(history.snapshots) - len(rows):
+        return Group(grid, Text(f"and {more} older ones: calve tables, or -o json", "dim"))
+    return grid
+
+
+def _cell(name: str, value: object) -> Text:
+    if value is None or value == 0:
+        return Text("-", "dim")
+    if name in ("dead_letters", "gaps", "lost"):
+        return Text(f"{value:,}", "yellow")
+    if name == "bytes" and isinstance(value, int | float):
+        return Text(size(value))
+    return Text(f"{value:,}" if isinstance(value, int | float) else str(value))
+
+
+def _states(history: History, now: datetime) -> RenderableType:
+    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    for name in ("state", "since", "for", "code"):
+        grid.add_column(name)
+    ended = now
+    for each in history.states[:STATES]:
+        mark, style = MARKS.get(each.state, UNKNOWN)
+        began = datetime.fromisoformat(each.since) if each.since else None
+        lasted = duration(max(0.0, (ended - began).total_seconds())) if began else "-"
+        grid.add_row(Text(f"{mark} {each.state}", style), each.since or "-", lasted, each.code or "")
+        ended = began or ended
+    return grid

@@ -1,0 +1,98 @@
+"""What `calve status` finds at one moment."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from calve.errors import CalveError
+from cli.config import load_jobs
+from cli.status.published import published
+from cli.status.survey import Survey
+from cli.status.troubles import Trouble, troubles, urgency
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from calve.topics import NotKept
+    from cli.status.history import History
+    from cli.status.table_status import TableStatus
+    from lambdas.publish_states import PublishState
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Tables in the order of calve.yaml. problems: what could not be asked. history: of the table, where it is about one."""
+
+    at: datetime
+    tables: list[TableStatus]
+    published: list[PublishState] = field(default_factory=list)
+    not_kept: list[NotKept] = field(default_factory=list)
+    problems: list[CalveError] = field(default_factory=list)
+    history: History | None = None
+
+    @property
+    def troubles(self) -> list[Trouble]:
+        """What is wrong, the most urgent first."""
+        return troubles(self.tables, self.published, self.not_kept, self.at)
+
+    @property
+    def by_urgency(self) -> list[TableStatus]:
+        """The tables, those that need somebody first."""
+        return sorted(self.tables, key=lambda each: urgency(each, self.at))
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "at": self.at.isoformat(timespec="seconds"),
+            "tables": [asdict(each) for each in self.tables],
+            "troubles": [asdict(each) for each in self.troubles],
+            "published": [asdict(each) for each in self.published],
+            "not_kept": [asdict(each) for each in self.not_kept],
+            "problems": [{"problem": each.message, "fix": each.fix} for each in self.problems],
+        } | ({"history": self.history.document} if self.history else {})
+
+
+def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
+    """All tables, or those named; one that is named alone comes with its history.
+
+    Raises:
+        ConfigError: the configuration cannot be used.
+        Retryable, Fatal: the catalog does not answer, or refuses.
+    """
+    jobs = load_jobs(config, env, tables=only)
+    problems: list[CalveError] = []
+    with ThreadPoolExecutor() as pool:
+        elsewhere = pool.submit(published, config, env, only)
+        surveys = list(pool.map(Survey.begin, jobs))
+        found = [
+            each for statuses in pool.map(lambda each: each.statuses(only), surveys) for each in statuses
+        ]
+        problems += {str(each.unreached): each.unreached for each in surveys if each.unreached}.values()
+        try:
+            states = elsewhere.result()
+        except CalveError as error:
+            states = []
+            problems.append(error)
+    return Overview(
+        datetime.now(UTC),
+        found,
+        states,
+        [] if only else [topic for each in surveys for topic in each.not_kept],
+        problems,
+        _history(surveys, only[0]) if len(only) == 1 else None,
+    )
+
+
+def _history(surveys: Sequence[Survey], name: str) -> History | None:
+    from cli.status.history import History
+
+    for survey in surveys:
+        for table in survey.job.tables:
+            if table.name == name:
+                return History.of(survey.catalog, survey.job.table_name(table, survey.database))
+    return None

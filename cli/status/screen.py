@@ -1,0 +1,161 @@
+"""The screen of `calve status`: what is wrong and what to do, then a line for each table, the most urgent first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from cli.status import duration
+from cli.status.troubles import Urgency
+from cli.status.wording import MARKS, UNKNOWN, seconds, short, size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from cli.status.overview import Overview
+    from cli.status.table_status import TableStatus
+    from cli.status.troubles import Trouble
+
+WIDE = 100
+"""Columns of a terminal from which on every figure has its place."""
+URGENT = {
+    Urgency.STOPPED: ("✗", "bold red"),
+    Urgency.LATE: ("!", "bold yellow"),
+    Urgency.NOTE: ("·", "yellow"),
+}
+MOST_TROUBLES = 12
+
+
+def screen(found: Overview, width: int, height: int | None = None) -> RenderableType:
+    """The whole screen. height: lines that there are, which the less urgent may not fit into; None: there is no end."""
+    troubles = found.troubles
+    at_most = MOST_TROUBLES if height is None else max(2, min(MOST_TROUBLES, (height - 8) // 4))
+    parts: list[RenderableType] = [heading(found), Text()]
+    parts += [alarming(troubles, at_most), Text()]
+    left = None if height is None else max(1, height - 8 - 2 * min(len(troubles), at_most))
+    parts.append(_tables(found, wide=width >= WIDE, at_most=left))
+    if found.published:
+        parts += [Text(), elsewhere(found)]
+    return Group(*parts)
+
+
+def heading(found: Overview) -> RenderableType:
+    """How many tables are in which state, and when."""
+    states = Counter(each.state for each in found.tables)
+    line = Table.grid(expand=True)
+    line.add_column()
+    line.add_column(justify="right")
+    counts = Text(f"{len(found.tables)} table{'s' if len(found.tables) != 1 else ''}  ", "bold")
+    for state, count in states.most_common():
+        mark, style = MARKS.get(state, UNKNOWN)
+        counts.append(f" {mark} {count} {state} ", style)
+    line.add_row(counts, Text(f"{found.at:%Y-%m-%d %H:%M:%S} UTC", "dim"))
+    parts: list[RenderableType] = [line]
+    if any(each.lag_source == "job" for each in found.tables):
+        said = "Kafka cannot be asked from here: lag is what each job reported last, and how long ago"
+        parts.append(Text(said, "yellow"))
+    return Group(*parts, Rule(style="dim"))
+
+
+def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
+    """A line for each trouble, and its cure below."""
+    if not troubles:
+        return Text("✓ nothing is wrong", "green")
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column()
+    grid.add_column(overflow="fold", max_width=24)
+    grid.add_column(overflow="fold")
+    for each in troubles[:at_most]:
+        mark, style = URGENT[each.urgency]
+        grid.add_row(Text(mark, style), Text(each.where, "bold"), Text(each.what))
+        if each.fix:
+            grid.add_row("", "", Text(f"→ {each.fix}", "cyan"))
+    if more := len(troubles) - at_most:
+        grid.add_row("", "", Text(f"and {more} more", "dim")) if more > 0 else None
+    return grid
+
+
+def elsewhere(found: Overview) -> RenderableType:
+    """Where the tables are published to, and how many are level there."""
+    line = Text("published  ", "dim")
+    for target in sorted({each.target for each in found.published}):
+        line.append(f"{target} ", "bold")
+        states = Counter(each.state for each in found.published if each.target == target)
+        for state, count in states.most_common():
+            mark, style = MARKS.get(state, UNKNOWN)
+            line.append(f"{mark} {count} {state}  ", style)
+    return line
+
+
+def _tables(found: Overview, *, wide: bool, at_most: int | None) -> RenderableType:
+    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    grid.add_column("table", overflow="ellipsis", no_wrap=True, max_width=30)
+    grid.add_column("state", no_wrap=True)
+    for name in ("lag", "", "fresh p50/p95", "of", "rows", "commit", "rejects"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    if wide:
+        grid.add_column("files", justify="right", no_wrap=True)
+        grid.add_column("average", justify="right", no_wrap=True)
+        grid.add_column("due", overflow="ellipsis", no_wrap=True)
+    shown = found.by_urgency[:at_most]
+    for each in shown:
+        grid.add_row(*_line(each, found, wide=wide))
+    if len(shown) == len(found.tables):
+        return grid
+    return Group(grid, Text(f"and {len(found.tables) - len(shown)} more, which are less urgent", "dim"))
+
+
+def _line(table: TableStatus, found: Overview, *, wide: bool) -> list[Text]:
+    mark, style = MARKS.get(table.state, UNKNOWN)
+    letters = sum(table.dead_letters.values())
+    cells = [
+        Text(table.name),
+        Text(f"{mark} {table.state}", style),
+        Text("-" if table.lag_records is None else short(table.lag_records), late(table)),
+        Text(lag_age(table, found), late(table)),
+        Text(fresh(table)),
+        Text(duration(table.freshness_target_s), "dim"),
+        Text(short(table.rows)),
+        Text(seconds(table.commit_age_s)),
+        Text(short(letters) if letters else "-", "yellow" if letters else "dim"),
+    ]
+    if wide:
+        average = size(table.bytes / table.files) if table.files else "-"
+        cells += [
+            Text(short(table.files)),
+            Text(average),
+            Text(", ".join(each.kind for each in table.due), "yellow"),
+        ]
+    return cells
+
+
+def late(table: TableStatus) -> str:
+    """The colour of a lag."""
+    if table.lag_s is None or table.lag_records is None:
+        return "dim"
+    return "" if table.lag_s <= table.freshness_target_s else "bold yellow"
+
+
+def lag_age(table: TableStatus, found: Overview) -> str:
+    """How old the oldest record is that waits; where the job says it, how long ago it did."""
+    from datetime import datetime
+
+    text = duration(table.lag_s) if table.lag_records and table.lag_s is not None else ""
+    if table.lag_source == "job" and table.lag_as_of:
+        ago = (found.at - datetime.fromisoformat(table.lag_as_of)).total_seconds()
+        text = f"{text} {duration(max(0.0, ago))} ago".strip()
+    return text
+
+
+def fresh(table: TableStatus) -> str:
+    """How old records were when they became visible: of the last commit, in the middle and the 95th of 100."""
+    if table.freshness_p95_s is None:
+        return seconds(table.freshness_s)
+    return f"{seconds(table.freshness_p50_s)}/{duration(table.freshness_p95_s)}"

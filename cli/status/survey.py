@@ -1,0 +1,242 @@
+"""How each table of a job fares, from what its commits say and what its topic holds now."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from calve import forget, redrive
+from calve.errors import CalveError, Fatal, Retryable
+from calve.maintenance import due
+from calve.protocol import Commit, complete_until
+from cli.dead_letters.selection import Selection
+from cli.kafka import Cluster, Topic, cluster_database
+from cli.lake import ancestors, count_by, latest_commit, load, open_catalog, rows, state_of
+from cli.status.figures import figures
+from cli.status.table_status import TableStatus, Waiting
+from cli.topics import surveyed, with_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table as Iceberg
+
+    from calve.job import Job, Table
+    from calve.position import Offsets, Position
+    from calve.topics import NotKept
+    from cli.lake import Snapshot
+
+_T = TypeVar("_T")
+PATIENCE_S = 3.0
+"""Kafka is asked for no longer, question by question: behind a private network it never answers."""
+AT_ONCE = 16
+LETTER_FILES = 200
+"""Dead letters in more files are not read for a screen."""
+ANY_REASON = "any"
+REQUESTS = {redrive.REQUEST: "redrive", forget.REQUEST: "forget"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A table as its metadata say, and the position that its lag is counted from."""
+
+    status: TableStatus
+    position: Position | None
+    reported: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One job's tables, those of its patterns among them, and topics; without a cluster, the job's own reports stand for it.
+
+    unreached: why there is no cluster.
+    """
+
+    job: Job
+    catalog: Catalog
+    cluster: Cluster | None = None
+    topics: dict[str, Topic] = field(default_factory=dict)
+    database: str | None = None
+    not_kept: tuple[NotKept, ...] = ()
+    unreached: CalveError | None = None
+
+    @classmethod
+    def begin(cls, job: Job) -> Survey:
+        """Ask the cluster about all topics at once; where it does not answer, or may not be asked, go on without it.
+
+        Raises:
+            Retryable, Fatal: the catalog does not answer, or refuses.
+        """
+        catalog, database = open_catalog(job.lake), cluster_database(job)
+        problems: list[CalveError] = []
+
+        def answered(question: Callable[[], _T]) -> _T | None:
+            try:
+                return question()
+            except CalveError as error:
+                problems.append(error)
+                return None
+
+        cluster = answered(lambda: Cluster(job.kafka, job.lake.region, PATIENCE_S))
+        listed = answered(cluster.topic_names) if cluster and job.patterns else []
+        found = surveyed(job, catalog, database or job.lake.database, listed or ())
+        whole = with_tables(job, found)
+        names = {table.topic for table in whole.tables}
+        topics = answered(lambda: cluster.topics(names)) if cluster and listed is not None else None
+        reached = cluster if topics is not None else None
+        unreached = problems[0] if problems else None
+        return cls(whole, catalog, reached, topics or {}, database, found.not_kept, unreached)
+
+    def statuses(self, only: Sequence[str] = ()) -> list[TableStatus]:
+        """The tables in the order of calve.yaml.
+
+        Raises:
+            Retryable: the catalog or the object store does not answer.
+        """
+        wanted = [table for table in self.job.tables if not only or table.name in only]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found = list(pool.map(self._found, wanted))
+        if self.cluster is None:
+            return [replace(each.status, **each.reported) for each in found]
+        return self._with_lag(found, self.cluster)
+
+    def _found(self, table: Table) -> Found:
+        name = self.job.table_name(table, self.database)
+        main, letters = load(self.catalog, name), load(self.catalog, name.dead_letters)
+        state = state_of(main)
+        commit, position = (main and latest_commit(main)) or (None, None)
+        shown = commit if position and position.offsets else None
+        metrics = shown.metrics if shown else {}
+        history = ancestors(main) if main else []
+        reason = state.reason
+        if self.cluster and table.topic not in self.topics:
+            reason = reason or f"topic {table.topic} does not exist"
+        status = TableStatus(
+            job=self.job.job,
+            table=str(name),
+            topic=table.topic,
+            state=state.state,
+            code=state.code,
+            reason=reason,
+            fix=state.fix,
+            since=state.since,
+            rows=rows(main) if main else 0,
+            snapshot_id=shown.id if shown else None,
+            committed_at=shown.committed_at.isoformat(timespec="milliseconds") if shown else None,
+            commit_age_s=_age_s(shown.committed_at) if shown else None,
+            freshness_s=metrics.get("freshness_s"),
+            freshness_p50_s=metrics.get("freshness_p50_s"),
+            freshness_p95_s=metrics.get("freshness_p95_s"),
+            freshness_target_s=table.freshness_s,
+            dead_letters=_open_letters(letters) if letters else {},
+            lost=sum(each.ledger.lost for each in history if each.ledger),
+            files=history[0].total("data-files") if history else 0,
+            bytes=history[0].total("files-size") if history else 0,
+            delete_files=history[0].total("delete-files") if history else 0,
+            snapshots=len(main.metadata.snapshots) if main else 0,
+            due=due(figures(main, table.maintenance), table.maintenance) if main else (),
+            waiting=waiting(main.properties) if main else (),
+        )
+        return Found(status, position, _report(main, history, shown) if main and shown else {})
+
+    def _with_lag(self, found: Sequence[Found], cluster: Cluster) -> list[TableStatus]:
+        """As of now, by what the topics hold beyond each position; not known where that belongs to another incarnation."""
+        waves: defaultdict[int, dict[str, Offsets]] = defaultdict(dict)
+        turns: Counter[str] = Counter()
+        behind: list[tuple[Found, Offsets | None, int]] = []
+        for each in found:
+            topic = each.status.topic
+            unread = _unread(each.position, self.topics.get(topic))
+            behind.append((each, unread, turns[topic]))
+            waves[turns[topic]][topic] = unread or {}
+            turns[topic] += 1  # one consumer reads a topic at one place: the next table of it is another's
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            oldest = dict(zip(waves, pool.map(partial(_oldest, cluster), waves.values()), strict=True))
+        now = time.time()
+        return [
+            each.status
+            if unread is None
+            else replace(each.status, **_lag(unread, self.topics[each.status.topic], oldest[turn], now))
+            for each, unread, turn in behind
+        ]
+
+
+def _oldest(cluster: Cluster, unread: Mapping[str, Offsets]) -> dict[str, float | None]:
+    try:
+        return cluster.oldest_records(unread)
+    except (Retryable, Fatal):
+        return {}
+
+
+def waiting(properties: Mapping[str, str]) -> tuple[Waiting, ...]:
+    """The requests among a table's properties."""
+    return tuple(
+        Waiting(title, json.loads(properties[name]).get("at"))
+        for name, title in REQUESTS.items()
+        if name in properties
+    )
+
+
+def unread_offsets(known: Offsets, topic: Topic) -> Offsets:
+    """The next offset to read of every partition that holds more; expired offsets are not waited for."""
+    starts = {p: max(known.get(p, first), first) for p, first in topic.log_start.items()}
+    return {p: offset for p, offset in starts.items() if offset < topic.end[p]}
+
+
+def _unread(position: Position | None, topic: Topic | None) -> Offsets | None:
+    if topic is None:
+        return None
+    known = position.of(topic.key) if position else None
+    if known is None and position and position.offsets:
+        return None
+    return unread_offsets(known or {}, topic)
+
+
+def _lag(unread: Offsets, topic: Topic, oldest: Mapping[str, float | None], now: float) -> dict[str, Any]:
+    """Records and seconds; transaction markers are no records, and how old a silent partition's are is not known."""
+    records = sum(topic.end[p] - offset for p, offset in unread.items())
+    lag_s: float | None = None
+    if not unread:
+        lag_s = 0.0
+    elif topic.name in oldest:
+        began = oldest[topic.name]
+        records, lag_s = (0, 0.0) if began is None else (records, round(max(0.0, now - began), 1))
+    as_of = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+    return {"lag_records": records, "lag_s": lag_s, "lag_source": "kafka", "lag_as_of": as_of}
+
+
+def _report(main: Iceberg, history: Sequence[Snapshot], newest: Snapshot) -> dict[str, Any]:
+    """The lag as the job reported it: with its last commit, or as complete until a later moment."""
+    as_of, lag = newest.committed_at.timestamp(), newest.metrics
+    records, lag_s = lag.get("lag_records"), lag.get("lag_s")
+    commits = (Commit(each.id, each.parent, each.summary) for each in history)
+    until = complete_until(commits, main.properties)
+    if until is not None and until > as_of:
+        as_of, records, lag_s = until, 0, 0.0
+    if records is None:
+        return {}
+    moment = datetime.fromtimestamp(as_of, UTC).isoformat(timespec="seconds")
+    return {"lag_records": records, "lag_s": lag_s, "lag_source": "job", "lag_as_of": moment}
+
+
+def _open_letters(letters: Iceberg) -> dict[str, int]:
+    """Open dead letters by reason; all of them under one where they are too many files to read, or may not be read."""
+    count = rows(letters)
+    head = next(iter(ancestors(letters)), None)
+    if head and head.total("data-files") <= LETTER_FILES:
+        try:
+            return count_by(letters, "reason", Selection().within(letters))
+        except (Retryable, Fatal):
+            pass
+    return {ANY_REASON: count} if count else {}
+
+
+def _age_s(moment: datetime) -> float:
+    return round((datetime.now(UTC) - moment).total_seconds(), 1)
