@@ -47,7 +47,7 @@ STYLES |= {"overdue": "yellow", "unfinished": "yellow"}
 STYLES |= {"synced": "green", "syncing": "yellow"}
 STYLES |= {"fail": "bold red", "failed": "bold red", "absent": "dim"}
 STYLES |= {"proved": "green", "not verifiable": "yellow", "exact": "green", "differs": "bold red"}
-STYLES |= {"+": "green", "~": "yellow", "=": "dim", "-": "red", "!": "yellow"}
+STYLES |= {"+": "green", "~": "yellow", "=": "dim", "-": "red", "!": "bold red", "?": "yellow"}
 NOTHING = (None, "", "-")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 

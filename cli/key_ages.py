@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from botocore.exceptions import ClientError
-
 from calve.deployment import Deployment
 from calve.job import Registry
 from calve.publishing import Publish
 from cli.account import Account
 from cli.config import load_target
 from cli.lake import aws_errors
+from cli.stack_resources import resources
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,25 +92,10 @@ def _made(deployment: Deployment, account: Account) -> Iterator[tuple[str, str]]
     if deployment.publish:
         stacks["publish"] = {"Snowflake": "snowflake", "IcebergRest": "iceberg_rest"}
     for stack, uses in stacks.items():
-        for id, secret in _secrets(account, f"{deployment.name}-{stack}"):
-            yield next(use for begin, use in uses.items() if id.startswith(begin)), f"aws:{secret}"
-
-
-def _secrets(account: Account, stack: str) -> Iterator[tuple[str, str]]:
-    """Id and ARN of each secret of a stack; none of one that is not deployed yet."""
-    pages = account.client("cloudformation").get_paginator("list_stack_resources")
-    with aws_errors(f"the stack {stack}"):
-        try:
-            found = [
-                each for page in pages.paginate(StackName=stack) for each in page["StackResourceSummaries"]
-            ]
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ValidationError":
-                raise
-            return
-    for each in found:
-        if each["ResourceType"] == "AWS::SecretsManager::Secret":
-            yield each["LogicalResourceId"], each["PhysicalResourceId"]
+        for each in resources(account, f"{deployment.name}-{stack}"):
+            if each.type == "AWS::SecretsManager::Secret":
+                use = next(use for begin, use in uses.items() if each.logical.startswith(begin))
+                yield use, f"aws:{each.id}"
 
 
 def key_age(client: Any, use: str, reference: str, now: datetime) -> KeyAge:

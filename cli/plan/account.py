@@ -1,4 +1,4 @@
-"""What an account holds of a deployment, asked of Glue, EventBridge Scheduler, S3 and the tables themselves."""
+"""What an account holds of a deployment, asked of Glue, EventBridge Scheduler, S3, the stacks and the tables themselves."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from calve.export import Export
 from calve.job import Job
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.position import TOPIC
+from calve.publishing import IcebergRest, Snowflake
 from calve.quarantine import fields_in
-from calve.spark_conf import OWN_SETTINGS
+from calve.spark_conf import LEAST_EXECUTORS, OWN_SETTINGS
 from cli.description import partitioning, sorting
 from cli.kafka import cluster_database
 from cli.lake import aws_errors, latest_commit, load, open_catalog
-from cli.plan.changes import Deployed, DeployedJob, DeployedTable
+from cli.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
+from cli.stack_resources import resources
+from lambdas.publish_states import PublishStates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,12 +47,16 @@ def read(deployment: Deployment, account: Account) -> Deployed:
     database = cluster_database(settings) or deployment.lake.database
     with aws_errors(f"the deployment {deployment.name}"):
         exists = _database_exists(account, database)
+        network = {each.type for each in resources(account, f"{deployment.name}-kafka")}
         return Deployed(
             database=database,
             database_exists=exists,
             jobs=dict(_jobs(deployment, account)),
             tables=_tables(deployment, account, database) if exists else {},
             exports=dict(_exports(deployment, account)),
+            targets=dict(_targets(account, f"{deployment.name}-publish")),
+            cluster="AWS::MSK::ServerlessCluster" in network,
+            endpoints="AWS::EC2::VPCEndpoint" in network,
         )
 
 
@@ -79,21 +86,28 @@ def _jobs(deployment: Deployment, account: Account) -> Iterator[tuple[str, Deplo
 
 
 def _job(raw: dict[str, Any], settings: Job | None, schedule: dict[str, Any] | None) -> DeployedJob:
+    conf = conf_of(raw.get("DefaultArguments", {}).get("--conf", ""))
     return DeployedJob(
         worker=raw.get("WorkerType", ""),
         workers=int(raw.get("NumberOfWorkers", 0)),
         schedule=schedule["ScheduleExpression"] if schedule else None,
         time_zone=(schedule or {}).get("ScheduleExpressionTimezone") or "UTC",
         maintenance_window=raw.get("MaintenanceWindow"),
-        conf=own_conf(raw.get("DefaultArguments", {}).get("--conf", "")),
+        conf=own(conf),
         settings=settings,
+        least=int(conf[LEAST_EXECUTORS]) + 1 if LEAST_EXECUTORS in conf else None,  # one worker is the driver
     )
 
 
-def own_conf(argument: str) -> dict[str, str]:
-    """The settings of calve.yaml among those of a job's `--conf`."""
+def conf_of(argument: str) -> dict[str, str]:
+    """The settings of a job's `--conf`."""
     pairs = (each.partition("=") for each in argument.split(" --conf ") if each)
-    return {key: value for key, _, value in pairs if not OWN_SETTINGS.fullmatch(key)}
+    return {key: value for key, _, value in pairs}
+
+
+def own(conf: dict[str, str]) -> dict[str, str]:
+    """Those of calve.yaml among them."""
+    return {key: value for key, value in conf.items() if not OWN_SETTINGS.fullmatch(key)}
 
 
 def _settings(account: Account, arguments: dict[str, str]) -> Job | None:
@@ -129,6 +143,29 @@ def _exports(deployment: Deployment, account: Account) -> Iterator[tuple[str, Ex
                 time_zone=schedule.get("ScheduleExpressionTimezone") or export.time_zone,
             ),
         )
+
+
+def _targets(account: Account, stack: str) -> Iterator[tuple[str, DeployedTarget]]:
+    """Where tables are published to: as the functions that do it are told, and what they say of each table."""
+    client = account.client("lambda")
+    told: dict[str, str] = {}
+    for each in resources(account, stack):
+        if each.type == "AWS::Lambda::Function":
+            made = client.get_function_configuration(FunctionName=each.id)
+            told |= made.get("Environment", {}).get("Variables", {})
+    if "STATES_TABLE" not in told:
+        return
+    states = list(PublishStates(told["STATES_TABLE"], account.client("dynamodb")).all())
+    for target, variable, settings in (
+        ("iceberg_rest", "CATALOG", IcebergRest),
+        ("snowflake", "SNOWFLAKE", Snowflake),
+    ):
+        if variable in told:
+            tables = frozenset(each.table.rpartition(".")[2] for each in states if each.target == target)
+            try:
+                yield target, DeployedTarget(settings.from_json(told[variable]), tables)
+            except (ValueError, KeyError, TypeError):  # written by another release
+                yield target, DeployedTarget(None, tables)
 
 
 def _schedules(account: Account, group: str) -> Iterator[dict[str, Any]]:

@@ -104,7 +104,7 @@ def tree(name: str, found: Sequence[Line], undecided: Sequence[str] = ()) -> Bra
         Branch(each.path, MARKS.get(each.kind, "-"), f"{each.note} ({each.rule})" if each.rule else each.note)
         for each in found
     ]
-    below += [Branch("", "!", each) for each in undecided]
+    below += [Branch("", "?", each) for each in undecided]
     return Branch(name, below=below or [Branch("nothing changes", "=")])
 
 

@@ -11,14 +11,21 @@ import typer
 from calve.errors import CalveError, ConfigError, Retryable
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
 from cli.console import Branch, Console, Output, OutputOption
+from cli.cost.command import RateOption
+from cli.plan.change import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from calve.deployment import Deployment
     from calve.job import PartName
-    from cli.plan.changes import Change, Deployed, Made
+    from cli.plan.bill import Bills
+    from cli.plan.change import Change
+    from cli.plan.changes import Made
+    from cli.plan.deployed import Deployed
 
+CHANGED, BREAKING = 3, 4
+"""2 is taken: as of every command, it says that it was misused, or its configuration cannot be used."""
 TableOption = Annotated[
     str | None, typer.Option("--table", help="A table, to try a schema on.", show_default=False)
 ]
@@ -27,7 +34,14 @@ SchemaOption = Annotated[
     typer.Option("--schema", help="A file that may become the next version.", show_default=False),
 ]
 KeyOption = Annotated[bool, typer.Option("--key", help="The schema is one of the keys, not of the values.")]
-SECTIONS = ("lake", "jobs", "tables", "exports")
+ExitCodeOption = Annotated[
+    bool,
+    typer.Option(
+        "--detailed-exitcode",
+        help=f"Exit with {CHANGED} where a deploy would change something, with {BREAKING} where that breaks something.",
+    ),
+]
+SECTIONS = ("lake", "jobs", "tables", "exports", "publish")
 
 
 def plan(
@@ -38,12 +52,15 @@ def plan(
     schema: SchemaOption = None,
     *,
     key: KeyOption = False,
+    topic_rate: RateOption = 1.0,
+    detailed_exitcode: ExitCodeOption = False,
 ) -> None:
-    """Show what a deploy would change in the account; nothing is changed.
+    """Show what a deploy would change in the account, what follows from it, and what a month costs; nothing is changed.
 
-    + is new, ~ is changed, = is the same, - is deployed and no longer configured. Code is not compared: a deploy always
+    + is new, ~ is changed, - is deployed and no longer configured; what is the same is counted. ! is a consequence that breaks
+    something for those who use what is deployed, ? a field that somebody should decide on. Code is not compared: a deploy always
     brings that of this folder. The steps of tables are tried on the schemas that are registered now; the exit code is 1 where
-    one of them cannot be run. ! is a field that somebody should decide on, and changes no exit code.
+    one of them cannot be run.
 
     With --table and --schema: what registering the schema would change in the table, or why the table refuses it, by path and
     rule. The exit code is then 0 or 1.
@@ -54,12 +71,13 @@ def plan(
     """
     console = Console(output)
     if table and schema:
-        if not _plan_schema(console, config, env, table, schema, "key" if key else "value"):
-            raise typer.Exit(1)
+        code = 0 if _plan_schema(console, config, env, table, schema, "key" if key else "value") else 1
     elif table or schema or key:
         raise ConfigError("--table and --schema go together")
-    elif not _plan_deploy(console, config, env):
-        raise typer.Exit(1)
+    else:
+        code = _plan_deploy(console, config, env, topic_rate, detailed=detailed_exitcode)
+    if code:
+        raise typer.Exit(code)
 
 
 def _plan_schema(
@@ -86,11 +104,16 @@ def _plan_schema(
     return accepted
 
 
-def _plan_deploy(console: Console, config: Path, env: str | None) -> bool:
-    """Show what a deploy would change; False where steps of a table cannot be run."""
+def _plan_deploy(
+    console: Console, config: Path, env: str | None, topic_rate: float, *, detailed: bool
+) -> int:
+    """Show what a deploy would change; the exit code."""
     from cli.account import Account
+    from cli.cost.model import Load
+    from cli.cost.rates import rates
     from cli.plan.account import read
-    from cli.plan.changes import KINDS, changes
+    from cli.plan.bill import bills
+    from cli.plan.changes import changes
     from cli.plan.topics import expanded
 
     deployment, embedded = load_target(config, env)
@@ -101,10 +124,10 @@ def _plan_deploy(console: Console, config: Path, env: str | None) -> bool:
     made = _made_by_steps(whole.deployment)
     found, unasked = with_undecided(changes(whole.deployment, deployed, made), whole.deployment, deployed)
     found = [*found, *whole.entries]
+    costs = bills(deployment, deployed, Load(topic_rate), rates())
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
-    console.tree("plan", tree(deployment.name, where, found))
-    counts = {word: sum(each.kind == kind for each in found) for kind, word in KINDS.items()}
-    console.say(", ".join(f"{count} {word}" for word, count in counts.items() if count))
+    console.tree("plan", tree(deployment.name, where, found, costs))
+    console.say(counted(found))
     for told in filter(None, (unasked, whole.unasked)):
         console.say(told)
     console.document(
@@ -113,10 +136,26 @@ def _plan_deploy(console: Console, config: Path, env: str | None) -> bool:
             "account": number,
             "region": account.region,
             "embedded": embedded is not None,
-            "changes": [asdict(each) for each in found],
+            "changes": [asdict(each) | {"breaking": each.breaking} for each in found],
+            "cost": asdict(costs) | {"topic_mb_s": topic_rate},
         }
     )
-    return not any(isinstance(each, CalveError) and not isinstance(each, Retryable) for each in made.values())
+    if any(isinstance(each, CalveError) and not isinstance(each, Retryable) for each in made.values()):
+        return 1
+    return exit_code(found) if detailed else 0
+
+
+def exit_code(found: Sequence[Change]) -> int:
+    if any(each.breaking for each in found):
+        return BREAKING
+    return CHANGED if any(each.kind != "=" for each in found) else 0
+
+
+def counted(found: Sequence[Change]) -> str:
+    """`1 new, 12 same`, and how many break something."""
+    counts = [(sum(each.kind == kind for each in found), word) for kind, word in KINDS.items()]
+    counts.append((sum(each.breaking for each in found), "breaking"))
+    return ", ".join(f"{count} {word}" for count, word in counts if count)
 
 
 def with_undecided(
@@ -150,14 +189,16 @@ def _made_by_steps(deployment: Deployment) -> Made:
     return found
 
 
-def tree(name: str, where: str, found: Sequence[Change]) -> Branch:
-    """The changes by section, each with its differences below it."""
+def tree(name: str, where: str, found: Sequence[Change], costs: Bills) -> Branch:
+    """What changes, by section, with its differences and consequences below it; and what a month costs."""
     sections = [(section, [each for each in found if each.section == section]) for section in SECTIONS]
-    return Branch(
-        name,
-        note=f"in {where}",
-        below=[Branch(section, below=list(map(_branch, those))) for section, those in sections if those],
-    )
+    shown = [(section, [each for each in those if _is_shown(each)]) for section, those in sections]
+    below = [Branch(section, below=list(map(_branch, those))) for section, those in shown if those]
+    return Branch(name, note=f"in {where}", below=[*below, _cost(costs)])
+
+
+def _is_shown(change: Change) -> bool:
+    return change.kind != "=" or bool(change.undecided or change.note)
 
 
 def _branch(change: Change) -> Branch:
@@ -166,5 +207,17 @@ def _branch(change: Change) -> Branch:
         Branch("", note=f"{each.key.ljust(width)}  {each.deployed} -> {each.configured}")
         for each in change.differences
     ]
-    below += [Branch("", "!", each) for each in change.undecided]
+    below += [Branch("", "!" if each.breaking else "", each.text) for each in change.consequences]
+    below += [Branch("", "?", each) for each in change.undecided]
     return Branch(change.name, change.kind, change.note, below)
+
+
+def _cost(costs: Bills) -> Branch:
+    """Dollars a month: the parts that differ, and all of them."""
+    changed = (
+        f"{costs.before:,.2f} -> {costs.after:,.2f} US dollars a month ({costs.after - costs.before:+,.2f})"
+    )
+    same = f"{costs.after:,.2f} US dollars a month, as now"
+    below = [Branch("", note=f"{each.part}  {each.before:,.2f} -> {each.after:,.2f}") for each in costs.parts]
+    below += [Branch("", "?", f"what job {each} costs now is not known") for each in costs.unknown]
+    return Branch("cost", below=[*below, Branch("", note=f"all  {changed if costs.parts else same}")])

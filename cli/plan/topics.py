@@ -9,15 +9,16 @@ from calve.deployment import UNKNOWN_SERVERS
 from calve.errors import Fatal, Retryable
 from calve.topics import Expansion, expand
 from cli.kafka import Cluster
-from cli.plan.changes import Change
+from cli.plan.changes import of_entry
 from cli.topics import joined, of_lake, with_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from calve.deployment import Deployment
+    from calve.deployment import Deployment, JobDeployment
     from calve.job import Job
-    from cli.plan.changes import Deployed
+    from cli.plan.change import Change
+    from cli.plan.deployed import Deployed
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ def expanded(deployment: Deployment, deployed: Deployed) -> Expanded:
         return Expanded(deployment, [])
     listed, unasked = _listed(patterns[0])
     topics = {name: each.topic for name, each in deployed.tables.items() if each.topic}
-    jobs, entries = [], list[Change]()
+    jobs: list[JobDeployment] = []
+    entries: list[Change] = []
     for job in deployment.jobs:
         settings = job.settings
         found = joined(expand(settings, listed, topics.get), of_lake(settings, topics))
@@ -56,14 +58,10 @@ def _listed(job: Job) -> tuple[Sequence[str], str | None]:
 
 
 def _entries(settings: Job, found: Expansion, deployed: Deployed) -> Iterator[Change]:
-    before = deployed.jobs.get(settings.job)
-    known = {each.name for each in before.settings.patterns} if before and before.settings else set()
     for each in settings.patterns:
         count = sum(table.pattern == each.name for table in found.tables)
-        yield Change(
-            "tables",
-            each.name,
-            "=" if each.name in known else "+",
+        yield replace(
+            of_entry(settings.job, each, deployed),
             note=f"from topics {each.topic}: {count} {'table' if count == 1 else 'tables'}",
             undecided=tuple(
                 f"topic {one.topic} is not kept: {one.reason}; {one.fix}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from calve.columns import Json
     from calve.job import Job, Table
     from calve.parts import Parts
-    from cli.plan.changes import DeployedTable
+    from cli.plan.deployed import DeployedTable
 
 Tags = dict[str, tuple[str, ...]]
 Undecided = dict[str, tuple[str, ...]]

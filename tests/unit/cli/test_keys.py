@@ -18,6 +18,7 @@ from calve.deployment import Deployment, JobDeployment, KeyRotation, LakeDeploym
 from calve.job import Job, Kafka, Lake, Registry, Table
 from cli.key_ages import key_age, named
 from cli.main import app
+from cli.stack_resources import Resource
 
 REGION, PASSWORD = "eu-north-1", "hunter2"
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -97,7 +98,10 @@ def test_the_secrets_of_who_tables_are_published_to(
     stacks = {"trading-publish": ("SnowflakeKeyA1", "IcebergRestBootstrapB2")}
     for name in ("snowflake", *stacks["trading-publish"]):
         held(client, name)
-    monkeypatch.setattr("cli.key_ages._secrets", lambda _, stack: ((id, id) for id in stacks[stack]))
+    kind = "AWS::SecretsManager::Secret"
+    monkeypatch.setattr(
+        "cli.key_ages.resources", lambda _, stack: (Resource(kind, id, id) for id in stacks[stack])
+    )
     file = tmp_path / "calve.yaml"
     file.write_text(PUBLISHED)
     document = json.loads(CliRunner().invoke(app, ["keys", "-c", str(file), "-o", "json"]).stdout)

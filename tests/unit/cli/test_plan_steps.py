@@ -8,8 +8,11 @@ from typing import Any
 from calve.columns import KAFKA, field, struct, with_ids
 from calve.errors import CalveError
 from calve.steps import Filter, Flatten, Mask, Rule, Sql
-from cli.plan.changes import Change, DeployedTable, changes, written
-from tests.unit.cli.test_plan import DEPLOYMENT, SAME, SETTINGS, TABLE
+from cli.plan.change import Change
+from cli.plan.changes import changes
+from cli.plan.deployed import DeployedTable
+from cli.plan.written import of_table
+from tests.unit.cli.test_plan import DEPLOYMENT, SAME, TABLE
 
 STEPS = (Flatten(), Filter("price > 0"))
 FLAT = struct(field("id", "long"), field("customer_id", "long"))
@@ -17,7 +20,8 @@ FLAT = struct(field("id", "long"), field("customer_id", "long"))
 
 def planned(deployed: DeployedTable | None, made: Any) -> Change:
     tables = {} if deployed is None else {"trades": deployed}
-    found = changes(DEPLOYMENT, replace(SAME, tables=tables), {"trades": made})
+    jobs = {} if deployed is None else SAME.jobs
+    found = changes(DEPLOYMENT, replace(SAME, jobs=jobs, tables=tables), {"trades": made})
     return next(each for each in found if each.section == "tables")
 
 
@@ -42,7 +46,9 @@ def test_columns_that_the_table_lacks_are_named() -> None:
 def test_what_the_table_cannot_hold_is_said_before_the_job_suspends_it() -> None:
     change = planned(holding(field("id", "string")), FLAT)
     assert change.kind == "~"
-    assert change.note.startswith(
+    (suspended,) = change.consequences
+    assert suspended.breaking
+    assert suspended.text.startswith(
         "the job will suspend it: id: the table holds string, the schema wants long"
     )
 
@@ -56,8 +62,8 @@ def test_steps_that_cannot_be_run_say_which_and_why() -> None:
 
 def test_steps_are_settings_of_the_job() -> None:
     mask = Mask(fields={"email": Rule("hash")})
-    shown = written(replace(SETTINGS, tables=(replace(TABLE, steps=(*STEPS, Sql("select 1"), mask)),)))
-    assert shown["tables.trades.steps"] == (
+    shown = of_table(replace(TABLE, steps=(*STEPS, Sql("select 1"), mask)))
+    assert shown["steps"] == (
         'flatten {"separator": "_"}, filter {"condition": "price > 0"}, sql {"query": "select 1"}, mask'
         ' {"fields": {"email": {"argument": null, "how": "hash"}}, "headers": "null", "key": "hash"}'
     )

@@ -13,10 +13,13 @@ from calve.columns import KAFKA, Json, field, struct, with_ids
 from calve.job import Aggregate, Job, Kafka, Lake, Measure, Registry, Source, Table
 from calve.steps import Flatten, Mask, Rule
 from cli.plan import candidate
+from cli.plan.bill import Bills
 from cli.plan.candidate import proposed, read_candidate, tree
-from cli.plan.changes import Change, Deployed, DeployedTable, changes
+from cli.plan.change import Change
+from cli.plan.changes import changes
 from cli.plan.command import tree as plan_tree
 from cli.plan.command import with_undecided
+from cli.plan.deployed import Deployed, DeployedTable
 from cli.plan.undecided import undecided
 from tests.unit.cli.test_plan import DEPLOYMENT, SAME
 
@@ -98,9 +101,9 @@ def test_what_is_in_quarantine_is_named_and_what_it_looks_like() -> None:
 
 def test_a_line_for_each_stands_below_the_table() -> None:
     change = Change("tables", "sales", "=", undecided=(EMAIL, NOTE))
-    assert list(plan_tree("t", "account 1", [change]).lines()) == [
-        f"t  tables  = sales  !  {EMAIL}",
-        f"t  tables  = sales  !  {NOTE}",
+    assert list(plan_tree("t", "account 1", [change], Bills(0.0, 0.0, ())).lines())[:2] == [
+        f"t  tables  = sales  ?  {EMAIL}",
+        f"t  tables  = sales  ?  {NOTE}",
     ]
 
 
@@ -136,5 +139,5 @@ def test_of_a_candidate_only_what_it_adds_is_named(tmp_path: Path, monkeypatch: 
     )
     found, told = proposed([job], "sales", read_candidate(file))
     assert told == [looks("contact.phone", "telephone number")]
-    assert [each.mark for each in tree("t", [], told).below] == ["!"]
+    assert [each.mark for each in tree("t", [], told).below] == ["?"]
     assert found.problem is None

@@ -17,7 +17,8 @@ from calve.position import TOPIC
 from calve.topics import Entry
 from cli.config import load_jobs, table_named
 from cli.ingest import only
-from cli.plan.changes import Deployed, DeployedJob, DeployedTable, changes, written
+from cli.plan.changes import changes
+from cli.plan.deployed import Deployed, DeployedJob, DeployedTable
 from cli.plan.topics import expanded
 from cli.status.survey import Survey
 from cli.topics import surveyed, with_named
@@ -185,7 +186,7 @@ def test_a_plan_shows_which_topics_become_which_tables(lake: Lakes, kafka: Broke
         "people": "+ from shop.people",
         "shop_gone": "=",
         "shop_orders": "+ from shop.orders",
-        "x": "- it stays, and no job writes it",
+        "x": "-",
         "shop_{1}": r"+ from topics shop\.(.*): 2 tables",
     }
     assert told == [
@@ -209,7 +210,7 @@ def test_a_plan_without_kafka_says_so_and_shows_the_lakes_tables(lake: Lakes, ka
 
 def test_a_job_that_is_deployed_with_its_patterns_is_the_same(lake: Lakes, kafka: Brokers) -> None:
     kafka.topics = ["shop.orders"]
-    job = DeployedJob("G.1X", 4, None, "UTC", "Sun:3", {}, JOB)
+    job = DeployedJob("G.1X", 4, None, "UTC", "Sun:3", {}, JOB, least=2)
     whole = expanded(DEPLOYMENT, Deployed("t", jobs={"main": job}))
     assert [
         each.kind
@@ -218,5 +219,6 @@ def test_a_job_that_is_deployed_with_its_patterns_is_the_same(lake: Lakes, kafka
     ] == ["="]
     assert [each.kind for each in whole.entries] == ["="]
     slower = replace(JOB, patterns=(replace(SHOP, freshness_s=60.0),))
-    before, now = written(JOB), written(slower)
-    assert {key for key in now if now[key] != before[key]} == {"tables.shop_{1}.freshness"}
+    wanted = replace(DEPLOYMENT, jobs=(replace(DEPLOYMENT.jobs[0], settings=slower),))
+    (entry,) = expanded(wanted, Deployed("t", jobs={"main": job})).entries
+    assert (entry.kind, [each.key for each in entry.differences]) == ("~", ["freshness"])
