@@ -262,6 +262,16 @@ def encode(
     return summary
 
 
+def restated(position: Position, metrics: Mapping[str, Any]) -> dict[str, str]:
+    """The summary entries of a commit that moves nothing: where the table stands, once more. It is no round, and has no
+    ledger.
+    """
+    topic = next(reversed(position.offsets))
+    summary = encode(position=position, topic=topic, start={}, ledger=Ledger(), metrics=metrics)
+    del summary["calve.from"], summary["calve.ledger"]
+    return summary
+
+
 def _format(position: Position) -> int:
     """The lowest that says all that the position does."""
     if position.mode:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from calve.errors import Suspended
 from calve.job import Budget, Table
-from calve.position import Ledger, has_position
+from calve.position import Ledger
 from calve.protocol import Commit
 
 BY_SCHEMA = ("unknown_schema_id", "incompatible_schema")
@@ -78,9 +78,8 @@ def spent(past: Iterable[Commit], budget: Budget, *, now: float) -> Tally:
     for commit in past:
         if now - commit.committed_at > budget.within_s:
             break
-        if has_position(commit.summary):
-            ledger = Ledger.from_json(commit.summary.get("calve.ledger", "{}"))
-            rounds.setdefault(commit.summary["calve.round"], ledger)
+        if "calve.ledger" in commit.summary:
+            rounds.setdefault(commit.summary["calve.round"], Ledger.from_json(commit.summary["calve.ledger"]))
     tally = Tally()
     for ledger in reversed(rounds.values()):
         own = ledger.consumed - ledger.filtered + ledger.filtered_by_steps

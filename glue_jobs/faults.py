@@ -70,6 +70,10 @@ INNER = (
     "state.written",
     "idle.tagged",
     "idle.noted",
+    "upkeep.settled",
+    "merge.staged",
+    "merge.committed",
+    "snapshots.expired",
 )
 """Points inside a step, or between rounds: no two effects that are not one transaction are without a point between them."""
 

@@ -30,11 +30,21 @@ PROPERTIES = {
     "write.parquet.compression-level": "3",
     "write.metadata.compression-codec": "gzip",
     "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "10",
+    "write.metadata.previous-versions-max": "100",
     "commit.manifest.min-count-to-merge": "20",
     "commit.retry.num-retries": "10",
 }
-"""Properties every table is born with: metadata that stays small at a commit a minute."""
+"""What keeps metadata small. A reader that polls, or a catalog that follows by the minute, still finds the hundred metadata files
+before the newest.
+"""
+SETTINGS = "calve.settings"
+"""The property that says which of calve's settings a table has been given; what a person changes later stays so."""
+
+
+def settings(file_bytes: int) -> dict[str, str]:
+    """The properties that a table is born with; an older one is given them once, and again where calve.yaml says otherwise."""
+    given = PROPERTIES | {"write.target-file-size-bytes": str(file_bytes)}
+    return given | {SETTINGS: f"1/{file_bytes}"}
 
 
 class Table:
@@ -68,6 +78,11 @@ class Table:
         """Id of main's snapshot."""
         current = self.java.currentSnapshot()
         return None if current is None else int(current.snapshotId())
+
+    def total(self, name: str) -> int:
+        """One of Iceberg's totals as of main's snapshot, such as `data-files`."""
+        current = self.java.currentSnapshot()
+        return 0 if current is None else int(strings(self.jvm, current.summary()).get(f"total-{name}", 0))
 
     @property
     def found(self) -> Found:
@@ -115,6 +130,17 @@ class Table:
             known = name in self.refs()
             (manage.replaceTag if known else manage.createTag)(name, snapshot_id)
             self._commit(manage)
+
+    def expire(self, kept: int, older_than: float) -> int:
+        """Expire what is neither among main's `kept` newest snapshots, nor held by a branch or tag, nor as young as `older_than`,
+        in seconds since epoch; gives the number of snapshots. Files that none of the others needs are deleted.
+        """
+        with catalog_errors(f"table {self.name}"):
+            before = int(self.java.snapshots().size())
+            update = self.java.expireSnapshots().retainLast(kept).expireOlderThan(int(older_than * 1000))
+            self._commit(update)
+            self.java.refresh()
+            return before - int(self.java.snapshots().size())
 
     def drop_branch(self, name: str) -> None:
         with catalog_errors(f"table {self.name}"):
@@ -204,7 +230,7 @@ class Lake:
                 .withPartitionSpec(partition_spec(iceberg, schema, partition_by))
                 .withSortOrder(sort_order(iceberg, schema, sort_by))
             )
-            for key, value in (PROPERTIES | dict(properties)).items():
+            for key, value in properties.items():
                 builder.withProperty(key, value)
             try:
                 transaction = builder.createTransaction()

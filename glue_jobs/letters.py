@@ -36,7 +36,7 @@ from calve.protocol import Commit, nearest_position
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
 from glue_jobs.java import elements
-from glue_jobs.lake import Lake, Table
+from glue_jobs.lake import Lake, Table, settings
 from glue_jobs.marks import Marks
 from glue_jobs.staging import NOTHING, Ambiguous, Conflict, Staged, commit, publish
 
@@ -50,10 +50,11 @@ class Look:
 
 
 class Letters:
-    """The dead letters of the table `main`."""
+    """The dead letters of the table `main`; file_bytes: as of its `Maintenance`."""
 
-    def __init__(self, lake: Lake, main: TableName) -> None:
+    def __init__(self, lake: Lake, main: TableName, file_bytes: int) -> None:
         self._lake = lake
+        self._file_bytes = file_bytes
         self._main = main
         self._name = main.dead_letters
 
@@ -68,9 +69,8 @@ class Letters:
             self._evolve(table)
             return table
         summary = root(writer="", topic="", round_id=NO_LETTERS)
-        created = self._lake.create(
-            self._name, DEAD_LETTERS, properties={INITIALISED: "true"}, summary=summary
-        )
+        properties = settings(self._file_bytes) | {INITIALISED: "true"}
+        created = self._lake.create(self._name, DEAD_LETTERS, properties=properties, summary=summary)
         faults.point("letters.created", self._main.table)
         return created
 

@@ -25,6 +25,7 @@ from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.requests import requested
 from glue_jobs.round import Round
 from glue_jobs.target import Target
+from glue_jobs.upkeep import Upkeep
 
 State = Literal["pending", "running", "suspended", "failed"]
 SHORTEST_WAIT_S = 0.5
@@ -52,8 +53,10 @@ class TableLoop:
     round_s: float = 1.0
     read_to: Offsets = field(default_factory=dict)
     first_wait: float = field(init=False)
+    upkeep: Upkeep = field(init=False)
 
     def __post_init__(self) -> None:
+        self.upkeep = Upkeep(self.target)
         # Tables that start together must not stay in step: each begins its second round at a moment of its own.
         self.first_wait = zlib.crc32(str(self.target.name).encode()) / 2**32
 
@@ -95,7 +98,7 @@ class TableLoop:
         self.failures = 0
         self._report(outcome)
         self.round_s = max(0.8 * self.round_s, time.monotonic() - began)
-        return self._after(outcome)
+        return self.upkeep.between(outcome, self._after(outcome))
 
     def _after(self, outcome: Outcome) -> float | None:
         self._enter("running")

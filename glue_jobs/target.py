@@ -42,7 +42,7 @@ from glue_jobs import faults
 from glue_jobs.admission import Admission
 from glue_jobs.announcing import Announcer
 from glue_jobs.kafka import Cluster
-from glue_jobs.lake import Lake, Table
+from glue_jobs.lake import Lake, Table, settings
 from glue_jobs.letters import Letters
 from glue_jobs.shaping import Shaping
 from glue_jobs.staging import NOTHING, publish
@@ -88,7 +88,7 @@ class Target:
     def __post_init__(self) -> None:
         self.schemas = parts_of(self.table, self.registry)
         self.admission = Admission(self.table, self.name, self.schemas)
-        self.letters = Letters(self.lake, self.name)
+        self.letters = Letters(self.lake, self.name, self.table.maintenance.file_bytes)
         self.supply = Supply(self.lake, self.name.database, self.masking)
 
     @property
@@ -207,7 +207,8 @@ class Target:
             columns,
             partition_by=self.table.partition_by if by_key is None else by_key,
             sort_by=self.table.sort_by,
-            properties={
+            properties=settings(self.table.maintenance.file_bytes)
+            | {
                 INITIALISED: "true",
                 "format-version": str(self.table.format_version),
                 TOPIC: self.table.topic,

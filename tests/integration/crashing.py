@@ -444,9 +444,11 @@ OF_FOREIGN = ("reject.discarded", "reject.restaged")
 OF_SWITCH = ("switch.staged", "switch.marked", "switch.held", "switch.committed")
 OF_EMIT = ("emit.written", "emit.noted")
 OF_FORGET = tuple(each for each in faults.INNER if each.startswith("forget."))
-POINTS = tuple(each for each in faults.POINTS if each not in (*OF_SWITCH, *OF_EMIT, *OF_FORGET))
-"""Those of a table that keeps its mode, has no output topic and forgets nobody; test_switching, test_emit and test_forget have
-the others.
+OF_UPKEEP = ("upkeep.settled", "merge.staged", "merge.committed", "snapshots.expired")
+OTHERS = (*OF_SWITCH, *OF_EMIT, *OF_FORGET, *OF_UPKEEP)
+POINTS = tuple(each for each in faults.POINTS if each not in OTHERS)
+"""Those of a table that keeps its mode, has no output topic, forgets nobody and is young; test_switching, test_emit, test_forget
+and test_upkeep have the others.
 """
 POINTS_OF_UPSERTS = tuple(each for each in POINTS if each not in OF_REDRIVE)
 POINTS_OF_TOTALS = tuple(each for each in POINTS_OF_UPSERTS if each != "table.evolved")

@@ -20,6 +20,7 @@ from calve.position import (
     encode,
     encode_offsets,
     has_position,
+    restated,
 )
 
 ids = st.text(alphabet="ABCXYZabcxyz019-_", min_size=1, max_size=22)
@@ -189,3 +190,12 @@ def test_a_broken_law_is_named(ledger: Ledger, law: str) -> None:
 
 def test_a_ledger_is_written_without_its_zeros() -> None:
     assert json.loads(Ledger(span=1, gaps=1).to_json()) == {"span": 1, "gaps": 1}
+
+
+def test_a_commit_that_moves_nothing_restates_the_position_and_is_no_round() -> None:
+    letters = DeadLetterRound("r1", 7, 3)
+    position = Position({TopicKey("c", "t"): {0: 5}}, "r2", "w", "trades", dead_letters=letters, redrives=1)
+    summary = restated(position, {"complete_until": 1.0})
+    assert decode(summary) == position
+    assert json.loads(summary["calve.metrics"]) == {"complete_until": 1.0}
+    assert not {"calve.from", "calve.ledger"} & summary.keys()

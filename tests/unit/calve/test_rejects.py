@@ -63,6 +63,15 @@ def check(table: Table, past: Sequence[Commit], records: int, rejects: int) -> N
     )
 
 
+def test_a_commit_that_says_again_where_the_table_stands_does_not_hide_its_rejects() -> None:
+    newest, *older = rounds((20, 100, 3), (30, 50, 1))
+    again = {
+        name: each for name, each in newest.summary.items() if name not in ("calve.from", "calve.ledger")
+    }
+    merged = replace(newest, id=99, parent=newest.id, summary=again)
+    assert spent([merged, newest, *older], Budget(), now=NOW) == Tally(150, 4)
+
+
 def refusal(table: Table, past: Sequence[Commit], records: int, rejects: int) -> Suspended:
     with pytest.raises(Suspended) as caught:
         check(table, past, records, rejects)

@@ -1,0 +1,121 @@
+"""Data files are written anew as fewer and larger ones, by one commit that moves nothing (ADR 30): the one way, whoever asks.
+
+Iceberg's own planner says which files are worth it; the commit is calve's, because it must be refused where another round was
+published meanwhile: a replaced file may hold rows that this commit knows nothing of, and its summary says where the table stands.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calve.errors import Suspended
+from calve.protocol import Commit
+from glue_jobs import faults
+from glue_jobs.java import elements
+from glue_jobs.lake import Lake, Table
+from glue_jobs.layout import clustered, tasks_for
+from glue_jobs.staging import commit, discard, rows_of, stage
+
+Accept = Callable[[Iterator[Commit]], bool]
+
+OPEN_BYTES = 256_000
+"""A file costs as much to open as so many bytes to read and write."""
+CHOSEN_FOR_SIZE = {"delete-ratio-threshold": "1.0", "max-file-size-bytes": str(2**62)}
+"""Options of the planner: files are chosen for being small alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files of one partition that are to be merged, as Iceberg's scan tasks."""
+
+    tasks: tuple[Any, ...]
+    size_bytes: int
+
+    @property
+    def cost(self) -> int:
+        return self.size_bytes + OPEN_BYTES * len(self.tasks)
+
+    def part(self, cost: int, *, least: int) -> Group:
+        """As many of the files as cost no more, but at least so many."""
+        chosen: list[Any] = []
+        size = 0
+        for task in self.tasks:
+            more = int(task.file().fileSizeInBytes())
+            if len(chosen) >= least and size + more + OPEN_BYTES * (len(chosen) + 1) > cost:
+                break
+            chosen.append(task)
+            size += more
+        return Group(tuple(chosen), size)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What became of the files."""
+
+    snapshot: int
+    before: int
+    after: int
+    bytes_before: int
+    bytes_after: int
+
+
+def groups(lake: Lake, table: Table, options: Mapping[str, str]) -> Iterator[Group]:
+    """What Iceberg's planner would merge at the table's head, by its options for bin-packing; those with most files first.
+
+    Files that rows are deleted from stay as they are: a round that is under way may be about to delete more of them.
+    """
+    planner = lake.jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table.java)
+    chosen = lake.jvm.java.util.HashMap()
+    for key, value in (CHOSEN_FOR_SIZE | {"rewrite-job-order": "files-desc"} | dict(options)).items():
+        chosen.put(key, value)
+    planner.init(chosen)
+    for group in elements(planner.plan().groups()):
+        tasks = tuple(each for each in elements(group.fileScanTasks()) if each.deletes().isEmpty())
+        if len(tasks) > 1:
+            yield Group(tasks, sum(each.file().fileSizeInBytes() for each in tasks))
+
+
+def rewrite(
+    lake: Lake,
+    table: Table,
+    chosen: list[Group],
+    summary: Mapping[str, str],
+    accept: Accept,
+    *,
+    cores: int,
+    name: str,
+) -> Rewritten:
+    """Put the rows of all files of the groups into as few files as are worth writing.
+
+    The groups are of the table as of its last refresh. Row ids of format 3 stay as they are.
+
+    Raises:
+        LostRace, Conflict, Ambiguous: as `glue_jobs.staging.commit`; the new files may be left behind.
+        Retryable: the object store failed.
+        Suspended: `ledger_imbalance`: there would be other rows than before; nothing was committed.
+    """
+    tasks = [task for group in chosen for task in group.tasks]
+    size, head = sum(group.size_bytes for group in chosen), table.java.currentSnapshot()
+    stage_id = uuid.uuid4().hex
+    with rows_of(lake, table, tasks) as rows:
+        if rows is None:
+            raise ValueError("there is nothing to rewrite")
+        staged = stage(lake, table, clustered(rows, table, tasks_for(size, cores, cores)), stage_id)
+    faults.point("merge.staged", name)
+    held = sum(each.file().recordCount() for each in tasks)
+    if staged.rows != held:
+        discard(table, staged)
+        text = f"{held} rows were to be written anew, {staged.rows} were"
+        raise Suspended("ledger_imbalance", f"table {table.name} was left as it was: {text}")
+    update = table.java.newRewrite().validateFromSnapshot(int(head.snapshotId()))
+    for task in tasks:
+        update = update.deleteFile(task.file())
+    for each in staged.files:
+        update = update.addFile(each)
+    update = update.dataSequenceNumber(int(head.sequenceNumber()))
+    snapshot = commit(table, update, summary, accept)
+    faults.point("merge.committed", name)
+    return Rewritten(snapshot, len(tasks), len(staged.files), size, staged.size_bytes)

@@ -1,0 +1,210 @@
+"""A table is kept as it was on its first day by its own writer, between two rounds (ADR 30, `docs/maintenance.md`).
+
+Small files of its own are merged, and old snapshots expire. Each is one commit that moves nothing, refused where anybody else has
+moved the table; whatever goes wrong is done another time. What is too much for the wait between two rounds is left to the
+maintenance job.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from py4j.protocol import Py4JNetworkError
+
+from calve.emitting import Emitted, left
+from calve.errors import Fatal
+from calve.log import event
+from calve.maintenance import snapshots_to_keep
+from calve.position import Position, has_position, restated
+from calve.protocol import Commit, may_publish
+from glue_jobs import faults
+from glue_jobs.java_errors import problem
+from glue_jobs.lake import SETTINGS, Table, settings
+from glue_jobs.outcome import Outcome
+from glue_jobs.redrive import carried
+from glue_jobs.requests import REQUESTS
+from glue_jobs.rewriting import Group, groups, rewrite
+from glue_jobs.target import Target
+
+MERGED_AT_ONCE = 32
+"""So many files of about the same size make one: a row is written anew two or three times on its way to a file of full size."""
+TIERS = (1024, 32)
+"""Shares of the wanted size, below which files are merged with their like."""
+LEAST_COST = 12_000_000
+"""What a turn may cost however short the wait is: as many of the smallest files as are merged at once."""
+FIRST_RATE = 4_000_000.0
+"""Cost per second that is expected of the first merge; later ones show it."""
+LOOK_EVERY_S = 300.0
+AT_END_S = 60.0
+"""How long a job that ends may merge; the table is complete by then."""
+MOST_UNSAID = 1_000
+"""Snapshots that wait for EventBridge: more of them are no reason to let the table's metadata grow."""
+
+
+@dataclass(slots=True)
+class Upkeep:
+    """The upkeep of one table; all that it remembers may be lost at any time."""
+
+    target: Target
+    rate: float = FIRST_RATE
+    settled: bool = False
+    unmerged: int = MERGED_AT_ONCE
+    """Commits since small files were looked for, as those of other processes, whom nobody knows."""
+    unexpired: int = 0
+    looked_at: float | None = None
+    _failed: bool = field(default=False, init=False)
+
+    def between(self, outcome: Outcome, wait_s: float | None) -> float | None:
+        """Do what is due, in the wait before the next round or, where there is none (None), at the end; what is left of it.
+
+        It never fails the table.
+        """
+        began = time.monotonic()
+        try:
+            self._turn(outcome, AT_END_S if wait_s is None else wait_s)
+            self._failed = False
+        except (Fatal, Py4JNetworkError, ConnectionError):
+            raise
+        except Exception as error:  # noqa: BLE001 a table is kept, whatever becomes of its upkeep
+            if not self._failed:
+                self._failed = True
+                event("upkeep.postponed", **self._who(), why=problem(error))
+        return None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
+
+    def _turn(self, outcome: Outcome, spare_s: float) -> None:
+        committed = outcome.snapshot is not None
+        self.unmerged += committed
+        self.unexpired += committed
+        if not self.settled:
+            self.settled = True
+            self._settle(self.target.main)
+        if spare_s and self.unmerged >= MERGED_AT_ONCE:
+            self.unmerged = 0
+            self._merge(outcome.position, spare_s)
+        if self._is_time_to_expire():
+            self.unexpired, self.looked_at = 0, time.monotonic()
+            self._expire()
+
+    def _settle(self, table: Table) -> None:
+        wanted = settings(self.target.table.maintenance.file_bytes)
+        if table.properties.get(SETTINGS) != wanted[SETTINGS]:
+            table.set_properties(wanted)
+            faults.point("upkeep.settled", self.target.table.name)
+
+    def _merge(self, base: Position, spare_s: float) -> None:
+        """Merge the smallest files of which there are enough, as many as the time allows."""
+        target, main = self.target, self.target.main
+        main.refresh()
+        if main.total("data-files") < MERGED_AT_ONCE:
+            return
+        budget, began = int(spare_s * self.rate), time.monotonic()
+        for share in TIERS:
+            if chosen := affordable(groups(target.lake, main, self._options(share)), budget):
+                break
+        else:
+            return
+        done = rewrite(
+            target.lake,
+            main,
+            chosen,
+            restated(base, carried(target)),
+            lambda ancestors: may_publish(ancestors, base),
+            cores=target.cores,
+            name=target.table.name,
+        )
+        took_s = time.monotonic() - began
+        self.rate = (self.rate + sum(each.cost for each in chosen) / took_s) / 2
+        event(
+            "table.merged",
+            **self._who(),
+            snapshot_id=done.snapshot,
+            files=done.before,
+            into=done.after,
+            bytes=done.bytes_before,
+            bytes_written=done.bytes_after,
+            ms=int(took_s * 1000),
+        )
+
+    def _options(self, share: int) -> dict[str, str]:
+        size = self.target.table.maintenance.file_bytes
+        return {
+            "target-file-size-bytes": str(size),
+            "min-file-size-bytes": str(size // share),
+            "max-file-group-size-bytes": str(size),
+            "min-input-files": str(MERGED_AT_ONCE),
+        }
+
+    def _is_time_to_expire(self) -> bool:
+        if self.looked_at is None or time.monotonic() - self.looked_at >= LOOK_EVERY_S:
+            return True
+        return self.unexpired >= max(1, self.target.table.maintenance.snapshots_at_most // 2)
+
+    def _expire(self) -> None:
+        """Expire snapshots of the table and of its dead letters, unless they may be a part of the answer to a request."""
+        target, main = self.target, self.target.main
+        main.refresh()
+        few = int(main.java.snapshots().size()) <= target.table.maintenance.snapshots_at_least
+        if few or not REQUESTS.isdisjoint(main.properties):
+            return
+        line = list(main.ancestors())
+        self._expire_line(main, line, needed(line, self._emitted(), self._said()))
+        if (letters := target.letters.table) is not None:
+            self._settle(letters)
+            line = list(letters.ancestors())
+            self._expire_line(letters, line, needed(line))
+
+    def _expire_line(self, table: Table, line: Sequence[Commit], needed: int) -> None:
+        began = time.time()
+        maintenance = self.target.table.maintenance
+        kept = snapshots_to_keep([began - each.committed_at for each in line], needed, maintenance)
+        if kept == len(line):
+            return
+        if table is self.target.main:
+            self.target.mark_idle()  # else the tag holds a snapshot that is no ancestor any more
+        gone = table.expire(kept, line[kept - 1].committed_at)
+        faults.point("snapshots.expired", self.target.table.name)
+        event(
+            "table.expired",
+            **self._who() | {"table": str(table.name)},
+            snapshots=gone,
+            left=kept,
+            ms=int((time.time() - began) * 1000),
+        )
+
+    def _emitted(self) -> Emitted | None:
+        return Emitted.of(self.target.main.properties) if self.target.table.emit else None
+
+    def _said(self) -> int | None:
+        announcer = self.target.announcer
+        return None if announcer.outbox is None else announcer.sent_to or 0
+
+    def _who(self) -> dict[str, str]:
+        return {"table": str(self.target.name), "topic": self.target.table.topic}
+
+
+def affordable(found: Iterable[Group], budget: int) -> list[Group]:
+    """Groups, or parts of them, that cost no more than `budget`, or one that costs little."""
+    chosen: list[Group] = []
+    for each in found:
+        part = each.part(budget, least=MERGED_AT_ONCE)
+        if part.cost > max(budget, 0 if chosen else LEAST_COST):
+            continue
+        chosen.append(part)
+        budget -= part.cost
+        if budget <= 0:
+            break
+    return chosen
+
+
+def needed(line: Sequence[Commit], emitted: Emitted | None = None, said: int | None = None) -> int:
+    """How many of main's newest snapshots, `line`, are used still: down to the one that says where the table stands, the last
+    one that has not been emitted, and those that have not been announced, all above the sequence number `said`.
+    """
+    found = next((n for n, each in enumerate(line) if has_position(each.summary)), len(line) - 1) + 1
+    if emitted is not None and (waiting := left(line, emitted)):
+        found = max(found, 1 + [each.id for each in line].index(waiting[0].id))
+    if said is not None:
+        found = max(found, min(MOST_UNSAID, sum(each.sequence > said for each in line)))
+    return found
