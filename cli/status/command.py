@@ -34,6 +34,11 @@ def status(
     """Show what is wrong and what to do, then how each table fares; of one table, its history, too.
 
     Kafka is asked where it can be reached; elsewhere, lag is what the jobs reported last.
+
+    Examples:
+      calve status
+      calve status --watch
+      calve status stock_trades --output json
     """
     from cli.status.overview import look
     from cli.status.watching import drawn

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rich.columns import Columns
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -13,11 +12,11 @@ from rich.text import Text
 from cli.status import duration
 from cli.status.history import History, lines
 from cli.status.plot import plot
-from cli.status.screen import MOST_TROUBLES, WIDE, alarming, fresh, heading, lag_age, late
+from cli.status.screen import MOST_TROUBLES, WIDE, alarming, heading, lag_age, late
 from cli.status.wording import MARKS, UNKNOWN, seconds, short, size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
 
@@ -46,59 +45,60 @@ def inside(found: Overview, width: int, height: int | None = None) -> Renderable
 
 def _facts(table: TableStatus, found: Overview) -> RenderableType:
     mark, style = MARKS.get(table.state, UNKNOWN)
-    since = f" since {table.since}" if table.since else ""
+    lasting = f" since {table.since}" if table.since else ""
     lag = "not known" if table.lag_records is None else f"{table.lag_records:,} records"
-    if age := lag_age(table, found):
-        lag += f", {age}"
+    age = lag_age(table, found)
     average = f", {size(table.bytes / table.files)} on average" if table.files else ""
     deletes = f", {table.delete_files:,} delete files" if table.delete_files else ""
-    left: dict[str, Text] = {
-        "state": Text(f"{mark} {table.state}{since}", style),
-        "topic": Text(table.topic),
-        "lag": Text(lag, late(table)),
-        "freshness": Text(f"{fresh(table)} (p50/p95), {duration(table.freshness_target_s)} is promised"),
-    }
-    right: dict[str, Text] = {
-        "rows": Text(f"{table.rows:,}"),
-        "files": Text(f"{short(table.files)}{average}{deletes}"),
-        "snapshots": Text(f"{table.snapshots:,}, the newest {seconds(table.commit_age_s)} old"),
-        "dead letters": Text(", ".join(f"{n:,} {why}" for why, n in table.dead_letters.items()) or "none"),
-    }
-    more = (
-        {"due": Text("; ".join(f"{each.kind}: {each.why}" for each in table.due), "yellow")}
-        if table.due
-        else {}
-    )
-    more |= {f"waits: {each.request}": Text(f"since {each.at}") for each in table.waiting}
-    more |= {f"{each.target}": Text(f"{each.state} {each.reason or ''}".strip()) for each in found.published}
-    parts: list[RenderableType] = [Columns([_pairs(left), _pairs(right)], padding=(0, 4))]
-    return Group(*parts, *([_pairs(more)] if more else []))
-
-
-def _pairs(values: Mapping[str, Text]) -> Table:
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in values.items():
-        grid.add_row(name, value)
-    return grid
+    for _ in ("left", "right"):
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+    grid.add_row("state", Text(f"{mark} {table.state}{lasting}", style), "topic", table.topic)
+    grid.add_row("lag", Text(f"{lag}, {age}" if age else lag, late(table)), "rows", f"{table.rows:,}")
+    grid.add_row("freshness", _fresh(table), "files", f"{short(table.files)}{average}{deletes}")
+    grid.add_row("commit", _newest(table), "snapshots", f"{table.snapshots:,}")
+    more = [("due", f"{each.kind}: {each.why}") for each in table.due]
+    more += [("waits", f"a {each.request} since {each.at}") for each in table.waiting]
+    more += [(each.target, f"{each.state} {each.reason or ''}") for each in found.published]
+    return Group(grid, *(Text.assemble((f"{name}  ", "dim"), value) for name, value in more if value))
+
+
+def _fresh(table: TableStatus) -> str:
+    promise = f"{duration(table.freshness_target_s)} promised"
+    if table.freshness_p95_s is None:
+        return f"{seconds(table.freshness_s)} of {promise}"
+    return f"{seconds(table.freshness_p50_s)} p50, {seconds(table.freshness_p95_s)} p95 of {promise}"
+
+
+def _newest(table: TableStatus) -> str:
+    return "none yet" if table.commit_age_s is None else f"{duration(table.commit_age_s)} ago"
 
 
 def _plots(history: History, table: TableStatus, width: int) -> RenderableType:
     """Beside each other where there is room: what each round left, and how old records were when they became visible."""
-    promise = f"{duration(table.freshness_target_s)} is promised"
-    titles = {"lag_s": "lag after each round", "freshness_p95_s": f"freshness p95; {promise}"}
-    shown = [(title, values) for name, title in titles.items() if (values := history.figures(name))]
-    room = (width // len(shown) if width >= WIDE and shown else width) - 12
-    return Columns([_plot(title, values, room) for title, values in shown], padding=(0, 2))
+    fresh = history.figures("freshness_p95_s") or history.figures("freshness_s")
+    found = {
+        "oldest record left by each round": history.figures("lag_s"),
+        f"age when visible, {duration(table.freshness_target_s)} promised": fresh,
+    }
+    shown = {title: values for title, values in found.items() if values}
+    beside = len(shown) > 1 and width >= WIDE
+    room = (width // 2 if beside else width) - 12
+    drawn = [_plot(title, values, room) for title, values in shown.items()]
+    if not beside:
+        return Group(*drawn)
+    grid = Table.grid(expand=True)
+    grid.add_row(*drawn)
+    return grid
 
 
 def _plot(title: str, values: Sequence[tuple[datetime, float]], room: int) -> RenderableType:
     drawn = plot([value for _, value in values], width=room, height=PLOT_HEIGHT, label=duration)
     began, ended = values[0][0], values[-1][0]
     text = Text(f"{title}\n", "bold")
-    text.append("\n".join(drawn) + "\n", "cyan")
-    text.append(f"{began:%m-%d %H:%M} .. {ended:%m-%d %H:%M} UTC, {len(values)} commits", "dim")
+    text.append("\n".join(drawn) + "\n", "not bold cyan")
+    text.append(f"{began:%m-%d %H:%M} .. {ended:%m-%d %H:%M} UTC, {len(values)} commits", "not bold dim")
     return text
 
 

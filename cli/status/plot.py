@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
+BROADEST = 3
 
 
 def plot(values: Sequence[float], *, width: int, height: int, label: Callable[[float], str]) -> list[str]:
     """Bars from 0 up to the greatest value, the oldest at the left; where they are too many, a bar is the greatest of several."""
-    bars = _binned(values, width)
+    broad = max(1, min(BROADEST, width // max(1, len(values))))
+    bars = [each for each in _binned(values, width) for _ in range(broad)]
     top = max(bars, default=0.0)
     steps = [round(each / top * height * 8) if top else 0 for each in bars]
     steps = [step or (1 if each > 0 else 0) for step, each in zip(steps, bars, strict=True)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -15,8 +17,6 @@ from cli.status.troubles import Urgency
 from cli.status.wording import MARKS, UNKNOWN, seconds, short, size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import RenderableType
 
     from cli.status.overview import Overview
@@ -31,6 +31,8 @@ URGENT = {
     Urgency.NOTE: ("·", "yellow"),
 }
 MOST_TROUBLES = 12
+LONGEST_NAME = 30
+GAP, NARROW = 2, 1
 
 
 def screen(found: Overview, width: int, height: int | None = None) -> RenderableType:
@@ -40,7 +42,7 @@ def screen(found: Overview, width: int, height: int | None = None) -> Renderable
     parts: list[RenderableType] = [heading(found), Text()]
     parts += [alarming(troubles, at_most), Text()]
     left = None if height is None else max(1, height - 8 - 2 * min(len(troubles), at_most))
-    parts.append(_tables(found, wide=width >= WIDE, at_most=left))
+    parts.append(_tables(found, width, left))
     if found.published:
         parts += [Text(), elsewhere(found)]
     return Group(*parts)
@@ -70,7 +72,7 @@ def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
         return Text("✓ nothing is wrong", "green")
     grid = Table.grid(padding=(0, 1))
     grid.add_column()
-    grid.add_column(overflow="fold", max_width=24)
+    grid.add_column(overflow="fold", max_width=LONGEST_NAME)
     grid.add_column(overflow="fold")
     for each in troubles[:at_most]:
         mark, style = URGENT[each.urgency]
@@ -94,46 +96,71 @@ def elsewhere(found: Overview) -> RenderableType:
     return line
 
 
-def _tables(found: Overview, *, wide: bool, at_most: int | None) -> RenderableType:
-    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
-    grid.add_column("table", overflow="ellipsis", no_wrap=True, max_width=30)
-    grid.add_column("state", no_wrap=True)
-    for name in ("lag", "", "fresh p50/p95", "of", "rows", "commit", "rejects"):
-        grid.add_column(name, justify="right", no_wrap=True)
-    if wide:
-        grid.add_column("files", justify="right", no_wrap=True)
-        grid.add_column("average", justify="right", no_wrap=True)
-        grid.add_column("due", overflow="ellipsis", no_wrap=True)
+def _tables(found: Overview, width: int, at_most: int | None) -> RenderableType:
     shown = found.by_urgency[:at_most]
-    for each in shown:
-        grid.add_row(*_line(each, found, wide=wide))
+    columns = [_column(name, shown, found) for name in COLUMNS]
+    while _width(columns, NARROW) > width and (
+        spare := [each for each in DISPENSABLE if each in _names(columns)]
+    ):
+        columns = [each for each in columns if each[0] != spare[0]]
+    gap = GAP if _width(columns, GAP) <= width else NARROW
+    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, gap, 0, 0))
+    for name in _names(columns):
+        right = name not in ("table", "state", "due")
+        grid.add_column(name, justify="right" if right else "left", no_wrap=True, overflow="ellipsis")
+    for row in zip(*(cells for _, cells in columns), strict=True):
+        grid.add_row(*row)
     if len(shown) == len(found.tables):
         return grid
     return Group(grid, Text(f"and {len(found.tables) - len(shown)} more, which are less urgent", "dim"))
 
 
-def _line(table: TableStatus, found: Overview, *, wide: bool) -> list[Text]:
+def _column(name: str, tables: Sequence[TableStatus], found: Overview) -> tuple[str, list[Text]]:
+    return name, [COLUMNS[name](each, found) for each in tables]
+
+
+def _names(columns: Sequence[tuple[str, list[Text]]]) -> list[str]:
+    return [name for name, _ in columns]
+
+
+def _width(columns: Sequence[tuple[str, list[Text]]], gap: int) -> int:
+    return sum(gap + max([len(name), *(each.cell_len for each in cells)]) for name, cells in columns)
+
+
+def _state(table: TableStatus) -> Text:
     mark, style = MARKS.get(table.state, UNKNOWN)
-    letters = sum(table.dead_letters.values())
-    cells = [
-        Text(table.name),
-        Text(f"{mark} {table.state}", style),
-        Text("-" if table.lag_records is None else short(table.lag_records), late(table)),
-        Text(lag_age(table, found), late(table)),
-        Text(fresh(table)),
-        Text(duration(table.freshness_target_s), "dim"),
-        Text(short(table.rows)),
-        Text(seconds(table.commit_age_s)),
-        Text(short(letters) if letters else "-", "yellow" if letters else "dim"),
-    ]
-    if wide:
-        average = size(table.bytes / table.files) if table.files else "-"
-        cells += [
-            Text(short(table.files)),
-            Text(average),
-            Text(", ".join(each.kind for each in table.due), "yellow"),
-        ]
-    return cells
+    return Text(f"{mark} {table.state}", style)
+
+
+def _letters(table: TableStatus) -> Text:
+    count = sum(table.dead_letters.values())
+    return Text(short(count), "yellow") if count else Text("-", "dim")
+
+
+def _named(table: TableStatus) -> Text:
+    text = Text(table.name)
+    text.truncate(LONGEST_NAME, overflow="ellipsis")
+    return text
+
+
+COLUMNS: dict[str, Callable[[TableStatus, Overview], Text]] = {
+    "table": lambda table, _: _named(table),
+    "state": lambda table, _: _state(table),
+    "lag": lambda table, _: Text("-" if table.lag_records is None else short(table.lag_records), late(table)),
+    "oldest": lambda table, found: Text(lag_age(table, found), late(table)),
+    "p50": lambda table, _: Text(seconds(table.freshness_p50_s)),
+    "fresh": lambda table, _: Text(seconds(table.freshness_p95_s or table.freshness_s)),
+    "of": lambda table, _: Text(duration(table.freshness_target_s), "dim"),
+    "rows": lambda table, _: Text(short(table.rows)),
+    "commit": lambda table, _: Text(seconds(table.commit_age_s)),
+    "rejects": lambda table, _: _letters(table),
+    "files": lambda table, _: Text(short(table.files)),
+    "average": lambda table, _: Text(size(table.bytes / table.files) if table.files else "-"),
+    "due": lambda table, _: Text(", ".join(each.kind for each in table.due), "yellow"),
+}
+"""fresh: how old records were when they became visible, the 95th of 100, `of` what is promised."""
+DISPENSABLE = ("p50", "average", "files", "due", "commit")
+"""In this order where the terminal is too narrow for all."""
 
 
 def late(table: TableStatus) -> str:
@@ -145,17 +172,8 @@ def late(table: TableStatus) -> str:
 
 def lag_age(table: TableStatus, found: Overview) -> str:
     """How old the oldest record is that waits; where the job says it, how long ago it did."""
-    from datetime import datetime
-
     text = duration(table.lag_s) if table.lag_records and table.lag_s is not None else ""
     if table.lag_source == "job" and table.lag_as_of:
         ago = (found.at - datetime.fromisoformat(table.lag_as_of)).total_seconds()
         text = f"{text} {duration(max(0.0, ago))} ago".strip()
     return text
-
-
-def fresh(table: TableStatus) -> str:
-    """How old records were when they became visible: of the last commit, in the middle and the 95th of 100."""
-    if table.freshness_p95_s is None:
-        return seconds(table.freshness_s)
-    return f"{seconds(table.freshness_p50_s)}/{duration(table.freshness_p95_s)}"

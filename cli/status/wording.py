@@ -17,9 +17,9 @@ UNKNOWN = ("?", "dim")
 
 
 def short(count: int) -> str:
-    """`9,999,999`, then `10.0M`, `1.2B`."""
+    """`999,999`, then `1.0M`, `1.2B`."""
     for unit, size in (("B", 1_000_000_000), ("M", 1_000_000)):
-        if count >= (size if unit == "B" else 10 * size):
+        if count >= size:
             return f"{count / size:,.1f}{unit}"
     return f"{count:,}"
 

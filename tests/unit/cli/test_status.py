@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -141,14 +140,9 @@ def test_a_snapshot_shows_its_ledger_and_metrics(catalog: FolderCatalog) -> None
 
 
 def test_the_state_is_what_the_job_wrote(catalog: FolderCatalog) -> None:
-    written = {
-        "state": "suspended",
-        "code": "offsets_expired",
-        "reason": "gone",
-        "since": "2026-01-01T00:00:00+00:00",
-    }
-    table = catalog.make(NAME, SCHEMA, properties={STATE: json.dumps(written)})
-    assert state_of(table) == TableState(**written)
+    suspended = TableState("suspended", "offsets_expired", "gone", "2026-01-01T00:00:00+00:00")
+    table = catalog.make(NAME, SCHEMA, properties={STATE: suspended.to_json()})
+    assert state_of(table) == suspended
     assert state_of(None) == TableState("pending")
 
 
