@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,28 +15,17 @@ from confluent_kafka import (
     TopicPartition,
     Uuid,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
-from calve.errors import Fatal, Retryable
-from calve.kafka_auth import librdkafka_properties
 from calve.names import database_for_cluster
 from calve.position import Offsets, TopicKey
 from calve.secrets import read_secret
+from lambdas.kafka_client import TIMEOUT_S, KafkaClient, properties_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from concurrent.futures import Future
+    from collections.abc import Mapping
 
     from calve.job import Job, Kafka
-
-TIMEOUT_S = 10
-_REFUSED = {
-    KafkaError._AUTHENTICATION,
-    KafkaError._SSL,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +38,11 @@ class Topic:
     end: Offsets = field(default_factory=dict)
 
 
-class Cluster:
-    """One cluster; no question waits for longer than `patience_s`."""
+class Cluster(KafkaClient):
+    """One cluster as the commands see it; no question waits for longer than `patience_s`."""
 
     def __init__(self, kafka: Kafka, region: str, patience_s: float = TIMEOUT_S) -> None:
-        self._where = kafka.bootstrap_servers
-        self._patience_s = patience_s
-        self._refusal: KafkaError | None = None
-        self._properties = client_properties(kafka, region) | {"error_cb": self._noted}
-        self._admin = AdminClient(self._properties)
-
-    @property
-    def id(self) -> str:
-        """The cluster's id."""
-        with self._errors():
-            answer = self._result(self._admin.describe_cluster(request_timeout=self._patience_s))
-        return str(answer.cluster_id)
+        super().__init__(kafka.bootstrap_servers, client_properties(kafka, region), patience_s)
 
     def topic_names(self) -> list[str]:
         """The names of all topics but Kafka's own, in order.
@@ -167,31 +143,6 @@ class Cluster:
             found.setdefault(place.topic, {})[place.partition] = self._result(future).offset
         return found
 
-    def _result(self, future: Future[Any]) -> Any:
-        """A client's answer. It reports refusals only to `error_cb`, which `poll` calls, and goes on trying."""
-        while not future.done() and self._refusal is None:
-            self._admin.poll(0.05)
-        if self._refusal:
-            raise KafkaException(self._refusal)
-        return future.result()
-
-    def _noted(self, error: KafkaError) -> None:
-        if error.code() in _REFUSED:
-            self._refusal = error
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except KafkaException as error:
-            cause: KafkaError = error.args[0]
-            if cause.code() in _REFUSED:
-                raise Fatal(
-                    f"Kafka at {self._where} refused: {cause.str()}", fix="check kafka.auth"
-                ) from None
-            fix = "check kafka.bootstrap_servers; the embedded broker starts with `calve up`"
-            raise Retryable(f"Kafka at {self._where} does not answer: {cause.str()}", fix=fix) from None
-
 
 def cluster_database(job: Job) -> str | None:
     """The database named after the cluster under `namespace: cluster_id`, else None without asking."""
@@ -206,38 +157,7 @@ def client_properties(kafka: Kafka, region: str) -> dict[str, Any]:
     What goes wrong comes as errors; librdkafka's own lines on stderr would only break the display.
     """
     secret = read_secret(kafka.secret) if kafka.secret else None
-    properties: dict[str, Any] = {"log_level": 0, **librdkafka_properties(kafka, secret)}
-    if kafka.auth == "msk_iam":
-        properties["oauth_cb"] = _msk_token(region)
-    return properties
-
-
-def _msk_token(region: str) -> Callable[[str], tuple[str, float]]:
-    """Tokens for MSK: a presigned `kafka-cluster:Connect`, in base64url.
-
-    Source: https://github.com/aws/aws-msk-iam-sasl-signer-python
-    """
-    import boto3
-    from botocore.auth import SigV4QueryAuth
-    from botocore.awsrequest import AWSRequest
-
-    lifetime_s = 900
-
-    def token(_: str) -> tuple[str, float]:
-        credentials = boto3.Session().get_credentials()
-        if credentials is None:
-            raise Fatal(
-                "there are no AWS credentials for MSK", fix="log in: aws sso login, or set AWS_PROFILE"
-            )
-        url = f"https://kafka.{region}.amazonaws.com/?Action=kafka-cluster%3AConnect"
-        request = AWSRequest(method="GET", url=url)
-        SigV4QueryAuth(
-            credentials.get_frozen_credentials(), "kafka-cluster", region, expires=lifetime_s
-        ).add_auth(request)
-        signed = f"{request.url}&User-Agent=calve".encode()
-        return base64.urlsafe_b64encode(signed).rstrip(b"=").decode(), time.time() + lifetime_s
-
-    return token
+    return {"log_level": 0, **properties_of(kafka, secret, region)}
 
 
 def _text(uuid: Uuid) -> str:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
@@ -14,7 +10,6 @@ from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -22,35 +17,30 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from calve.errors import Fatal, Retryable
 from calve.job import Kafka
 from calve.kafka_auth import librdkafka_properties
 from calve.secrets import Redacted
+from lambdas.kafka_client import TIMEOUT_S, KafkaClient
 
-TIMEOUT_S = 15.0
 ITERATIONS = 8192
-REFUSED = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL}
 
 Right = tuple[ResourceType, str, ResourcePatternType, str, AclOperation, AclPermissionType]
 """An ACL without its principal: kind and name of the resource, how the name is meant, host, operation, allowed or denied."""
 
 
-class Broker:
+class Broker(KafkaClient):
     """The cluster with the rights of one user. `authorities`: PEM of those that sign the brokers' certificates."""
 
     def __init__(self, kafka: Kafka, user: Redacted, authorities: str | None = None) -> None:
-        self._where = kafka.bootstrap_servers
-        self._mechanism = kafka.mechanism or "SCRAM-SHA-512"
-        self._refusal: KafkaError | None = None
         given = {"ssl.ca.pem": authorities} if authorities else {}
-        own: dict[str, Any] = {"log_level": 0, "error_cb": self._noted}
-        self._admin = AdminClient({**librdkafka_properties(kafka, user), **given, **own})
+        super().__init__(kafka.bootstrap_servers, {**librdkafka_properties(kafka, user), **given})
+        self._mechanism = kafka.mechanism or "SCRAM-SHA-512"
 
     def topics(self) -> set[str]:
         """The topics that the user may see.
 
         Raises:
-            Retryable: it does not get in, or Kafka does not answer.
+            Refused: it does not get in. Retryable: Kafka does not answer.
         """
         with self._errors():
             self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S))
@@ -60,7 +50,7 @@ class Broker:
         """Make a user, or change its password.
 
         Raises:
-            Fatal: the cluster does not let this user do it. Retryable: it does not answer.
+            Denied: the cluster does not let this user do it. Retryable: it does not answer.
         """
         info = ScramCredentialInfo(ScramMechanism[self._mechanism.replace("-", "_")], ITERATIONS)
         change = UserScramCredentialUpsertion(user, info, password.encode())
@@ -74,7 +64,7 @@ class Broker:
         """Allow and deny one user exactly what another one is; nothing where the cluster has no ACLs.
 
         Raises:
-            Fatal, Retryable: as `set_password`.
+            Denied, Retryable: as `set_password`.
         """
         with self._errors():
             try:
@@ -112,35 +102,6 @@ class Broker:
             )
             for each in found
         }
-
-    def _result(self, future: Future[Any]) -> Any:
-        """A client's answer. It reports refusals only to `error_cb`, which `poll` calls, and goes on trying."""
-        until = time.monotonic() + TIMEOUT_S
-        while not future.done() and self._refusal is None and time.monotonic() < until:
-            self._admin.poll(0.05)
-        if self._refusal:
-            raise KafkaException(self._refusal)
-        return future.result(timeout=1)
-
-    def _noted(self, error: KafkaError) -> None:
-        if error.code() in REFUSED:
-            self._refusal = error
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except KafkaException as error:
-            cause: KafkaError = error.args[0]
-            if cause.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-                raise Fatal(
-                    f"Kafka at {self._where} does not let the admin's user change users and ACLs",
-                    fix="grant it Alter and Describe on the cluster",
-                ) from None
-            refused = "refused the user" if cause.code() in REFUSED else "does not answer"
-            raise Retryable(f"Kafka at {self._where} {refused}: {cause.name()}") from None
-        except TimeoutError:
-            raise Retryable(f"Kafka at {self._where} does not answer") from None
 
 
 Login = Callable[[Redacted], Broker]

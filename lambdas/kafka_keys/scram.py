@@ -14,6 +14,7 @@ from calve.errors import Retryable
 from calve.secrets import Redacted
 from lambdas.credentials import credentials_of
 from lambdas.kafka_broker import Broker, Login
+from lambdas.kafka_client import Refused
 
 CLONE = "_clone"
 """What the second user's name ends with, as in AWS's own rotations by alternating users."""
@@ -54,7 +55,7 @@ class AlternatingUsers:
     def _sees(self, needed: frozenset[str], user: Redacted, *, last: bool) -> bool:
         try:
             missing = needed - self.login(user).topics()
-        except Retryable:
+        except (Retryable, Refused):
             if last:
                 raise
             return False

@@ -1,0 +1,131 @@
+"""A cluster as librdkafka's admin client sees it, asked with explicit time limits: one place says what its errors mean."""
+
+from __future__ import annotations
+
+import base64
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from calve.errors import Fatal, Retryable
+from calve.kafka_auth import librdkafka_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
+
+    from calve.job import Kafka
+    from calve.secrets import Redacted
+
+TIMEOUT_S = 10
+REFUSED = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED}
+DENIED = {KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED}
+
+
+class Refused(Fatal):
+    """The cluster does not let this user in, or its certificate is not trusted."""
+
+
+class Denied(Fatal):
+    """The cluster lets this user in, and does not let it do this."""
+
+
+class KafkaClient:
+    """One cluster with the rights of one user. `properties`: of librdkafka. No question waits for longer than `patience_s`."""
+
+    def __init__(self, where: str, properties: dict[str, Any], patience_s: float = TIMEOUT_S) -> None:
+        self._where = where
+        self._patience_s = patience_s
+        self._refusal: KafkaError | None = None
+        self._trouble: KafkaError | None = None
+        self._properties = properties | {"log_level": 0, "error_cb": self._noted}
+        self._admin = AdminClient(self._properties)
+
+    @property
+    def id(self) -> str:
+        """The cluster's id.
+
+        Raises:
+            Retryable: it does not answer. Refused, Denied: see there.
+        """
+        with self._errors():
+            return str(
+                self._result(self._admin.describe_cluster(request_timeout=self._patience_s)).cluster_id
+            )
+
+    def _result(self, future: Future[Any]) -> Any:
+        """A client's answer. It reports refusals only to `error_cb`, which `poll` calls, and goes on trying."""
+        until = time.monotonic() + self._patience_s + 1
+        while not future.done() and self._refusal is None and time.monotonic() < until:
+            self._admin.poll(0.05)
+        if self._refusal:
+            raise KafkaException(self._refusal)
+        return future.result(timeout=1)
+
+    def _noted(self, error: KafkaError) -> None:
+        if error.code() in REFUSED | DENIED:
+            self._refusal = error
+        elif error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._trouble = error
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+        except TimeoutError:
+            cause = KafkaError(KafkaError._TIMED_OUT)
+        else:
+            return
+        if cause.code() in REFUSED:
+            raise Refused(f"Kafka at {self._where} refused: {cause.str()}", fix="check kafka.auth") from None
+        if cause.code() in DENIED:
+            fix = "grant the user of kafka.auth what it lacks in Kafka's ACLs"
+            raise Denied(f"Kafka at {self._where} refused: {cause.str()}", fix=fix) from None
+        fix = "check kafka.bootstrap_servers; the embedded broker starts with `calve up`"
+        why = (self._trouble or cause).str()
+        raise Retryable(f"Kafka at {self._where} does not answer: {why}", fix=fix) from None
+
+
+def properties_of(kafka: Kafka, secret: Redacted | None, region: str) -> dict[str, Any]:
+    """What every librdkafka client is made with; `region` is where an MSK cluster stands.
+
+    Raises:
+        ConfigError: as `librdkafka_properties`.
+    """
+    properties: dict[str, Any] = {**librdkafka_properties(kafka, secret)}
+    if kafka.auth == "msk_iam":
+        properties["oauth_cb"] = _msk_token(region)
+    return properties
+
+
+def _msk_token(region: str) -> Callable[[str], tuple[str, float]]:
+    """Tokens for MSK: a presigned `kafka-cluster:Connect`, in base64url.
+
+    Source: https://github.com/aws/aws-msk-iam-sasl-signer-python
+    """
+    import boto3
+    from botocore.auth import SigV4QueryAuth
+    from botocore.awsrequest import AWSRequest
+
+    lifetime_s = 900
+
+    def token(_: str) -> tuple[str, float]:
+        credentials = boto3.Session().get_credentials()
+        if credentials is None:
+            raise Fatal(
+                "there are no AWS credentials for MSK", fix="log in: aws sso login, or set AWS_PROFILE"
+            )
+        url = f"https://kafka.{region}.amazonaws.com/?Action=kafka-cluster%3AConnect"
+        request = AWSRequest(method="GET", url=url)
+        SigV4QueryAuth(
+            credentials.get_frozen_credentials(), "kafka-cluster", region, expires=lifetime_s
+        ).add_auth(request)
+        signed = f"{request.url}&User-Agent=calve".encode()
+        return base64.urlsafe_b64encode(signed).rstrip(b"=").decode(), time.time() + lifetime_s
+
+    return token
