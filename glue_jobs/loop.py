@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 
 from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
 from calve.log import event
+from calve.pace import Pace
 from calve.position import INITIALISED, STATE, Offsets
 from calve.protocol import nearest_position
 from calve.table_state import TableState
@@ -22,6 +23,7 @@ from glue_jobs import faults
 from glue_jobs.backoff import FAILED_AFTER, LONGEST_BACKOFF_S, backoff_s
 from glue_jobs.java_errors import java_class, java_message
 from glue_jobs.outcome import Memory, Outcome
+from glue_jobs.promise import Promise
 from glue_jobs.requests import requested
 from glue_jobs.round import Round
 from glue_jobs.target import Target
@@ -50,7 +52,8 @@ class TableLoop:
     failures: int = 0
     tagged_at: float | None = None
     complete_until: float = 0.0
-    round_s: float = 1.0
+    began: float = 0.0
+    promise: Promise = field(default_factory=Promise)
     read_to: Offsets = field(default_factory=dict)
     first_wait: float = field(init=False)
     upkeep: Upkeep = field(init=False)
@@ -59,6 +62,7 @@ class TableLoop:
         self.upkeep = Upkeep(self.target)
         # Tables that start together must not stay in step: each begins its second round at a moment of its own.
         self.first_wait = zlib.crc32(str(self.target.name).encode()) / 2**32
+        self.memory.pace = Pace(None if self.drain else self.target.table.freshness_s)
 
     def run(self) -> State:
         """Run rounds; returns the state that the table was left in."""
@@ -90,14 +94,14 @@ class TableLoop:
             return None if self.drain else LONGEST_BACKOFF_S
 
     def _work(self) -> float | None:
-        began = time.monotonic()
+        self.began, looked_at = time.monotonic(), time.time()
         if self.drain and self.drain_to is None:
             topic = self.target.cluster.state(self.target.table.topic)
             self.drain_to, self.drain_until = dict(topic.end), topic.complete_until
         outcome = Round(self.target, self.memory).run()
         self.failures = 0
         self._report(outcome)
-        self.round_s = max(0.8 * self.round_s, time.monotonic() - began)
+        self.memory.pace = self.promise.after(self.memory.pace, outcome, looked_at, self._who())
         return self.upkeep.between(outcome, self._after(outcome))
 
     def _after(self, outcome: Outcome) -> float | None:
@@ -111,31 +115,38 @@ class TableLoop:
             return 0.0
         if outcome.snapshot is None:
             self._mark(outcome, tag_every_s=TAG_EVERY_S, note_every_s=NOTE_EVERY_S)
-        wait_s = max(SHORTEST_WAIT_S, 0.9 * self.target.table.freshness_s - self.round_s)
+        shortest = SHORTEST_WAIT_S if outcome.snapshot is None else 0.0
+        wait_s = max(shortest, self.memory.pace.left_s(time.monotonic() - self.began))
         part, self.first_wait = self.first_wait, 1.0
         return part * wait_s
 
     def _wait(self, wait_s: float) -> None:
-        """Wait, but not while a flush worth of records is there, or a request: volume and people beat the clock."""
+        """Wait, but not while a flush worth of records is there, or more than is fresh by then, or a request: people and volume
+        beat the clock.
+        """
         until = time.monotonic() + wait_s
         asked = time.monotonic()
-        while (left := until - time.monotonic()) > 0 and not self.stop.wait(min(left, POLL_S)):
+        poll_s = min(POLL_S, max(SHORTEST_WAIT_S, wait_s / 4))
+        while (left := until - time.monotonic()) > 0 and not self.stop.wait(min(left, poll_s)):
             if time.monotonic() - asked >= REQUEST_EVERY_S:
                 asked = time.monotonic()
                 with contextlib.suppress(CalveError):
                     if requested(self.target):
                         return
             per_record = self.memory.bytes_per_record
-            if per_record is None or left <= POLL_S or self.state != "running":
+            if per_record is None or left <= poll_s or self.state != "running":
                 continue
             with contextlib.suppress(CalveError):
                 end = self.target.cluster.state(self.target.table.topic).end
                 backlog = sum(offset - self.read_to.get(p, 0) for p, offset in end.items())
                 if backlog * per_record >= self.target.table.flush_bytes:
                     return
+                now = time.monotonic()
+                until = min(until, now + self.memory.pace.left_s(now - self.began, backlog))
 
     def _retry(self, error: Retryable) -> float | None:
         self.failures += 1
+        self.memory.pace = self.memory.pace.interrupted(self.state)
         wait_s = backoff_s(self.failures)
         for cluster in {self.target.cluster, self.target.output}:
             cluster.connection.doubted()
@@ -157,6 +168,8 @@ class TableLoop:
         """Note a change of state in the log and, where the table can be reached, in its properties."""
         if state == self.state and state == "running":
             return
+        if state != "running":
+            self.memory.pace = self.memory.pace.interrupted(state)
         changed = (state, code) != (self.state, self.code)
         self.state, self.code = state, code
         reason = error.message if error else None

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from calve.pace import Pace
 from calve.position import Ledger, Offsets, Position, TopicKey
 
 
@@ -22,6 +23,7 @@ class Memory:
     read_to: Offsets = field(default_factory=dict)
     read_from: tuple[str, TopicKey] | None = None
     committed_at: float = field(default_factory=time.monotonic)
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True, slots=True)

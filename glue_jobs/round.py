@@ -55,6 +55,7 @@ class Round:
     held: DeadLetterRound
     position: Position
     metrics: dict[str, Any]
+    published_at: float
     snapshot: int
     commit_ms: int
 
@@ -236,7 +237,7 @@ class Round:
             topic=self.topic.key,
             start={self.topic.key: self._since()},
             ledger=self.ledger,
-            metrics=self.metrics | {key: each for key, each in stated.items() if each not in (None, {})},
+            metrics={key: each for key, each in (self.metrics | stated).items() if each not in (None, {})},
         )
         began = time.monotonic()
         self.snapshot = publish_round(self.target.main, self.main, summary, base=self.base, round_id=self.id)
@@ -260,7 +261,7 @@ class Round:
             more=self.to != self.topic.end,
             snapshot=self.snapshot,
             ledger=self.ledger,
-            metrics=self.metrics,
+            metrics=self.metrics | self._ages(self.commit_ms / 1000),
             commit_ms=self.commit_ms,
             complete_until=self._complete_until(),
         )
@@ -309,19 +310,22 @@ class Round:
         return sum(max(0, end - self.to.get(p, 0)) for p, end in self.after.end.items())
 
     def _metrics(self) -> dict[str, Any]:
-        now = time.time()
+        self.published_at = now = time.time()
         behind = self._behind()
-        newest, oldest = self.seen.newest, self.seen.oldest
+        newest = self.seen.newest
         return {
             "bytes_in": self.seen.size_bytes,
             "files": len(self.main.files),
             "file_bytes": self.main.size_bytes,
             "lag_records": behind,
             "lag_s": round(now - newest, 3) if behind and newest else 0.0,
-            "freshness_s": round(now - oldest, 3) if oldest else 0.0,
             "stage_ms": self.stage_ms,
             "round_ms": int((now - self.began) * 1000),
-        }
+        } | self._ages(self.memory.pace.commit_s)
+
+    def _ages(self, commit_s: float) -> dict[str, Any]:
+        at, began = self.published_at, self.began
+        return self.memory.pace.ages(self.seen, published_at=at, round_s=at - began, commit_s=commit_s)
 
 
 def _records(size_bytes: int, bytes_per_record: float) -> int:

@@ -26,11 +26,14 @@ from glue_jobs.steps.frame import FILTERED
 from glue_jobs.verdicts import MAX_OTHERS, framed_hex, is_framed
 
 MAX_UNKNOWN_IDS = 1_000
+RANKS = 200
+"""A percentile of the records' timestamps is that of a rank at most a two-hundredth of them away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a read held. `newest` and `oldest` are record timestamps in seconds since epoch.
+    """What a read held. `newest`, `median`, `late` and `oldest` are record timestamps in seconds since epoch; one in twenty is
+    older than `late`.
 
     `reject_range`: first and last offset (inclusive) that a reject had in any partition. `others`: records that belong to
     other tables, by the place of their schema in `Decoding.other_ids`, the last of them for all further ones. `changes`: of an
@@ -45,6 +48,8 @@ class Seen:
     size_bytes: int = 0
     newest: float | None = None
     oldest: float | None = None
+    median: float | None = None
+    late: float | None = None
     reject_range: tuple[int, int] | None = None
     others: Mapping[int, int] = field(default_factory=dict)
     changes: int | None = None
@@ -84,7 +89,7 @@ def observe_records(
 ) -> tuple[DataFrame, Observation]:
     """Count records, rejects and bytes while they pass, and what is `further` to be counted: fields of `Seen`.
 
-    Seven figures and no more, where no record can be another table's: each costs every record. What they leave open is looked
+    Eight figures and no more, where no record can be another table's: each costs every record. What they leave open is looked
     up in the rare rounds that need it, the range of rejects by partition by their second read, the records by partition by
     `count_by_partition`. A histogram with more bins than there are values is an exact count of each.
     """
@@ -95,6 +100,7 @@ def observe_records(
         "bytes": F.sum(SIZE),
         "newest": F.unix_millis(F.max(TIMESTAMP)),
         "oldest": F.unix_millis(F.min(TIMESTAMP)),
+        "aged": F.percentile_approx(F.unix_millis(TIMESTAMP), [0.5, 0.05], RANKS),
         "first": F.min(rejected_at),
         "last": F.max(rejected_at),
     }
@@ -109,12 +115,15 @@ def observe_records(
 def seen_records(observation: Observation) -> Seen:
     """What the observation counted, once the action has run."""
     got: dict[str, Any] = observation.get
+    median, late = got["aged"] or (None, None)
     return Seen(
         records=int(got["records"]),
         rejects=int(got["rejects"]),
         size_bytes=int(got["bytes"] or 0),
         newest=_seconds(got["newest"]),
         oldest=_seconds(got["oldest"]),
+        median=_seconds(median),
+        late=_seconds(late),
         reject_range=(int(got["first"]), int(got["last"])) if got["rejects"] else None,
         others=_counts(got.get("others") or ()),
         truncates=int(got.get("truncates", 0)),

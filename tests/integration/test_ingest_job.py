@@ -79,6 +79,7 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
         "job.handed_over",
         "redrive.answered",
         "forget.answered",
+        "freshness.missed",
         "round.retried",
         "rows.emitted",
         "secret.changed",

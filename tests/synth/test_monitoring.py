@@ -24,7 +24,19 @@ NUMBERS = dict.fromkeys(
     ),
     1,
 ) | dict.fromkeys(
-    ("lag_records", "lag_s", "freshness_s", "stage_ms", "commit_ms", "round_ms", "complete_until"), 2
+    (
+        "lag_records",
+        "lag_s",
+        "freshness_s",
+        "freshness_p50_s",
+        "freshness_p95_s",
+        "missed",
+        "stage_ms",
+        "commit_ms",
+        "round_ms",
+        "complete_until",
+    ),
+    2,
 )
 
 
