@@ -11,6 +11,7 @@ from stacks.bundling import Runtime
 from stacks.lake_readers import LakeReaders
 from stacks.lake_removal import LakeRemoval
 from stacks.lake_storage import LakeStorage, own_key_alias
+from stacks.operators import Operators
 from stacks.roles import Statement, allow
 
 STAGING = "_calve/staging/"
@@ -61,11 +62,15 @@ class LakeStack(Stack):
             removal.node.add_dependency(storage)
         readers = LakeReaders(self, "Readers", lake=self, results=self.prefix + STAGING + "athena/")
         readers.node.add_dependency(storage)
+        operators = Operators(self, "Operators", deployment=deployment, lake=self)
+        operators.node.add_dependency(storage)
 
         CfnOutput(self, "Bucket", value=self.bucket)
         CfnOutput(self, "Database", value=self.database)
         CfnOutput(self, "Warehouse", value=self.warehouse)
         CfnOutput(self, "ReadersPolicy", value=readers.policy.managed_policy_arn)
+        CfnOutput(self, "OperatorsReadPolicy", value=operators.read.managed_policy_arn)
+        CfnOutput(self, "OperatorsPolicy", value=operators.act.managed_policy_arn)
         CfnOutput(self, "Workgroup", value=readers.workgroup.name)
 
     def objects(self, prefix: str) -> str:

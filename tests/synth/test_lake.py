@@ -60,7 +60,7 @@ def test_what_is_imported_is_neither_made_nor_set_up(synthesized):
 
 
 def test_readers_may_read_and_nothing_else(synthesized):
-    policy = synthesized.one("trading-lake", "AWS::IAM::ManagedPolicy")["PolicyDocument"]
+    policy = managed(synthesized, "trading-lake", "trading-lake-readers-")
     reading = ("Get", "List", "Decrypt", "StartQueryExecution", "StopQueryExecution", "GenerateDataKey")
     for statement in policy["Statement"]:
         if "_calve/staging/athena/" in text(statement["Resource"]):
@@ -75,6 +75,13 @@ def test_answers_of_athena_are_encrypted_and_expire_with_staging(synthesized):
     result = group["ResultConfiguration"]
     assert text(result["OutputLocation"]).endswith("/_calve/staging/athena/")
     assert result["EncryptionConfiguration"]["EncryptionOption"] == "SSE_KMS"
+
+
+def managed(synthesized, stack, name):
+    """A managed policy by how its name begins."""
+    found = synthesized.find(stack, "AWS::IAM::ManagedPolicy").values()
+    (policy,) = [each for each in found if text(each["ManagedPolicyName"]) == f"{name}<Region>"]
+    return policy["PolicyDocument"]
 
 
 def listed(value):

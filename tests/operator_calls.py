@@ -1,0 +1,14 @@
+"""What commands that look, and those that ask a job for something, call in AWS: an integration test finds no other, the
+policies allow these. Resources are below `ARN` of a deployment that is named trading.
+"""
+
+ARN = "arn:<Partition>:{service}:<Region>:<AccountId>:"
+BUCKET = "arn:<Partition>:s3:::trading-lake-<AccountId>-<Region>/"
+METADATA, ROWS = "trading/trades/metadata/00001-a.metadata.json", "trading/trades/data/00000-0-c.parquet"
+STATUS = {
+    "glue:GetTable": "table/trading/trades",
+    "s3:GetObject": METADATA,
+    "cloudformation:DescribeStacks": "stack/trading-publish/4fd0",
+    "dynamodb:Scan": "table/trading-publish-States8A-1B2",
+}
+ASKING = {"glue:UpdateTable": "table/trading/trades", "s3:PutObject": METADATA}
