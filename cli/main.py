@@ -18,7 +18,7 @@ from cli.datagen.command import datagen
 from cli.dead_letters.command import dead_letters
 from cli.demo.command import demo
 from cli.deploy import deploy
-from cli.doctor import doctor
+from cli.doctor.command import doctor
 from cli.embedded.http import no_proxy
 from cli.export import export
 from cli.forget import forget

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from aws_cdk import Stack, aws_scheduler
+from aws_cdk import CfnOutput, Stack, aws_scheduler
 from constructs import Construct
 
 from calve.deployment import Deployment
 from stacks.bundling import Runtime
+from stacks.doctor import Doctor
 from stacks.ingest_job import IngestJob
 from stacks.ingest_role import Brokers
 from stacks.job_code import JobCode
@@ -55,6 +56,16 @@ class IngestStack(Stack):
             runtime=runtime,
             group=self.group,
         )
+        doctor = Doctor(
+            self,
+            "Doctor",
+            deployment=deployment,
+            jobs=self.jobs,
+            lake=lake,
+            runtime=runtime,
+            brokers=brokers,
+        )
+        CfnOutput(self, "DoctorFunction", value=doctor.examine.function.function_name)
         for job in self.jobs:
             if job.definition.schedule:
                 JobSchedule(self, f"{job.definition.settings.job}Schedule", job=job, group=self.group)

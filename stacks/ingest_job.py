@@ -38,6 +38,7 @@ class IngestJob(Construct):
     """A Glue streaming job: it may run for ever, and its runtime brings Spark's Kafka source; a scheduled one drains and ends.
 
     Attributes:
+        settings: the files that say what it does.
         log_group: where the job's events go, one JSON object a line.
         generation: names exactly this code, these settings and this definition.
     """
@@ -59,7 +60,7 @@ class IngestJob(Construct):
         self.name = f"{deployment.name}-{job.settings.job}"
         self.control_key = lake.control(job.settings.job)
         brokers = brokers or Brokers()
-        settings = JobSettings(self, "Settings", job=_portable(job.settings))
+        self.settings = settings = JobSettings(self, "Settings", job=_portable(job.settings))
         self.role = service_role(self, "Role", service="glue.amazonaws.com", source_arn=arn("glue", "*"))
         prefix = f"/calve/{deployment.name}/{job.settings.job}"
         groups = [

@@ -6,31 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from cli import doctor
-from cli.doctor import Finding
+from cli.doctor import machine
 from cli.embedded import state
 from cli.embedded.layout import Layout
 from cli.embedded.processes import Process
+from lambdas.doctor.finding import Finding, Probe, examine
 from stacks.jars import pinned
 
 HEAVY = ("pyspark", "boto3", "confluent_kafka", "pyarrow", "pyiceberg", "duckdb", "pydantic", "fastavro")
 
 
-def test_a_probe_that_breaks_or_hangs_is_a_finding_and_stops_no_other(tmp_path: Path) -> None:
+def test_a_probe_that_breaks_or_hangs_is_a_finding_and_stops_no_other() -> None:
     held = threading.Event()
 
-    def broken(_root: Path) -> Finding:
+    def broken() -> Finding:
         raise OSError("no such device")
 
-    def hanging(_root: Path) -> Finding:
+    def hanging() -> Finding:
         held.wait(60)
         return Finding("hanging", "ok", "")
 
-    def fine(_root: Path) -> Finding:
+    def fine() -> Finding:
         return Finding("fine", "ok", "")
 
-    probes: dict[str, doctor.Probe] = {"broken": broken, "hanging": hanging, "fine": fine}
-    findings = doctor.examine(probes, tmp_path, limit_s=0.5)
+    probes: dict[str, Probe] = {"broken": broken, "hanging": hanging, "fine": fine}
+    findings = examine(probes, limit_s=0.5)
     held.set()
     assert [finding.state for finding in findings] == ["fail", "warn", "ok"]
     assert "no such device" in findings[0].detail
@@ -41,14 +41,14 @@ def test_a_damaged_jar_is_named_with_the_command_that_cures_it(tmp_path: Path) -
     file = Layout(tmp_path).jars / jar.file
     file.parent.mkdir(parents=True)
     file.write_bytes(b"?" * jar.size_bytes)
-    finding = doctor.jars(tmp_path)
+    finding = machine.jars(tmp_path)
     assert finding.state == "fail"
     assert jar.file in finding.detail
     assert finding.cure == f"rm {file} && calve up"
 
 
 def test_what_was_never_downloaded_or_started_is_absent_not_a_fault(tmp_path: Path) -> None:
-    findings = [doctor.jars(tmp_path), doctor.emulator(tmp_path), doctor.server("kafka")(tmp_path)]
+    findings = [machine.jars(tmp_path), machine.emulator(tmp_path), machine.server("kafka")(tmp_path)]
     assert [finding.state for finding in findings] == ["absent"] * 3
     assert all(finding.cure == "calve up" for finding in findings)
 
@@ -56,14 +56,14 @@ def test_what_was_never_downloaded_or_started_is_absent_not_a_fault(tmp_path: Pa
 def test_a_server_that_was_killed_is_a_fault(tmp_path: Path) -> None:
     recorded = state.State("id", "secret", {"kafka": 1}, {"kafka": Process(2**22 + 1, "1")}, ready=True)
     state.write(Layout(tmp_path).stack_file, recorded)
-    assert doctor.server("kafka")(tmp_path).state == "fail"
+    assert machine.server("kafka")(tmp_path).state == "fail"
 
 
 def test_memory_is_what_the_system_calls_available(tmp_path: Path) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 9000000 kB\nMemAvailable: 2048 kB\n")
-    assert doctor.available_memory(meminfo) == 2048 * 1024
-    assert doctor.available_memory(tmp_path / "absent") > 0
+    assert machine.available_memory(meminfo) == 2048 * 1024
+    assert machine.available_memory(tmp_path / "absent") > 0
 
 
 def test_findings_come_as_one_json_document_and_a_fault_exits_with_1(tmp_path: Path) -> None:
@@ -74,7 +74,8 @@ def test_findings_come_as_one_json_document_and_a_fault_exits_with_1(tmp_path: P
     answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 1, answer.stderr
     states = {finding["check"]: finding["state"] for finding in json.loads(answer.stdout)}
-    assert list(states) == list(doctor.PROBES)
+    assert list(states) == [*machine.CHECKS, "configuration"]
+    assert states["configuration"] == "fail"
     assert states["kafka"] == "fail"
     assert "secret" not in answer.stdout + answer.stderr
 

@@ -1,4 +1,4 @@
-"""`calve doctor`: what calve needs on this machine, one row each, with the cure."""
+"""What calve needs on this machine."""
 
 from __future__ import annotations
 
@@ -6,74 +6,25 @@ import os
 import shutil
 import socket
 import sys
-import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import typer
-
-from cli.console import Console, Output, OutputOption
+from lambdas.doctor.finding import Finding
 
 if TYPE_CHECKING:
     from cli.embedded.servers import Server
+    from lambdas.doctor.finding import Probe
 
-PROBE_LIMIT_S = 15.0
 GIB = 1 << 30
 DISK_NEEDED = 3 * GIB
 MEMORY_NEEDED = 4 * GIB
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check; `absent` is nothing to worry about."""
-
-    check: str
-    state: Literal["ok", "warn", "fail", "absent"]
-    detail: str
-    cure: str = ""
-
-
-Probe = Callable[[Path], Finding]
-
-
-def doctor(output: OutputOption = Output.text) -> None:
-    """Check this machine and the embedded stack; every fault comes with its cure.
-
-    Exits with 1 when a check fails.
-
-    Example:
-      calve doctor
-    """
-    from cli.embedded.layout import project_root
-
-    console = Console(output)
-    findings = examine(PROBES, project_root())
-    console.table("calve doctor", [asdict(finding) for finding in findings])
-    console.document([asdict(finding) for finding in findings])
-    if any(finding.state == "fail" for finding in findings):
-        raise typer.Exit(1)
-
-
-def examine(probes: dict[str, Probe], root: Path, *, limit_s: float = PROBE_LIMIT_S) -> list[Finding]:
-    """Run every probe, each within its time; one that breaks or hangs is a finding too."""
-    findings: dict[str, Finding] = {}
-
-    def run(name: str, probe: Probe) -> None:
-        try:
-            findings[name] = probe(root)
-        except Exception as error:  # noqa: BLE001  the doctor has to survive what it examines
-            findings[name] = Finding(name, "fail", f"{type(error).__name__}: {error}")
-
-    threads = {
-        name: threading.Thread(target=run, args=(name, probe), daemon=True) for name, probe in probes.items()
-    }
-    for thread in threads.values():
-        thread.start()
-    for thread in threads.values():
-        thread.join(limit_s)
-    return [findings.get(name, Finding(name, "warn", f"no answer within {limit_s:.0f} s")) for name in probes]
+def probes(root: Path) -> dict[str, Probe]:
+    """The checks of a machine and of the embedded stack of a project."""
+    return {name: partial(check, root) for name, check in CHECKS.items()}
 
 
 def python(_root: Path) -> Finding:
@@ -180,7 +131,7 @@ def cdk(root: Path) -> Finding:
     return Finding("aws cdk", "absent", "not installed yet", "calve deploy")
 
 
-def server(name: Server) -> Probe:
+def server(name: Server) -> Callable[[Path], Finding]:
     """Make the check of one server of the embedded stack."""
 
     def check(root: Path) -> Finding:
@@ -202,7 +153,7 @@ def server(name: Server) -> Probe:
     return check
 
 
-PROBES: dict[str, Probe] = {
+CHECKS: dict[str, Callable[[Path], Finding]] = {
     "python": python,
     "java": java,
     "disk": disk,

@@ -1,0 +1,154 @@
+"""What the account lets a deployment do: its jobs, their roles, and quotas. Nothing is changed; IAM only simulates."""
+
+from __future__ import annotations
+
+import math
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from botocore.exceptions import ClientError
+
+from cli.cost.model import dpus
+from lambdas.doctor.checks import secrets_of
+from lambdas.doctor.finding import Finding
+from lambdas.doctor.lake import ABSENT, DENIED, code_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from calve.deployment import Deployment
+    from cli.account import Account
+
+DEPLOY = "npx cdk deploy --all"
+FEW_RUNS_OF_FUNCTIONS = 10
+"""A new account's limit; what mails, rotates and publishes needs as many at once."""
+UNKNOWN = ("InternalFailure", "InvalidAction", "UnknownOperationException", "NotImplemented")
+
+
+def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
+    """Each Glue job: is it there, and how did its newest run end."""
+    glue = account.client("glue")
+    for job in deployment.jobs:
+        name = f"{deployment.name}-{job.settings.job}"
+        try:
+            found = glue.get_job(JobName=name)["Job"]
+            runs = glue.get_job_runs(JobName=name, MaxResults=1)["JobRuns"]
+        except ClientError as error:
+            if code_of(error) in ABSENT:
+                yield Finding(f"job {name}", "warn", "it is not deployed", DEPLOY)
+            else:
+                cure = "allow glue:GetJob and glue:GetJobRuns"
+                yield Finding(f"job {name}", "warn", f"it may not be read: {code_of(error)}", cure)
+            continue
+        shape = f"Glue {found.get('GlueVersion', '?')}, {found.get('NumberOfWorkers')} x {found.get('WorkerType')}"
+        state = runs[0]["JobRunState"] if runs else "has not run"
+        if state in ("FAILED", "ERROR", "TIMEOUT"):
+            said = runs[0].get("ErrorMessage") or "its log says why"
+            yield Finding(f"job {name}", "fail", f"{shape}; newest run {state}", said)
+        else:
+            yield Finding(
+                f"job {name}", "ok", f"{shape}; newest run {state}" if runs else f"{shape}; {state}"
+            )
+
+
+def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[Finding]:
+    """What the role of each job may do, as IAM simulates it: policies of the organisation and of buckets are not all in that."""
+    iam, glue = account.client("iam"), account.client("glue")
+    for job in deployment.jobs:
+        check = f"role of {job.settings.job}"
+        try:
+            role = glue.get_job(JobName=f"{deployment.name}-{job.settings.job}")["Job"]["Role"]
+            denied = [
+                f"{action} on {resource}"
+                for actions, resource in _needed(deployment, account, warehouse)
+                for action in _denied(iam, role, actions, resource)
+            ]
+        except ClientError as error:
+            code = code_of(error)
+            if code in DENIED:
+                yield Finding(check, "absent", "not looked at", "allow iam:SimulatePrincipalPolicy")
+            elif code not in (*ABSENT, *UNKNOWN):
+                yield Finding(check, "warn", f"IAM does not say: {code}")
+            continue
+        if denied:
+            cure = f"{DEPLOY} gives it what it needs, unless a boundary or a policy of the organisation forbids it"
+            yield Finding(check, "fail", f"it may not: {', '.join(denied)}", cure)
+        else:
+            yield Finding(check, "ok", "it may read its secrets, and write tables and their files")
+
+
+def quotas(deployment: Deployment, account: Account) -> Iterator[Finding]:
+    """What the account has room for."""
+    try:
+        limits = account.client("lambda").get_account_settings()["AccountLimit"]
+    except ClientError as error:
+        yield _unread("quota of functions", error, "lambda:GetAccountSettings")
+    else:
+        free = limits.get("UnreservedConcurrentExecutions", limits.get("ConcurrentExecutions", 0))
+        cure = "ask for more: quota L-B99A9384 of lambda in Service Quotas"
+        state: Any = "ok" if free > FEW_RUNS_OF_FUNCTIONS else "warn"
+        yield Finding("quota of functions", state, f"{free:g} run at once", "" if state == "ok" else cure)
+    try:
+        pages = account.client("service-quotas").get_paginator("list_service_quotas")
+        found = [each for page in pages.paginate(ServiceCode="glue") for each in page["Quotas"]]
+    except ClientError as error:
+        yield _unread("quotas of Glue", error, "servicequotas:ListServiceQuotas")
+    else:
+        yield from _of_glue(deployment, found)
+
+
+def calve(deployed: str) -> Finding:
+    """This release against the one that is deployed."""
+    here = version("calve")
+    if deployed == here:
+        return Finding("calve", "ok", f"{here} here and deployed")
+    return Finding("calve", "warn", f"{here} here, {deployed} deployed", f"{DEPLOY}, or use {deployed} here")
+
+
+def _of_glue(deployment: Deployment, quotas: list[dict[str, Any]]) -> Iterator[Finding]:
+    needed = {
+        "concurrent job runs per account": len(deployment.jobs),
+        "max task dpus per account": math.ceil(
+            sum(each.workers.max * dpus(each.worker) for each in deployment.jobs)
+        ),
+    }
+    for part, need in needed.items():
+        for each in quotas:
+            if part not in each["QuotaName"].lower():
+                continue
+            name, value = f"quota: {part}", each["Value"]
+            if need > value:
+                cure = f"ask for more: quota {each['QuotaCode']} of glue in Service Quotas, or lower `workers.max`"
+                yield Finding(name, "fail", f"the jobs need {need}, the account has {value:g}", cure)
+            else:
+                yield Finding(name, "ok", f"the jobs need {need} of {value:g}")
+
+
+def _needed(deployment: Deployment, account: Account, warehouse: str) -> Iterator[tuple[list[str], str]]:
+    """Actions and a resource of each kind that the job has to do with."""
+    number, region = account.id(), account.region
+    place = urlsplit(warehouse)
+    database = deployment.lake.database
+    files = f"{place.netloc}/{place.path.strip('/')}".rstrip("/")
+    if deployment.lake.namespace == "database":
+        files += f"/{database}"
+        table = f"arn:aws:glue:{region}:{number}:table/{database}/any"
+        yield ["glue:GetTable", "glue:CreateTable", "glue:UpdateTable"], table
+    yield ["s3:GetObject", "s3:PutObject"], f"arn:aws:s3:::{files}/any"
+    for _, reference in secrets_of(deployment.jobs[0].settings):
+        kind, _, name = reference.partition(":")
+        if kind == "aws":
+            whole = f"arn:aws:secretsmanager:{region}:{number}:secret:{name}-AbCdEf"
+            yield ["secretsmanager:GetSecretValue"], name if name.startswith("arn:") else whole
+
+
+def _denied(iam: Any, role: str, actions: list[str], resource: str) -> list[str]:
+    answer = iam.simulate_principal_policy(PolicySourceArn=role, ActionNames=actions, ResourceArns=[resource])
+    return [
+        each["EvalActionName"] for each in answer["EvaluationResults"] if each["EvalDecision"] != "allowed"
+    ]
+
+
+def _unread(check: str, error: ClientError, action: str) -> Finding:
+    return Finding(check, "absent", f"not looked at: {code_of(error)}", f"allow {action}")

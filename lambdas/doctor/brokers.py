@@ -1,0 +1,157 @@
+"""Kafka: can its servers be reached, does the user get in, may it do to each topic what the job does."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation
+
+from calve.errors import CalveError, Retryable
+from calve.secrets import read_secret
+from lambdas.doctor.finding import Finding, of_error
+from lambdas.kafka_client import DENIED, TIMEOUT_S, KafkaClient, Refused, properties_of
+
+if TYPE_CHECKING:
+    from calve.job import Kafka, Table
+
+CONNECT_S = 4.0
+SEES = frozenset({AclOperation.DESCRIBE})
+READS = frozenset({AclOperation.DESCRIBE, AclOperation.READ})
+WRITES = frozenset({AclOperation.DESCRIBE, AclOperation.WRITE})
+OUT_OF_REACH = "let the jobs in at the brokers' port; from outside their network, look from inside: calve doctor --remote"
+
+
+def kafka(settings: Kafka, region: str, tables: Sequence[Table]) -> Iterator[Finding]:
+    """Whether servers answer and let the user in, who then may read every topic, and write those that rows are emitted to."""
+    servers = [each.strip() for each in settings.bootstrap_servers.split(",")]
+    unreachable = [found for each in servers if (found := _unreachable(each))]
+    if len(unreachable) == len(servers):
+        yield unreachable[0]
+        return
+    yield from (replace(each, state="warn") for each in unreachable)
+    login = _login(settings, region)
+    yield login
+    if login.state != "ok":
+        return
+    # With IAM the user is whoever asks, and not the job: of that the role is asked.
+    reads, writes = (SEES, SEES) if settings.auth == "msk_iam" else (READS, WRITES)
+    yield from _rights(settings, region, {table.topic for table in tables}, reads, "topics")
+    if emitted := {table.emit.topic for table in tables if table.emit}:
+        yield from _rights(settings.output, region, emitted, writes, "output topics")
+
+
+def _login(settings: Kafka, region: str) -> Finding:
+    try:
+        cluster = _client(settings, region).id
+    except Refused as error:
+        secret = f", and what {settings.secret} holds" if settings.secret else ""
+        return Finding("kafka login", "fail", error.message, f"check kafka.auth in calve.yaml{secret}")
+    except Retryable as error:
+        fix = f"check kafka.auth: the servers can be reached, and may not speak `{settings.auth}`"
+        return Finding("kafka login", "fail", error.message, fix)
+    except CalveError as error:
+        return of_error("kafka login", error)
+    return Finding(
+        "kafka login", "ok", f"cluster {cluster} at {settings.bootstrap_servers}, by {settings.auth}"
+    )
+
+
+class Rights(KafkaClient):
+    """The cluster as one user may use it."""
+
+    def of(self, names: Collection[str]) -> Mapping[str, frozenset[AclOperation] | None]:
+        """What the user may do with each topic; None where there is no such topic, or the user may not know.
+
+        Raises:
+            Retryable, Refused: the cluster does not answer, or does not let the user in.
+        """
+        found: dict[str, frozenset[AclOperation] | None] = {}
+        with self._errors():
+            self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S))
+            asked = self._admin.describe_topics(
+                TopicCollection(sorted(names)), include_authorized_operations=True, request_timeout=TIMEOUT_S
+            )
+            for name, future in asked.items():
+                found[name] = self._operations(future)
+        return found
+
+    def _operations(self, future: Any) -> frozenset[AclOperation] | None:
+        try:
+            return frozenset(self._result(future).authorized_operations or ())
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            if code in DENIED:
+                return frozenset()
+            raise
+
+
+def _rights(
+    settings: Kafka, region: str, names: Collection[str], needed: frozenset[AclOperation], check: str
+) -> Iterator[Finding]:
+    try:
+        rights = _client(settings, region).of(names)
+    except CalveError as error:
+        yield of_error(check, error)
+        return
+    yield from judged(rights, needed, check)
+
+
+def judged(
+    rights: Mapping[str, frozenset[AclOperation] | None], needed: frozenset[AclOperation], check: str
+) -> Iterator[Finding]:
+    """What is there of what is needed; `check` is `topics` or `output topics`."""
+    fine = 0
+    for name, allowed in sorted(rights.items()):
+        one = check.removesuffix("s")
+        if allowed is None and check == "topics":
+            yield Finding(
+                f"{one} {name}", "warn", "there is no such topic", "its table begins once somebody makes it"
+            )
+        elif allowed is None:
+            yield Finding(
+                f"{one} {name}", "absent", "not there yet", "the job makes it, if the user may CREATE it"
+            )
+        elif missing := needed - allowed:
+            yield _lacking(f"{one} {name}", name, sorted(each.name for each in missing))
+        else:
+            fine += 1
+    if fine:
+        what = " and ".join(sorted(each.name.lower() for each in needed))
+        yield Finding(check, "ok", f"the user may {what} {fine} of {len(rights)}")
+
+
+def _lacking(check: str, topic: str, missing: list[str]) -> Finding:
+    given = " ".join(f"--operation {each.title()}" for each in missing)
+    cure = f"kafka-acls --add --allow-principal User:NAME --topic {topic} {given}"
+    return Finding(check, "fail", f"the user may not {' and '.join(missing)}", cure)
+
+
+def _client(settings: Kafka, region: str) -> Rights:
+    secret = read_secret(settings.secret) if settings.secret else None
+    return Rights(settings.bootstrap_servers, properties_of(settings, secret, region))
+
+
+def _unreachable(server: str) -> Finding | None:
+    """What keeps a connection from being made, if anything does."""
+    host, _, port = server.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    except socket.gaierror:
+        return Finding(
+            "kafka servers",
+            "fail",
+            f"{host} has no address",
+            f"check kafka.bootstrap_servers; {OUT_OF_REACH}",
+        )
+    except TimeoutError:
+        return Finding("kafka servers", "fail", f"{server} gives no answer in {CONNECT_S:g} s", OUT_OF_REACH)
+    except OSError as error:
+        cure = f"check kafka.bootstrap_servers, and that the broker runs; {OUT_OF_REACH}"
+        return Finding("kafka servers", "fail", f"{server}: {error.strerror or type(error).__name__}", cure)
+    return None

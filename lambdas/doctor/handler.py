@@ -1,0 +1,105 @@
+"""`calve doctor --remote`: the checks from where the jobs stand, with the settings that they were deployed with.
+
+What is checked is not the caller's to say: who may invoke this learns what is wrong, and can send no secret elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import boto3
+from aws_lambda_powertools import Logger, Tracer
+from botocore.config import Config
+
+from calve.job import Job, Registry
+from lambdas.doctor import lake
+from lambdas.doctor.checks import LIMIT_S, lake_probes, probes
+from lambdas.doctor.finding import examine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from lambdas.doctor.finding import Probe
+
+SERVICE = "doctor"
+CONFIG = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
+logger = Logger(service=SERVICE)
+tracer = Tracer(service=SERVICE)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """files: keys in `bucket` of the jobs' settings, and of what those name. servers: of a made cluster."""
+
+    bucket: str
+    files: tuple[str, ...]
+    warehouse: str
+    database: str | None
+    servers: str | None
+    version: str
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> Self:
+        return cls(
+            given["FILES_BUCKET"],
+            tuple(given["FILES"].split(",")),
+            given["WAREHOUSE"],
+            given.get("DATABASE"),
+            given.get("SERVERS"),
+            given["CALVE_VERSION"],
+        )
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """The findings, none of which holds a secret."""
+    environment = Environment.read(os.environ)
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = _jobs(environment, Path(folder))
+        checks: dict[str, Probe] = {
+            "clock": partial(lake.clock, partial(lake.listed, _client, environment.warehouse)),
+            **lake_probes(jobs, _client, environment.warehouse, environment.database),
+            **probes(jobs, _client),
+        }
+        found = examine(checks, limit_s=LIMIT_S)
+    logger.info("doctor.examined", extra={"faults": sum(each.state == "fail" for each in found)})
+    return {
+        "version": environment.version,
+        "findings": [asdict(replace(each, seen_from="AWS")) for each in found],
+    }
+
+
+def _client(service: str) -> Any:
+    return boto3.client(service, config=CONFIG)
+
+
+def _jobs(environment: Environment, folder: Path) -> list[Job]:
+    """The jobs as they run: with their files, and with what only a deploy knows."""
+    s3 = _client("s3")
+    for file in environment.files:
+        found = s3.get_object(Bucket=environment.bucket, Key=file)["Body"].read()
+        (folder / Path(file).name).write_bytes(found)
+    jobs = [Job.from_json(file.read_text()) for file in sorted(folder.glob("*.json"))]
+    return [_as_it_runs(job, environment, folder) for job in jobs]
+
+
+def _as_it_runs(job: Job, environment: Environment, folder: Path) -> Job:
+    here = replace(job.lake, region=os.environ["AWS_REGION"])
+    servers = environment.servers or job.kafka.bootstrap_servers
+    kafka = replace(job.kafka, bootstrap_servers=servers, ca_file=_laid(job.kafka.ca_file, folder))
+    registry = job.registry
+    if isinstance(registry, Registry):
+        registry = replace(registry, ca_file=_laid(registry.ca_file, folder))
+    return replace(job, lake=here, kafka=kafka, registry=registry)
+
+
+def _laid(file: str | None, folder: Path) -> str | None:
+    return str(folder / file) if file else None

@@ -1,0 +1,123 @@
+"""The lake and what else a job asks of AWS, by harmless reads. `client`: makes boto3's clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore.exceptions import ClientError
+
+from lambdas.doctor.finding import Finding
+
+Client = Callable[[str], Any]
+DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
+ABSENT = ("EntityNotFoundException", "ResourceNotFoundException", "NoSuchBucket", "NoSuchKey", "404")
+SKEW_WARN_S, SKEW_FAIL_S = 30.0, 300.0
+"""AWS refuses requests that were signed more than five minutes off; tokens for Snowflake and links last a minute or more."""
+DEPLOY = "deploy: npx cdk deploy --all"
+
+
+def bucket(client: Client, warehouse: str, region: str) -> Finding:
+    """Whether the bucket is there, here, and may be listed."""
+    place = urlsplit(warehouse)
+    try:
+        answer = listed(client, warehouse)
+    except ClientError as error:
+        return refused("bucket", error, f"bucket {place.netloc}", "s3:ListBucket on it")
+    found = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region", region)
+    if found != region:
+        cure = f"set `lake.region: {found}` in calve.yaml, or name a bucket in {region}"
+        return Finding("bucket", "fail", f"{place.netloc} is in {found}, the deployment in {region}", cure)
+    return Finding("bucket", "ok", f"{place.netloc} may be listed")
+
+
+def listed(client: Client, warehouse: str) -> Any:
+    """S3's answer to who looks into the lake."""
+    place = urlsplit(warehouse)
+    prefix = f"{place.path.strip('/')}/".lstrip("/")
+    return client("s3").list_objects_v2(Bucket=place.netloc, Prefix=prefix, MaxKeys=1)
+
+
+def clock(ask: Callable[[], Any]) -> Finding:
+    """How far the clock of this machine is from AWS's, by any answer of AWS, be it a refusal."""
+    try:
+        answer = ask()
+    except ClientError as error:
+        answer = error.response
+    headers = answer["ResponseMetadata"]["HTTPHeaders"]
+    if "date" not in headers:
+        return Finding("clock", "absent", "the answer has no date")
+    return skewed((datetime.now(UTC) - parsedate_to_datetime(headers["date"])).total_seconds())
+
+
+def skewed(skew_s: float) -> Finding:
+    detail = f"{abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} AWS's"
+    cure = "set it by NTP: requests and tokens are signed with the time"
+    if abs(skew_s) > SKEW_FAIL_S:
+        return Finding("clock", "fail", detail, cure)
+    if abs(skew_s) > SKEW_WARN_S:
+        return Finding("clock", "warn", detail, cure)
+    return Finding("clock", "ok", detail)
+
+
+def tables(client: Client, database: str, names: Iterable[str]) -> Iterator[Finding]:
+    """Whether the database is there, and each table that is there can be read, down to its metadata file."""
+    glue = client("glue")
+    try:
+        glue.get_database(Name=database)
+    except ClientError as error:
+        yield refused("database", error, f"database {database}", "glue:GetDatabase on it")
+        return
+    yield Finding("database", "ok", database)
+    readable = 0
+    unmade: list[str] = []
+    for name in names:
+        try:
+            found = glue.get_table(DatabaseName=database, Name=name)["Table"]
+            place = urlsplit(found["Parameters"]["metadata_location"])
+            client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"), Range="bytes=0-0")
+            readable += 1
+        except ClientError as error:
+            if error.operation_name == "GetTable" and code_of(error) in ABSENT:
+                unmade.append(name)
+                continue
+            needed = "glue:GetTable, s3:GetObject and kms:Decrypt for it"
+            yield refused(f"table {name}", error, f"table {name}", needed)
+    if readable:
+        yield Finding("tables", "ok", f"{readable} may be read")
+    if unmade:
+        yield Finding("tables not made", "absent", ", ".join(unmade), "their job makes them")
+
+
+def secrets(client: Client, uses: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    """Whether each secret of AWS's is there and may be read; what it holds is not looked at."""
+    read = 0
+    for use, reference in uses:
+        kind, _, name = reference.partition(":")
+        if kind != "aws":
+            continue
+        try:
+            client("secretsmanager").get_secret_value(SecretId=name)
+            read += 1
+        except ClientError as error:
+            needed = "secretsmanager:GetSecretValue on it (and kms:Decrypt on its key)"
+            yield refused(f"secret for {use}", error, f"secret {name}", needed)
+    if read:
+        yield Finding("secrets", "ok", f"{read} may be read")
+
+
+def refused(check: str, error: ClientError, what: str, needed: str) -> Finding:
+    code = code_of(error)
+    if code in ABSENT:
+        cure = f"make it, or correct its name in calve.yaml; what the stacks make: {DEPLOY}"
+        return Finding(check, "fail", f"there is no {what} in this account and region", cure)
+    if code in DENIED:
+        return Finding(check, "fail", f"{what} may not be read: {code}", f"allow {needed}")
+    return Finding(check, "fail", f"{what} cannot be read: {code}")
+
+
+def code_of(error: ClientError) -> str:
+    return str(error.response["Error"]["Code"])

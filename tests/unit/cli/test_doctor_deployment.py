@@ -1,0 +1,200 @@
+"""What the account and the configuration come to in rows."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.response import StreamingBody
+from botocore.stub import Stubber
+
+from calve.errors import ConfigError
+from cli.account import Account
+from cli.doctor.account import calve, jobs, quotas, roles
+from cli.doctor.deployment import of_deployment
+from cli.doctor.remote import seen_from_aws
+from lambdas.doctor.finding import Finding
+from tests.unit.cli.test_plan import DEPLOYMENT, JOB, SETTINGS
+
+ROLE = "arn:aws:iam::111122223333:role/t-main"
+GLUE_JOB = {"Name": "t-main", "Role": ROLE, "GlueVersion": "6.0", "NumberOfWorkers": 4, "WorkerType": "G.1X"}
+SECRET = replace(SETTINGS, kafka=replace(SETTINGS.kafka, secret="aws:kafka"))
+DEPLOYED = replace(DEPLOYMENT, jobs=(replace(JOB, settings=SECRET),))
+
+
+class Stubs:
+    """An account whose answers are given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clients: dict[str, Any] = {}
+        self.stubbers: dict[str, Stubber] = {}
+        monkeypatch.setattr(Account, "client", lambda _, service, *__: self.of(service))
+        monkeypatch.setattr(Account, "id", lambda _: "111122223333")
+        self.account = Account("eu-west-1")
+
+    def of(self, service: str) -> Any:
+        if service not in self.clients:
+            made = boto3.client(service, "eu-west-1", aws_access_key_id="test", aws_secret_access_key="test")
+            self.clients[service], self.stubbers[service] = made, Stubber(made)
+            self.stubbers[service].activate()
+        return self.clients[service]
+
+    def answer(self, service: str, operation: str, answer: dict[str, Any]) -> None:
+        self.of(service)
+        self.stubbers[service].add_response(operation, answer)
+
+    def refuse(self, service: str, operation: str, code: str) -> None:
+        self.of(service)
+        self.stubbers[service].add_client_error(operation, code)
+
+
+@pytest.fixture
+def stubs(monkeypatch: pytest.MonkeyPatch) -> Stubs:
+    return Stubs(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("run", "state", "cure"),
+    [
+        (None, "ok", ""),
+        ({"JobRunState": "RUNNING"}, "ok", ""),
+        ({"JobRunState": "FAILED", "ErrorMessage": "out of memory"}, "fail", "out of memory"),
+    ],
+)
+def test_a_job_is_as_well_as_its_newest_run(
+    stubs: Stubs, run: dict[str, str] | None, state: str, cure: str
+) -> None:
+    stubs.answer("glue", "get_job", {"Job": GLUE_JOB})
+    stubs.answer("glue", "get_job_runs", {"JobRuns": [run] if run else []})
+    (found,) = jobs(DEPLOYMENT, stubs.account)
+    assert (found.state, found.cure) == (state, cure)
+    assert found.detail.startswith("Glue 6.0, 4 x G.1X; ")
+
+
+def test_a_job_that_is_not_deployed(stubs: Stubs) -> None:
+    stubs.refuse("glue", "get_job", "EntityNotFoundException")
+    (found,) = jobs(DEPLOYMENT, stubs.account)
+    assert (found.state, found.detail, found.cure) == ("warn", "it is not deployed", "npx cdk deploy --all")
+
+
+def simulated(*decisions: str) -> dict[str, Any]:
+    names = ("glue:GetTable", "glue:CreateTable", "glue:UpdateTable")
+    results = zip(names, decisions, strict=False)
+    return {"EvaluationResults": [{"EvalActionName": name, "EvalDecision": each} for name, each in results]}
+
+
+def test_what_the_role_of_a_job_lacks_is_named(stubs: Stubs) -> None:
+    stubs.answer("glue", "get_job", {"Job": GLUE_JOB})
+    stubs.answer("iam", "simulate_principal_policy", simulated("allowed", "implicitDeny"))
+    stubs.answer("iam", "simulate_principal_policy", simulated("allowed"))
+    stubs.answer("iam", "simulate_principal_policy", simulated("allowed"))
+    (found,) = roles(DEPLOYED, stubs.account, "s3://lake/team")
+    assert (found.check, found.state) == ("role of main", "fail")
+    assert found.detail == ("it may not: glue:CreateTable on arn:aws:glue:eu-west-1:111122223333:table/t/any")
+
+
+def test_a_role_that_may_do_its_work_and_one_that_may_not_be_looked_at(stubs: Stubs) -> None:
+    stubs.answer("glue", "get_job", {"Job": GLUE_JOB})
+    for _ in range(3):
+        stubs.answer("iam", "simulate_principal_policy", simulated("allowed"))
+    (found,) = roles(DEPLOYED, stubs.account, "s3://lake")
+    assert found.state == "ok"
+    stubs.answer("glue", "get_job", {"Job": GLUE_JOB})
+    stubs.refuse("iam", "simulate_principal_policy", "AccessDenied")
+    (unread,) = roles(DEPLOYED, stubs.account, "s3://lake")
+    assert (unread.state, unread.cure) == ("absent", "allow iam:SimulatePrincipalPolicy")
+
+
+def quota(name: str, code: str, value: float) -> dict[str, Any]:
+    return {"QuotaName": name, "QuotaCode": code, "Value": value}
+
+
+def test_quotas_that_are_too_small_say_what_to_ask_for(stubs: Stubs) -> None:
+    stubs.answer("lambda", "get_account_settings", {"AccountLimit": {"UnreservedConcurrentExecutions": 10}})
+    found = [
+        quota("Max concurrent job runs per account", "L-1", 50.0),
+        quota("Max task DPUs per account", "L-2", 3.0),
+    ]
+    stubs.answer("service-quotas", "list_service_quotas", {"Quotas": found})
+    functions, runs, dpus = quotas(DEPLOYMENT, stubs.account)
+    assert (functions.state, functions.detail) == ("warn", "10 run at once")
+    assert (runs.state, runs.detail) == ("ok", "the jobs need 1 of 50")
+    assert (dpus.state, dpus.detail) == ("fail", "the jobs need 4, the account has 3")
+    assert "quota L-2 of glue" in dpus.cure
+
+
+def test_quotas_that_may_not_be_read_are_no_fault(stubs: Stubs) -> None:
+    stubs.refuse("lambda", "get_account_settings", "AccessDeniedException")
+    stubs.refuse("service-quotas", "list_service_quotas", "AccessDeniedException")
+    found = list(quotas(DEPLOYMENT, stubs.account))
+    assert [(each.state, each.cure) for each in found] == [
+        ("absent", "allow lambda:GetAccountSettings"),
+        ("absent", "allow servicequotas:ListServiceQuotas"),
+    ]
+
+
+def test_another_release_than_the_deployed_one_is_a_warning() -> None:
+    assert calve("0.0.1").state == "warn"
+
+
+def payload(said: object) -> StreamingBody:
+    text = json.dumps(said).encode()
+    return StreamingBody(io.BytesIO(text), len(text))
+
+
+def test_what_the_deployed_doctor_says_comes_with_where_it_stands(stubs: Stubs) -> None:
+    row = {"check": "bucket", "state": "ok", "detail": "x", "cure": "", "seen_from": "AWS"}
+    stubs.answer("lambda", "invoke", {"Payload": payload({"version": "0.0.1", "findings": [row]})})
+    version, found = seen_from_aws(stubs.account, "f")
+    assert (version.check, version.state, found) == ("calve", "warn", Finding(**row))  # type: ignore[arg-type]
+    broken = {"errorType": "Runtime.ImportModuleError", "errorMessage": "no module"}
+    stubs.answer("lambda", "invoke", {"Payload": payload(broken), "FunctionError": "Unhandled"})
+    (failed,) = seen_from_aws(stubs.account, "f")
+    assert (failed.state, failed.detail) == ("fail", "f failed: no module")
+    (older,) = seen_from_aws(stubs.account, None)
+    assert (older.state, older.cure) == ("fail", "npx cdk deploy --all")
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder without an embedded stack."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "calve.yaml"
+
+
+def test_without_a_configuration_nothing_is_wrong(alone: Path) -> None:
+    (found,) = of_deployment(alone, None, remote=False)
+    assert (found.state, found.cure) == ("absent", "calve init")
+
+
+def test_a_configuration_for_the_embedded_stack_waits_for_it(alone: Path) -> None:
+    alone.write_text("name: t\ntables: {t: {topic: t}}\n")
+    (found,) = of_deployment(alone, None, remote=False)
+    assert (found.check, found.state) == ("configuration", "absent")
+    assert found.cure.startswith("calve up")
+
+
+def test_a_configuration_that_cannot_be_used_is_the_row(alone: Path) -> None:
+    alone.write_text("name: t\ntables: {t: {topic: t, colour: red}}\n")
+    (found,) = of_deployment(alone, None, remote=False)
+    assert (found.state, "colour" in found.detail) == ("fail", True)
+
+
+def test_without_credentials_the_cure_is_to_log_in(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone.write_text(
+        "name: t\nkafka: {bootstrap_servers: b:1}\nregistry: {url: https://r}\nlake: {region: eu-west-1}\n"
+        "tables: {t: {topic: t}}\n"
+    )
+
+    def refused(_: Account) -> str:
+        raise ConfigError("there are no AWS credentials", fix="log in: aws sso login")
+
+    monkeypatch.setattr(Account, "id", refused)
+    configuration, account = of_deployment(alone, None, remote=True)
+    assert configuration.state == "ok"
+    assert (account.check, account.state, account.cure) == ("aws account", "fail", "log in: aws sso login")

@@ -1,0 +1,130 @@
+"""What is wrong with the lake, the secrets or the clock is a row with its cure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from botocore.stub import Stubber
+from moto import mock_aws
+
+from lambdas.doctor.finding import Finding
+from lambdas.doctor.lake import bucket, clock, secrets, skewed, tables
+
+REGION = "us-east-1"
+METADATA = {"metadata_location": "s3://lake/t/trades/metadata/1.json", "table_type": "ICEBERG"}
+
+
+def client(service: str) -> Any:
+    return boto3.client(service, REGION)
+
+
+@pytest.fixture(autouse=True)
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        yield
+
+
+def refusing(service: str, operation: str, code: str) -> Any:
+    """Clients of which one refuses one call."""
+    stubbed = client(service)
+    stubber = Stubber(stubbed)
+    stubber.add_client_error(operation, code)
+    stubber.activate()
+    return lambda name: stubbed if name == service else client(name)
+
+
+def test_a_bucket_that_is_there() -> None:
+    client("s3").create_bucket(Bucket="lake")
+    assert bucket(client, "s3://lake/team", REGION) == Finding("bucket", "ok", "lake may be listed")
+
+
+@pytest.mark.parametrize(
+    ("code", "detail", "cure"),
+    [
+        (
+            "NoSuchBucket",
+            "there is no bucket lake in this account and region",
+            "make it, or correct its name",
+        ),
+        ("AccessDenied", "bucket lake may not be read: AccessDenied", "allow s3:ListBucket on it"),
+        ("SlowDown", "bucket lake cannot be read: SlowDown", ""),
+    ],
+)
+def test_a_bucket_that_is_not_there_or_not_to_be_read(code: str, detail: str, cure: str) -> None:
+    found = bucket(refusing("s3", "list_objects_v2", code), "s3://lake", REGION)
+    assert (found.state, found.detail) == ("fail", detail)
+    assert found.cure.startswith(cure)
+
+
+def test_a_bucket_of_another_region_names_the_line_to_change() -> None:
+    stubbed = client("s3")
+    answer = {"ResponseMetadata": {"HTTPHeaders": {"x-amz-bucket-region": "eu-west-1"}}}
+    with Stubber(stubbed) as stubber:
+        stubber.add_response("list_objects_v2", answer)
+        found = bucket(lambda _: stubbed, "s3://lake", REGION)
+    assert (found.state, found.detail) == ("fail", "lake is in eu-west-1, the deployment in us-east-1")
+    assert found.cure.startswith("set `lake.region: eu-west-1`")
+
+
+@pytest.mark.parametrize(("skew_s", "state"), [(0, "ok"), (-29, "ok"), (31, "warn"), (-301, "fail")])
+def test_a_clock_that_is_off(skew_s: float, state: str) -> None:
+    assert skewed(skew_s).state == state
+    assert (skewed(skew_s).cure != "") == (state != "ok")
+
+
+def test_the_clock_is_told_by_a_refusal_too() -> None:
+    late = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+
+    def refuse() -> Any:
+        metadata = {"HTTPHeaders": {"date": late}}
+        raise ClientError({"Error": {"Code": "SignatureDoesNotMatch"}, "ResponseMetadata": metadata}, "X")
+
+    found = clock(refuse)
+    assert found.state == "fail"
+    assert found.detail.endswith("behind AWS's")
+    assert clock(lambda: {"ResponseMetadata": {"HTTPHeaders": {}}}).state == "absent"
+
+
+def rows(names: list[str], of: Any = client) -> dict[str, tuple[str, str]]:
+    return {each.check: (each.state, each.detail) for each in tables(of, "t", names)}
+
+
+def test_tables_are_read_down_to_their_metadata_file() -> None:
+    glue = client("glue")
+    assert rows(["trades"]) == {"database": ("fail", "there is no database t in this account and region")}
+    glue.create_database(DatabaseInput={"Name": "t"})
+    glue.create_table(DatabaseName="t", TableInput={"Name": "trades", "Parameters": METADATA})
+    client("s3").create_bucket(Bucket="lake")
+    assert rows(["trades"])["table trades"] == ("fail", "there is no table trades in this account and region")
+    client("s3").put_object(Bucket="lake", Key="t/trades/metadata/1.json", Body=b"{}")
+    assert rows(["trades", "users"]) == {
+        "database": ("ok", "t"),
+        "tables": ("ok", "1 may be read"),
+        "tables not made": ("absent", "users"),
+    }
+    refused = tables(refusing("s3", "get_object", "AccessDenied"), "t", ["trades"])
+    assert [each.cure for each in refused if each.state == "fail"] == [
+        "allow glue:GetTable, s3:GetObject and kms:Decrypt for it"
+    ]
+
+
+def test_secrets_are_read_and_never_shown() -> None:
+    client("secretsmanager").create_secret(Name="here", SecretString="a password")
+    uses = [("kafka", "aws:here"), ("registry", "aws:there"), ("masking", "env:KEYS")]
+    found = list(secrets(client, uses))
+    assert [(each.check, each.state) for each in found] == [
+        ("secret for registry", "fail"),
+        ("secrets", "ok"),
+    ]
+    assert "there is no secret there" in found[0].detail
+    assert "a password" not in str(found)
+    (denied,) = secrets(refusing("secretsmanager", "get_secret_value", "AccessDeniedException"), uses[:1])
+    assert denied.cure == "allow secretsmanager:GetSecretValue on it (and kms:Decrypt on its key)"
