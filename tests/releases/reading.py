@@ -1,0 +1,108 @@
+"""How this release reads what a release has stored: by kind, from the stored text to plain JSON that says what it means."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, is_dataclass
+from typing import Any
+from unittest.mock import patch
+
+from calve import emitting, forget, redrive
+from calve.export import Export
+from calve.job import Job
+from calve.masking import read_keys
+from calve.position import Ledger, decode, encode_offsets
+from calve.publishing import IcebergRest, Snowflake
+from cli.verify.mask import Tokens
+from lambdas.commit_batch import CommitBatch
+from lambdas.csv_export.manifest import same_definition
+from lambdas.links import Link
+from lambdas.publish_states import PublishStates, Target
+from lambdas.tokens import Keys, verify
+
+
+def _plain(value: object) -> Any:
+    return json.loads(
+        json.dumps(asdict(value) if is_dataclass(value) and not isinstance(value, type) else value)
+    )
+
+
+def _position(text: str) -> Any:
+    found = decode(json.loads(text), 7)
+    return {
+        "offsets": encode_offsets(found.offsets),
+        "round": found.round,
+        "writer": found.writer,
+        "topic": found.topic,
+        "dead_letters": _plain(found.dead_letters),
+        "redrives": found.redrives,
+        "mode": found.mode,
+    }
+
+
+def _emitted(text: str) -> Any:
+    found = emitting.Emitted.of({emitting.EMITTED: text})
+    assert found is not None
+    return {"round": found.round, "to": encode_offsets(found.offsets)}
+
+
+def _masking(text: str) -> Any:
+    """The tokens and the key that seals."""
+    with patch.dict(os.environ, {"MASKING": text}):
+        keys = read_keys("env:MASKING")
+    return [[Tokens(keys).token(n, b"ada@example.com"), keys[n].seal.hex()] for n in range(len(keys))]
+
+
+def _link(text: str) -> Any:
+    raw = json.loads(text)
+    return _plain(verify(Keys.parse(raw["keys"]), raw["token"], now=0))
+
+
+def _manifest(text: str) -> Any:
+    """Whether it is told that the export of the same settings has made it: else an upgrade would mail all of them again."""
+    manifest = json.loads(text)
+    return same_definition(manifest, Export.from_json(json.dumps(manifest["export"])))
+
+
+def _state(text: str) -> Any:
+    return _plain(PublishStates("states", _OneItem(json.loads(text))).find(Target.SNOWFLAKE, "trading.users"))
+
+
+class _OneItem:
+    """DynamoDB, as far as one row is read."""
+
+    def __init__(self, item: Any) -> None:
+        self._item = item
+
+    def get_item(self, **_: Any) -> Any:
+        return {"Item": self._item}
+
+
+def _commits(text: str) -> Any:
+    """The tables that a message in the queue of commits tells of."""
+    batch = CommitBatch.of({"Records": [{"messageId": "1", "body": text}]})
+    return [[str(table) for table in batch.about], batch.unread]
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "commit_message": _commits,
+    "emitted": _emitted,
+    "export": lambda text: _plain(Export.from_json(text)),
+    "export_manifest": _manifest,
+    "forget_entries": lambda text: [_plain(each) for each in forget.Entry.all({forget.FORGOTTEN: text})],
+    "forget_found": lambda text: _plain(forget.Found.of({forget.FOUND: text}, "f2")),
+    "forget_request": lambda text: _plain(forget.Request.pending({forget.REQUEST: text})),
+    "iceberg_rest": lambda text: _plain(IcebergRest.from_json(text)),
+    "job": lambda text: _plain(Job.from_json(text)),
+    "ledger": lambda text: _plain(Ledger.from_json(text)),
+    "link": _link,
+    "link_row": lambda text: _plain(Link.from_item(json.loads(text))),
+    "masking": _masking,
+    "position": _position,
+    "publish_state": _state,
+    "redrive_request": lambda text: _plain(redrive.Request.pending({redrive.REQUEST: text})),
+    "redrive_result": lambda text: _plain(redrive.Result.of({redrive.RESULT: text}, "r1")),
+    "snowflake": lambda text: _plain(Snowflake.from_json(text)),
+}
