@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from calve.columns import Json
+from calve.earlier import Earlier
 from calve.masking import Key
 from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets, Position, TopicKey, decode_offsets
@@ -196,9 +197,11 @@ def position_after(base: Position, *, round_id: str, writer: str) -> Position:
     return replace(base, round=round_id, writer=writer, snapshot=None)
 
 
-def began_at(ancestors: Iterable[Commit], entries: Sequence[Entry]) -> dict[str, Offsets]:
-    """Where the table began, by incarnation of the topic: by its history from its first snapshot on, or by what an earlier
-    request has noted of it; empty where neither says it.
+def began_at(
+    ancestors: Iterable[Commit], entries: Sequence[Entry], expired: Earlier | None
+) -> dict[str, Offsets]:
+    """Where the table began, by incarnation of the topic: by its history from its first snapshot on, expired ones included, or by
+    what an earlier request has noted of it; empty where neither says it.
     """
     found: dict[str, Offsets] = {}
     last: Commit | None = None
@@ -206,7 +209,9 @@ def began_at(ancestors: Iterable[Commit], entries: Sequence[Entry]) -> dict[str,
         for topic, offsets in decode_offsets(commit.summary.get("calve.from", "{}")).items():
             found[str(topic)] = found.get(str(topic), {}) | offsets
         last = commit
-    if last is not None and last.summary.get("calve.to") == "{}":
+    for span in (each for each in reversed(expired.spans if expired else ()) if each.start):
+        found[str(span.topic)] = found.get(str(span.topic), {}) | span.start
+    if (expired and expired.born) or (last is not None and last.summary.get("calve.to") == "{}"):
         return found
     noted = next((each.since for each in reversed(entries) if each.since), None)
     if noted is None:

@@ -15,6 +15,7 @@ from calve.errors import Suspended
 from calve.position import (
     COMPLETE_ROUND,
     COMPLETE_UNTIL,
+    EARLIER,
     NO_LETTERS,
     DeadLetterRound,
     Ledger,
@@ -74,11 +75,16 @@ def complete_until(ancestors: Iterable[Commit], properties: Mapping[str, str]) -
     """Until when all that had arrived in the topic is in the table, in epoch seconds; None where nothing says it.
 
     The newest claim among main's ancestors holds, as later rounds only add. The note of an idle table, in its properties,
-    survives a rollback of main: it holds only for the round that it names.
+    survives a rollback of main: it holds only for the round that it names. What expired snapshots claimed holds as long as main
+    goes back to them.
     """
     noted = None
     newest = True
+    expired = json.loads(properties.get(EARLIER, "{}"))
+    claimed_before = None
     for commit in ancestors:
+        if commit.id == expired.get("before"):
+            claimed_before = expired.get("complete_until")
         if not has_position(commit.summary):
             continue
         if newest and commit.summary["calve.round"] == properties.get(COMPLETE_ROUND):
@@ -87,7 +93,7 @@ def complete_until(ancestors: Iterable[Commit], properties: Mapping[str, str]) -
         claimed = json.loads(commit.summary.get("calve.metrics", "{}")).get("complete_until")
         if claimed is not None:
             return float(claimed) if noted is None else max(float(claimed), noted)
-    return noted
+    return claimed_before if noted is None else noted
 
 
 def ancestry_is_cut(ancestors: Sequence[Commit]) -> bool:

@@ -73,6 +73,7 @@ INNER = (
     "upkeep.settled",
     "merge.staged",
     "merge.committed",
+    "expiry.noted",
     "snapshots.expired",
 )
 """Points inside a step, or between rounds: no two effects that are not one transaction are without a point between them."""

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 
 from py4j.protocol import Py4JNetworkError
 
+from calve.earlier import Earlier
 from calve.errors import CalveError, Fatal, LostRace, Retryable
 from calve.forget import (
     FORGOTTEN,
@@ -162,7 +163,8 @@ class _Forgetting:
         """What has been found, by this try and by earlier ones, written down before anything goes."""
         target, properties = self.target, self.target.main.properties
         found = Found.of(properties, self.request.id)
-        since = began_at(target.main.ancestors(), Entry.all(properties))
+        line = list(target.main.ancestors())
+        since = began_at(line, Entry.all(properties), Earlier.of(properties, line))
         topic = next(reversed(self.base.offsets), TopicKey("", ""))
         of_rows = places_of((topic, partition, offset) for partition, offset, _ in rows.places)
         found = replace(found, since=found.since or since).with_rows(rows.rows, len(rows.tasks), of_rows)

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JNetworkError
 
+from calve.earlier import Earlier, earlier
 from calve.emitting import Emitted, left
 from calve.errors import Fatal
 from calve.log import event
 from calve.maintenance import snapshots_to_keep
-from calve.position import Position, has_position, restated
-from calve.protocol import Commit, may_publish
+from calve.position import EARLIER, NO_LETTERS, Position, has_position, restated
+from calve.protocol import Commit, may_publish, nearest_position
 from glue_jobs import faults
 from glue_jobs.java_errors import problem
 from glue_jobs.lake import SETTINGS, Table, settings
@@ -97,8 +98,8 @@ class Upkeep:
         """Merge the smallest files of which there are enough, as many as the time allows."""
         target, main = self.target, self.target.main
         main.refresh()
-        if main.total("data-files") < MERGED_AT_ONCE:
-            return
+        if main.total("data-files") < MERGED_AT_ONCE or len(base.offsets) != 1:
+            return  # rows of a topic that was made again since are told apart by their files
         budget, began = int(spare_s * self.rate), time.monotonic()
         for share in TIERS:
             if chosen := affordable(groups(target.lake, main, self._options(share)), budget):
@@ -149,19 +150,26 @@ class Upkeep:
         if few or not REQUESTS.isdisjoint(main.properties):
             return
         line = list(main.ancestors())
-        self._expire_line(main, line, needed(line, self._emitted(), self._said()))
+        kept = self._expire_line(main, line, needed(line, self._emitted(), self._said()))
         if (letters := target.letters.table) is not None:
             self._settle(letters)
+            oldest = nearest_position(line[kept - 1 :])
+            named = oldest.dead_letters.round if oldest and oldest.dead_letters else NO_LETTERS
             line = list(letters.ancestors())
-            self._expire_line(letters, line, needed(line))
+            self._expire_line(letters, line, needed_of_letters(line, named))
 
-    def _expire_line(self, table: Table, line: Sequence[Commit], needed: int) -> None:
+    def _expire_line(self, table: Table, line: Sequence[Commit], needed: int) -> int:
+        """Gives how many of main's snapshots stay."""
         began = time.time()
         maintenance = self.target.table.maintenance
         kept = snapshots_to_keep([began - each.committed_at for each in line], needed, maintenance)
+        kept = down_to_a_position(line, kept)
         if kept == len(line):
-            return
+            return kept
         if table is self.target.main:
+            known = Earlier.of(table.properties, line)
+            table.set_properties({EARLIER: earlier(line, kept, known).to_json()})
+            faults.point("expiry.noted", self.target.table.name)
             self.target.mark_idle()  # else the tag holds a snapshot that is no ancestor any more
         gone = table.expire(kept, line[kept - 1].committed_at)
         faults.point("snapshots.expired", self.target.table.name)
@@ -172,6 +180,7 @@ class Upkeep:
             left=kept,
             ms=int((time.time() - began) * 1000),
         )
+        return kept
 
     def _emitted(self) -> Emitted | None:
         return Emitted.of(self.target.main.properties) if self.target.table.emit else None
@@ -208,3 +217,15 @@ def needed(line: Sequence[Commit], emitted: Emitted | None = None, said: int | N
     if said is not None:
         found = max(found, min(MOST_UNSAID, sum(each.sequence > said for each in line)))
     return found
+
+
+def down_to_a_position(line: Sequence[Commit], kept: int) -> int:
+    """How many snapshots stay, if so many were to: the oldest says where the table stood, so that main can go back to it."""
+    return next((n for n in range(kept, len(line)) if has_position(line[n - 1].summary)), len(line))
+
+
+def needed_of_letters(line: Sequence[Commit], named: str) -> int:
+    """How many snapshots of the dead-letter table are used still: down to the round that the table's oldest snapshot names, so
+    that a rollback finds there what it leaves behind.
+    """
+    return next((n for n, each in enumerate(line, 1) if each.summary.get("calve.round") == named), 1)

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from calve.earlier import Earlier
 from calve.errors import Suspended
+from calve.modes import kind_of
 from calve.position import MODE, Ledger, Offsets, Position, TopicKey, decode_offsets, has_position
 from calve.protocol import Commit
 from calve.redrive import REQUEST_ID
@@ -72,6 +74,9 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
         Suspended: neither main's history nor the position's tag says which offsets the table holds.
     """
     history = [Commit(each.id, each.parent, each.summary) for each in lake.ancestors(table)]
+    expired = _expired(table, history)
+    if expired is not None:
+        history = expired.rest(history)
     latest = lake.latest_commit(table)
     if latest is None:
         raise Suspended(
@@ -80,12 +85,13 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
             fix="was it made by calve? A table that was replaced, or whose history was expired, cannot be verified",
         )
     _, position = latest
-    commits = rounds_of(history)
+    commits = [*rounds_of(history), *(_rounds_before(expired) if expired else ())]
     rounds = [each for each in commits if not each.redrive]
     redrives = [each for each in commits if each.redrive]
     findings = [finding for each in commits for finding in ledger_problems(each)] + chain_problems(history)
     topic = rounds[0].topic if rounds else next(reversed(position.offsets), TopicKey("", ""))
-    born = has_position(history[-1].summary) and not decode_offsets(history[-1].summary["calve.to"])
+    first = history[-1].summary
+    born = expired.born if expired else has_position(first) and not decode_offsets(first["calve.to"])
     claim = Claim(
         position=position,
         topic=topic,
@@ -107,9 +113,38 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     if claim.totals.filtered:
         figures["filtered"] = claim.totals.filtered
     figures |= {name: getattr(claim.totals, name) for name in ("gaps", "lost")}
-    if not born:
+    if expired and born:
+        figures["history"] = "older snapshots have expired, their ledgers are summed up"
+    elif not born:
         figures["history"] = "older snapshots have expired"
     return claim, Check(CHECK, "failed" if findings else "proved", figures), findings
+
+
+def _expired(table: Table, history: list[Commit]) -> Earlier | None:
+    """What expired snapshots said; not where rows are told apart by which round read them: sums do not say that."""
+    found = Earlier.of(table.properties, history)
+    if found is None or any(kind_of(each.mode) != "append" for each in found.spans):
+        return None
+    return found
+
+
+def _rounds_before(expired: Earlier) -> list[Round]:
+    """The sums of what expired, newest first, as rounds of snapshots that never were."""
+    found = [
+        Round(
+            -n,
+            each.round or f"expired {n}",
+            each.topic,
+            {each.topic: each.start},
+            {each.topic: each.to},
+            each.ledger,
+            each.round is not None,
+            each.read_with,
+            each.mode,
+        )
+        for n, each in enumerate(expired.spans, 1)
+    ]
+    return found[::-1]
 
 
 def rounds_of(history: list[Commit]) -> list[Round]:

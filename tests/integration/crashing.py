@@ -444,7 +444,7 @@ OF_FOREIGN = ("reject.discarded", "reject.restaged")
 OF_SWITCH = ("switch.staged", "switch.marked", "switch.held", "switch.committed")
 OF_EMIT = ("emit.written", "emit.noted")
 OF_FORGET = tuple(each for each in faults.INNER if each.startswith("forget."))
-OF_UPKEEP = ("upkeep.settled", "merge.staged", "merge.committed", "snapshots.expired")
+OF_UPKEEP = ("upkeep.settled", "merge.staged", "merge.committed", "expiry.noted", "snapshots.expired")
 OTHERS = (*OF_SWITCH, *OF_EMIT, *OF_FORGET, *OF_UPKEEP)
 POINTS = tuple(each for each in faults.POINTS if each not in OTHERS)
 """Those of a table that keeps its mode, has no output topic, forgets nobody and is young; test_switching, test_emit, test_forget

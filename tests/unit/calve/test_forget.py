@@ -110,10 +110,10 @@ def commits(*starts: dict[str, int]) -> list[Commit]:
 def test_where_a_table_began_is_told_by_its_history_or_by_what_was_noted() -> None:
     first = Commit(1, None, root(writer="", topic="t", round_id="0"))
     later = commits({"0": 3}, {"0": 5, "1": 0})
-    assert began_at([*later, first], []) == {"c/t": {0: 3, 1: 0}}
-    assert began_at(later, []) == {}
+    assert began_at([*later, first], [], None) == {"c/t": {0: 3, 1: 0}}
+    assert began_at(later, [], None) == {}
     noted = Entry("a", "", "", since={"c/t": {0: 2}})
-    assert began_at(later, [noted, Entry("b", "", "")]) == {"c/t": {0: 2, 1: 0}}
+    assert began_at(later, [noted, Entry("b", "", "")], None) == {"c/t": {0: 2, 1: 0}}
 
 
 @pytest.mark.parametrize("column", ["email", "contact.phone", "_kafka.key"])

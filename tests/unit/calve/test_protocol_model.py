@@ -65,6 +65,11 @@ BROKEN = {
     "the topic not looked at again after it was read": ("hostile", Rules(recheck=lambda *_: None)),
     "a redrive that main does not name": ("benign", Rules(redrive_named=False)),
     "letters marked that a rollback has opened again": ("rollback", Rules(marks_withdrawn=False)),
+    "merged without looking at the position": ("benign", Rules(may_merge=lambda *_: True)),
+    "own expiry leaves what says nothing of the position": (
+        "maintenance",
+        Rules(expiry_keeps=lambda _, kept: kept),
+    ),
     "the tag trusted after a rollback": ("maintenance", Rules(locate=tag_without_totals)),
 }
 
@@ -116,5 +121,8 @@ def test_schedules_exercise_what_they_are_for() -> None:
         "released",
         "again",
         "crashes",
+        "merged",
+        "expired",
+        "postponed",
     ):
         assert any(word in step for step in steps), word

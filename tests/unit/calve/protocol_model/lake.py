@@ -72,9 +72,9 @@ class Metadata:
     def with_snapshot(self, snapshot: Snapshot, ref: str = MAIN) -> Metadata:
         return replace(self, snapshots={**self.snapshots, snapshot.id: snapshot}).with_ref(ref, snapshot.id)
 
-    def expired(self, keep: int) -> Metadata:
-        """Without all snapshots but the newest `keep` of every branch and those that a ref names."""
-        kept = set(self.refs.values())
+    def expired(self, keep: int, since: int | None = None) -> Metadata:
+        """Without all snapshots but the newest `keep` of every branch, those that a ref names, and those from `since` on."""
+        kept = {*self.refs.values(), *(at for at in self.snapshots if since is not None and at >= since)}
         for ref in self.refs:
             kept.update(snapshot.id for snapshot, _ in zip(self.walk(ref), range(keep), strict=False))
         return replace(self, snapshots={at: s for at, s in self.snapshots.items() if at in kept})

@@ -22,6 +22,7 @@ from calve.protocol import (
     may_publish,
     recheck,
 )
+from glue_jobs.upkeep import down_to_a_position
 from tests.unit.calve.protocol_model.lake import Metadata, Table, Topic
 
 Steps = Iterator[str]
@@ -43,6 +44,8 @@ class Rules:
     ancestors: Callable[[Metadata], Sequence[Commit]] = Metadata.ancestors
     locate: Callable[..., Position] = locate
     may_publish: Callable[[Sequence[Commit], Position], bool] = may_publish
+    may_merge: Callable[[Sequence[Commit], Position], bool] = may_publish
+    expiry_keeps: Callable[[Sequence[Commit], int], int] = down_to_a_position
     may_release: Callable[[Position, Sequence[Commit]], bool] = may_release
     was_rolled_back: Callable[[Position, Position | None], bool] = was_rolled_back
     drop: Callable[[Recovery, Sequence[LetterBranch]], Sequence[LetterBranch]] = lambda plan, _: plan.drop

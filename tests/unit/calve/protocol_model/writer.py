@@ -20,8 +20,11 @@ from tests.unit.calve.protocol_model import letters
 from tests.unit.calve.protocol_model.lake import Metadata, Row, as_commit
 from tests.unit.calve.protocol_model.publishing import publish
 from tests.unit.calve.protocol_model.redrive import redrive
+from tests.unit.calve.protocol_model.upkeep import upkeep
 from tests.unit.calve.protocol_model.world import Again, Steps, World, commit, or_again, stamp
 
+UPKEPT = 0.2
+"""How often there is something to do between two rounds."""
 Memory = dict[tuple[str, TopicKey], Offsets]
 """How far offsets without a record were read beyond a round's position of a topic."""
 
@@ -42,6 +45,8 @@ class Round:
     rows: list[Row] = field(default_factory=list)
     rejects: list[Row] = field(default_factory=list)
     idle: bool = False
+    position: Position = field(init=False)
+    """Where the table stands after it."""
 
     def run(self) -> Steps:
         yield from self.recover()
@@ -65,11 +70,11 @@ class Round:
             return
         yield "audited"
         named = DeadLetterRound(self.id, held[-1], len(self.rejects)) if held else None
-        position = next_position(
+        self.position = next_position(
             self.base, self.topic, self.to, round_id=self.id, writer=self.writer, dead_letters=named
         )
-        publish = self.publish(position, ledger)
-        release = letters.release(self.world, position, self.rejects) if held else iter(())
+        publish = self.publish(self.position, ledger)
+        release = letters.release(self.world, self.position, self.rejects) if held else iter(())
         for steps in (publish, release) if self.world.rules.main_first else (release, publish):
             yield from steps
 
@@ -90,6 +95,7 @@ class Round:
         at = head.refs.get(POSITION_TAG)
         tagged = None if at is None else as_commit(head.snapshots[at])
         self.base = self.world.rules.locate(ancestors, tagged=tagged, greatest_offsets=greatest(rows))
+        self.position = self.base
         yield f"located {self.base.round}, {self.base.dead_letters}"
         if nearest_position(ancestors) is None:
             yield from self.anchor(head.head().id)
@@ -196,6 +202,8 @@ def writer(world: World) -> Steps:
             return
         if attempt.idle:
             yield "idle"
+        if world.rng.random() < UPKEPT:
+            yield from upkeep(world, attempt.position)
 
 
 def greatest(rows: tuple[Row, ...]) -> dict[TopicKey, Offsets]:

@@ -1,0 +1,124 @@
+"""What expired snapshots of a table said: kept in a property, in short, so that the table can still be proved (ADR 30).
+
+Rounds in a row that were read alike become one, with one ledger: from where the first began to where the last ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+from calve.position import EARLIER, MODE, Ledger, Offsets, TopicKey, decode_offsets
+from calve.protocol import Commit
+from calve.redrive import REQUEST_ID
+
+MOST_SPANS = 200
+"""More changes of how a topic is read are not kept: the table's beginning is not known then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rounds of one incarnation of a topic that were read alike, as `cli.verify.claim.Round` has one of them.
+
+    round: of a redrive, which is a span of its own and reads no offsets; None: these are rounds.
+    """
+
+    topic: TopicKey
+    start: Offsets
+    to: Offsets
+    ledger: Ledger
+    read_with: Mapping[str, str] = field(default_factory=dict)
+    mode: str | None = None
+    round: str | None = None
+
+    def joined(self, later: Span) -> Span | None:
+        """Both as one; None where they cannot be."""
+        alike = (self.topic, self.read_with, self.mode) == (later.topic, later.read_with, later.mode)
+        if self.round or later.round or not alike:
+            return None
+        ledger = Ledger(**{each.name: _sum(self.ledger, later.ledger, each.name) for each in fields(Ledger)})
+        return replace(self, start=later.start | self.start, to=later.to, ledger=ledger)
+
+    def raw(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"topic": str(self.topic), "from": self.start, "to": self.to}
+        found |= {"ledger": self.ledger.to_json(), "read_with": dict(self.read_with)}
+        found |= {"mode": self.mode, "round": self.round}
+        return {name: each for name, each in found.items() if each is not None}
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> Self:
+        start, to = ({int(p): o for p, o in raw[name].items()} for name in ("from", "to"))
+        ledger = Ledger.from_json(raw["ledger"])
+        topic = TopicKey.parse(raw["topic"])
+        return cls(topic, start, to, ledger, raw["read_with"], raw.get("mode"), raw.get("round"))
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What was said below the snapshot `before`, oldest first; it counts only as long as that one is an ancestor of main.
+
+    born: from the table's first snapshot on. complete_until: the newest claim (`calve.protocol.complete_until`).
+    """
+
+    before: int
+    spans: tuple[Span, ...]
+    born: bool
+    complete_until: float | None = None
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], line: Iterable[Commit]) -> Self | None:
+        """What a table's properties say; None where they say nothing that counts for main, whose ancestors are `line`."""
+        text = properties.get(EARLIER)
+        raw = json.loads(text) if text else None
+        if raw is None or all(each.id != raw["before"] for each in line):
+            return None
+        return cls(raw["before"], tuple(map(Span.of, raw["spans"])), raw["born"], raw.get("complete_until"))
+
+    def to_json(self) -> str:
+        raw = {"before": self.before, "spans": [each.raw() for each in self.spans], "born": self.born}
+        return json.dumps(raw | {"complete_until": self.complete_until})
+
+    def rest(self, line: Sequence[Commit]) -> list[Commit]:
+        """Those of main's ancestors that this does not tell of."""
+        return list(line[: [each.id for each in line].index(self.before) + 1])
+
+
+def earlier(line: Sequence[Commit], kept: int, known: Earlier | None) -> Earlier:
+    """What is to be known when of main's ancestors, the newest first, only so many stay; `known`: what is known already."""
+    gone = (known.rest(line) if known else list(line))[kept:]
+    first = known is None and line[-1].summary.get("calve.to") == "{}"
+    spans = list(known.spans) if known else []
+    until = known.complete_until if known else None
+    for commit in reversed(gone):
+        if (span := _span(commit)) is not None:
+            both = spans[-1].joined(span) if spans else None
+            spans[-1:] = [both] if both else [*spans[-1:], span]
+        claimed = json.loads(commit.summary.get("calve.metrics", "{}")).get("complete_until")
+        until = until if claimed is None else float(claimed)
+    born = (known.born if known else first) and len(spans) <= MOST_SPANS
+    return Earlier(line[kept - 1].id, tuple(spans[-MOST_SPANS:]), born, until)
+
+
+def _span(commit: Commit) -> Span | None:
+    summary = commit.summary
+    if "calve.from" not in summary:
+        return None
+    topic = TopicKey(summary["calve.cluster_id"], summary["calve.topic_id"])
+    return Span(
+        topic,
+        decode_offsets(summary["calve.from"]).get(topic, {}),
+        decode_offsets(summary["calve.to"]).get(topic, {}),
+        Ledger.from_json(summary.get("calve.ledger", "{}")),
+        json.loads(summary.get("calve.metrics", "{}")).get("read_with", {}),
+        summary.get(MODE),
+        summary["calve.round"] if REQUEST_ID in summary else None,
+    )
+
+
+def _sum(one: Ledger, other: Ledger, name: str) -> Any:
+    these, those = getattr(one, name), getattr(other, name)
+    if not isinstance(these, dict):
+        return these + those
+    return {key: these.get(key, 0) + those.get(key, 0) for key in sorted({*these, *those})}

@@ -1,0 +1,134 @@
+"""A table after many commits is read, committed to and described as fast as a young one.
+
+The commits are those of rounds, made of files that are staged fifty at a time: a thousand reads of Kafka would take as long again
+as all the rest, and are not what a table wears out by.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from pyspark.sql import functions as F
+
+from calve.log import event
+from calve.names import TableName
+from calve.position import Ledger, Position, encode
+from calve.protocol import TopicState, next_position
+from glue_jobs.java import elements
+from glue_jobs.outcome import Outcome
+from glue_jobs.publishing import publish_round
+from glue_jobs.staging import Staged, stage
+from glue_jobs.target import Target
+from glue_jobs.upkeep import MERGED_AT_ONCE, Upkeep
+from tests.integration.engine import DATABASE, Engine
+from tests.integration.proofs import assert_proved, proof
+
+ROWS, AT_ONCE = 5, 50
+COMMITS = int(os.environ.get("CALVE_COMMITS", "1000"))
+"""Ten thousand take some twenty minutes more, and show the same."""
+YOUNG = 150
+"""So many commits it takes until there are as many snapshots as there will ever be."""
+MOST, BUSY = 1.3, 2.0
+"""How much of everything there may be more, and how much slower it may be on a machine that does other things besides."""
+
+
+@dataclass
+class Worn:
+    """A table that gets a commit after the other, and what each cost."""
+
+    engine: Engine
+    target: Target
+    position: Position
+    upkeep: Upkeep
+    commit_s: list[float] = field(default_factory=list)
+    upkeep_s: list[float] = field(default_factory=list)
+    topic: TopicState | None = None
+
+    def commit(self, files: Staged, to: int) -> None:
+        topic = self.topic = self.topic or self.engine.cluster.state(self.target.table.topic)
+        base, round_id = self.position, uuid.uuid4().hex
+        self.position = next_position(
+            base, topic, {0: to}, round_id=round_id, writer=self.target.writer, dead_letters=None
+        )
+        ledger = Ledger(span=files.rows, consumed=files.rows, applied=files.rows, rows_appended=files.rows)
+        start = {topic.key: {0: to - files.rows}}
+        summary = encode(position=self.position, topic=topic.key, start=start, ledger=ledger, metrics={})
+        began = time.monotonic()
+        snapshot = publish_round(self.target.main, files, summary, base=base, round_id=round_id)
+        self.commit_s.append(time.monotonic() - began)
+        began = time.monotonic()
+        self.upkeep.between(Outcome(self.position, {0: to}, snapshot=snapshot), 0.5)
+        self.upkeep_s.append(time.monotonic() - began)
+
+    def figures(self) -> dict[str, float]:
+        """Of the table as it is now; times are medians."""
+        table = self.engine.table(self.target.table.topic)
+        location = str(table.java.operations().current().metadataFileLocation())
+        io, head = table.java.io(), table.java.currentSnapshot()
+        return {
+            "metadata_bytes": int(io.newInputFile(location).getLength()),
+            "metadata_files": len(list(elements(io.listPrefix(f"{table.java.location()}/metadata/")))),
+            "manifests": len(list(elements(head.allManifests(io)))),
+            "data_files": table.total("data-files"),
+            "snapshots": int(table.java.snapshots().size()),
+            "plan_ms": 1000 * statistics.median(self._plan_s() for _ in range(5)),
+            "commit_ms": 1000 * statistics.median(self.commit_s[-100:]),
+        }
+
+    def _plan_s(self) -> float:
+        table = self.engine.table(self.target.table.topic)
+        began = time.monotonic()
+        for _ in elements(table.java.newScan().planFiles()):
+            pass
+        return time.monotonic() - began
+
+
+def staged(engine: Engine, target: Target, donor: str, first: int) -> Iterator[Staged]:
+    """Files of `ROWS` rows each, in their order, from the offset on; as many as are staged at once."""
+    last = first + ROWS * AT_ONCE
+    rows = engine.rows(donor).where(F.col("_kafka.offset").between(first, last - 1))
+    number = ((F.col("_kafka.offset") - first) / ROWS).cast("int")
+    made = stage(engine.lake, target.main, rows.repartitionById(AT_ONCE, number), uuid.uuid4().hex)
+    assert len(made.files) == AT_ONCE
+    for each in sorted(made.files, key=lambda file: str(file.location()).rpartition("/")[2]):
+        assert each.recordCount() == ROWS
+        yield Staged((each,), ROWS, each.fileSizeInBytes())
+
+
+@pytest.mark.full
+def test_a_table_is_as_fast_after_many_commits_as_after_a_few(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, COMMITS * ROWS, partition=0)
+    donor = engine.target(topic, table=f"{topic}d")
+    engine.drain(donor)
+    target = engine.target(topic)
+    target.open()
+    worn = Worn(engine, target, target.position(), Upkeep(target))
+    young: dict[str, float] = {}
+    for first in range(0, COMMITS * ROWS, ROWS * AT_ONCE):
+        for n, each in enumerate(staged(engine, target, donor.table.name, first), 1):
+            worn.commit(each, first + n * ROWS)
+        if len(worn.commit_s) == YOUNG:
+            young = worn.figures()
+    old = worn.figures()
+    took = sorted(each for each in worn.upkeep_s if each > 0.05)
+    turns = {"turns": len(took), "median_s": statistics.median(took), "longest_s": took[-1]}
+    event("figures", young=young, old=old, upkeep=turns, sizes=sizes(worn))
+    worse = {name: old[name] / young[name] for name in young}
+    assert {name for name in worse if worse[name] > (BUSY if name.endswith("_ms") else MOST)} == set(), worse
+    assert old["snapshots"] <= target.table.maintenance.snapshots_at_most
+    assert old["data_files"] < 2 * MERGED_AT_ONCE
+    assert_proved(proof(engine, topic))
+
+
+def sizes(worn: Worn) -> list[int]:
+    name = TableName(DATABASE, worn.target.table.topic)
+    table = worn.engine.lake.load(name)
+    assert table is not None
+    return sorted(each.file().fileSizeInBytes() for each in elements(table.java.newScan().planFiles()))

@@ -1,0 +1,58 @@
+"""What a model's writer does between two rounds: what `glue_jobs.upkeep` does."""
+
+from __future__ import annotations
+
+from calve.errors import LostRace
+from calve.position import NO_LETTERS, POSITION_TAG, Position, restated
+from calve.protocol import nearest_position
+from glue_jobs.upkeep import down_to_a_position, needed, needed_of_letters
+from tests.unit.calve.protocol_model.lake import Metadata
+from tests.unit.calve.protocol_model.world import Ambiguous, Steps, World, commit
+
+
+def upkeep(world: World, position: Position) -> Steps:
+    """Merge, and let snapshots expire; what is refused, or whose answer is lost, is left to another time."""
+    try:
+        yield from _merge(world, position)
+        yield from _tag(world)
+        yield from _expire(world)
+    except (Ambiguous, LostRace):
+        yield "postponed"
+
+
+def _merge(world: World, position: Position) -> Steps:
+    main = world.main
+    if not position.offsets:
+        return
+    yield from commit(
+        world,
+        main,
+        lambda head: main.snapshot(head, restated(position, {}), head.head().rows),
+        lambda head: world.rules.may_merge(head.ancestors(), position),
+    )
+    yield "merged"
+
+
+def _tag(world: World) -> Steps:
+    def move(head: Metadata) -> Metadata | None:
+        found = nearest_position(head.ancestors())
+        return None if found is None else head.with_ref(POSITION_TAG, found.snapshot)
+
+    return commit(world, world.main, move)
+
+
+def _expire(world: World) -> Steps:
+    line = world.main.metadata.ancestors()
+    kept = world.rules.expiry_keeps(line, min(len(line), max(world.rng.randint(1, 3), needed(line))))
+    boundary = line[kept - 1].id
+    yield "chosen"
+    yield from commit(world, world.main, lambda head: head.expired(kept, boundary))
+    oldest = nearest_position(line[kept - 1 :])
+    named = oldest.dead_letters.round if oldest and oldest.dead_letters else NO_LETTERS
+    dead = world.letters.metadata.ancestors()
+    left = down_to_a_position(
+        dead, min(len(dead), max(world.rng.randint(1, 3), needed_of_letters(dead, named)))
+    )
+    last = dead[left - 1].id
+    yield from commit(world, world.letters, lambda head: head.expired(left, last))
+    yield "expired"

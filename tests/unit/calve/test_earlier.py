@@ -1,0 +1,91 @@
+"""What expires is summed up: whatever is cut away, and how often, the table says the same of its past."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calve.earlier import MOST_SPANS, Earlier, earlier
+from calve.forget import began_at
+from calve.position import EARLIER, Ledger, Offsets, Position, TopicKey, encode, restated, root
+from calve.protocol import Commit, complete_until
+from calve.redrive import REQUEST_ID
+
+TOPIC = TopicKey("c", "t")
+
+
+def history(steps: list[tuple[str, int]]) -> list[Commit]:
+    """Commits, the newest first: of each step what it is, and how many records it read with which of two schemas."""
+    found = [Commit(1, None, root(writer="w", topic="trades", round_id="r1"))]
+    offsets: Offsets = {}
+    for n, (kind, records) in enumerate(steps, 2):
+        start = {p: offsets.get(p, 0) for p in {0, n % 2, *offsets}}
+        summary: dict[str, str] = {}
+        if kind in ("round", "redrive"):
+            moved = kind == "round"
+            offsets = {p: o + (records if moved and not p else 0) for p, o in start.items()}
+            position = Position({TOPIC: offsets}, f"r{n}", "w", "trades")
+            ledger = Ledger(span=records, consumed=records, rejected={"malformed": n}) if moved else Ledger()
+            metrics = {"read_with": {"value": str(records % 2)}, "complete_until": float(n)}
+            summary = encode(
+                position=position,
+                topic=TOPIC,
+                start={TOPIC: start} if moved else {},
+                ledger=ledger,
+                metrics=metrics,
+            )
+            if not moved:
+                summary[REQUEST_ID] = "asked"
+        elif kind == "merge" and offsets:
+            summary = restated(Position({TOPIC: offsets}, f"r{n - 1}", "w", "trades"), {})
+        found.insert(0, Commit(n, n - 1, summary))
+    return found
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["round", "round", "redrive", "merge", "others"]), st.integers(0, 5)),
+    max_size=12,
+)
+
+
+@given(steps, st.lists(st.integers(1, 8), min_size=1, max_size=4))
+def test_the_past_is_the_same_however_it_was_cut(made: list[tuple[str, int]], cuts: list[int]) -> None:
+    line = whole = history(made)
+    properties: dict[str, str] = {}
+    for cut in cuts:
+        kept = min(cut, len(line))
+        before = Earlier.of(properties, line)
+        properties[EARLIER] = earlier(line, kept, before).to_json()
+        assert told(line, properties) == told(whole, {})
+        assert complete_until(line, properties) == complete_until(whole, {})
+        line = line[:kept]
+        assert told(line, properties) == told(whole, {})
+        assert complete_until(line, properties) == complete_until(whole, {})
+        assert began_at(line, [], Earlier.of(properties, line)) == began_at(whole, [], None)
+
+
+def told(line: list[Commit], properties: dict[str, str]) -> tuple[object, ...]:
+    """Whether the table is known from its birth, where each way of reading began and ended, and all of the ledgers."""
+    known = Earlier.of(properties, line)
+    all_of = earlier(line, 0, known)
+    return all_of.born, all_of.spans
+
+
+@given(steps)
+def test_what_others_have_cut_away_is_not_known(made: list[tuple[str, int]]) -> None:
+    line = history([*made, ("round", 1), ("round", 1)])
+    properties = {EARLIER: earlier(line, 2, None).to_json()}
+    assert Earlier.of(properties, line[:1]) is None
+    assert Earlier.of(properties, [replace(line[0], id=99)]) is None
+    again = earlier(line[:1], 1, None)
+    assert not again.born
+    assert again.spans == ()
+
+
+def test_too_many_ways_of_reading_are_not_kept() -> None:
+    line = history([("round", n % 2) for n in range(MOST_SPANS + 5)])
+    found = earlier(line, 1, None)
+    assert not found.born
+    assert len(found.spans) == MOST_SPANS
