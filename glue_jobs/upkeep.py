@@ -115,6 +115,7 @@ class Upkeep:
             cores=target.cores,
             name=target.table.name,
         )
+        self.unexpired += 1
         took_s = time.monotonic() - began
         self.rate = (self.rate + sum(each.cost for each in chosen) / took_s) / 2
         event(

@@ -120,7 +120,7 @@ def test_a_table_is_as_fast_after_many_commits_as_after_a_few(engine: Engine) ->
     took = sorted(each for each in worn.upkeep_s if each > 0.05)
     turns = {"turns": len(took), "median_s": statistics.median(took), "longest_s": took[-1]}
     event("figures", young=young, old=old, upkeep=turns, sizes=sizes(worn))
-    worse = {name: old[name] / young[name] for name in young}
+    worse = {name: old[name] / young[name] for name in young if name != "data_files"}
     assert {name for name in worse if worse[name] > (BUSY if name.endswith("_ms") else MOST)} == set(), worse
     assert old["snapshots"] <= target.table.maintenance.snapshots_at_most
     assert old["data_files"] < 2 * MERGED_AT_ONCE
