@@ -39,7 +39,8 @@ class Account:
         found = region or default_region()
         if found is None:
             raise ConfigError(
-                "no AWS region is named", fix="set `lake.region` in calve.yaml, AWS_REGION or AWS_PROFILE"
+                "no AWS region is named",
+                fix="set `lake.region` in calve.yaml or AWS_REGION, or name a --profile that has one",
             )
         return cls(found)
 
@@ -65,7 +66,7 @@ class Account:
             with aws_errors("the AWS account"):
                 return str(self.client("sts").get_caller_identity()["Account"])
         except NoCredentialsError:
-            fix = "log in: aws sso login, or set AWS_PROFILE; the embedded stack starts with `calve up`"
+            fix = "log in: aws sso login, then --profile NAME or AWS_PROFILE; the embedded stack starts with `calve up`"
             raise ConfigError("there are no AWS credentials", fix=fix) from None
 
 

@@ -12,6 +12,7 @@ import typer
 from calve.errors import ConfigError
 from calve.job import Kafka, Registry
 from cli.console import COMMON
+from cli.profile import is_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,11 +67,9 @@ def load_jobs(
     from calve.deployment import UNKNOWN_WAREHOUSE
     from calve.settings import load
     from calve.settings.problems import near_miss, one_of
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import current
 
     config = found(config)
-    embedded = current(project_root())
+    embedded = embedded_stack()
     supplied = stack_defaults(embedded)
     if embedded is None:
         supplied = replace(supplied, region=default_region())
@@ -99,10 +98,8 @@ def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack
         ConfigError: the configuration cannot be used.
     """
     from calve.settings import StackDefaults, load_deployment
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import current
 
-    embedded = current(project_root())
+    embedded = embedded_stack()
     supplied = stack_defaults(embedded)
     deployment = load_deployment(
         found(config), env, StackDefaults(supplied.kafka, supplied.registry, region=supplied.region)
@@ -110,6 +107,14 @@ def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack
     settings = deployment.jobs[0].settings
     here = embedded and (settings.kafka == supplied.kafka or settings.registry == supplied.registry)
     return deployment, embedded if here else None
+
+
+def embedded_stack() -> Stack | None:
+    """The embedded stack, if it runs here and no account was named instead."""
+    from cli.embedded.layout import project_root
+    from cli.embedded.stack import current
+
+    return None if is_named() else current(project_root())
 
 
 def found(config: Path) -> Path:

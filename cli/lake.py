@@ -84,7 +84,7 @@ def credentials(lake: Lake) -> dict[str, str]:
         return {"client.access-key-id": emulator.ACCESS_KEY, "client.secret-access-key": emulator.SECRET_KEY}
     found = boto3.Session().get_credentials()
     if found is None:
-        fix = "log in: aws sso login, or set AWS_PROFILE; the embedded stack starts with `calve up`"
+        fix = "log in: aws sso login, then --profile NAME or AWS_PROFILE; the embedded stack starts with `calve up`"
         raise ConfigError("there are no AWS credentials for the lake", fix=fix)
     frozen = found.get_frozen_credentials()
     keys = {"client.access-key-id": frozen.access_key, "client.secret-access-key": frozen.secret_key}

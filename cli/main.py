@@ -29,6 +29,7 @@ from cli.link import link
 from cli.manual import explain
 from cli.plan.command import plan
 from cli.preview.command import preview
+from cli.profile import offer
 from cli.query.command import query
 from cli.run_job import run_job
 from cli.status.command import status
@@ -71,6 +72,7 @@ act(forget)
 app.add_typer(export, name="export", rich_help_panel="Publish")
 app.add_typer(link, name="link", rich_help_panel="Publish")
 explain(app)
+offer(app, but=(datagen, deploy))
 
 
 def main() -> None:

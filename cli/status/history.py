@@ -89,6 +89,7 @@ def _round(metrics: dict[str, Any]) -> dict[str, object]:
         "lag": metrics.get("lag_records"),
         "p95_s": metrics.get("freshness_p95_s"),
         "round_ms": metrics.get("round_ms"),
+        "commit_ms": metrics.get("commit_ms"),
         "requests": sum(requests) if requests else None,
         "bytes": metrics.get("bytes_written", metrics.get("file_bytes")),
         "cpu_s": metrics.get("cpu_s"),

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.status import duration
+from cli.status.columns import fitted
 from cli.status.history import History, lines
 from cli.status.plot import plot
 from cli.status.screen import MOST_TROUBLES, WIDE, alarming, heading, lag_age, late
@@ -25,6 +26,18 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = 15
 STATES = 6
+DISPENSABLE = (
+    "cpu s",
+    "requests",
+    "filtered",
+    "skipped",
+    "bytes",
+    "deduplicated",
+    "deleted",
+    "stage ms",
+    "commit ms",
+)
+"""Of the rounds, where there is no room."""
 PLOT_HEIGHT = 5
 FRAME = 24
 """Lines of the screen beside the snapshots."""
@@ -37,7 +50,7 @@ def inside(found: Overview, width: int, height: int | None = None) -> Renderable
     parts: list[RenderableType] = [heading(found), Text()]
     parts += [alarming(found.troubles, MOST_TROUBLES), Text(), _facts(table, found), Text()]
     if history.snapshots:
-        parts += [_plots(history, table, width), Text(), _timeline(history, snapshots)]
+        parts += [_plots(history, table, width), Text(), _timeline(history, snapshots, width)]
     if len(history.states) > 1:
         parts += [Text(), _states(history, found.at)]
     return Group(*parts)
@@ -102,19 +115,18 @@ def _plot(title: str, values: Sequence[tuple[datetime, float]], room: int) -> Re
     return text
 
 
-def _timeline(history: History, at_most: int) -> RenderableType:
+def _timeline(history: History, at_most: int, width: int) -> RenderableType:
     rows = list(lines(history, at_most))
-    columns = [
-        name for name in rows[0] if name != "snapshot" and any(row[name] not in (None, 0, "") for row in rows)
-    ]
-    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
-    for name in columns:
-        grid.add_column(name.replace("_", " "), justify="left" if name in ("committed", "what") else "right")
-    for row in rows:
-        grid.add_row(*(_cell(name, row[name]) for name in columns))
+    said = [name for name in rows[0] if any(row[name] not in (None, 0, "") for row in rows)]
+    columns = {
+        name.replace("_", " "): [_cell(name, row[name]) for row in rows]
+        for name in said
+        if name != "snapshot"
+    }
+    table = fitted(columns, width, left=("committed", "what"), dispensable=DISPENSABLE)
     if more := len(history.snapshots) - len(rows):
-        return Group(grid, Text(f"and {more} older ones: calve tables, or -o json", "dim"))
-    return grid
+        return Group(table, Text(f"and {more} older ones: -o json has all", "dim"))
+    return table
 
 
 def _cell(name: str, value: object) -> Text:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.status import duration
+from cli.status.columns import fitted
 from cli.status.troubles import Urgency
 from cli.status.wording import MARKS, UNKNOWN, seconds, short, size
 
@@ -32,7 +33,6 @@ URGENT = {
 }
 MOST_TROUBLES = 12
 LONGEST_NAME = 30
-GAP, NARROW = 2, 1
 
 
 def screen(found: Overview, width: int, height: int | None = None) -> RenderableType:
@@ -72,7 +72,7 @@ def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
         return Text("✓ nothing is wrong", "green")
     grid = Table.grid(padding=(0, 1))
     grid.add_column()
-    grid.add_column(overflow="fold", max_width=LONGEST_NAME)
+    grid.add_column(overflow="ellipsis", no_wrap=True, max_width=LONGEST_NAME)
     grid.add_column(overflow="fold")
     for each in troubles[:at_most]:
         mark, style = URGENT[each.urgency]
@@ -98,33 +98,11 @@ def elsewhere(found: Overview) -> RenderableType:
 
 def _tables(found: Overview, width: int, at_most: int | None) -> RenderableType:
     shown = found.by_urgency[:at_most]
-    columns = [_column(name, shown, found) for name in COLUMNS]
-    while _width(columns, NARROW) > width and (
-        spare := [each for each in DISPENSABLE if each in _names(columns)]
-    ):
-        columns = [each for each in columns if each[0] != spare[0]]
-    gap = GAP if _width(columns, GAP) <= width else NARROW
-    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, gap, 0, 0))
-    for name in _names(columns):
-        right = name not in ("table", "state", "due")
-        grid.add_column(name, justify="right" if right else "left", no_wrap=True, overflow="ellipsis")
-    for row in zip(*(cells for _, cells in columns), strict=True):
-        grid.add_row(*row)
+    columns = {name: [cell(each, found) for each in shown] for name, cell in COLUMNS.items()}
+    table = fitted(columns, width, left=("table", "state", "due"), dispensable=DISPENSABLE)
     if len(shown) == len(found.tables):
-        return grid
-    return Group(grid, Text(f"and {len(found.tables) - len(shown)} more, which are less urgent", "dim"))
-
-
-def _column(name: str, tables: Sequence[TableStatus], found: Overview) -> tuple[str, list[Text]]:
-    return name, [COLUMNS[name](each, found) for each in tables]
-
-
-def _names(columns: Sequence[tuple[str, list[Text]]]) -> list[str]:
-    return [name for name, _ in columns]
-
-
-def _width(columns: Sequence[tuple[str, list[Text]]], gap: int) -> int:
-    return sum(gap + max([len(name), *(each.cell_len for each in cells)]) for name, cells in columns)
+        return table
+    return Group(table, Text(f"and {len(found.tables) - len(shown)} more, which are less urgent", "dim"))
 
 
 def _state(table: TableStatus) -> Text:

@@ -135,6 +135,7 @@ class Survey:
             freshness_p50_s=metrics.get("freshness_p50_s"),
             freshness_p95_s=metrics.get("freshness_p95_s"),
             freshness_target_s=table.freshness_s,
+            freshness_missed=metrics.get("missed"),
             dead_letters=_open_letters(letters) if letters else {},
             lost=sum(each.ledger.lost for each in history if each.ledger),
             files=history[0].total("data-files") if history else 0,

@@ -24,8 +24,9 @@ class TableStatus:
 
     fix: what the job says cures the state. lag_records: offsets from the table's position to the end of the topic; lag_s: the
     age of the oldest record that is not in the table. lag_source: who says so, as of `lag_as_of`. freshness_s, and of
-    the records in the middle and at the 95th of 100: what the last commit achieved; freshness_target_s: the promise.
-    dead_letters: open ones by reason. lost: offsets that were gone before they could be read, in the commits that are kept.
+    the records in the middle and at the 95th of 100: what the last commit achieved; freshness_target_s: the promise;
+    freshness_missed: why that commit did not keep it. dead_letters: open ones by reason. lost: offsets that were gone before
+    they could be read, in the commits that are kept.
     """
 
     job: str

@@ -21,6 +21,17 @@ SILENT_AFTER_S = 300.0
 SILENT_PROMISES = 5
 UNANSWERED_S = 120.0
 LOOK_AT_THE_JOB = "see whether the job runs: start it with calve ingest, or look at its runs in AWS Glue"
+CAUSES = {
+    "capacity": (": more arrives than the job gets done", "more workers: `workers` of the job in calve.yaml"),
+    "catalog": (": commits take long", "see the catalog's limits, or promise a little less: `freshness`"),
+    "source": (
+        ": records come late into the topic",
+        "see their producers: the job has them as soon as they are there",
+    ),
+    "outage": (": it catches up with what an outage left", "wait; it ends by itself"),
+    "paused": (": it catches up with what a pause left", "wait; it ends by itself"),
+}
+"""Why a promise was not kept, as the job's commits say it, and what to do."""
 
 
 class Urgency(StrEnum):
@@ -99,9 +110,8 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
 
 
 def _of_lag(table: TableStatus, now: datetime) -> Iterator[Trouble]:
-    late_s, promise_s, age_s = table.lag_s, table.freshness_target_s, table.commit_age_s
+    lag_s, promise_s, age_s = table.lag_s, table.freshness_target_s, table.commit_age_s
     silent_s = max(SILENT_AFTER_S, SILENT_PROMISES * promise_s)
-    why = f": {table.freshness_missed}" if table.freshness_missed else ""
     if table.lag_source == "job":
         told_s = _age_s(table.lag_as_of, now) or 0.0
         if told_s > SILENT_AFTER_S + silent_s:
@@ -109,15 +119,17 @@ def _of_lag(table: TableStatus, now: datetime) -> Iterator[Trouble]:
                 f"its job last said something {duration(told_s)} ago; whether records wait is not known here"
             )
             yield Trouble(Urgency.LATE, table.name, what, LOOK_AT_THE_JOB)
-    if not table.lag_records or late_s is None or late_s <= promise_s:
+    if not table.lag_records or lag_s is None or lag_s <= promise_s:
         return
-    wait = f"{table.lag_records:,} records wait, the oldest for {duration(late_s)}"
-    if table.lag_source == "kafka" and (age_s is None or min(age_s, late_s) > silent_s):
+    wait = f"{table.lag_records:,} records wait, the oldest for {duration(lag_s)}"
+    if table.lag_source == "kafka" and (age_s is None or min(age_s, lag_s) > silent_s):
         since = "nothing was ever committed" if age_s is None else f"no commit for {duration(age_s)}"
         yield Trouble(Urgency.STOPPED, table.name, f"{since}, though {wait}", LOOK_AT_THE_JOB)
     else:
-        what = f"late: {wait}; {duration(promise_s)} is promised{why}"
-        yield Trouble(Urgency.LATE, table.name, what, f"calve status {table.name} shows its rounds")
+        why, fix = CAUSES.get(
+            table.freshness_missed or "", ("", f"calve status {table.name} shows its rounds")
+        )
+        yield Trouble(Urgency.LATE, table.name, f"late: {wait}; {duration(promise_s)} promised{why}", fix)
 
 
 def _of_publishing(each: PublishState, now: datetime) -> Trouble | None:

@@ -1,0 +1,73 @@
+"""`--profile` names the account that a command works on."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cli.config import embedded_stack
+from cli.main import app
+from cli.profile import KEYS, VARIABLE, offer
+from cli.reference import commands
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NEVER = {"calve datagen", "calve deploy"}
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of one account in the environment, a profile of another in the files, and an embedded stack that runs."""
+    (tmp_path / "credentials").write_text(
+        "[prod]\naws_access_key_id = OF_PROD\naws_secret_access_key = secret\n"
+    )
+    (tmp_path / "config").write_text("[profile prod]\nregion = eu-west-3\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    for name in (*KEYS, "AWS_PROFILE", VARIABLE):
+        monkeypatch.setenv(name, "elsewhere")
+    monkeypatch.delenv("AWS_PROFILE")
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setattr("cli.embedded.stack.current", lambda _: "the embedded stack")
+
+
+def one(environment: None) -> typer.Typer:
+    made = typer.Typer()
+
+    @made.command()
+    def where(env: str | None = None) -> None:
+        session = boto3.Session()
+        credentials = session.get_credentials()
+        typer.echo(f"{credentials and credentials.access_key} {session.region_name} {embedded_stack()}")
+
+    offer(made)
+    return made
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_profile_goes_before_keys_of_the_environment_and_the_embedded_stack() -> None:
+    where = one(None)
+    assert CliRunner().invoke(where, ["--profile", "prod"]).output == "OF_PROD eu-west-3 None\n"
+    os.environ.pop("AWS_PROFILE")
+    os.environ.pop(VARIABLE)
+    assert CliRunner().invoke(where, [], env={VARIABLE: "prod"}).output == "OF_PROD eu-west-3 None\n"
+
+
+@pytest.mark.usefixtures("environment")
+def test_without_a_profile_nothing_changes() -> None:
+    answer = CliRunner().invoke(one(None), [])
+    assert answer.output.startswith("elsewhere ")
+    assert answer.output.endswith(" the embedded stack\n")
+
+
+def test_every_command_that_reads_the_configuration_takes_a_profile() -> None:
+    for name, _, command in commands():
+        options = {each.name for each in command.params}
+        assert ("profile" in options) == ("env" in options and name not in NEVER), name
+    assert app.registered_commands
