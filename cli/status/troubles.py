@@ -82,7 +82,8 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
     name = table.name
     if table.state in ("suspended", "failed"):
         said = f"{table.code}: {table.reason}" if table.code and table.reason else table.reason or table.code
-        yield Trouble(Urgency.STOPPED, name, f"{table.state}{_for(table.since, now)}: {said}", table.fix)
+        fix = table.fix or f"docs/states.md says what cures {table.code or table.state}"
+        yield Trouble(Urgency.STOPPED, name, f"{table.state}{_for(table.since, now)}: {said}", fix)
     elif table.state == "paused":
         yield Trouble(Urgency.NOTE, name, f"paused{_for(table.since, now)}", f"calve resume {name}")
     elif table.reason:
