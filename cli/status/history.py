@@ -76,8 +76,10 @@ def kind(snapshot: Snapshot) -> str:
     asked = next((word for name, word in REQUESTED.items() if name in snapshot.summary), None)
     if asked:
         return asked
+    if snapshot.operation == "replace":
+        return "merge"
     if "calve.to" not in snapshot.summary:
-        return "merge" if snapshot.operation == "replace" else "others"
+        return "others"
     return "round" if snapshot.ledger else "made"
 
 

@@ -113,8 +113,9 @@ class Survey:
         state = state_of(main)
         commit, position = (main and latest_commit(main)) or (None, None)
         shown = commit if position and position.offsets else None
-        metrics = shown.metrics if shown else {}
         history = ancestors(main) if main else []
+        told = next((each for each in history if "freshness_s" in each.metrics), None)  # merges move nothing
+        metrics = told.metrics if told else {}
         reason = state.reason
         if self.cluster and table.topic not in self.topics:
             reason = reason or f"topic {table.topic} does not exist"
@@ -145,7 +146,7 @@ class Survey:
             due=due(figures(main, table.maintenance), table.maintenance) if main else (),
             waiting=waiting(main.properties) if main else (),
         )
-        return Found(status, position, _report(main, history, shown) if main and shown else {})
+        return Found(status, position, _report(main, history, told) if main and told else {})
 
     def _with_lag(self, found: Sequence[Found], cluster: Cluster) -> list[TableStatus]:
         """As of now, by what the topics hold beyond each position; not known where that belongs to another incarnation."""
@@ -213,9 +214,9 @@ def _lag(unread: Offsets, topic: Topic, oldest: Mapping[str, float | None], now:
     return {"lag_records": records, "lag_s": lag_s, "lag_source": "kafka", "lag_as_of": as_of}
 
 
-def _report(main: Iceberg, history: Sequence[Snapshot], newest: Snapshot) -> dict[str, Any]:
-    """The lag as the job reported it: with its last commit, or as complete until a later moment."""
-    as_of, lag = newest.committed_at.timestamp(), newest.metrics
+def _report(main: Iceberg, history: Sequence[Snapshot], told: Snapshot) -> dict[str, Any]:
+    """The lag as the job reported it: with its last round, or as complete until a later moment."""
+    as_of, lag = told.committed_at.timestamp(), told.metrics
     records, lag_s = lag.get("lag_records"), lag.get("lag_s")
     commits = (Commit(each.id, each.parent, each.summary) for each in history)
     until = complete_until(commits, main.properties)

@@ -23,8 +23,9 @@ from pyiceberg.types import (
 
 from calve.job import Job, Kafka, Lake, Registry
 from calve.job import Table as TableSettings
+from calve.maintenance import SURPLUS_FILES
 from calve.names import TableName
-from calve.position import POSITION_TAG, STATE, DeadLetterRound, Ledger, Position, TopicKey, encode
+from calve.position import POSITION_TAG, STATE, DeadLetterRound, Ledger, Position, TopicKey, encode, restated
 from calve.table_state import TableState
 from cli.description import columns, facts, partitioning, sorting
 from cli.kafka import Topic
@@ -264,3 +265,23 @@ def test_a_dead_letter_round_travels_with_the_position(catalog: FolderCatalog) -
 )
 def test_durations_are_short(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_commit_that_moves_nothing_does_not_hide_what_the_last_round_achieved(
+    catalog: FolderCatalog,
+) -> None:
+    table = catalog.make(NAME, SCHEMA)
+    append(table, 3, summary(3, metrics={"freshness_s": 1.5, "lag_records": 7, "lag_s": 2.0}))
+    still = append(table, 1, restated(Position({TOPIC: {0: 3}}, "r", "w", "stock_trades"), {}))
+    (status,) = Survey(JOB, catalog).statuses(["trades"])
+    assert status.snapshot_id == still
+    assert (status.freshness_s, status.lag_records, status.lag_source) == (1.5, 7, "job")
+
+
+def test_maintenance_that_is_due_is_told_by_the_metadata(catalog: FolderCatalog) -> None:
+    table = catalog.make(NAME, SCHEMA)
+    for _ in range(SURPLUS_FILES + 1):
+        append(table, 1, summary(3))
+    (status,) = Survey(JOB, catalog).statuses(["trades"])
+    assert [each.kind for each in status.due] == ["compact"]
+    assert status.files == SURPLUS_FILES + 1
