@@ -26,7 +26,7 @@ def doctor(
     *,
     remote: RemoteOption = False,
 ) -> None:
-    """Check this machine, the embedded stack, and the systems of the configuration; every fault comes with its cure.
+    """Check this machine, and the systems of the configuration; every fault comes with its cure.
 
     Nothing is changed, and no secret is shown. With --remote, what a laptop cannot reach is looked at in AWS.
 

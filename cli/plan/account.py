@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 ABSENT = ("EntityNotFoundException", "ResourceNotFoundException", "NoSuchKey", "NoSuchBucket", "404")
 PROPERTIES = "calve."
+STREAMING = "gluestreaming"
 
 
 def read(deployment: Deployment, account: Account) -> Deployed:
@@ -71,14 +72,14 @@ def _database_exists(account: Account, database: str) -> bool:
 
 
 def _jobs(deployment: Deployment, account: Account) -> Iterator[tuple[str, DeployedJob]]:
-    """The Glue jobs NAME-JOB whose settings say that they are this deployment's."""
+    """The Glue jobs NAME-JOB that keep tables, and whose settings say that they are this deployment's."""
     prefix = f"{deployment.name}-"
     configured = {job.settings.job for job in deployment.jobs}
     schedules = {each["Name"]: each for each in _schedules(account, f"{deployment.name}-jobs")}
     for page in account.client("glue").get_paginator("get_jobs").paginate():
         for raw in page["Jobs"]:
             name = raw["Name"].removeprefix(prefix)
-            if not raw["Name"].startswith(prefix):
+            if not raw["Name"].startswith(prefix) or raw["Command"]["Name"] != STREAMING:
                 continue
             settings = _settings(account, raw.get("DefaultArguments", {}))
             if settings.name == deployment.name if settings else name in configured:

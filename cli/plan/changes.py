@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 LAYOUT = ("partition_by", "sort_by", "format_version")
 MODES = ("upsert", "change_data", "deduplicate", "aggregate")
+
+FIELD = re.compile(r"[^,\s(]+(?:\([^)]*\))?")
 
 Made = Mapping[str, "Json | CalveError"]
 """Of tables with steps: the columns that those make, or why they cannot be run."""
@@ -92,9 +95,10 @@ def _settings(
 
 def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
     """What the table itself says."""
-    by_key = held.partition_by if isinstance(table.mode, Upsert) and table.mode.bucketed else None
+    by_key = isinstance(table.mode, Upsert) and table.mode.bucketed
+    same = by_key or _fields(terms(table.partition_by)) == _fields(held.partition_by)
     configured = {
-        "partition_by": by_key or terms(table.partition_by),
+        "partition_by": held.partition_by if same else terms(table.partition_by),
         "sort_by": terms(table.sort_by),
         "format_version": str(table.format_version),
     }
@@ -106,6 +110,11 @@ def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
     if not held.empty:
         there["mode"], configured["mode"] = described(held.columns, held.mode), _mode(table, held)
     yield from differences(there, configured)
+
+
+def _fields(partition_by: str) -> list[str]:
+    """Partition fields, whose order means nothing."""
+    return sorted(FIELD.findall(partition_by))
 
 
 def _mode(table: Table, held: DeployedTable) -> str:

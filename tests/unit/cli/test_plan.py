@@ -200,6 +200,13 @@ def test_a_layout_that_differs_is_named_and_stays() -> None:
     assert [breaking for breaking, _ in told(change)] == [False, False]
 
 
+def test_partition_fields_in_another_order_are_the_same() -> None:
+    fields = (Transform("at", "day"), Transform("id", "bucket", 16))
+    there = {"trades": DeployedTable("bucket(16, id), day(at)", "-", 2, COLUMNS)}
+    jobs = deployed_with(replace(TABLE, partition_by=fields))
+    assert planned(with_table(partition_by=fields), jobs=jobs, tables=there) == {}
+
+
 UPSERT = Upsert(("id",), order_by="price")
 BY_ID = noted(COLUMNS, UPSERT)
 HOURLY = Aggregate(
@@ -331,13 +338,13 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
         yield Account("eu-west-1")
 
 
-def glue_job(name: str, settings: str, **options: Any) -> None:
+def glue_job(name: str, settings: str, kind: str = "gluestreaming") -> None:
     boto3.client("s3", "eu-west-1").put_object(Bucket="assets", Key=f"{name}.json", Body=settings)
     conf = spark_conf(SETTINGS) | JOB.conf
     boto3.client("glue", "eu-west-1").create_job(
         Name=name,
         Role="r",
-        Command={"Name": "gluestreaming", "ScriptLocation": "s3://assets/ingest.py"},
+        Command={"Name": kind, "ScriptLocation": "s3://assets/ingest.py"},
         DefaultArguments={
             "--conf": " --conf ".join(f"{key}={value}" for key, value in conf.items()),
             "--extra-files": f"s3://assets/other.txt,s3://assets/{name}.json",
@@ -345,7 +352,6 @@ def glue_job(name: str, settings: str, **options: Any) -> None:
         },
         WorkerType="G.1X",
         NumberOfWorkers=4,
-        **options,
     )
 
 
@@ -370,6 +376,7 @@ def test_an_account_is_read(account: Account, monkeypatch: pytest.MonkeyPatch) -
     glue.create_database(DatabaseInput={"Name": "t"})
     glue_job("t-main", SETTINGS.to_json())
     glue_job("t-broken", "{}")
+    glue_job("t-main-maintenance", SETTINGS.to_json(), "glueetl")
     glue_job("t-other-main", replace(SETTINGS, name="t-other").to_json())
     glue_job("someone", SETTINGS.to_json())
     for group in ("t", "t-jobs"):
