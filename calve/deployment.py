@@ -7,11 +7,12 @@ of a bucket that the stack makes, the brokers of a cluster that it makes) stands
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from calve.export import Export
-from calve.job import Job
+from calve.job import Job, Table
 from calve.publishing import Publish
 
 UNKNOWN_WAREHOUSE = "s3://made-by-the-stack"
@@ -89,14 +90,30 @@ class LakeDeployment:
     namespace: str = "database"
 
 
+TOLERANCE = 2.0
+LEAST_LATE_S = 60.0
+PUBLISHED_LATE_S = 900.0
+
+
 @dataclass(frozen=True, slots=True)
 class Alerts:
-    """Who hears of trouble, and from when on it is one."""
+    """Who hears of trouble, and from when on it is one. freshness_s None: what the tables promise decides."""
 
     emails: tuple[str, ...] = ()
-    freshness_s: float = 900.0
+    freshness_s: float | None = None
     lag_records: int = 1_000_000
     restarts: int = 5
+
+    def late_after_s(self, job: JobDeployment, tables: Sequence[Table]) -> float | None:
+        """Age of records from which on these tables of the job are late. None: a scheduled job's are as old as its schedule."""
+        if self.freshness_s is not None or job.schedule:
+            return self.freshness_s
+        return max(LEAST_LATE_S, TOLERANCE * max(table.freshness_s for table in tables))
+
+    @property
+    def published_late_s(self) -> float:
+        """Time after a commit from which on a table is late elsewhere."""
+        return PUBLISHED_LATE_S if self.freshness_s is None else self.freshness_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,9 @@ def build(
     ingest = IngestStack(
         app, f"{name}-ingest", deployment=deployment, lake=lake, runtime=runtime, brokers=brokers
     )
+    keys = None
     if deployment.rotations:
-        KeysStack(app, f"{name}-keys", deployment=deployment, runtime=runtime, brokers=brokers)
+        keys = KeysStack(app, f"{name}-keys", deployment=deployment, runtime=runtime, brokers=brokers)
     exports = None
     if deployment.exports:
         exports = ExportsStack(app, f"{name}-exports", deployment=deployment, lake=lake, runtime=runtime)
@@ -58,7 +59,13 @@ def build(
             runtime=runtime,
         )
     MonitoringStack(
-        app, f"{name}-monitoring", deployment=deployment, ingest=ingest, exports=exports, publish=publish
+        app,
+        f"{name}-monitoring",
+        deployment=deployment,
+        ingest=ingest,
+        exports=exports,
+        publish=publish,
+        keys=keys,
     )
     Tags.of(app).add("calve:deployment", name)
 

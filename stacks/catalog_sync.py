@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from aws_cdk import Aws, CustomResource, Duration, aws_cloudwatch, aws_dynamodb
+from aws_cdk import Aws, CustomResource, Duration, aws_dynamodb
 from constructs import Construct
 
 from calve.deployment import Deployment
@@ -14,7 +14,7 @@ from stacks.arns import secret_arn
 from stacks.bundling import Runtime
 from stacks.catalog_bootstrap import CatalogBootstrap
 from stacks.commit_feed import CommitFeed
-from stacks.function import METRICS_NAMESPACE, Function
+from stacks.function import Function
 from stacks.lake import LakeStack
 from stacks.roles import Statement, allow
 from stacks.rules import invoke
@@ -75,13 +75,6 @@ class CatalogSync(Construct):
             schedule="rate(5 minutes)",
         )
         rule.node.add_dependency(resource)
-
-    def metric(self, name: str, function: Function, statistic: str = "Maximum") -> aws_cloudwatch.Metric:
-        """One of the functions' metrics."""
-        dimensions = {"service": "catalog_sync", "function": function.function.function_name}
-        return aws_cloudwatch.Metric(
-            namespace=METRICS_NAMESPACE, metric_name=name, dimensions_map=dimensions, statistic=statistic
-        )
 
     def _deploy(self) -> CustomResource:
         function = self._function("Deploy", "handle", DEPLOY)

@@ -8,6 +8,8 @@ from aws_cdk import aws_cloudwatch
 from constructs import Construct
 
 from calve.deployment import Deployment
+from calve.metrics.metric import Metric
+from calve.metrics.of_jobs import FRESHNESS, LAG, REJECT_ROUNDS, ROWS
 from stacks.job_metrics import JobMetrics
 
 WIDTH = 24
@@ -32,7 +34,7 @@ class Dashboard(Construct):
             (metrics[job.settings.job], table) for job in deployment.jobs for table in job.settings.tables
         ]
 
-        def graph(title: str, metric: str, statistic: str) -> aws_cloudwatch.GraphWidget:
+        def graph(title: str, metric: Metric, statistic: str) -> aws_cloudwatch.GraphWidget:
             lines: list[aws_cloudwatch.IMetric] = [
                 source.of_table(metric, table, statistic).with_(label=table.name) for source, table in tables
             ]
@@ -40,7 +42,7 @@ class Dashboard(Construct):
                 lines = [next(iter(metrics.values())).search(metric, statistic)]
             return aws_cloudwatch.GraphWidget(title=title, left=lines, width=HALF)
 
-        of_jobs = [each.of_job("RejectRounds").with_(label=job) for job, each in metrics.items()]
+        of_jobs = [each.of_job(REJECT_ROUNDS).with_(label=job) for job, each in metrics.items()]
         aws_cloudwatch.Dashboard(
             self,
             "Page",
@@ -48,11 +50,11 @@ class Dashboard(Construct):
             widgets=[
                 [aws_cloudwatch.AlarmStatusWidget(alarms=list(alarms), width=WIDTH, title="Alarms")],
                 [
-                    graph("Age of the oldest record of a round, s", "Freshness", "Maximum"),
-                    graph("Records not read yet", "Lag", "Minimum"),
+                    graph("Age of the oldest record of a round, s", FRESHNESS, "Maximum"),
+                    graph("Records not read yet", LAG, "Minimum"),
                 ],
                 [
-                    graph("Rows written", "Rows", "Sum"),
+                    graph("Rows written", ROWS, "Sum"),
                     aws_cloudwatch.GraphWidget(title="Rounds with dead letters", left=of_jobs, width=HALF),
                 ],
             ],

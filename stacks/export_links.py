@@ -46,7 +46,7 @@ class ExportLinks(Construct):
         )
         self.keys.apply_removal_policy(RemovalPolicy.DESTROY)
         first = self._first_key()
-        rotation = Rotation(
+        self.rotation = Rotation(
             self,
             "Rotation",
             secret=self.keys.ref,
@@ -56,7 +56,7 @@ class ExportLinks(Construct):
             deployment=deployment.name,
             environment={SECRET: self.keys.ref},
         )
-        rotation.node.add_dependency(first)  # a schedule is tested with what is there
+        self.rotation.node.add_dependency(first)  # a schedule is tested with what is there
         self.url = self._download(lake)
 
     def read_keys(self) -> Statement:

@@ -37,7 +37,7 @@ class ExportMails(Construct):
         done: aws_dynamodb.Table,
     ) -> None:
         super().__init__(scope, id)
-        topics = {
+        self.topics = {
             export.name: mail_topic(
                 self, f"{export.name}Topic", recipients=export.recipients, title=export.name
             )
@@ -53,7 +53,7 @@ class ExportMails(Construct):
             ),
             links.read_keys(),
             announcing([EXPORT_CREATED]),
-            *_sending(deployment.exports, topics),
+            *_sending(deployment.exports, self.topics),
         ]
         if lake.key_arn:
             statements.append(allow(["kms:Decrypt"], [lake.key_arn]))
@@ -71,7 +71,7 @@ class ExportMails(Construct):
                 "DOWNLOAD_URL": links.url,
                 "EXPORTS_PREFIX": f"{lake.prefix}{EXPORTS}",
                 "MAIL_TOPICS": Stack.of(self).to_json_string(
-                    {name: topic.topic_arn for name, topic in topics.items()}
+                    {name: topic.topic_arn for name, topic in self.topics.items()}
                 ),
             },
             statements=statements,

@@ -34,10 +34,10 @@ class ExportsStack(Stack):
             done=done,
         )
         self.schedules.invoke(self.writer.function)
-        links = ExportLinks(self, "Links", deployment=deployment, lake=lake, runtime=runtime)
+        self.links = ExportLinks(self, "Links", deployment=deployment, lake=lake, runtime=runtime)
         self.mails = ExportMails(
-            self, "Mails", deployment=deployment, lake=lake, runtime=runtime, links=links, done=done
+            self, "Mails", deployment=deployment, lake=lake, runtime=runtime, links=self.links, done=done
         )
-        CfnOutput(self, "DownloadUrl", value=links.url)
+        CfnOutput(self, "DownloadUrl", value=self.links.url)
         CfnOutput(self, "ExportFunction", value=self.writer.function.function_name)
-        CfnOutput(self, "LinksTable", value=links.table.table_name)
+        CfnOutput(self, "LinksTable", value=self.links.table.table_name)

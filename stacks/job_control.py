@@ -22,7 +22,11 @@ ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")
 
 
 class JobControl(Construct):
-    """Two functions of one code: the hand-over, a custom resource per job, and the watchdog."""
+    """Two functions of one code: the hand-over, a custom resource per job, and the watchdog.
+
+    Attributes:
+        watchdog: None where all jobs are scheduled.
+    """
 
     def __init__(
         self,
@@ -38,8 +42,7 @@ class JobControl(Construct):
         super().__init__(scope, id)
         self._hand_over(deployment, jobs, lake, runtime)
         continuous = [job for job in jobs if not job.definition.schedule]
-        if continuous:
-            self._watchdog(deployment, continuous, lake, runtime, group)
+        self.watchdog = self._watchdog(deployment, continuous, lake, runtime, group) if continuous else None
 
     def _hand_over(
         self, deployment: Deployment, jobs: Sequence[IngestJob], lake: LakeStack, runtime: Runtime
@@ -81,7 +84,7 @@ class JobControl(Construct):
         lake: LakeStack,
         runtime: Runtime,
         group: aws_scheduler.CfnScheduleGroup,
-    ) -> None:
+    ) -> Function:
         group_arn = arn("scheduler", f"schedule-group/{group.name}")
         later = service_role(self, "Later", service="scheduler.amazonaws.com", source_arn=group_arn)
         function = Function(
@@ -125,6 +128,7 @@ class JobControl(Construct):
                 "detail": {"jobName": [job.name for job in jobs], "state": list(ENDED)},
             },
         )
+        return function
 
 
 def _run_statements(jobs: Sequence[IngestJob]) -> list[Statement]:

@@ -13,42 +13,61 @@ from aws_cdk import aws_cloudwatch, aws_logs
 from constructs import Construct
 
 from calve.job import Job, Table
+from calve.metrics.metric import Log, Metric
+from calve.metrics.of_jobs import (
+    ANNOUNCEMENTS_FAILED,
+    FRESHNESS,
+    HEARD,
+    JOB_FAILED,
+    LAG,
+    LOST,
+    REJECT_ROUNDS,
+    ROWS,
+    TOPICS_NOT_KEPT,
+    TROUBLE,
+)
 from stacks.ingest_job import IngestJob
 
 ROUND = '{ $.event = "round.committed" }'
-TROUBLE = '{ $.event = "table.state" && ($.state = "suspended" || $.state = "failed") }'
+STOPPED = '{ $.event = "table.state" && ($.state = "suspended" || $.state = "failed") }'
 FAILED = '{ $.event = "job.failed" }'
 ANYTHING = '{ $.table = "*" }'
-LOST = '{ $.event = "round.committed" && $.lost > 0 }'
+SOME_LOST = '{ $.event = "round.committed" && $.lost > 0 }'
 NOT_KEPT = '{ $.event = "topic.not_kept" }'
+NOT_ANNOUNCED = '{ $.event = "announcement.failed" }'
 # As text: the reasons are keys of an object, which a JSON filter can neither list nor add up. So it counts rounds, not records.
 REJECTS = '"\\"event\\": \\"round.committed\\"" "\\"rejects\\": {\\""'
 
 
 @dataclass(frozen=True, slots=True)
 class _Filter:
-    metric: str
+    metric: Metric
     pattern: str
-    value: str = "1"
     per_table: bool = True
+
+    @property
+    def value(self) -> str:
+        source = self.metric.source
+        return f"$.{source.key}" if isinstance(source, Log) and source.key else "1"
 
 
 FILTERS = (
-    _Filter("Freshness", ROUND, "$.freshness_s"),
-    _Filter("Lag", ROUND, "$.lag_records"),
-    _Filter("Rows", ROUND, "$.rows"),
-    _Filter("Lost", LOST, "$.lost"),
-    _Filter("Trouble", TROUBLE),
-    _Filter("Heard", ANYTHING),
-    _Filter("RejectRounds", REJECTS, per_table=False),
-    _Filter("JobFailed", FAILED, per_table=False),
+    _Filter(FRESHNESS, ROUND),
+    _Filter(LAG, ROUND),
+    _Filter(ROWS, ROUND),
+    _Filter(LOST, SOME_LOST),
+    _Filter(TROUBLE, STOPPED),
+    _Filter(HEARD, ANYTHING),
+    _Filter(REJECT_ROUNDS, REJECTS, per_table=False),
+    _Filter(JOB_FAILED, FAILED, per_table=False),
+    _Filter(ANNOUNCEMENTS_FAILED, NOT_ANNOUNCED, per_table=False),
 )
 OF_PATTERNS = (
-    _Filter("Freshness", ROUND, "$.freshness_s", per_table=False),
-    _Filter("Lag", ROUND, "$.lag_records", per_table=False),
-    _Filter("Lost", LOST, "$.lost", per_table=False),
-    _Filter("Trouble", TROUBLE, per_table=False),
-    _Filter("TopicsNotKept", NOT_KEPT, per_table=False),
+    _Filter(FRESHNESS, ROUND, per_table=False),
+    _Filter(LAG, ROUND, per_table=False),
+    _Filter(LOST, SOME_LOST, per_table=False),
+    _Filter(TROUBLE, STOPPED, per_table=False),
+    _Filter(TOPICS_NOT_KEPT, NOT_KEPT, per_table=False),
 )
 """Further ones of a job that has patterns: of all its tables together."""
 
@@ -62,13 +81,14 @@ class JobMetrics(Construct):
         self._job: Job = job.definition.settings
         self._dimension = "Table" if self._job.lake.namespace == "database" else "Topic"
         dimension = aws_logs.CfnMetricFilter.DimensionProperty
-        filters = {each.metric: each for each in FILTERS}
+        filters = {each.metric.name: each for each in FILTERS}
         if self._job.patterns:
-            filters |= {f"All{each.metric}": each for each in OF_PATTERNS}
+            filters |= {f"All{each.metric.name}": each for each in OF_PATTERNS}
         for name, each in filters.items():
             properties = aws_logs.CfnMetricFilter.MetricTransformationProperty(
                 metric_namespace=namespace,
-                metric_name=each.metric if each.per_table else self._of_job(each.metric),
+                metric_name=each.metric.name if each.per_table else self._of_job(each.metric),
+                unit=each.metric.unit,
                 metric_value=each.value,
                 dimensions=[dimension(key=self._dimension, value=f"$.{self._dimension.lower()}")]
                 if each.per_table
@@ -82,27 +102,27 @@ class JobMetrics(Construct):
                 metric_transformations=[properties],
             )
 
-    def of_table(self, metric: str, table: Table, statistic: str) -> aws_cloudwatch.Metric:
+    def of_table(self, metric: Metric, table: Table, statistic: str) -> aws_cloudwatch.Metric:
         name = str(self._job.table_name(table)) if self._dimension == "Table" else table.topic
         return aws_cloudwatch.Metric(
             namespace=self._namespace,
-            metric_name=metric,
+            metric_name=metric.name,
             dimensions_map={self._dimension: name},
             statistic=statistic,
         )
 
-    def of_job(self, metric: str, statistic: str = "Sum") -> aws_cloudwatch.Metric:
+    def of_job(self, metric: Metric, statistic: str = "Sum") -> aws_cloudwatch.Metric:
         return aws_cloudwatch.Metric(
             namespace=self._namespace, metric_name=self._of_job(metric), statistic=statistic
         )
 
-    def search(self, metric: str, statistic: str) -> aws_cloudwatch.MathExpression:
+    def search(self, metric: Metric, statistic: str) -> aws_cloudwatch.MathExpression:
         """A metric of every table of the deployment that there is when somebody looks."""
-        found = f'{{{self._namespace},{self._dimension}}} MetricName="{metric}"'
+        found = f'{{{self._namespace},{self._dimension}}} MetricName="{metric.name}"'
         return aws_cloudwatch.MathExpression(
             expression=f"SEARCH('{found}', '{statistic}')", using_metrics={}, label=""
         )
 
-    def _of_job(self, metric: str) -> str:
+    def _of_job(self, metric: Metric) -> str:
         """A filter over text has no dimensions, so the job stands in the name."""
-        return f"{metric}.{self._job.job}"
+        return f"{metric.name}.{self._job.job}"

@@ -29,6 +29,9 @@ class KeysStack(Stack):
     """A rotation for each secret that `rotate` stands beside.
 
     Functions for SCRAM users stand where the jobs stand; Confluent Cloud is reached by the internet.
+
+    Attributes:
+        rotations: by what the keys open.
     """
 
     def __init__(
@@ -43,9 +46,10 @@ class KeysStack(Stack):
         super().__init__(scope, id, description="calve: keys that rotate")
         settings = deployment.jobs[0].settings
         place = Place(brokers.subnets, brokers.security_groups) if brokers else None
+        self.rotations: dict[str, Rotation] = {}
         for each in deployment.rotations:
             cloud = each.keys_to_retain is not None
-            Rotation(
+            self.rotations[each.of] = Rotation(
                 self,
                 each.of.title(),
                 secret=str(secret_arn(each.secret)),

@@ -6,16 +6,22 @@ from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from calve.deployment import Deployment
-from stacks.alarms import Alarms
+from stacks.alarms.board import Board
+from stacks.alarms.of_exports import of_exports
+from stacks.alarms.of_jobs import of_job, of_starts
+from stacks.alarms.of_publishing import of_catalog, of_snowflake
+from stacks.alarms.of_rotations import of_rotation
 from stacks.dashboard import Dashboard
 from stacks.exports import ExportsStack
 from stacks.ingest import IngestStack
 from stacks.job_metrics import JobMetrics
+from stacks.keys import KeysStack
 from stacks.publish import PublishStack
+from stacks.rotation import Rotation
 
 
 class MonitoringStack(Stack):
-    """Alarms of jobs, tables, exports and what is published, mailed to `alerts.emails`."""
+    """Alarms of jobs, tables, exports, what is published and keys, mailed to `alerts.emails`."""
 
     def __init__(
         self,
@@ -26,6 +32,7 @@ class MonitoringStack(Stack):
         ingest: IngestStack,
         exports: ExportsStack | None,
         publish: PublishStack | None = None,
+        keys: KeysStack | None = None,
     ) -> None:
         super().__init__(scope, id, description="calve: alarms and dashboard")
         namespace = f"calve/{deployment.name}"
@@ -35,16 +42,30 @@ class MonitoringStack(Stack):
             )
             for job in ingest.jobs
         }
-        alarms = Alarms(self, "Alarms", deployment=deployment)
+        board = Board(self, "Alarms", deployment=deployment)
         for job in ingest.jobs:
-            alarms.of_job(job, metrics[job.definition.settings.job])
-        alarms.of_schedules(ingest.group)
+            of_job(board, job, metrics[job.definition.settings.job])
+        of_starts(board, ingest.group, ingest.control.watchdog)
         if exports:
-            alarms.of_exports(exports)
+            of_exports(board, exports)
         if publish and publish.catalog:
-            alarms.of_catalog(publish.catalog)
+            of_catalog(board, publish.catalog)
         if publish and publish.snowflake:
-            alarms.of_snowflake(publish.snowflake)
-        dashboard = Dashboard(self, "Dashboard", deployment=deployment, metrics=metrics, alarms=alarms.all)
-        CfnOutput(self, "AlertTopic", value=alarms.topic.topic_arn)
+            of_snowflake(board, publish.snowflake)
+        for name, rotation in _rotations(keys, exports, publish).items():
+            of_rotation(board, name, rotation)
+        dashboard = Dashboard(self, "Dashboard", deployment=deployment, metrics=metrics, alarms=board.all)
+        CfnOutput(self, "AlertTopic", value=board.topic.topic_arn)
         CfnOutput(self, "DashboardName", value=dashboard.name)
+
+
+def _rotations(
+    keys: KeysStack | None, exports: ExportsStack | None, publish: PublishStack | None
+) -> dict[str, Rotation]:
+    """By what the keys open."""
+    found = dict(keys.rotations) if keys else {}
+    if exports:
+        found["link"] = exports.links.rotation
+    if publish and publish.snowflake:
+        found["snowflake"] = publish.snowflake.rotation
+    return found

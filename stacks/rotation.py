@@ -47,7 +47,7 @@ class Rotation(Construct):
         place: Place | None = None,
     ) -> None:
         super().__init__(scope, id)
-        function = Function(
+        self.function = Function(
             self,
             "Keys",
             code=code,
@@ -63,7 +63,7 @@ class Rotation(Construct):
             self,
             "Rotate",
             action="lambda:InvokeFunction",
-            function_name=function.function.function_arn,
+            function_name=self.function.function.function_arn,
             principal="secretsmanager.amazonaws.com",
             source_account=Aws.ACCOUNT_ID,
             source_arn=secret,
@@ -72,9 +72,9 @@ class Rotation(Construct):
             self,
             "Schedule",
             secret_id=name or secret,
-            rotation_lambda_arn=function.function.function_arn,
+            rotation_lambda_arn=self.function.function.function_arn,
             rotation_rules=secrets.CfnRotationSchedule.RotationRulesProperty(automatically_after_days=days),
             rotate_immediately_on_update=False,
         )
         schedule.add_resource_dependency(permission)
-        schedule.node.add_dependency(function)
+        schedule.node.add_dependency(self.function)

@@ -10,7 +10,6 @@ from aws_cdk import (
     CustomResource,
     Duration,
     RemovalPolicy,
-    aws_cloudwatch,
     aws_dynamodb,
 )
 from aws_cdk import aws_secretsmanager as secrets
@@ -23,7 +22,7 @@ from calve.publishing import Snowflake
 from stacks.arns import secret_arn
 from stacks.bundling import Runtime
 from stacks.commit_feed import CommitFeed
-from stacks.function import METRICS_NAMESPACE, Function
+from stacks.function import Function
 from stacks.lake import LakeStack
 from stacks.roles import Statement, allow
 from stacks.rotation import Rotation
@@ -42,6 +41,7 @@ class SnowflakePublisher(Construct):
 
     Attributes:
         feed: brings commits to the function that follows them. reconcile: the one that looks at every table.
+        rotation: of the service user's key.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class SnowflakePublisher(Construct):
         self.key.apply_removal_policy(RemovalPolicy.DESTROY)
         objects = self._objects(tables, lake, states)
         self._refresh(deployment, lake, states, objects)
-        rotation = Rotation(
+        self.rotation = Rotation(
             self,
             "Rotation",
             secret=self.key.ref,
@@ -86,7 +86,7 @@ class SnowflakePublisher(Construct):
             environment=self._environment,
             timeout=FEED,
         )
-        rotation.node.add_dependency(objects)
+        self.rotation.node.add_dependency(objects)
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -173,15 +173,6 @@ class SnowflakePublisher(Construct):
             self.reconcile,
             description="Looks at every table in Snowflake, whatever was announced",
             schedule=f"rate({int(EVERY.to_minutes())} minutes)",
-        )
-
-    def metric(self, name: str, statistic: str) -> aws_cloudwatch.Metric:
-        """A metric that both functions write."""
-        return aws_cloudwatch.Metric(
-            namespace=METRICS_NAMESPACE,
-            metric_name=name,
-            dimensions_map={"service": "snowflake_refresh", "deployment": self._deployment},
-            statistic=statistic,
         )
 
     def _looking(self, lake: LakeStack, states: aws_dynamodb.Table) -> list[Statement]:

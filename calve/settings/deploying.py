@@ -114,7 +114,8 @@ class AlertsSection(Section):
     emails: fields.Emails = Field(default_factory=list)
     """Addresses; AWS asks each of them once to confirm. Default: none"""
     freshness: fields.Duration | None = None
-    """Age of a table's newest record from which on there is an alarm. Default: `15m`"""
+    """Age of a table's records when they become visible, from which on they are late. Default: twice the table's `freshness`, at
+    least `1m`; of a scheduled job none. In Snowflake `15m`"""
     lag: int | None = Field(default=None, ge=1)
     """Records that wait in a topic, from which on there is an alarm. Default: `1000000`"""
     restarts: int | None = Field(default=None, ge=0)

@@ -31,10 +31,10 @@ KAFKA_DAYS, KAFKA_PARTITION_GIB = 7, 250
 ENDPOINTS = 5
 ZONES = 2
 DEPLOYMENT_ALARMS = 1  # starts that were dropped
-TABLE_ALARMS, TABLE_METRICS = 4, 4  # metrics without those that only trouble writes
-JOB_ALARMS, EXPORTS_ALARMS = 2, 3
-CATALOG_ALARMS, SNOWFLAKE_ALARMS = 3, 5
-PATTERN_ALARMS, PATTERN_METRICS = 5, 2  # of a job that has some
+TABLE_ALARMS, TABLE_METRICS = 3, 4  # metrics without those that only trouble writes
+JOB_ALARMS, EXPORTS_ALARMS = 3, 5
+CATALOG_ALARMS, SNOWFLAKE_ALARMS = 3, 6
+PATTERN_ALARMS, PATTERN_METRICS = 4, 2  # of a job that has some
 EXPORT_GB_S = 2 * 60
 
 
@@ -211,15 +211,9 @@ def _around(deployment: Deployment, rates: Rates) -> Iterator[Line]:
     if deployment.lake.bucket is None and deployment.lake.kms_key is None:
         yield _both("KMS key", rates["kms_key_month"], "1 key", "kms_key_month")
     tables = sum(len(job.settings.tables) for job in deployment.jobs)
-    continuous = [job for job in deployment.jobs if job.schedule is None]
-    alarms = DEPLOYMENT_ALARMS + TABLE_ALARMS * tables + JOB_ALARMS * len(deployment.jobs)
-    alarms += len(continuous) + sum(len(job.settings.tables) for job in continuous)
-    alarms += EXPORTS_ALARMS + len(deployment.exports) if deployment.exports else 0
-    alarms += CATALOG_ALARMS if deployment.publish and deployment.publish.iceberg_rest else 0
     snowflake = deployment.publish and deployment.publish.snowflake
-    alarms += SNOWFLAKE_ALARMS if snowflake else 0
     searching = sum(bool(job.settings.patterns) for job in deployment.jobs)
-    alarms += PATTERN_ALARMS * searching
+    alarms = _alarms(deployment)
     of_patterns = sum(len(job.settings.patterns) for job in deployment.jobs)
     metrics = TABLE_METRICS * (tables + of_patterns) + PATTERN_METRICS * searching
     usd = alarms * rates["alarm_month"] + metrics * rates["metric_month"] + rates["dashboard_month"]
@@ -235,6 +229,25 @@ def _around(deployment: Deployment, rates: Rates) -> Iterator[Line]:
         yield _both("Catalog", rates["secret_month"], "1 secret", "secret_month")
     if snowflake:
         yield _both("Snowflake's key", rates["secret_month"], "1 secret", "secret_month")
+
+
+def _alarms(deployment: Deployment) -> int:
+    count = DEPLOYMENT_ALARMS + len(deployment.rotations)
+    count += any(job.schedule is None for job in deployment.jobs)  # on the watchdog
+    for job in deployment.jobs:
+        tables, patterns = job.settings.tables, job.settings.patterns
+        fresh = deployment.alerts.late_after_s(job, [*tables, *patterns]) is not None
+        count += JOB_ALARMS + (TABLE_ALARMS + fresh) * len(tables)
+        count += PATTERN_ALARMS + fresh if patterns else 0
+        count += 0 if job.schedule else 1 + len(tables)  # given up, silent
+    if deployment.exports:
+        by_ses = any(each.channel == "ses" for each in deployment.exports)
+        by_sns = sum(each.channel == "sns" for each in deployment.exports)
+        count += EXPORTS_ALARMS + len(deployment.exports) + by_ses + by_sns
+    if publish := deployment.publish:
+        count += CATALOG_ALARMS if publish.iceberg_rest else 0
+        count += SNOWFLAKE_ALARMS if publish.snowflake else 0
+    return count
 
 
 def _both(part: str, usd: float, basis: str, *used: str) -> Line:

@@ -9,12 +9,12 @@ from typing import Any
 
 import boto3
 from aws_lambda_powertools import Logger, Metrics, Tracer
-from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
 from calve.errors import CalveError, Retryable
+from calve.metrics.of_functions import CATALOG_FAILED, CATALOG_FOLLOWED, CATALOG_LAG, CATALOG_REPAIRS
 from calve.names import TableName
 from calve.publishing import IcebergRest
 from lambdas.catalog_sync.deployment import Wanted, apply, remove
@@ -25,12 +25,13 @@ from lambdas.catalog_sync.published import Published
 from lambdas.catalog_sync.sync import TARGET, Sync
 from lambdas.commit_batch import CommitBatch
 from lambdas.custom_resource import serve
+from lambdas.metering import NAMESPACE, add
 
 SERVICE = "catalog_sync"
 CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 4})
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
-metrics = Metrics(namespace="calve", service=SERVICE)
+metrics = Metrics(namespace=NAMESPACE, service=SERVICE)
 
 
 @logger.inject_lambda_context(log_event=False)
@@ -43,7 +44,7 @@ def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     sync, published = _sync(), _published()
     names = [name for name in batch.about if _is_published(sync, published, name)]
     report = follow(sync, names)
-    metrics.add_metric("CatalogFollowed", MetricUnit.Count, len(names))
+    add(metrics, CATALOG_FOLLOWED, len(names))
     _tell(report)
     again = {each.table for each in report.failures if _may_pass(each.error)}
     return batch.answer([name for name in names if str(name) in again])
@@ -60,8 +61,8 @@ def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
     for each in report.repairs:
         acts = [act.value for act in each.acts]
         logger.warning("catalog.repaired", extra={"table": each.table, "acts": acts, "late_s": each.late_s})
-    metrics.add_metric("CatalogRepairs", MetricUnit.Count, len(report.repairs))
-    metrics.add_metric("CatalogFailed", MetricUnit.Count, len(report.failures))
+    add(metrics, CATALOG_REPAIRS, len(report.repairs))
+    add(metrics, CATALOG_FAILED, len(report.failures))
     logger.info(
         "catalog.reconciled",
         extra={"tables": len(report.outcomes) + len(report.failures), "failed": len(report.failures)},
@@ -99,7 +100,7 @@ def _tell(report: Report) -> None:
             acts = [act.value for act in each.acts]
             logger.info("catalog.synced", extra={"table": each.table, "acts": acts, "lag_s": each.lag_s})
         if each.lag_s is not None:
-            metrics.add_metric("CatalogLag", MetricUnit.Seconds, each.lag_s)
+            add(metrics, CATALOG_LAG, each.lag_s)
     if report.failures:
         _sync.cache_clear()  # a secret that was changed is read again
     for failure in report.failures:

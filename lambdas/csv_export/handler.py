@@ -14,7 +14,6 @@ from typing import Any
 
 import boto3
 from aws_lambda_powertools import Logger, Metrics, Tracer
-from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.idempotency import (
     DynamoDBPersistenceLayer,
     IdempotencyConfig,
@@ -27,20 +26,41 @@ from pyiceberg.catalog import Catalog, load_catalog
 from calve.announcement import export_failed
 from calve.errors import Fatal
 from calve.export import Export
-from lambdas.csv_export.delivery import Lake, Outcome
+from calve.metrics.metric import Metric
+from calve.metrics.of_functions import (
+    EXPORT_BYTES,
+    EXPORT_CORRECTIONS,
+    EXPORT_FAILED,
+    EXPORT_INCOMPLETE,
+    EXPORT_REDEFINED,
+    EXPORT_ROWS,
+    EXPORT_RUNS,
+    EXPORT_UNCHANGED,
+    EXPORT_WAITING,
+    EXPORT_WRITTEN,
+)
+from lambdas.csv_export.delivery import Lake, Outcome, Status
 from lambdas.csv_export.environment import Environment
 from lambdas.csv_export.export import Order, delivered, run
 from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.waiting import Waiting
+from lambdas.metering import NAMESPACE, add
 
 SERVICE = "csv_export"
 ONCE_S = 24 * 3600
 LONGEST = timedelta(minutes=15)
 GIVEN_UP = timedelta(hours=1)
+OUTCOMES: dict[Status, Metric] = {
+    "written": EXPORT_WRITTEN,
+    "unchanged": EXPORT_UNCHANGED,
+    "waiting": EXPORT_WAITING,
+    "redefined": EXPORT_REDEFINED,
+    "failed": EXPORT_FAILED,
+}
 KILLED = "the function was stopped before it had ended, for want of time or memory"
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
-metrics = Metrics(namespace="calve", service=SERVICE)
+metrics = Metrics(namespace=NAMESPACE, service=SERVICE)
 
 Event = dict[str, Any]
 
@@ -82,7 +102,7 @@ def handle(event: Event, context: LambdaContext) -> list[dict[str, Any]]:
     logger.append_keys(export=export.name)
     metrics.add_dimension("export", export.name)
     metrics.add_dimension("function", context.function_name)  # deployments may have exports of the same name
-    metrics.add_metric("Runs", MetricUnit.Count, 1)
+    add(metrics, EXPORT_RUNS)
     parts().config.register_lambda_context(context)
     try:
         order = _order(export, event)
@@ -108,7 +128,7 @@ def _broken(error: Exception) -> str:
     kind = type(error).__name__
     where = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
     logger.error("export.broken", extra={"kind": kind, "where": where[-6:]})
-    metrics.add_metric("Failed", MetricUnit.Count, 1)
+    add(metrics, EXPORT_FAILED)
     return f"an unexpected {kind}; the function's log says where"
 
 
@@ -188,17 +208,17 @@ def _once(function: Any, **arguments: Any) -> Any:
 
 def _report(outcome: Outcome) -> None:
     logger.info(f"export.{outcome.status}", extra=outcome.to_json())
-    metrics.add_metric(outcome.status.capitalize(), MetricUnit.Count, 1)
+    add(metrics, OUTCOMES[outcome.status])
     if outcome.status == "written":
-        metrics.add_metric("Rows", MetricUnit.Count, outcome.rows)
-        metrics.add_metric("Size", MetricUnit.Bytes, outcome.size_bytes)
-        metrics.add_metric("Incomplete", MetricUnit.Count, int(not outcome.complete))
-        metrics.add_metric("Corrections", MetricUnit.Count, int(outcome.correction))
+        add(metrics, EXPORT_ROWS, outcome.rows)
+        add(metrics, EXPORT_BYTES, outcome.size_bytes)
+        add(metrics, EXPORT_INCOMPLETE, int(not outcome.complete))
+        add(metrics, EXPORT_CORRECTIONS, int(outcome.correction))
 
 
 def _refuse(failure: ExportFailed, export: Export, event: Event) -> dict[str, Any]:
     logger.error("export.failed", extra={"failure": failure.kind})
-    metrics.add_metric("Failed", MetricUnit.Count, 1)
+    add(metrics, EXPORT_FAILED)
     _tell(failure.message, export, None, event)
     return {"status": "failed", "failure": failure.kind}
 

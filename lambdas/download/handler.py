@@ -8,24 +8,28 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
-from aws_lambda_powertools import Logger, Tracer, single_metric
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import LambdaFunctionUrlEvent, event_source
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
 from aws_lambda_powertools.utilities.parameters.exceptions import GetParameterError
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from calve.metrics.of_functions import LINK_DOWNLOADS, LINK_FAULTS, LINK_PAGES
 from lambdas.download.download import NOT_FOUND, Answer, Downloads, Settings
 from lambdas.keyring import Keyring
 from lambdas.links import Links
+from lambdas.metering import add_alone
 from lambdas.tokens import BadKeys
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-logger = Logger(service="download", log_uncaught_exceptions=False)
-tracer = Tracer(service="download")
+    from calve.metrics.metric import Metric
+
+SERVICE = "download"
+logger = Logger(service=SERVICE, log_uncaught_exceptions=False)
+tracer = Tracer(service=SERVICE)
 
 
 @cache
@@ -55,7 +59,7 @@ def handle(event: LambdaFunctionUrlEvent, context: LambdaContext) -> dict[str, A
     except (ClientError, BotoCoreError, GetParameterError, BadKeys) as error:
         answer = NOT_FOUND
         logger.error("link.fault", extra={"kind": type(error).__name__})  # noqa: TRY400  a traceback could show the token
-        _count("LinkFaults")
+        _count(LINK_FAULTS)
     _record(answer)
     return answer.as_event(method)
 
@@ -64,15 +68,8 @@ def _record(answer: Answer) -> None:
     if answer.event is None:
         return
     logger.info(answer.event, extra=answer.facts)
-    _count({"link.page": "LinkPages", "link.download": "LinkDownloads"}[answer.event])
+    _count({"link.page": LINK_PAGES, "link.download": LINK_DOWNLOADS}[answer.event])
 
 
-def _count(name: str) -> None:
-    with single_metric(
-        name=name,
-        unit=MetricUnit.Count,
-        value=1,
-        namespace="calve",
-        default_dimensions={"service": "download"},
-    ):
-        pass
+def _count(metric: Metric) -> None:
+    add_alone(metric, service=SERVICE, deployment=os.environ["CALVE_NAME"])

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from aws_lambda_powertools import Logger, Metrics, Tracer
-from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.data_classes import EventBridgeEvent, event_source
 from aws_lambda_powertools.utilities.data_classes.s3_event import S3EventBridgeNotificationEvent
 from aws_lambda_powertools.utilities.idempotency import (
@@ -21,10 +20,12 @@ from aws_lambda_powertools.utilities.idempotency import (
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
 
 from calve.errors import Fatal
+from calve.metrics.of_functions import MAILS_FAILED, MAILS_SENT, NOTICES
 from lambdas.export_notify.notice import Failure, Manifest
 from lambdas.export_notify.notify import DAY_S, Notifier, Settings
 from lambdas.keyring import Keyring
 from lambdas.links import Links, recipient_hash
+from lambdas.metering import NAMESPACE, add
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = Logger(service="export_notify")
 tracer = Tracer(service="export_notify")
-metrics = Metrics(namespace="calve", service="export_notify")
+metrics = Metrics(namespace=NAMESPACE, service="export_notify")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def parts() -> Parts:
 @event_source(data_class=EventBridgeEvent)
 def handle(event: EventBridgeEvent, context: LambdaContext) -> None:
     """Mail what the event is about."""
-    metrics.add_metric("Notices", MetricUnit.Count, 1)
+    add(metrics, NOTICES)
     parts().config.register_lambda_context(context)
     match event.source, event.detail_type:
         case "aws.s3", "Object Created":
@@ -150,7 +151,7 @@ def _deliver(export: Export, cause: dict[str, str], send: Callable[[str | None],
             once(delivery=delivery, export=export, send=lambda to=recipient: send(to))
         except Exception as error:  # noqa: BLE001  the first is raised below, when all have been tried
             logger.error("mail.failed", extra={"export": export.name, "kind": type(error).__name__})  # noqa: TRY400
-            metrics.add_metric("MailsFailed", MetricUnit.Count, 1)
+            add(metrics, MAILS_FAILED)
             failed.append(error)
     if failed:
         raise failed[0]
@@ -159,5 +160,5 @@ def _deliver(export: Export, cause: dict[str, str], send: Callable[[str | None],
 def _send(*, delivery: dict[str, str], export: Export, send: Callable[[], dict[str, str]]) -> dict[str, str]:
     facts = send()
     logger.info("mail.sent", extra={"export": export.name, "channel": export.channel, **facts})
-    metrics.add_metric("MailsSent", MetricUnit.Count, 1)
+    add(metrics, MAILS_SENT)
     return facts

@@ -9,8 +9,7 @@ from functools import cache
 from typing import Any
 
 import boto3
-from aws_lambda_powertools import Logger, Tracer, single_metric
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import (
     CloudFormationCustomResourceEvent,
     EventBridgeEvent,
@@ -19,12 +18,14 @@ from aws_lambda_powertools.utilities.data_classes import (
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
+from calve.metrics.of_functions import WATCHDOG_EXHAUSTED
 from lambdas.custom_resource import serve
 from lambdas.job_control.environment import WatchdogEnvironment
 from lambdas.job_control.hand_over import HandOver, Wanted
 from lambdas.job_control.jobs import Jobs
 from lambdas.job_control.later import Later
 from lambdas.job_control.watchdog import Act, Ended, Watchdog
+from lambdas.metering import add_alone
 
 SERVICE = "job_control"
 logger = Logger(service=SERVICE)
@@ -70,9 +71,7 @@ def watchdog(event: EventBridgeEvent, context: LambdaContext) -> None:
         restarts=environment.restarts,
     ).handle(ended, datetime.now(UTC))
     if verdict.act == Act.EXHAUSTED:
-        with single_metric("WatchdogExhausted", MetricUnit.Count, 1, namespace="calve") as metric:
-            metric.add_dimension(name="service", value=SERVICE)
-            metric.add_dimension(name="job", value=ended.job)
+        add_alone(WATCHDOG_EXHAUSTED, service=SERVICE, job=ended.job)
     logger.info(
         "watchdog.judged",
         extra={

@@ -10,12 +10,13 @@ from typing import Any
 
 import boto3
 from aws_lambda_powertools import Logger, Metrics, Tracer
-from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from calve.metrics.of_functions import SNOWFLAKE_FAILED, SNOWFLAKE_LAG, SNOWFLAKE_STUCK
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.publishing import Snowflake
 from lambdas.commit_batch import CommitBatch
+from lambdas.metering import NAMESPACE, add
 from lambdas.publish_states import PublishStates
 from lambdas.snowflake.account import service
 from lambdas.snowflake_refresh.refresh import TARGET, Outcome, Refresher
@@ -26,7 +27,7 @@ AT_ONCE = 8
 """Looks wait for Snowflake most of the time."""
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
-metrics = Metrics(namespace="calve", service=SERVICE)
+metrics = Metrics(namespace=NAMESPACE, service=SERVICE)
 
 
 @cache
@@ -64,8 +65,8 @@ def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
     tables = refresher().tables
     if tables.config.linked and (why := link_stuck(tables.session, tables.config)):
         logger.error("snowflake.link_stuck", extra={"reason": why})
-        metrics.add_metric("SnowflakeStuck", MetricUnit.Count, 1)
-    metrics.add_metric("SnowflakeStuck", MetricUnit.Count, len(stuck))
+        add(metrics, SNOWFLAKE_STUCK)
+    add(metrics, SNOWFLAKE_STUCK, len(stuck))
     logger.info("snowflake.reconciled", extra={"tables": len(outcomes), "stuck": len(stuck)})
 
 
@@ -75,14 +76,14 @@ def _look(tables: Iterable[TableName]) -> list[Outcome]:
     for each in outcomes:
         about = {"table": str(each.table)}
         if each.lag_s is not None:
-            metrics.add_metric("SnowflakeLag", MetricUnit.Seconds, each.lag_s)
+            add(metrics, SNOWFLAKE_LAG, each.lag_s)
             logger.info("snowflake.synced", extra=about | {"lag_s": each.lag_s})
         if each.stuck:
             logger.warning("snowflake.stuck", extra=about | {"reason": each.stuck})
         if each.error:
             logger.error("snowflake.not_synced", extra=about | {"error": type(each.error).__name__})
             refresher.cache_clear()
-    metrics.add_metric("SnowflakeFailed", MetricUnit.Count, sum(each.error is not None for each in outcomes))
+    add(metrics, SNOWFLAKE_FAILED, sum(each.error is not None for each in outcomes))
     return outcomes
 
 

@@ -66,17 +66,25 @@ def written(log):
 def test_each_trouble_has_an_alarm_that_mails(synthesized):
     alarms = synthesized.find("trading-monitoring", "AWS::CloudWatch::Alarm").values()
     names = {each["AlarmName"].removeprefix("trading-") for each in alarms}
-    troubles = ("freshness", "lag", "state", "lost")
-    of_tables = {f"{table}-{what}" for table in ("stock_trades", "users", "sales") for what in troubles}
-    of_jobs = {f"{job}-{what}" for job in ("main", "nightly") for what in ("dead-letters", "failed")}
+    of_tables = {
+        f"{table}-{what}" for table in ("stock_trades", "users", "sales") for what in ("lag", "state", "lost")
+    }
+    troubles = ("dead-letters", "failed", "announcements")
+    of_jobs = {f"{job}-{what}" for job in ("main", "nightly") for what in troubles}
     of_schedules = {"job-not-started", "export-not-started"}
-    of_exports = {"export-errors", "export-mail-errors", "weekly_trades-late"}
-    of_running = {"stock_trades-silent", "users-silent", "main-given-up"}
+    of_exports = {f"export-{what}" for what in ("errors", "mail-errors", "link-faults")}
+    of_exports |= {f"weekly_trades-{what}" for what in ("late", "mail-undelivered")}
+    of_running = {
+        f"{table}-{what}" for table in ("stock_trades", "users") for what in ("silent", "freshness")
+    }
+    of_running |= {"main-given-up", "watchdog-errors"}
+    of_keys = {f"{keys}-keys-not-rotated" for keys in ("kafka", "emit", "registry", "link", "snowflake")}
     of_catalog = {f"catalog-{what}" for what in ("failed", "reconcile-errors", "messages-failed")}
     of_snowflake = {
         f"snowflake-{what}" for what in ("failed", "lag", "stuck", "not-reconciled", "messages-failed")
     }
-    assert names == of_tables | of_jobs | of_schedules | of_exports | of_running | of_catalog | of_snowflake
+    of_lake = of_tables | of_jobs | of_schedules | of_running
+    assert names == of_lake | of_exports | of_keys | of_catalog | of_snowflake
     (topic,) = synthesized.find("trading-monitoring", "AWS::SNS::Topic")
     assert all(each["AlarmActions"] == [{"Ref": topic}] for each in alarms)
     subscription = synthesized.one("trading-monitoring", "AWS::SNS::Subscription")
@@ -145,14 +153,14 @@ def test_what_is_not_of_a_table_is_known_by_its_dimensions(synthesized):
         assert watched(name) == ("AWS/Scheduler", "InvocationDroppedCount", {"ScheduleGroup": group})
     assert watched("weekly_trades-late") == (
         "calve",
-        "Incomplete",
+        "ExportIncomplete",
         {"service": "csv_export", "export": "weekly_trades", "function": "trading-export"},
     )
 
 
 def test_metrics_come_from_the_log_that_the_job_writes(synthesized):
     filters = synthesized.find("trading-monitoring", "AWS::Logs::MetricFilter").values()
-    assert len(filters) == 2 * 8
+    assert len(filters) == 2 * 9
     assert all("trading-ingest" in text(each["LogGroupName"]) for each in filters)
 
 

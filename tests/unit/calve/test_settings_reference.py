@@ -90,10 +90,7 @@ def test_the_defaults_on_the_page_are_those_of_a_deployment(tmp_path: Path) -> N
         "time_zone": job.time_zone,
         "maintenance_window": job.maintenance_window,
     }
-    assert written(AlertsSection) == {"lag": str(alerts.lag_records), "restarts": str(alerts.restarts)} | {
-        "freshness": "15m"
-    }
-    assert notation.seconds("15m") == alerts.freshness_s
+    assert written(AlertsSection) == {"lag": str(alerts.lag_records), "restarts": str(alerts.restarts)}
     found = written(ExportSection)
     assert notation.seconds(found.pop("wait")) == export.wait_s
     assert found.pop("keep") == f"{export.keep_days}d"

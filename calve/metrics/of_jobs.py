@@ -1,0 +1,107 @@
+"""Metrics that CloudWatch makes of a job's log, by filters over its events, in the namespace `calve/DEPLOYMENT`."""
+
+from __future__ import annotations
+
+from calve.metrics.metric import Log, Metric
+
+_TABLE = ("Table",)
+_JOB = ()
+"""A job stands in the metric's name: a filter over text has no dimensions."""
+
+FRESHNESS = Metric(
+    "Freshness",
+    "Seconds",
+    Log("round.committed", "freshness_s"),
+    _TABLE,
+    "age of the oldest record of a round when it became visible",
+    "above the table's `freshness`: more workers, or see which part of a round takes the time",
+    "AutoMQ `kafka_tabletopic_delay`; Tableflow's materialization lag",
+)
+LAG = Metric(
+    "Lag",
+    "Count",
+    Log("round.committed", "lag_records"),
+    _TABLE,
+    "records that the topic held beyond a round when it became visible",
+    "growing: others write faster than the job reads; more workers",
+    "Redpanda `redpanda_iceberg_pending_translation_lag`",
+)
+ROWS = Metric(
+    "Rows",
+    "Count",
+    Log("round.committed", "rows"),
+    _TABLE,
+    "rows appended",
+    "none, where there should be some: do producers write? Is the table suspended?",
+    "Redpanda `redpanda_iceberg_translation_parquet_rows_added`",
+)
+LOST = Metric(
+    "Lost",
+    "Count",
+    Log("round.committed", "lost"),
+    _TABLE,
+    "offsets that were gone before they were read, under `on_data_loss: continue`",
+    "above 0: a longer retention of the topic",
+)
+TROUBLE = Metric(
+    "Trouble",
+    "Count",
+    Log("table.state"),
+    _TABLE,
+    "says once a minute that a table is `suspended` or `failed`",
+    "above 0: `calve status` says why, and what to do",
+)
+HEARD = Metric(
+    "Heard",
+    "Count",
+    Log(None),
+    _TABLE,
+    "lines of the log about a table; an idle one has one every five minutes",
+    "none for a quarter of an hour: its loop hangs, or nothing runs",
+)
+REJECT_ROUNDS = Metric(
+    "RejectRounds",
+    "Count",
+    Log("round.committed"),
+    _JOB,
+    "rounds with dead letters",
+    "above 0: `calve dead-letters TABLE` says which records, and why",
+    "Redpanda `redpanda_iceberg_translation_invalid_records`",
+)
+JOB_FAILED = Metric(
+    "JobFailed",
+    "Count",
+    Log("job.failed"),
+    _JOB,
+    "runs that could not go on",
+    "above 0: the event has the reason and the cure",
+)
+TOPICS_NOT_KEPT = Metric(
+    "TopicsNotKept",
+    "Count",
+    Log("topic.not_kept"),
+    _JOB,
+    "says every few minutes that an expression matches a topic, and no table can be named after it",
+    "above 0: nobody reads the topic; `calve status` shows it, and the cure",
+)
+ANNOUNCEMENTS_FAILED = Metric(
+    "AnnouncementsFailed",
+    "Count",
+    Log("announcement.failed"),
+    _JOB,
+    "tries to announce commits that EventBridge did not take; once a minute at least while it takes none",
+    "for an hour: others do not hear of commits; the event has what EventBridge said",
+)
+
+OF_JOBS = (
+    FRESHNESS,
+    LAG,
+    ROWS,
+    LOST,
+    TROUBLE,
+    HEARD,
+    REJECT_ROUNDS,
+    JOB_FAILED,
+    TOPICS_NOT_KEPT,
+    ANNOUNCEMENTS_FAILED,
+)

@@ -1,0 +1,28 @@
+"""Metrics of functions, by the one list of them: `calve.metrics`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aws_lambda_powertools import single_metric
+from aws_lambda_powertools.metrics import MetricUnit
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools import Metrics
+
+    from calve.metrics.metric import Metric
+
+NAMESPACE = "calve"
+
+
+def add(metrics: Metrics, metric: Metric, value: float = 1) -> None:
+    """Write the metric when the function's run ends, with all that it measures."""
+    metrics.add_metric(metric.name, metric.unit, value)
+
+
+def add_alone(metric: Metric, **dimensions: str) -> None:
+    """Write the metric now, as 1."""
+    with single_metric(
+        metric.name, MetricUnit(metric.unit), 1, namespace=NAMESPACE, default_dimensions=dict(dimensions)
+    ):
+        pass

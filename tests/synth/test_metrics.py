@@ -1,0 +1,100 @@
+"""Dashboard, alarms, filters and functions use exactly the metrics of the list."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from calve import metrics
+from calve.metrics import METRICS, of_functions
+from calve.metrics.metric import Function, Log, Service
+from stacks.job_metrics import FILTERS, OF_PATTERNS
+from tests.integration.events import documented
+from tests.synth.conftest import text
+
+LAMBDAS = Path(__file__).parents[2] / "lambdas"
+LISTED = {each.name: each for each in METRICS}
+
+
+def functions():
+    """Folder -> the metrics that its code names."""
+    constants = {name: each for name, each in vars(of_functions).items() if name.isupper()}
+    return {
+        folder.name: {
+            constants[name].name
+            for file in folder.rglob("*.py")
+            for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)*\b", file.read_text())
+            if isinstance(constants.get(name), metrics.Metric)
+        }
+        for folder in LAMBDAS.iterdir()
+        if folder.is_dir()
+    }
+
+
+def listed(namespace, name):
+    """The metric as the list has it; those of a job as a whole have its name behind a dot."""
+    metric = LISTED[name.partition(".")[0]]
+    match metric.source:
+        case Service(there):
+            assert namespace == there
+        case Function():
+            assert namespace == "calve"
+        case Log():
+            assert namespace.startswith("calve/")
+    return metric
+
+
+def test_each_is_listed_once_and_says_what_it_is_and_when_it_is_bad():
+    assert len(LISTED) == len(METRICS)
+    assert all(each.tells and each.bad for each in METRICS)
+
+
+def test_those_of_a_jobs_log_are_of_documented_events_and_keys():
+    events = documented()
+    for each in METRICS:
+        if isinstance(each.source, Log) and each.source.event:
+            assert {each.source.key} - {None} <= events[each.source.event]
+
+
+def test_filters_make_exactly_those_of_a_jobs_log():
+    made = [*FILTERS, *OF_PATTERNS]
+    assert {each.metric for each in made} == {each for each in METRICS if isinstance(each.source, Log)}
+    for each in made:
+        named = re.findall(r"(?:\$\.|\\\")event(?:\\\":)? ?(?:=)? ?(?:\\)?\"([a-z._]+)", each.pattern)
+        assert named == ([each.metric.source.event] if each.metric.source.event else []), each.pattern
+
+
+def test_functions_write_exactly_those_of_functions():
+    expected = {folder: set() for folder in functions()}
+    for each in METRICS:
+        if isinstance(each.source, Function):
+            expected[each.source.folder].add(each.name)
+    assert functions() == expected
+    own = [
+        file.name for file in LAMBDAS.rglob("*.py") if re.search("add_metric|single_metric", file.read_text())
+    ]
+    assert own == ["metering.py"]
+
+
+def test_alarms_watch_none_but_those_of_the_list_by_its_dimensions(synthesized):
+    watched = set()
+    for stack in synthesized.templates:
+        for alarm in synthesized.find(stack, "AWS::CloudWatch::Alarm").values():
+            metric = listed(alarm["Namespace"], alarm["MetricName"])
+            dimensions = {one["Name"].replace("Topic", "Table") for one in alarm.get("Dimensions", ())}
+            if isinstance(metric.source, Service):
+                dimensions = {one["Name"] for one in alarm.get("Dimensions", ())}
+            alone = isinstance(metric.source, Log) and "." in alarm["MetricName"]
+            assert dimensions == (set() if alone else set(metric.dimensions)), alarm["AlarmName"]
+            watched.add(metric.name)
+    assert watched >= {each.name for each in METRICS if isinstance(each.source, Service)}
+
+
+@pytest.mark.parametrize("deployment", ["trading", "shop"])
+def test_the_dashboard_shows_none_but_those_of_the_list(synthesized, deployment):
+    body = text(synthesized.one(f"{deployment}-monitoring", "AWS::CloudWatch::Dashboard")["DashboardBody"])
+    shown = re.findall(r'\["(calve[^"]*)","([^"]*)"', body)
+    shown += re.findall(r"SEARCH\('\{([^,]*),.*?MetricName=\\\"(\w+)", body)
+    assert shown
+    for namespace, name in shown:
+        listed(namespace, name)
