@@ -23,6 +23,7 @@ from lambdas.kafka_keys import handler
 from tests.integration.engine import DATABASE, Engine, everything, until
 from tests.integration.principals import READING, WRITING, User, scram
 from tests.integration.test_emit import places, records
+from tests.unit.lambdas.context import Context
 
 STEPS = ("createSecret", "setSecret", "testSecret", "finishSecret")
 
@@ -101,15 +102,6 @@ class Scene:
             )
         texts = json.loads(self.secrets.get_secret_value(SecretId=self.secret)["SecretString"])
         return User(self.engine.admin, texts["username"], texts["password"])
-
-
-class Context:
-    """What Lambda hands to a function."""
-
-    function_name = "kafka-keys"
-    memory_limit_in_mb = 256
-    invoked_function_arn = "arn:aws:lambda:us-east-1:123456789012:function:kafka-keys"
-    aws_request_id = "request"
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 from calve.errors import CalveError, ConfigError, Retryable
 from lambdas import custom_resource
 from lambdas.custom_resource import ANSWER_MARGIN_S, NEVER_MADE, serve
-from tests.unit.lambdas.cloudformation import CloudFormation, Context, cloudformation
+from tests.unit.lambdas.cloudformation import CloudFormation, cloudformation
+from tests.unit.lambdas.context import Context
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from moto import mock_aws
 from calve.errors import Retryable
 from lambdas.lake_removal import handler
 from lambdas.lake_removal.removal import Clients, Lake, is_destroyed, remove
+from tests.unit.lambdas.context import Context
 
 PROPERTIES = {
     "Deployment": "trading",
@@ -166,10 +167,3 @@ def request(kind):
         "PhysicalResourceId": LAKE.id,
         "ResourceProperties": PROPERTIES,
     }
-
-
-class Context:
-    log_stream_name = "stream"
-
-    def get_remaining_time_in_millis(self):
-        return 60_000

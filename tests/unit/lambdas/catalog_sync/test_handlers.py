@@ -14,7 +14,7 @@ from lambdas.catalog_sync.deployment import Wanted
 from lambdas.publish_states import PublishStates, State, Target
 from tests.polaris import ADMIN
 from tests.unit.lambdas.catalog_sync.conftest import TRADES, USERS, Deployment
-from tests.unit.lambdas.cloudformation import Context
+from tests.unit.lambdas.context import Context
 from tests.unit.lambdas.states_table import NAME
 
 OTHER = TableName("trading", "trades__dead_letters")

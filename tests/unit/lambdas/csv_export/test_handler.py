@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 
 import boto3
 import pyarrow as pa
@@ -17,6 +16,7 @@ from lambdas.csv_export import handler
 from lambdas.csv_export.environment import Environment
 from lambdas.csv_export.manifest import Folder
 from tests.announcements import assert_as_documented
+from tests.unit.lambdas.context import Context
 from tests.unit.lambdas.csv_export.lake import BUCKET, World, at, export, trades
 
 VARIABLES = {
@@ -31,13 +31,7 @@ VARIABLES = {
     "POWERTOOLS_TRACE_DISABLED": "true",
 }
 SECRET = "a-value-of-the-table"
-CONTEXT = SimpleNamespace(
-    function_name="csv_export",
-    memory_limit_in_mb=2048,
-    invoked_function_arn=VARIABLES["FUNCTION_ARN"],
-    aws_request_id="1",
-    get_remaining_time_in_millis=lambda: 900_000,
-)
+CONTEXT = Context()
 
 
 class Told:

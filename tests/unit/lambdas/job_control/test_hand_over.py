@@ -5,7 +5,8 @@ import pytest
 from calve.errors import CalveError, ConfigError
 from lambdas.job_control import handler
 from lambdas.job_control.hand_over import GRACE_S, HandOver, Wanted
-from tests.unit.lambdas.cloudformation import Context, cloudformation
+from tests.unit.lambdas.cloudformation import cloudformation
+from tests.unit.lambdas.context import Context
 from tests.unit.lambdas.job_control.world import CONTROL, JOB, Clock
 
 PROPERTIES = {

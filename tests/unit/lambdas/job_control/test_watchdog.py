@@ -21,7 +21,7 @@ from lambdas.job_control.watchdog import (
     Verdict,
     Watchdog,
 )
-from tests.unit.lambdas.cloudformation import ARN, Context
+from tests.unit.lambdas.context import ARN, Context
 from tests.unit.lambdas.job_control.world import CONTROL, JOB, World
 
 ROLE = "arn:aws:iam::123456789012:role/scheduler"

@@ -17,15 +17,6 @@ REGION = "eu-north-1"
 STEPS = ("createSecret", "setSecret", "testSecret", "finishSecret")
 
 
-class Context:
-    """What Lambda hands to a function."""
-
-    function_name = "keys"
-    memory_limit_in_mb = 256
-    invoked_function_arn = "arn:aws:lambda:eu-north-1:123456789012:function:keys"
-    aws_request_id = "request"
-
-
 class Killed(BaseException):
     """The function dies here; nothing catches it."""
 

@@ -11,8 +11,9 @@ from lambdas.cloud_keys import handler
 from lambdas.cloud_keys.cloud import Cloud
 from lambdas.cloud_keys.keys import ATTEMPTS, CloudKeys
 from lambdas.rotation import Rotation
+from tests.unit.lambdas.context import Context
 from tests.unit.lambdas.keys.confluent_cloud import ConfluentCloud, serving
-from tests.unit.lambdas.keys.conftest import Context, Dying, Killed, deaths
+from tests.unit.lambdas.keys.conftest import Dying, Killed, deaths
 
 OWNER, RESOURCE = "sa-ingest", "lkc-1"
 

@@ -16,6 +16,7 @@ from moto import mock_aws
 
 from calve.export import Export
 from lambdas.tokens import Keys
+from tests.unit.lambdas.context import Context
 
 BUCKET, PREFIX, REGION = "lake", "exports/", "eu-north-1"
 URL = "https://links.example"
@@ -56,18 +57,6 @@ def manifest(export: Export = EXPORT, *, count: int = 1, **changes: Any) -> dict
         "redefined": False,
         "created_at": "2026-11-09T06:00:31+02:00",
     } | changes
-
-
-class Context:
-    function_name = "calve-function"
-    memory_limit_in_mb = 128
-    invoked_function_arn = "arn:aws:lambda:eu-north-1:123456789012:function:calve-function"
-    aws_request_id = "request"
-    log_stream_name = "stream"
-
-    @staticmethod
-    def get_remaining_time_in_millis() -> int:
-        return 30_000
 
 
 @dataclass

@@ -6,7 +6,7 @@ import pytest
 from calve.errors import Fatal
 from lambdas.link_keys.handler import first, rotate
 from lambdas.tokens import Keys, new_link_id, sign, verify
-from tests.unit.lambdas.links.conftest import Context
+from tests.unit.lambdas.context import Context
 
 STEPS = ("createSecret", "setSecret", "testSecret", "finishSecret")
 

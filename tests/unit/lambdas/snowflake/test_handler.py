@@ -10,7 +10,8 @@ from calve.publishing import Snowflake
 from lambdas.publish_states import PublishStates, Target
 from lambdas.snowflake.keys import stored
 from lambdas.snowflake_objects.handler import handle
-from tests.unit.lambdas.cloudformation import CloudFormation, Context, cloudformation
+from tests.unit.lambdas.cloudformation import CloudFormation, cloudformation
+from tests.unit.lambdas.context import Context
 from tests.unit.lambdas.snowflake.world import ADMIN, LAKE, SERVICE, World
 from tests.unit.lambdas.states_table import NAME, make_states_table
 

@@ -14,7 +14,7 @@ from lambdas.snowflake_refresh import handler, refresh
 from lambdas.snowflake_refresh.handler import feed, reconcile
 from lambdas.snowflake_refresh.refresh import Outcome, Refresher
 from lambdas.snowflake_refresh.tables import SnowflakeTables
-from tests.unit.lambdas.cloudformation import Context
+from tests.unit.lambdas.context import Context
 from tests.unit.lambdas.snowflake.world import TRADES, World
 from tests.unit.lambdas.states_table import make_states_table
 
