@@ -113,6 +113,12 @@ class Transform:
     argument: int | None = None
     descending: bool = False
 
+    def __str__(self) -> str:
+        """As calve.yaml writes it: `price desc`, `bucket(16, user_id)`."""
+        arguments = ", ".join(str(each) for each in (self.argument, self.column) if each is not None)
+        plain = self.column if self.name == "identity" else f"{self.name}({arguments})"
+        return f"{plain} desc" if self.descending else plain
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:

@@ -21,7 +21,10 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """`state` is `pending`, `running`, `suspended` or `failed`; `before`: what it was earlier, newest first."""
+    """`state` is `pending`, `running`, `paused`, `suspended` or `failed`; `before`: what it was earlier, newest first.
+
+    `code`: why it was suspended or failed, in a word; of a pause its id.
+    """
 
     state: str = "pending"
     code: str | None = None

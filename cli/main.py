@@ -27,6 +27,7 @@ from cli.init.command import init
 from cli.keys import keys
 from cli.link import link
 from cli.manual import explain
+from cli.pause import pause, resume
 from cli.plan.command import plan
 from cli.preview.command import preview
 from cli.profile import offer
@@ -34,6 +35,7 @@ from cli.query.command import query
 from cli.run_job import run_job
 from cli.status.command import status
 from cli.tables import tables
+from cli.travel import rewind, rollback
 from cli.up import down, up
 from cli.verify.command import verify
 
@@ -68,6 +70,10 @@ look(query)
 look(verify)
 look(keys)
 app.add_typer(dead_letters, name="dead-letters", rich_help_panel="Look")
+act(pause)
+act(resume)
+act(rollback)
+act(rewind)
 act(forget)
 app.add_typer(export, name="export", rich_help_panel="Publish")
 app.add_typer(link, name="link", rich_help_panel="Publish")

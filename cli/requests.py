@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
@@ -23,14 +23,23 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Ask no question.")
 Answer = TypeVar("Answer")
 
 
-class Request(Protocol):
-    """What is asked for, and since when."""
+class Identified(Protocol):
+    """Something that is asked for."""
 
     @property
     def id(self) -> str: ...
+
+
+class Request(Identified, Protocol):
+    """What is asked for, and since when."""
+
     @property
     def at(self) -> str: ...
     def to_json(self) -> str: ...
+
+
+class Unanswered(CalveError):
+    """No job has answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +84,25 @@ def require_consent(console: Console, question: str, *, look_at: str, yes: bool)
 
 
 def write(kind: Kind, main: Table, request: Request) -> None:
-    """Leave the request in the table's properties; a running job may commit at the same moment.
+    """Leave the request in the table's properties.
 
     Raises:
         CalveError: another request was faster, or the table changes too often.
+    """
+    change(main, {kind.name: request.to_json()}, check=lambda: refuse_second(kind, main))
+
+
+def change(
+    main: Table,
+    values: Mapping[str, str],
+    *,
+    remove: Sequence[str] = (),
+    check: Callable[[], None] = lambda: None,
+) -> None:
+    """Change the table's properties; a running job may commit at the same moment, behind which `check` looks again.
+
+    Raises:
+        CalveError: the table changes too often; and whatever `check` raises.
     """
     from pyiceberg.exceptions import CommitFailedException
 
@@ -88,10 +112,13 @@ def write(kind: Kind, main: Table, request: Request) -> None:
     with aws_errors(f"table {name}"):
         for _ in range(COMMIT_ATTEMPTS):
             try:
-                main.transaction().set_properties({kind.name: request.to_json()}).commit_transaction()
+                with main.transaction() as transaction:
+                    transaction.set_properties(dict(values))
+                    if gone := [each for each in remove if each in main.properties]:
+                        transaction.remove_properties(*gone)
             except CommitFailedException:
                 main.refresh()
-                refuse_second(kind, main)
+                check()
             else:
                 return
     raise CalveError(f"table {name} changes too often to take the request", fix="ask again")
@@ -114,7 +141,7 @@ def wait(
     main: Table,
     answer: Callable[[], Answer | None],
     *,
-    request: Request,
+    request: Identified,
     title: str,
     look: Callable[[Table], None],
     patience_s: float,
@@ -123,7 +150,7 @@ def wait(
     """Until there is an answer. title: of what is waited for. look: sees the table anew. ingest: what `calve ingest` is told.
 
     Raises:
-        CalveError: nobody has answered in time; and whatever `answer` and `look` raise.
+        Unanswered: nobody has answered in time; and whatever `answer` and `look` raise.
     """
     from cli.lake import state_of
 
@@ -133,7 +160,7 @@ def wait(
             while (found := answer()) is None:
                 task.update(note=f"waiting for the job; the table is {state_of(main).state}")
                 if time.monotonic() > until:
-                    raise CalveError(
+                    raise Unanswered(
                         f"no job has answered within {patience_s:.0f} s; the request stays in the table",
                         fix=f"start the job, which answers it with its next round: calve ingest {ingest}",
                     )

@@ -123,6 +123,29 @@ class Table:
                 update.remove(name)
             self._commit(update)
 
+    def roll_back(self, snapshot_id: int, values: Mapping[str, str], *, remove: Iterable[str]) -> None:
+        """Let main be a snapshot again and change properties, in one commit that holds only for the table as it is known here.
+
+        Iceberg's own rollback would try again on whatever another writer has committed meanwhile.
+
+        Raises:
+            Retryable: another writer was faster, or the answer was lost.
+        """
+        with catalog_errors(f"table {self.name}"):
+            operations = self.java.operations()
+            base = operations.current()
+            given = self.jvm.java.util.HashMap()
+            for name, value in values.items():
+                given.put(name, value)
+            taken = self.jvm.java.util.HashSet()
+            for name in remove:
+                taken.add(name)
+            update = self.jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+            update = update.setBranchSnapshot(snapshot_id, "main").setProperties(given)
+            operations.commit(base, update.removeProperties(taken).build())
+            self.java.refresh()
+            self.committed()
+
     def set_tag(self, name: str, snapshot_id: int) -> None:
         """Make the tag point to a snapshot, new or moved."""
         with catalog_errors(f"table {self.name}"):

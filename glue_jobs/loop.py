@@ -29,7 +29,7 @@ from glue_jobs.round import Round
 from glue_jobs.target import Target
 from glue_jobs.upkeep import Upkeep
 
-State = Literal["pending", "running", "suspended", "failed"]
+State = Literal["pending", "running", "paused", "suspended", "failed"]
 SHORTEST_WAIT_S = 0.5
 POLL_S = 5.0
 TAG_EVERY_S = 3600.0
@@ -100,6 +100,9 @@ class TableLoop:
             self.drain_to, self.drain_until = dict(topic.end), topic.complete_until
         outcome = Round(self.target, self.memory).run()
         self.failures = 0
+        if outcome.paused:
+            self._note("paused", outcome.paused.id, outcome.paused.words)
+            return None if self.drain else LONGEST_BACKOFF_S
         self._report(outcome)
         self.memory.pace = self.promise.after(self.memory.pace, outcome, looked_at, self._who())
         return self.upkeep.between(outcome, self._after(outcome))
@@ -165,27 +168,24 @@ class TableLoop:
         return None if self.drain else LONGEST_BACKOFF_S
 
     def _enter(self, state: State, code: str | None = None, error: CalveError | None = None) -> None:
-        """Note a change of state in the log and, where the table can be reached, in its properties."""
-        if state == self.state and state == "running":
-            return
-        if state != "running":
-            self.memory.pace = self.memory.pace.interrupted(state)
-        changed = (state, code) != (self.state, self.code)
-        self.state, self.code = state, code
-        reason = error.message if error else None
-        event(
-            "table.state",
-            **self._who(),
-            state=state,
-            code=code,
-            reason=reason,
-            fix=error.fix if error else None,
-        )
-        if changed:
-            since = datetime.now(UTC).isoformat(timespec="seconds")
-            self._write_state(TableState(state, code, reason, since, error.fix if error else None))
+        """Note a change of state, and tell those who listen that the table has stopped."""
+        changed = self._note(state, code, error.message if error else None, error.fix if error else None)
         if changed and state in ("suspended", "failed") and error:
             self.target.announcer.stopped(state, code or state, error.message, error.fix)
+
+    def _note(self, state: State, code: str | None, reason: str | None, fix: str | None = None) -> bool:
+        """Note a state in the log and, where it is new and the table can be reached, in its properties; True where it is new."""
+        changed = (state, code) != (self.state, self.code)
+        if not changed and state in ("running", "paused"):
+            return False
+        if state != "running":
+            self.memory.pace = self.memory.pace.interrupted(state)
+        self.state, self.code = state, code
+        event("table.state", **self._who(), state=state, code=code, reason=reason, fix=fix)
+        if changed:
+            since = datetime.now(UTC).isoformat(timespec="seconds")
+            self._write_state(TableState(state, code, reason, since, fix))
+        return changed
 
     def _write_state(self, state: TableState) -> None:
         """Best effort: a state that cannot be written is in the log, and must not hide its own cause."""

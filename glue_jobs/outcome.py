@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calve.pace import Pace
+from calve.pausing import Pause
 from calve.position import Ledger, Offsets, Position, TopicKey
 
 
@@ -31,6 +32,7 @@ class Outcome:
     """What a round did. `more`: records were there that did not fit into it; None snapshot: there was nothing to commit.
 
     `complete_until`, in epoch seconds: all that had arrived until then has been read; None where that cannot be said.
+    `paused`: why nothing was read.
     """
 
     position: Position
@@ -41,3 +43,4 @@ class Outcome:
     metrics: dict[str, Any] = field(default_factory=dict)
     commit_ms: int = 0
     complete_until: float | None = None
+    paused: Pause | None = None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from calve import forget, redrive
+from calve import forget, pausing, redrive, travel
 from glue_jobs.target import Target
 
-REQUESTS = {redrive.REQUEST, forget.REQUEST, forget.LEFT}
+REQUESTS = {redrive.REQUEST, forget.REQUEST, forget.LEFT, travel.REQUEST}
 
 
 def requested(target: Target) -> bool:
-    """True where a request waits; asks the catalog."""
+    """True where a request waits, or a pause began or ended since the table was looked at last; asks the catalog."""
     found = target.lake.load(target.name)
-    return found is not None and not REQUESTS.isdisjoint(found.properties)
+    if found is None:
+        return False
+    properties, known = found.properties, target.main.properties
+    return not REQUESTS.isdisjoint(properties) or properties.get(pausing.PAUSED) != known.get(pausing.PAUSED)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from calve.errors import Retryable, Suspended
 from calve.modes import require_tombstones
+from calve.pausing import Pause
 from calve.position import ANNOUNCED, COUNTS, DeadLetterRound, Ledger, Offsets, Position, encode
 from calve.protocol import (
     Begin,
@@ -26,13 +28,14 @@ from calve.protocol import (
     recheck,
 )
 from calve.rejects import Rejects
-from glue_jobs import faults, forget, redrive
+from glue_jobs import faults, forget, redrive, travel
 from glue_jobs.emit import emit
 from glue_jobs.lake import catalog_errors
 from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.publishing import publish_round
 from glue_jobs.reading import Reading
 from glue_jobs.rejecting import require_allowed, require_same
+from glue_jobs.relayout import relayout
 from glue_jobs.seen import Seen
 from glue_jobs.staging import NOTHING, Staged, discard
 from glue_jobs.switching import fresh, switch
@@ -106,9 +109,14 @@ class Round:
         emit(self.target, self.base)
 
     def switch(self) -> None:
-        """Turn a table that was kept in another mode into what calve.yaml wants; it stands at another round then."""
+        """Turn a table that was kept in another mode, or laid out otherwise, into what calve.yaml wants, unless it is paused;
+        under another mode it stands at another round then.
+        """
+        if self._pause():
+            return
         if switch(self.target, self.base):
             self._level()
+        relayout(self.target)
 
     def redrive(self) -> None:
         """Answer a person's request to decode dead letters again; the table stands at another round then."""
@@ -120,9 +128,18 @@ class Round:
         if forget.serve(self.target, self.base):
             self._level()
 
+    def travel(self) -> None:
+        """Answer a person's request to go back; the table stands at another round then, and emits from there on."""
+        if travel.serve(self.target, self.base):
+            self._level()
+            emit(self.target, self.base)
+
     def plan(self) -> None:
-        """Choose the offsets to read; a topic without new ones ends the round."""
+        """Choose the offsets to read; a pause, or a topic without new ones, ends the round."""
         table = self.target.table
+        if pause := self._pause():
+            self.result = Outcome(self.base, {}, paused=pause)
+            return
         self.topic = self.target.cluster.state(table.topic)
         require_tombstones(table.topic, table.mode, compacted=self.topic.compacted)
         first = self.target.cluster.first_offsets(self.topic, table.start) if not self.base.offsets else {}
@@ -273,6 +290,9 @@ class Round:
             if self.target.letters.recover(self.base, before):
                 return
         raise Retryable(f"table {self.target.name}: another writer keeps moving the dead letters")
+
+    def _pause(self) -> Pause | None:
+        return Pause.of(self.target.main.properties, datetime.now(UTC))
 
     def _stage_rows(self) -> None:
         began = time.monotonic()

@@ -16,14 +16,21 @@ def partition_spec(iceberg: Any, schema: Any, transforms: tuple[Transform, ...])
 
 
 def sort_order(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> Any:
-    builder = iceberg.SortOrder.builderFor(schema)
+    return ordered(iceberg, iceberg.SortOrder.builderFor(schema), transforms).build()
+
+
+def ordered(iceberg: Any, builder: Any, transforms: tuple[Transform, ...]) -> Any:
+    """A builder of a sort order, or an update of a table's, with these fields; nulls lie where Iceberg has them by default."""
+    nulls = iceberg.NullOrder
     for each in transforms:
-        term = _term(iceberg.expressions.Expressions, each)
-        builder = builder.desc(term) if each.descending else builder.asc(term)
-    return builder.build()
+        by = term(iceberg.expressions.Expressions, each)
+        builder = (
+            builder.desc(by, nulls.NULLS_LAST) if each.descending else builder.asc(by, nulls.NULLS_FIRST)
+        )
+    return builder
 
 
-def _term(expressions: Any, each: Transform) -> Any:
+def term(expressions: Any, each: Transform) -> Any:
     match each.name:
         case "identity":
             return expressions.ref(each.column)

@@ -80,6 +80,8 @@ class Target:
     mode: job.Mode | None = field(init=False)
     lacks_values: bool = False
     """A round of this process has seen updates without all values: the next ones look for them at once."""
+    layout_refused: object = None
+    """What calve.yaml says of the layout, where the table cannot have it: said once."""
     _every: Json = None
     """The columns of the schemas, those in quarantine among them."""
     _pinned: tuple[Json, Versions] | None = None

@@ -58,7 +58,7 @@ def of_table(
     if held and not held.empty:
         yield from _of_rows(after, held, keys)
     if _any(keys, "partition_by", "sort_by"):
-        yield Consequence("a table that exists keeps its layout")
+        yield Consequence("new files are laid out so; those that are there stay until they are compacted")
     if "format_version" in keys:
         yield Consequence("a table that exists keeps its version of the format")
     if "job" in keys:

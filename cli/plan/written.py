@@ -69,7 +69,7 @@ def of_table(table: Table) -> dict[str, str]:
 
 def terms(transforms: tuple[Transform, ...]) -> str:
     """Partition or sort fields as calve.yaml writes them: `day(created_at), price desc`."""
-    return ", ".join(map(_term, transforms)) or NOTHING
+    return ", ".join(map(str, transforms)) or NOTHING
 
 
 def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
@@ -82,12 +82,6 @@ def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
         elif value is not None:
             found[name] = _shown(key, value)
     return found
-
-
-def _term(transform: Transform) -> str:
-    arguments = ", ".join(str(each) for each in (transform.argument, transform.column) if each is not None)
-    plain = transform.column if transform.name == "identity" else f"{transform.name}({arguments})"
-    return f"{plain} desc" if transform.descending else plain
 
 
 def _shown(key: str, value: Any) -> str:

@@ -80,6 +80,8 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
         "redrive.answered",
         "forget.answered",
         "freshness.missed",
+        "layout.changed",
+        "layout.refused",
         "round.retried",
         "rows.emitted",
         "secret.changed",
@@ -94,6 +96,7 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
         "topic.not_kept",
         "topics.matched",
         "topics.not_listed",
+        "travel.answered",
     }
 
 

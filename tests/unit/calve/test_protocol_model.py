@@ -70,6 +70,7 @@ BROKEN = {
         "maintenance",
         Rules(expiry_keeps=lambda _, kept: kept),
     ),
+    "a rollback tried again on what others have committed": ("travel", Rules(back_in_one_swap=False)),
     "the tag trusted after a rollback": ("maintenance", Rules(locate=tag_without_totals)),
 }
 

@@ -46,11 +46,22 @@ class Snapshot:
     lineage: tuple[str, ...] = ()
 
 
+class Wanted(NamedTuple):
+    """A request to go back to a snapshot."""
+
+    id: int
+    snapshot: int
+
+
 @dataclass(frozen=True, slots=True)
 class Metadata:
+    """`wanted`, `answered`: properties of the table, by which people ask to go back; the latter are ids of requests."""
+
     version: int
     snapshots: Mapping[int, Snapshot]
     refs: Mapping[str, int]
+    wanted: Wanted | None = None
+    answered: tuple[int, ...] = ()
 
     def head(self, ref: str = MAIN) -> Snapshot:
         return self.snapshots[self.refs[ref]]

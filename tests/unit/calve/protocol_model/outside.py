@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from calve.position import TopicKey
-from tests.unit.calve.protocol_model.lake import MAIN, Metadata, Snapshot, Table
+from tests.unit.calve.protocol_model.lake import MAIN, Metadata, Snapshot, Table, Wanted
 from tests.unit.calve.protocol_model.world import World
 
 MAX_PARTITIONS = 4
@@ -42,6 +44,16 @@ def _roll_forward(world: World) -> str:
 def _move(table: Table, to: Snapshot) -> str:
     table.change(lambda base: base.with_ref(MAIN, to.id))
     return f"to {to.summary.get('calve.round')}"
+
+
+def _ask_to_go_back(world: World) -> str:
+    main = world.main
+    if main.metadata.wanted is not None:
+        return ""
+    to = world.rng.choice([*main.metadata.snapshots])
+    wanted = Wanted(next(main.ids), to)
+    main.change(lambda base: replace(base, wanted=wanted))
+    return f"to {to}"
 
 
 def _replace(world: World) -> str:
@@ -97,6 +109,7 @@ EVENTS = {
     "expire letters": lambda world: _expire(world, world.letters),
     "roll main back": lambda world: _roll_back(world, world.main),
     "roll main forward": _roll_forward,
+    "rollback asked for": _ask_to_go_back,
     "roll letters back": lambda world: _roll_back(world, world.letters),
     "replace main": _replace,
     "retain": _retain,

@@ -29,6 +29,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "expiry": ("expire main", "expire letters"),
     "topic": ("add partition", "remove records"),
     "rollback": ("roll main back",),
+    "travel": ("rollback asked for", "compact main", "compact letters", "expire main", "expire letters"),
     "maintenance": ("compact main", "compact letters", "expire main", "expire letters", "roll main back"),
     "hostile": tuple(outside.EVENTS),
 }
@@ -181,6 +182,9 @@ class Schedule:
         rows = self.world.main.metadata.head().rows
         if twice := doubled(rows):
             self.fail(f"twice in main: {twice}")
+        answered = self.world.main.metadata.answered
+        if len(answered) != len({*answered}):
+            self.fail(f"a request was answered twice: {answered}")
         if not any(event.startswith("roll") for event in self.happened):
             self.check_dead_letters()
 
@@ -218,6 +222,12 @@ class Schedule:
             for (topic, partition), (start, end) in world.lost.get(round_id, {}).items()
             for offset in range(start, end)
         }
+        position = nearest_position(head.ancestors())
+        if (
+            position is None or position.of(world.topic.key) is None
+        ):  # it was gone before the table first looked
+            begun = world.topic.log_start.items()
+            lost |= {(world.topic.key, partition, offset) for partition, to in begun for offset in range(to)}
         for partition, records in world.topic.records.items():
             for offset, kind in enumerate(records):
                 at = (world.topic.key, partition, offset)

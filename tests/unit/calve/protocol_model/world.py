@@ -56,6 +56,7 @@ class Rules:
     same_round_when_in_doubt: bool = True
     marks_withdrawn: bool = True
     redrive_named: bool = True
+    back_in_one_swap: bool = True
 
 
 PRODUCTION = Rules()

@@ -20,6 +20,7 @@ from tests.unit.calve.protocol_model import letters
 from tests.unit.calve.protocol_model.lake import Metadata, Row, as_commit
 from tests.unit.calve.protocol_model.publishing import publish
 from tests.unit.calve.protocol_model.redrive import redrive
+from tests.unit.calve.protocol_model.travel import travel
 from tests.unit.calve.protocol_model.upkeep import upkeep
 from tests.unit.calve.protocol_model.world import Again, Steps, World, commit, or_again, stamp
 
@@ -53,6 +54,9 @@ class Round:
         if self.world.redrive_wanted:
             yield from redrive(self.world, self.base, self.writer, self.id)
             self.world.redrive_wanted = False
+            raise Again
+        if wanted := self.world.main.metadata.wanted:
+            yield from travel(self.world, wanted)
             raise Again
         if not self.plan():
             yield from self.tag()
