@@ -14,6 +14,7 @@ The table is the checkpoint (ADR 1). Keys under `calve.`:
 | `calve.mode` | JSON of how records become rows, where not every record is one (`calve.modes`); carried forward |
 | `calve.redrives` | how many redrives the table's history holds; carried forward |
 | `calve.redrive` | id of the request that this commit is a part of (`calve.redrive`) |
+| `calve.maintenance` | what a commit did that is no round; it says the position again, with the round's id |
 | `calve.metrics` | JSON of the round's figures (lag, freshness, bytes, files, times) |
 """
 
@@ -46,6 +47,20 @@ ANNOUNCED = "announced"
 """In `calve.metrics`: the sequence number up to which the table's snapshots had been announced (`calve.announcement`)."""
 COUNTS = "counts"
 """In `calve.metrics`: a `column`, appended rows by its `values`, and how many `other` rows there are."""
+MAINTENANCE = "calve.maintenance"
+"""The summary entry by which a commit of maintenance names what it did; it is no round, and says no offsets that it read."""
+STANDING = (
+    "calve.format",
+    "calve.round",
+    "calve.writer",
+    "calve.cluster_id",
+    "calve.topic",
+    "calve.topic_id",
+    "calve.to",
+    "calve.dead_letters",
+    "calve.redrives",
+    MODE,
+)
 NO_LETTERS = ""
 """Stands for the round of the newest dead letters where there are none."""
 
@@ -214,6 +229,13 @@ def decode(summary: Mapping[str, str], snapshot: int | None = None) -> Position:
         redrives=int(summary.get("calve.redrives", 0)),
         mode=summary.get(MODE),
     )
+
+
+def standing(summary: Mapping[str, str]) -> dict[str, str]:
+    """The entries by which a commit that is no round says again what another one said: where the table stands, and since which
+    round.
+    """
+    return {key: summary[key] for key in STANDING if key in summary}
 
 
 def root(*, writer: str, topic: str, round_id: str) -> dict[str, str]:

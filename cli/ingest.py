@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,22 +60,48 @@ def run(
     expected: int | None = None,
 ) -> int:
     """Run the job until it ends and show what it does, as `follow` does; returns its exit code."""
+    named = [*job.tables, *job.patterns]
+    title = f"ingesting {named[0].name if len(named) == 1 else f'{len(named)} tables'}"
+    arguments = ["--drain"] if drain else []
+    return follow_script(
+        "ingest",
+        job,
+        arguments,
+        console,
+        title=title,
+        drains=drain,
+        memory=memory,
+        quick=quick,
+        expected=expected,
+    )
+
+
+def follow_script(
+    script: str,
+    job: Job,
+    arguments: Sequence[str],
+    console: Console,
+    *,
+    title: str,
+    drains: bool,
+    memory: str = "2g",
+    quick: bool = False,
+    expected: int | None = None,
+) -> int:
+    """Run one of the scripts of `glue_jobs` here, and show what it does; returns its exit code. Otherwise as `follow`."""
     from cli.embedded.layout import Layout, project_root
     from cli.embedded.stack import current
     from cli.spark import spark_environment
 
     root = project_root()
-    named = [*job.tables, *job.patterns]
-    title = f"ingesting {named[0].name if len(named) == 1 else f'{len(named)} tables'}"
     with tempfile.NamedTemporaryFile("w", suffix=".json") as settings:
         settings.write(job.to_json())
         settings.flush()
-        command = [sys.executable, "-m", "glue_jobs.ingest", "--settings-file", settings.name]
         program = Program(
-            [*command, "--drain"] if drain else command,
+            [sys.executable, "-m", f"glue_jobs.{script}", "--settings-file", settings.name, *arguments],
             spark_environment(root, current(root), memory=memory, quick=quick),
             Path.cwd(),
-            Layout(root).logs / "ingest.log",
-            drains=drain,
+            Layout(root).logs / f"{script}.log",
+            drains=drains,
         )
         return follow(program, console, title=title, expected=expected)

@@ -26,6 +26,7 @@ from cli.ingest import ingest
 from cli.init.command import init
 from cli.keys import keys
 from cli.link import link
+from cli.maintain import maintain
 from cli.manual import explain
 from cli.pause import pause, resume
 from cli.plan.command import plan
@@ -75,6 +76,7 @@ act(resume)
 act(rollback)
 act(rewind)
 act(forget)
+act(maintain)
 app.add_typer(export, name="export", rich_help_panel="Publish")
 app.add_typer(link, name="link", rich_help_panel="Publish")
 explain(app)

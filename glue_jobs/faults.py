@@ -78,6 +78,15 @@ INNER = (
     "merge.committed",
     "expiry.noted",
     "snapshots.expired",
+    "compact.staged",
+    "compact.committed",
+    "retention.staged",
+    "retention.committed",
+    "retention.noted",
+    "metadata.committed",
+    "orphans.deleted",
+    "orphans.noted",
+    "maintenance.expired",
 )
 """Points inside a step, or between rounds: no two effects that are not one transaction are without a point between them."""
 

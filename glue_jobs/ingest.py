@@ -16,7 +16,6 @@ import sys
 import threading
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -26,6 +25,7 @@ from calve.job import Job
 from calve.log import event
 from calve.names import TableName
 from glue_jobs import faults
+from glue_jobs.arguments import flag, job_of, job_parser
 from glue_jobs.discovery import Discovery
 from glue_jobs.handover import HandOver
 from glue_jobs.kafka import Cluster
@@ -111,44 +111,16 @@ def _watched(
 
 
 def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
-    parser = argparse.ArgumentParser(prog="ingest", description=__doc__, allow_abbrev=False)
-    settings = parser.add_mutually_exclusive_group(required=True)
-    settings.add_argument("--settings", help="resolved settings, as JSON")
-    settings.add_argument("--settings-file", type=Path, help="resolved settings, as a JSON file")
-    for name, told in (
-        ("--drain", "stop at the topics' ends as they are at start"),
-        ("--announce", "send events to EventBridge"),
-    ):
-        parser.add_argument(
-            name,
-            nargs="?",  # Glue has no argument without a value
-            const=True,
-            default=False,
-            type=lambda text: text.lower() == "true",
-            help=told,
-        )
-    parser.add_argument("--warehouse", help="where new tables go: an S3 URI")
-    parser.add_argument("--region", help="the region of lake and catalog")
-    parser.add_argument("--kms-key", help="ARN of the key of new files")
+    parser = job_parser("ingest", __doc__)
+    flag(parser, "--drain", "stop at the topics' ends as they are at start")
+    flag(parser, "--announce", "send events to EventBridge")
     parser.add_argument("--bootstrap-servers", help="the brokers")
     parser.add_argument("--control", help="S3 URI of the object that names the generation to run")
     parser.add_argument("--generation", help="which generation this run is of")
     options, _ = parser.parse_known_args(arguments)
-    try:
-        job = Job.from_json(options.settings or options.settings_file.read_text())
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"the settings cannot be used: {type(error).__name__}: {error}",
-            fix="give the job the resolved settings that this release of calve makes",
-        ) from None
-    lake = replace(
-        job.lake,
-        warehouse=options.warehouse or job.lake.warehouse,
-        region=options.region or job.lake.region,
-        kms_key=options.kms_key or job.lake.kms_key,
-    )
+    job = job_of(options)
     servers = options.bootstrap_servers or job.kafka.bootstrap_servers
-    return replace(job, lake=lake, kafka=replace(job.kafka, bootstrap_servers=servers)), options
+    return replace(job, kafka=replace(job.kafka, bootstrap_servers=servers)), options
 
 
 if __name__ == "__main__":

@@ -267,6 +267,29 @@ class Lake:
                     raise
             return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
 
+    def databases(self) -> list[str]:
+        """The databases that the owner's jobs have made.
+
+        Raises:
+            Retryable: the catalog does not answer.
+        """
+        with catalog_errors("the catalog"):
+            found = [
+                (each.level(0), self._catalog.loadNamespaceMetadata(each))
+                for each in self._catalog.listNamespaces()
+            ]
+            return sorted(name for name, properties in found if properties.get(OWNER_TAG) == self.owner)
+
+    def tables(self, database: str) -> list[str]:
+        """The names of a database's tables.
+
+        Raises:
+            Retryable: the catalog does not answer.
+        """
+        namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))
+        with catalog_errors(f"database {database}"):
+            return sorted(str(each.name()) for each in self._catalog.listTables(namespace))
+
     def _create_database(self, database: str) -> None:
         """Make the database where it does not exist; its tables lie in a folder of the warehouse with its name."""
         namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))

@@ -33,7 +33,7 @@ def tasks_for(size_bytes: float, cores: int, partitions: int) -> int:
 def clustered(rows: DataFrame, table: Table, tasks: int) -> DataFrame:
     """The same rows in at most `tasks` tasks, each sorted by partition and sort order where the table has them."""
     partition = _partition_columns(table)
-    order = partition + _sort_columns(table)
+    order = partition + sort_columns(table)
     if not order:
         return rows.coalesce(tasks)
     spread = rows.repartition(tasks, *partition) if partition else rows.coalesce(tasks)
@@ -45,7 +45,8 @@ def _partition_columns(table: Table) -> list[Column]:
     return [_column(schema, f) for f in elements(spec.fields()) if str(f.transform().toString()) != "void"]
 
 
-def _sort_columns(table: Table) -> list[Column]:
+def sort_columns(table: Table) -> list[Column]:
+    """The table's sort order, for Spark."""
     order, schema = table.java.sortOrder(), table.java.schema()
     found = []
     for each in elements(order.fields()):

@@ -22,6 +22,7 @@ from calve.table_state import TableState
 from glue_jobs import faults
 from glue_jobs.backoff import FAILED_AFTER, LONGEST_BACKOFF_S, backoff_s
 from glue_jobs.java_errors import java_class, java_message
+from glue_jobs.maintaining.turns import take
 from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.promise import Promise
 from glue_jobs.requests import requested
@@ -73,6 +74,8 @@ class TableLoop:
                 self.target.announcer.look(self.target.main)
             if wait_s is None:
                 break
+            if wait_s and self.state == "running":
+                wait_s = max(0.0, wait_s - take(self.target, wait_s))
             self._wait(wait_s)
         return self.state
 

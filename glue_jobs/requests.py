@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from calve import forget, pausing, redrive, travel
+from calve.turn import TURN
 from glue_jobs.target import Target
 
-REQUESTS = {redrive.REQUEST, forget.REQUEST, forget.LEFT, travel.REQUEST}
+REQUESTS = {redrive.REQUEST, forget.REQUEST, forget.LEFT, travel.REQUEST, TURN}
 
 
 def requested(target: Target) -> bool:

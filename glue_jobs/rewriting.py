@@ -7,9 +7,11 @@ published meanwhile: a replaced file may hold rows that this commit knows nothin
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from pyspark.sql import DataFrame
 
 from calve.errors import Suspended
 from calve.protocol import Commit
@@ -17,7 +19,7 @@ from glue_jobs import faults
 from glue_jobs.java import elements
 from glue_jobs.lake import Lake, Table
 from glue_jobs.layout import clustered, tasks_for
-from glue_jobs.staging import commit, discard, rows_of, stage
+from glue_jobs.staging import Staged, commit, discard, rows_of, stage
 
 Accept = Callable[[Iterator[Commit]], bool]
 
@@ -99,23 +101,60 @@ def rewrite(
     """
     tasks = [task for group in chosen for task in group.tasks]
     size, head = sum(group.size_bytes for group in chosen), table.java.currentSnapshot()
-    stage_id = uuid.uuid4().hex
-    with rows_of(lake, table, tasks) as rows:
+    staged = write_anew(
+        lake, table, tasks, lambda rows: clustered(rows, table, tasks_for(size, cores, cores))
+    )
+    faults.point("merge.staged", name)
+    snapshot = commit(table, replacement(lake, table, head, tasks, staged), summary, accept)
+    faults.point("merge.committed", name)
+    return Rewritten(snapshot, len(tasks), len(staged.files), size, staged.size_bytes)
+
+
+def write_anew(
+    lake: Lake,
+    table: Table,
+    tasks: Sequence[Any],
+    laid_out: Callable[[DataFrame], DataFrame],
+    *,
+    split_bytes: int | None = None,
+) -> Staged:
+    """Write the rows that are left of the files; split_bytes: see `rows_of`.
+
+    Raises:
+        Retryable: the object store failed.
+        Suspended: `ledger_imbalance`: these would be other rows than before.
+    """
+    with rows_of(lake, table, tasks, split_bytes=split_bytes) as rows:
         if rows is None:
             raise ValueError("there is nothing to rewrite")
-        staged = stage(lake, table, clustered(rows, table, tasks_for(size, cores, cores)), stage_id)
-    faults.point("merge.staged", name)
-    held = sum(each.file().recordCount() for each in tasks)
-    if staged.rows != held:
+        staged = stage(lake, table, laid_out(rows), uuid.uuid4().hex)
+    held = sum(int(each.file().recordCount()) for each in tasks)
+    deleted = any(not each.deletes().isEmpty() for each in tasks)
+    if staged.rows > held or (staged.rows < held and not deleted):
         discard(table, staged)
         text = f"{held} rows were to be written anew, {staged.rows} were"
         raise Suspended("ledger_imbalance", f"table {table.name} was left as it was: {text}")
+    return staged
+
+
+def replacement(lake: Lake, table: Table, head: Any, tasks: Iterable[Any], staged: Staged) -> Any:
+    """Iceberg's update that puts staged files in the place of those of the scan tasks, as they were at `head`."""
     update = table.java.newRewrite().validateFromSnapshot(int(head.snapshotId()))
-    for task in tasks:
-        update = update.deleteFile(task.file())
+    for files in sets_of(lake, tasks):
+        for each in elements(files):
+            update = update.deleteFile(each)
     for each in staged.files:
         update = update.addFile(each)
-    update = update.dataSequenceNumber(int(head.sequenceNumber()))
-    snapshot = commit(table, update, summary, accept)
-    faults.point("merge.committed", name)
-    return Rewritten(snapshot, len(tasks), len(staged.files), size, staged.size_bytes)
+    return update.dataSequenceNumber(int(head.sequenceNumber()))
+
+
+def sets_of(lake: Lake, tasks: Iterable[Any]) -> tuple[Any, Any]:
+    """The data files of scan tasks, and the delete files that delete from one of them alone."""
+    util = lake.jvm.org.apache.iceberg.util
+    files, deletes = util.DataFileSet.create(), util.DeleteFileSet.create()
+    for task in tasks:
+        files.add(task.file())
+        for each in elements(task.deletes()):
+            if util.ContentFileUtil.isFileScoped(each):
+                deletes.add(each)
+    return files, deletes

@@ -130,8 +130,13 @@ def whole(lake: Lake, table: Table, files: Iterable[Any]) -> list[Any]:
 
 
 @contextmanager
-def rows_of(lake: Lake, table: Table, scan_tasks: Iterable[Any]) -> Iterator[DataFrame | None]:
-    """The rows that Iceberg's scan tasks say, to be read inside; None: there are no tasks."""
+def rows_of(
+    lake: Lake, table: Table, scan_tasks: Iterable[Any], *, split_bytes: int | None = None
+) -> Iterator[DataFrame | None]:
+    """The rows that Iceberg's scan tasks say, to be read inside; None: there are no tasks.
+
+    split_bytes: how much of the files each of Spark's tasks reads.
+    """
     tasks = lake.jvm.java.util.ArrayList()
     for each in scan_tasks:
         tasks.add(each)
@@ -144,7 +149,10 @@ def rows_of(lake: Lake, table: Table, scan_tasks: Iterable[Any]) -> Iterator[Dat
     cache.add(group, table.java)
     sets.stageTasks(table.java, group, tasks)
     try:
-        yield lake.spark.read.format("iceberg").option("scan-task-set-id", group).load(group)
+        reader = lake.spark.read.format("iceberg").option("scan-task-set-id", group)
+        if split_bytes is not None:
+            reader = reader.option("split-size", split_bytes).option("file-open-cost", 0)
+        yield reader.load(group)
     finally:
         sets.removeTasks(table.java, group)
         cache.remove(group)

@@ -13,6 +13,7 @@ from stacks.ingest import IngestStack
 from stacks.kafka import KafkaStack
 from stacks.keys import KeysStack
 from stacks.lake import LakeStack
+from stacks.maintenance import MaintenanceStack
 from stacks.monitoring import MonitoringStack
 from stacks.publish import PublishStack
 
@@ -42,6 +43,7 @@ def build(
     ingest = IngestStack(
         app, f"{name}-ingest", deployment=deployment, lake=lake, runtime=runtime, brokers=brokers
     )
+    MaintenanceStack(app, f"{name}-maintenance", deployment=deployment, lake=lake, ingest=ingest)
     keys = None
     if deployment.rotations:
         keys = KeysStack(app, f"{name}-keys", deployment=deployment, runtime=runtime, brokers=brokers)

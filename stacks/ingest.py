@@ -31,8 +31,8 @@ class IngestStack(Stack):
         brokers: Brokers | None = None,
     ) -> None:
         super().__init__(scope, id, description="calve: jobs from topics to tables")
-        code = JobCode(self, "Code")
-        security = JobSecurity(self, "Security", name=deployment.name, lake=lake)
+        self.code = JobCode(self, "Code")
+        self.security = JobSecurity(self, "Security", name=deployment.name, lake=lake)
         self.jobs = [
             IngestJob(
                 self,
@@ -40,8 +40,8 @@ class IngestStack(Stack):
                 deployment=deployment,
                 job=each,
                 lake=lake,
-                code=code,
-                security=security,
+                code=self.code,
+                security=self.security,
                 brokers=brokers,
             )
             for each in deployment.jobs
@@ -68,4 +68,14 @@ class IngestStack(Stack):
         CfnOutput(self, "DoctorFunction", value=doctor.examine.function.function_name)
         for job in self.jobs:
             if job.definition.schedule:
-                JobSchedule(self, f"{job.definition.settings.job}Schedule", job=job, group=self.group)
+                JobSchedule(
+                    self,
+                    f"{job.definition.settings.job}Schedule",
+                    name=job.name,
+                    job_arn=job.arn,
+                    group=self.group,
+                    expression=job.definition.schedule,
+                    time_zone=job.definition.time_zone,
+                    description=f"Starts {job.name}, which drains its topics and ends",
+                    arguments={"--drain": "true"},
+                )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from aws_cdk import Aws, RemovalPolicy, Stack, aws_glue, aws_logs
+from aws_cdk import Aws, Stack, aws_glue
 from constructs import Construct
 
 from calve.announcement import OF_TABLES
@@ -26,7 +26,7 @@ from stacks.ingest_role import (
     secret_statements,
 )
 from stacks.job_code import JobCode, JobSettings, generation
-from stacks.job_security import JobSecurity
+from stacks.job_security import JobSecurity, log_group
 from stacks.lake import LakeStack
 from stacks.roles import announcing, grant, service_role
 
@@ -60,18 +60,18 @@ class IngestJob(Construct):
         self.name = f"{deployment.name}-{job.settings.job}"
         self.control_key = lake.control(job.settings.job)
         brokers = brokers or Brokers()
-        self.settings = settings = JobSettings(self, "Settings", job=_portable(job.settings))
+        self.settings = settings = JobSettings(self, "Settings", job=portable(job.settings))
         self.role = service_role(self, "Role", service="glue.amazonaws.com", source_arn=arn("glue", "*"))
         prefix = f"/calve/{deployment.name}/{job.settings.job}"
         groups = [
-            self._log_group(stream.title(), security.log_group(prefix, self.role.role_name, stream), security)
+            log_group(self, stream.title(), security, prefix, self.role.role_name, stream)
             for stream in ("output", "error")
         ]
         self.log_group = groups[0]
         # Not inline: the names of the log groups hold the role's name.
         statements = [
             *lake_statements(lake, job.settings.job),
-            *code_statements(code, settings),
+            *code_statements([*code.assets, *settings.assets]),
             *secret_statements(job.settings),
             *registry_statements(job.settings),
             *kafka_statements(brokers, sorted(_topics(job.settings))),
@@ -117,13 +117,6 @@ class IngestJob(Construct):
     @property
     def arn(self) -> str:
         return arn("glue", f"job/{self.name}")
-
-    def _log_group(self, id: str, name: str, security: JobSecurity) -> aws_logs.CfnLogGroup:
-        group = aws_logs.CfnLogGroup(
-            self, id, log_group_name=name, retention_in_days=90, kms_key_id=security.log_key
-        )
-        group.apply_removal_policy(RemovalPolicy.DESTROY)
-        return group
 
     @staticmethod
     def _arguments(
@@ -179,6 +172,6 @@ def _topics(job: Job) -> set[str]:
     return {table.topic for table in job.tables} | wide
 
 
-def _portable(job: Job) -> Job:
+def portable(job: Job) -> Job:
     """Settings without what only a deploy knows, so that the file and its hash are the same in every account."""
     return replace(job, lake=replace(job.lake, endpoint=None))

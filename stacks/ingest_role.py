@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Aws
+from aws_cdk import Aws, aws_s3_assets
 
 from calve.export import EXPORTS
 from calve.job import GlueRegistry, Job
 from calve.names import of_msk
 from stacks.arns import arn, secret_arn
-from stacks.job_code import JobCode, JobSettings
 from stacks.lake import LakeStack
 from stacks.roles import Statement, allow
 
@@ -74,9 +73,8 @@ def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
     return statements
 
 
-def code_statements(code: JobCode, settings: JobSettings) -> list[Statement]:
+def code_statements(assets: Sequence[aws_s3_assets.Asset]) -> list[Statement]:
     """The job's own files, each by name."""
-    assets = [*code.assets, *settings.assets]
     return [allow(["s3:GetObject"], [asset.bucket.arn_for_objects(asset.s3_object_key) for asset in assets])]
 
 

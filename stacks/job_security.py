@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import aws_glue
+from aws_cdk import RemovalPolicy, aws_glue, aws_logs
 from constructs import Construct
 
 from stacks.findings import acknowledge
@@ -54,6 +54,21 @@ class JobSecurity(Construct):
         if not self._key:
             acknowledge(job, {"GL3": "the job uses no bookmarks: its position is in the tables"})
 
-    def log_group(self, prefix: str, role: str, stream: str) -> str:
+    def name_of_logs(self, prefix: str, role: str, stream: str) -> str:
         """The log group that Glue writes: a security configuration with a key for logs changes its name."""
         return f"{prefix}/{self.name}-role/{role}/{stream}" if self.log_key else f"{prefix}/{stream}"
+
+
+def log_group(
+    scope: Construct, id: str, security: JobSecurity, prefix: str, role: str, stream: str
+) -> aws_logs.CfnLogGroup:
+    """The log group of a job for one of its streams."""
+    group = aws_logs.CfnLogGroup(
+        scope,
+        id,
+        log_group_name=security.name_of_logs(prefix, role, stream),
+        retention_in_days=90,
+        kms_key_id=security.log_key,
+    )
+    group.apply_removal_policy(RemovalPolicy.DESTROY)
+    return group

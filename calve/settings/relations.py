@@ -44,6 +44,7 @@ def relations(values: Mapping[str, Any]) -> Iterator[Problem]:
     if not isinstance(values.get("masking"), dict):
         yield from _masks_without_keys(tables)
     yield from _quarantine_without_mask(tables, values.get("defaults"))
+    yield from _retention_of_keys(tables)
     registry = values.get("registry")
     if isinstance(registry, dict) and registry.get("type") == "glue":
         yield from _of_glue(tables)
@@ -73,6 +74,20 @@ def _quarantine_without_mask(tables: Mapping[str, Any], defaults: Any) -> Iterat
             reason = "needs a step `mask` to name the fields that come in"
             fix = "add `mask: {fields: {}}` to its steps, or say `quarantine_new_fields: false` of this table"
             yield Problem(("tables", name, "quarantine_new_fields"), reason, fix)
+
+
+def _retention_of_keys(tables: Mapping[str, Any]) -> Iterator[Problem]:
+    """A row that stands for several records is as old as one of them alone."""
+    for name, table in tables.items():
+        maintenance = table.get("maintenance") if isinstance(table, dict) else None
+        if not isinstance(maintenance, dict) or maintenance.get("rows") is None:
+            continue
+        kinds = ("deduplicate", "aggregate")
+        kept = next((each for each in kinds if table.get(each) is not None), None)
+        kept = kept or (f"mode: {table['mode']}" if table.get("mode", "append") != "append" else None)
+        if kept:
+            reason = f"cannot be used with `{kept}`: only where every record is a row is it gone for good"
+            yield Problem(("tables", name, "maintenance", "rows"), reason, "remove it, or the other")
 
 
 def _of_glue(tables: Mapping[str, Any]) -> Iterator[Problem]:

@@ -36,6 +36,7 @@ JOB_ALARMS, EXPORTS_ALARMS = 3, 5
 CATALOG_ALARMS, SNOWFLAKE_ALARMS = 3, 6
 PATTERN_ALARMS, PATTERN_METRICS = 4, 2  # of a job that has some
 EXPORT_GB_S = 2 * 60
+MAINTENANCE, MAINTENANCE_WORKERS = "rate(6 hours)", 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
             for each in job.settings.patterns
         ]
     lines += [
+        _maintenance(deployment, rates),
         *_objects(deployment, load, rates),
         *_kafka(deployment, load, rates),
         *_around(deployment, rates),
@@ -132,7 +134,7 @@ def assumptions(load: Load) -> list[str]:
         f"a job without a schedule would have {load.schedule} (--schedule)",
         f"a commit writes {OBJECTS_PER_COMMIT} objects; a month has {HOURS} hours",
         f"tables take 1/{COMPRESSION:g} of the topics' bytes; months kept: {load.kept_months:g} (--kept-months)",
-        "left out: a cluster that exists, compaction, readers, logs, data transfer",
+        "left out: a cluster that exists, files rewritten, readers, logs, data transfer",
         "left out: requests to KMS and the Glue catalog, taxes, free tiers",
     ]
 
@@ -167,6 +169,14 @@ def _job(job: JobDeployment, load: Load, rates: Rates) -> tuple[Line, list[str]]
     configured = scheduled if job.schedule else continuous
     basis = f"{always} x {job.worker} x {HOURS} h, or {most} x {min(hours, HOURS):,.0f} h"
     return Line(f"Glue job {name}", configured, continuous, scheduled, basis, (priced,)), warnings
+
+
+def _maintenance(deployment: Deployment, rates: Rates) -> Line:
+    """The jobs that look after tables: what their starts cost, as they have little to do where a job runs always."""
+    runs = len(deployment.jobs) * firings_per_day(MAINTENANCE) * DAYS
+    hours = runs * MAINTENANCE_WORKERS * START_S / 3600
+    basis = f"{runs:,.0f} runs of {MAINTENANCE_WORKERS} x G.1X, {START_S:g} s each"
+    return _both("Maintenance", hours * rates["glue_dpu_hour"], basis, "glue_dpu_hour")
 
 
 def _objects(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]:

@@ -76,9 +76,17 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
         *filters.checks(sides.spans, compacted=compacted, failed="filtered" in failed),
         *sides.topic.skips.checks(sides.spans, compacted=compacted, failed="skipped" in failed),
         *sides.topic.left_out.checks(sides.spans, compacted=compacted, failed="left out" in failed),
+        *_aged(sides),
         *sides.topic.forgotten.checks(failed="forgotten" in failed),
         *_unverifiable(sides),
     ]
+
+
+def _aged(sides: Sides) -> list[Check]:
+    """What has left for its age, and is therefore not looked at."""
+    left = {"rows": sides.topic.aged, "dead_letters": sides.topic.aged_letters}
+    figures: dict[str, int | str] = {name: each.rows for name, each in left.items() if each is not None}
+    return [Check("retention", "proved", figures)] if figures else []
 
 
 def _coverage(sides: Sides) -> dict[str, int | str]:
@@ -235,7 +243,7 @@ def _totals(sides: Sides) -> list[Finding]:
         return []
     totals = sides.claim.totals
     findings = []
-    expected = totals.rows_appended - totals.rows_deleted
+    expected = totals.rows_appended - totals.rows_deleted - (sides.topic.aged.rows if sides.topic.aged else 0)
     # Rounds by key may have deleted rows of the topic before this one, which do not count here.
     mixed = sides.topic.fold is not None and bool(sides.claim.others)
     if sides.topic.totals is None and not mixed and sides.table.total != expected:
@@ -245,7 +253,12 @@ def _totals(sides: Sides) -> list[Finding]:
     if sides.topic.firsts is not None and complete and not 0 <= _untold(sides) <= sides.topic.emptied:
         text = f"{sides.topic.duplicates} records are duplicates, the ledgers say {totals.deduplicated}"
         findings.append(Finding("totals", text))
-    if sides.letters.by_reason != totals.rejected:
+    if sides.topic.aged_letters is not None:
+        lacking = sum(totals.rejected.values()) - sum(sides.letters.by_reason.values())
+        if lacking != sides.topic.aged_letters.rows:
+            text = f"{lacking} dead letters are gone, {sides.topic.aged_letters.rows} have left for their age"
+            findings.append(Finding("totals", text))
+    elif sides.letters.by_reason != totals.rejected:
         text = f"the dead letters are {sides.letters.by_reason}, the ledgers say {totals.rejected}"
         findings.append(Finding("totals", text))
     # A letter that had lost its mark is counted twice: once as redriven, once as present.

@@ -63,7 +63,7 @@ def read_table(
                 before = pc.sum(provable).as_py() or 0
                 provable = pc.and_(provable, _held(rows, kept_offsets))
                 side.compacted += before - (pc.sum(provable).as_py() or 0)
-            inside = rows.where(provable)
+            inside = rows.where(provable).staying
             if keys is not None:
                 folded = _folded(rows, topic.mode)
                 keys.take(rows.where(folded), provable.filter(folded))

@@ -175,7 +175,7 @@ class Explainer:
         for task in self._main.tasks:
             if wanted & self._table.places.get(task.file.file_path, set()):
                 for rows in self._main.read(task):
-                    _gather(look.found_rows, self._comparable(rows, wanted, look))
+                    _gather(look.found_rows, self._comparable(rows.staying, wanted, look))
         letters = self._letters.rows
         for task in letters.tasks if letters else ():
             if letters and wanted & self._letters.places.get(task.file.file_path, set()):

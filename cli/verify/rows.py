@@ -14,6 +14,7 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 
 from calve.columns import DEAD_LETTERS, LATER, REDRIVEN
 from calve.names import SYSTEM_COLUMN
+from cli.verify.aged import Aged
 from cli.verify.hashing import column_hashes, row_hashes
 from cli.verify.modes import Keyed, Mode
 from cli.verify.seals import Seals
@@ -32,6 +33,7 @@ class Rows:
 
     Where keys tell rows apart also the digest of each row's key, what orders it, and its record's timestamp; `tombstones` are no
     rows, and neither are those that are `idle` (`cli.verify.modes.Keyed`). `batch`: their values, where they are added up.
+    `aged`: which of them may have left for their age; None: none.
     """
 
     file: str
@@ -44,6 +46,7 @@ class Rows:
     tombstones: bool = False
     idle: str | None = None
     batch: Any = None
+    aged: Any = None
 
     @property
     def hashes(self) -> Any:
@@ -52,6 +55,11 @@ class Rows:
     def places(self) -> Iterator[tuple[int, int]]:
         """Partition and offset of each row."""
         yield from zip(self.partitions.to_pylist(), self.offsets.to_pylist(), strict=True)
+
+    @property
+    def staying(self) -> Rows:
+        """Those that have not come into the age to leave."""
+        return self if self.aged is None else self.where(pc.invert(self.aged))
 
     def where(self, mask: Any) -> Rows:
         """The rows for which `mask` is true."""
@@ -68,6 +76,7 @@ class Rows:
             timestamps,
             self.tombstones,
             self.idle,
+            aged=None if self.aged is None else self.aged.filter(mask),
         )
 
 
@@ -86,8 +95,11 @@ class HeldKeys:
 class MainRows:
     """The rows of a table, but for files that one of the `others` (snapshots) has added."""
 
-    def __init__(self, table: Table, *, others: set[int], mode: Mode | None = None) -> None:
+    def __init__(
+        self, table: Table, *, others: set[int], mode: Mode | None = None, aged: Aged | None = None
+    ) -> None:
         self.mode = mode
+        self.aged = aged
         scan = table.scan()
         self._table = table
         self._schema = scan.projection()
@@ -108,7 +120,7 @@ class MainRows:
         for batch in _batches(self._table, self._schema, task):
             batch = batch.cast(self.columns)
             keyed = self.mode.keyed(batch) if self.mode else None
-            yield rows_of(batch, task.file.file_path, keyed)
+            yield rows_of(batch, task.file.file_path, keyed, self.aged)
 
     def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows themselves, with their file."""
@@ -147,12 +159,15 @@ class MainRows:
         return _lowest((each.field("partition"), each.field("offset")) for each in columns)
 
 
-def rows_of(batch: pa.RecordBatch, file: str = "", keyed: Keyed | None = None) -> Rows:
+def rows_of(
+    batch: pa.RecordBatch, file: str = "", keyed: Keyed | None = None, aged: Aged | None = None
+) -> Rows:
     """The rows of a batch with all columns of the table."""
     kafka = batch.column(SYSTEM_COLUMN)
     place = kafka.field("partition"), kafka.field("offset")
     if keyed is None:
-        return Rows(file, *place, comparable(batch))
+        old = aged.mask(batch, *place) if aged else None
+        return Rows(file, *place, comparable(batch), aged=old)
     timestamps = kafka.field("timestamp")
     columns = comparable(batch)
     return Rows(file, *place, columns, keyed.keys, keyed.orders, timestamps, keyed.tombstones, keyed.idle)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.position import Offsets
+from cli.verify.aged import Aged
 from cli.verify.decoding import Decoding
 from cli.verify.digest import Digests
 from cli.verify.filters import Filters
@@ -35,7 +36,7 @@ class TopicSide:
     `undecodable` are records that are no rows and no dead letters either: (partition, offset) -> reason.
     `misjudged` are dead letters whose reason the bytes contradict: (partition, offset) -> (reason given, reason found).
     `duplicates` counts good records that make no row, as the table has the first of their key; `left_out` those that a step
-    leaves out; `emptied` those of which it leaves out all rows.
+    leaves out; `emptied` those of which it leaves out all rows. `aged`, `aged_letters`: what has left for its age.
     """
 
     records: Offsets = field(default_factory=dict)
@@ -54,6 +55,12 @@ class TopicSide:
     emptied: int = 0
     totals: Totals | None = None
     forgotten: Forgotten = field(default_factory=Forgotten)
+    aged: Aged | None = None
+    aged_letters: Aged | None = None
+
+    def has_left(self, partition: int, offset: int, timestamp_ms: int) -> bool:
+        """Whether a record may be a dead letter no more for its age."""
+        return self.aged_letters is not None and self.aged_letters.may_be(partition, offset, timestamp_ms)
 
     def expected(self, records: Records) -> Records:
         """The records but the forgotten. Where keys tell rows apart those count all the same: no older one is the row."""
@@ -141,7 +148,7 @@ def topic_rows(
             for place in skipped:
                 skips.take((living.partitions[place], living.offsets[place]), BY_SCHEMA)
         living = living.select([place for place in range(len(living)) if place not in skipped])
-    found, refused = made_of(living, decoder, mode)
+    found, refused = made_of(living, decoder, mode, side.aged)
     by_steps: set[Key] = set() if left_out is None else left_out
     for place, reason in refused:
         key = living.partitions[place], living.offsets[place]
@@ -149,15 +156,15 @@ def topic_rows(
             by_steps.add(key)
         elif reason == EMPTIED:
             side.emptied += note
-        elif note and not skips.take(key, reason):
+        elif note and not side.has_left(*key, living.timestamps_ms[place]) and not skips.take(key, reason):
             side.undecodable[key] = reason
     if note:
         side.left_out.take(by_steps - letters.redriven.keys())
-    yield from found
+    yield from (each.staying for each in found)
 
 
 def made_of(
-    records: Records, decoder: Decoding, mode: Mode | None
+    records: Records, decoder: Decoding, mode: Mode | None, aged: Aged | None = None
 ) -> tuple[list[Rows], list[tuple[int, str]]]:
     """Rows, with their keys where those decide whether they are rows, and (place, reason) of records that are none."""
     every = range(len(records))
@@ -169,7 +176,7 @@ def made_of(
     refused: list[tuple[int, str]] = []
     if plain:
         batches, unread = decoder.rows(records.select(plain) if keyed else records)
-        found += [rows_of(batch) for batch in batches]
+        found += [rows_of(batch, aged=aged) for batch in batches]
         refused += [(plain[n], reason) for n, reason in unread]
     if mode and keyed:
         batches_by_key, unread = keyed_rows(decoder, records.select(keyed) if plain else records, mode)

@@ -10,6 +10,7 @@ from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
 from cli import lake
 from cli.kafka import Cluster, client_properties
+from cli.verify.aged import Aged
 from cli.verify.blanks import blanks_in
 from cli.verify.checks import Sides, checks_of, digests_of, findings_of
 from cli.verify.claim import Claim, Round, read_claim
@@ -103,7 +104,8 @@ def _compare(
     mode = mode_of(claim, table.schema(), sources.key.column if sources.key else None)
     newest = mode is not None and mode.newest
     totals = Totals(mode.totals, claim) if mode and mode.totals else None
-    main = MainRows(table, others=set() if totals else claim.others, mode=mode if newest else None)
+    aged = Aged.of(table, claim.topic)
+    main = MainRows(table, others=set() if totals else claim.others, mode=mode if newest else None, aged=aged)
     letter_rows, pending = _letter_rows(letters, claim, Seals(sources.masking))
     forgotten = Forgotten.of(table.properties, claim.topic)
     claimed = _claimed(claim, main, letter_rows, forgotten)
@@ -141,6 +143,8 @@ def _compare(
             left_out=LeftOut(rounds),
             totals=totals,
             forgotten=forgotten,
+            aged=aged,
+            aged_letters=Aged.of(letters, claim.topic),
         )
         produced = read_topic(reader, readable, decoder, dead, side, count=task.update)
     with progress.task("reading the table", total=main.count, unit="records") as task:

@@ -17,6 +17,7 @@ from glue_jobs import faults
 from glue_jobs.java import elements
 from glue_jobs.lake import Lake, Table
 from glue_jobs.layout import clustered, tasks_for
+from glue_jobs.rewriting import sets_of
 from glue_jobs.staging import NOTHING, commit, publish, rows_of, stage, whole
 
 FILE = "_file"
@@ -74,23 +75,12 @@ class Rewriting:
                 rest = clustered(self._kept(rows).select(*columns), table, tasks_for(size, cores, cores))
                 left = stage(self._lake, table, rest, stage_id)
         faults.point("forget.staged", self._name)
-        replaced, deletes = self._sets(tasks)
+        replaced, deletes = sets_of(self._lake, tasks)
         update = table.java.newOverwrite().deleteFiles(replaced, deletes)
         for each in left.files:
             update = update.addFile(each)
         commit(table, update, summary, unmoved(self._head, accept))
         faults.point("forget.committed", self._name)
-
-    def _sets(self, tasks: Iterable[Any]) -> tuple[Any, Any]:
-        """The files, and those that delete from one of them alone."""
-        util = self._lake.jvm.org.apache.iceberg.util
-        replaced, deletes = util.DataFileSet.create(), util.DeleteFileSet.create()
-        for task in tasks:
-            replaced.add(task.file())
-            for each in elements(task.deletes()):
-                if util.ContentFileUtil.isFileScoped(each):
-                    deletes.add(each)
-        return replaced, deletes
 
 
 def fence(table: Table, summary: Mapping[str, str], accept: Accept) -> None:

@@ -443,13 +443,18 @@ OF_FOREIGN = ("reject.discarded", "reject.restaged")
 """Points that a job passes where a record is framed with an id of another subject."""
 OF_SWITCH = ("switch.staged", "switch.marked", "switch.held", "switch.committed")
 OF_EMIT = ("emit.written", "emit.noted")
+OF_MAINTENANCE = tuple(
+    each
+    for each in faults.INNER
+    if each.startswith(("compact.", "retention.", "metadata.", "orphans.", "maintenance."))
+)
 OF_FORGET = tuple(each for each in faults.INNER if each.startswith("forget."))
 OF_UPKEEP = ("upkeep.settled", "merge.staged", "merge.committed", "expiry.noted", "snapshots.expired")
 OF_TRAVEL = ("travel.answered", "layout.changed")
-OTHERS = (*OF_SWITCH, *OF_EMIT, *OF_FORGET, *OF_UPKEEP, *OF_TRAVEL)
+OTHERS = (*OF_SWITCH, *OF_EMIT, *OF_FORGET, *OF_UPKEEP, *OF_TRAVEL, *OF_MAINTENANCE)
 POINTS = tuple(each for each in faults.POINTS if each not in OTHERS)
 """Those of a table that keeps its mode and its layout, has no output topic, forgets nobody, is young and never goes back;
-test_switching, test_emit, test_forget, test_upkeep and test_time_machine have the others.
+test_switching, test_time_machine, test_emit, test_forget, test_upkeep and test_maintain have the others.
 """
 POINTS_OF_UPSERTS = tuple(each for each in POINTS if each not in OF_REDRIVE)
 POINTS_OF_TOTALS = tuple(each for each in POINTS_OF_UPSERTS if each != "table.evolved")

@@ -24,6 +24,7 @@ from tests.integration.crashing import (
     OF_EMIT,
     OF_FOREIGN,
     OF_FORGET,
+    OF_MAINTENANCE,
     OF_TRAVEL,
     OF_UPKEEP,
     ONCE,
@@ -296,5 +297,5 @@ def test_points_stand_between_all_effects_of_a_job(engine: Engine) -> None:
         with traced() as more:
             scene.work()
         seen += ["the next job", *more]
-    assert set(faults.POINTS) - {*OF_EMIT, *OF_FORGET, *OF_UPKEEP, *OF_TRAVEL} <= set(seen)
+    assert set(faults.POINTS) - {*OF_EMIT, *OF_FORGET, *OF_UPKEEP, *OF_TRAVEL, *OF_MAINTENANCE} <= set(seen)
     assert [pair for pair in pairwise(seen) if "".join(pair).isupper()] == []

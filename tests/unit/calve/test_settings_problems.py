@@ -331,6 +331,14 @@ def test_whatever_stands_in_the_file_is_loaded_or_refused_with_a_reason(
     assert all(reasons)
 
 
+def test_rows_leave_for_their_age_only_where_each_record_is_one() -> None:
+    rows = "maintenance: {rows: {column: at, keep: 90d}}"
+    for kept in ("mode: upsert", "deduplicate: {key: [id]}"):
+        found = refused_table(f"{kept}, {rows}")
+        assert "tables.a.maintenance.rows" in found
+        assert "only where every record is a row" in found
+
+
 def test_quarantine_needs_a_mask_that_lets_fields_in() -> None:
     reason = (
         "needs a step `mask` to name the fields that come in. Add `mask: {fields: {}}` to its steps, or say"

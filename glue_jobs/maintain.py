@@ -1,0 +1,135 @@
+"""The maintenance job: what tables need beside their rounds (ADR 31). A Glue job script, and `calve maintain`, unchanged.
+
+Arguments: those of `glue_jobs.ingest` that say where things are; `--dry-run [true|false]` to tell what is due and do nothing;
+`--only KIND` to do one kind of work, whether it is due or not. It asks neither Kafka nor a registry. What is due is done within
+bounds, and the next run goes on; SIGTERM and Ctrl-C end it after the commit under way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from typing import get_args
+
+from calve import job
+from calve.errors import CalveError, ConfigError
+from calve.job import Aggregate, Job, Upsert
+from calve.log import event
+from calve.maintenance import Kind, due
+from calve.turn import TURN_KINDS
+from glue_jobs import faults
+from glue_jobs.arguments import flag, job_of, job_parser
+from glue_jobs.java_errors import problem
+from glue_jobs.lake import Lake, Table
+from glue_jobs.maintaining.doing import Work
+from glue_jobs.maintaining.figures import figures
+from glue_jobs.maintaining.tables import tables_of
+from glue_jobs.maintaining.turns import asked
+from glue_jobs.session import spark_session
+
+RUN_S = 3_000.0
+"""A run ends before the next one is due; what is left is due still."""
+TURNS = 30
+"""So often a run asks the job of a table for a turn."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the maintenance; exit code 0, 1 where it failed for a table, 2 where the settings are of no use."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        settings, options = _read(arguments)
+        if fault := os.environ.get("CALVE_FAULT"):
+            faults.arm(fault)
+        spark = spark_session(settings)
+        signal.signal(signal.SIGINT, lambda *_: stop.set())  # PySpark takes it when the session is made
+        lake = Lake(spark, settings.name)
+        run = Maintaining(lake, stop, dry=options.dry_run, only=options.only)
+        failed = run.all(settings)
+    except CalveError as error:
+        event("job.failed", reason=error.message, fix=error.fix)
+        return 2 if isinstance(error, ConfigError) else 1
+    event("job.ended", job=settings.job, states=dict.fromkeys(failed, "failed"))
+    return 1 if failed else 0
+
+
+class Maintaining:
+    """One run over the tables of a job."""
+
+    def __init__(
+        self, lake: Lake, stop: threading.Event, *, dry: bool = False, only: Kind | None = None
+    ) -> None:
+        self._lake = lake
+        self._stop = stop
+        self._dry = dry
+        self._only = only
+        self._until = time.monotonic() + RUN_S
+
+    def all(self, settings: Job) -> list[str]:
+        """Look after each table in turn; the names of those where something failed.
+
+        Raises:
+            Retryable: the catalog does not answer.
+        """
+        failed = []
+        for table, main in tables_of(settings, self._lake):
+            if self._over():
+                break
+            try:
+                self.one(table, main)
+            except Exception as error:  # noqa: BLE001 one table's fault must not keep the others from theirs
+                failed.append(str(main.name))
+                who = {"table": str(main.name), "topic": table.topic}
+                event("maintenance.failed", **who, kind=self._only, why=problem(error))
+        return failed
+
+    def one(self, table: job.Table, main: Table) -> None:
+        """Do what a table needs, or the one thing that was asked for; a table of which a person is being forgotten is left alone.
+
+        Raises:
+            CalveError: something cannot be done, or not now.
+        """
+        letters = self._lake.load(main.name.dead_letters)
+        work = Work(self._lake, table, main, letters)
+        if work.is_forgetting:
+            event("maintenance.left", **work.who, why="a person is being forgotten")
+            return
+        found = {
+            each.kind: each.why
+            for each in due(figures(self._lake, main, letters, table.maintenance), table.maintenance)
+        }
+        wanted = {self._only: found.get(self._only, "asked for")} if self._only else found
+        for kind, why in wanted.items():
+            event("maintenance.due", **work.who, kind=kind, why=why)
+            if not self._dry and not self._over():
+                self._do(kind, work)
+
+    def _do(self, kind: Kind, work: Work) -> None:
+        if kind in TURN_KINDS and isinstance(work.settings.mode, Upsert | Aggregate):
+            for _ in range(TURNS):
+                if not work.has_left():
+                    return
+                if not asked(work.main, kind, self._stop.wait):
+                    break
+        if not self._over():
+            work.run(kind, self._over)
+
+    def _over(self) -> bool:
+        return self._stop.is_set() or time.monotonic() > self._until
+
+
+def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
+    parser = job_parser("maintain", __doc__)
+    flag(parser, "--dry-run", "tell what is due, and do nothing")
+    parser.add_argument("--only", choices=get_args(Kind), help="do this alone, due or not")
+    options, _ = parser.parse_known_args(arguments)
+    return job_of(options), options
+
+
+if __name__ == "__main__":
+    if code := main(sys.argv[1:]):  # a host may take any SystemExit, that of 0 too, for a failure
+        sys.exit(code)

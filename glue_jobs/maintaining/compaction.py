@@ -1,0 +1,143 @@
+"""Small data files, and those that many rows are deleted from, are written anew as few of the size that is wanted (ADR 31).
+
+Iceberg plans which files go together, each group within one partition; a group is one commit, so that whatever ends the work
+leaves what is done. Rows are read without those that were deleted, and written as `glue_jobs.staging` writes all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from glue_jobs import faults
+from glue_jobs.java import elements
+from glue_jobs.lake import Lake, Table
+from glue_jobs.layout import clustered, sort_columns
+from glue_jobs.maintaining.carrying import Upkept
+from glue_jobs.rewriting import replacement, write_anew
+from glue_jobs.staging import Conflict, discard
+
+GROUP_FILES = 4
+"""So many files of the wanted size come of a group at most: it is read and written within seconds."""
+PLAN_S = 60.0
+"""How long a plan is worked by: what Iceberg compares a commit with is the history since, which expires."""
+CONFLICTS = 2
+OPTIONS = {"delete-ratio-threshold": "0.1", "delete-file-threshold": "5"}
+"""Files with so many deletes are rewritten, however large they are: a tenth of their rows, or by so many delete files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files of one partition that are written anew together; `outputs`: about so many come of them."""
+
+    tasks: tuple[Any, ...]
+    outputs: int
+    split_bytes: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Compacted:
+    """Files that went and that came, and the bytes of those that went; `conflicts`: groups that others wrote to meanwhile."""
+
+    files: int = 0
+    made: int = 0
+    size_bytes: int = 0
+    conflicts: int = 0
+
+    def __add__(self, other: Compacted) -> Compacted:
+        return Compacted(
+            self.files + other.files,
+            self.made + other.made,
+            self.size_bytes + other.size_bytes,
+            self.conflicts + other.conflicts,
+        )
+
+
+def compact(
+    lake: Lake,
+    upkept: Upkept,
+    *,
+    file_bytes: int,
+    budget_bytes: int,
+    stop: Callable[[], bool],
+    group_files: int = GROUP_FILES,
+) -> Compacted:
+    """Rewrite groups, those of the most files first, until the budget is spent: one at least.
+
+    Raises:
+        Retryable: as `Upkept.commit`.
+    """
+    done = Compacted()
+    while done.conflicts < CONFLICTS:
+        upkept.refresh()
+        until = time.monotonic() + PLAN_S
+        head, planned = (
+            upkept.table.java.currentSnapshot(),
+            groups(lake, upkept.table, file_bytes, group_files),
+        )
+        if not planned:
+            break
+        for group in planned:
+            if stop() or (done.size_bytes and done.size_bytes + group.size_bytes > budget_bytes):
+                return done
+            _rewrite(lake, upkept, head, group, done)
+            if time.monotonic() > until or done.conflicts >= CONFLICTS:
+                break
+    return done
+
+
+def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_FILES) -> list[Group]:
+    """What is worth rewriting of the table as of its last refresh, the most files first."""
+    if table.head is None:
+        return []
+    options = lake.jvm.java.util.HashMap()
+    sizes = {"target-file-size-bytes": file_bytes, "max-file-group-size-bytes": group_files * file_bytes}
+    for name, value in (OPTIONS | sizes).items():
+        options.put(name, str(value))
+    planner = lake.jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table.java)
+    planner.init(options)
+    found = [
+        Group(
+            tuple(elements(each.fileScanTasks())),
+            int(each.expectedOutputFiles()),
+            int(each.inputSplitSize()),
+            int(each.inputFilesSizeInBytes()),
+        )
+        for each in elements(planner.plan().groups())
+    ]
+    return sorted(found, key=lambda each: -len(each.tasks))
+
+
+def _rewrite(lake: Lake, upkept: Upkept, head: Any, group: Group, done: Compacted) -> None:
+    """`head`: the snapshot that the group was planned at; whatever deletes from its files since then is a conflict."""
+    table = upkept.table
+    staged = write_anew(
+        lake, table, group.tasks, lambda rows: _laid_out(rows, table, group), split_bytes=group.split_bytes
+    )
+    faults.point("compact.staged", table.name.table)
+    try:
+        upkept.commit("compact", lambda: replacement(lake, table, head, group.tasks, staged))
+    except Conflict:
+        discard(table, staged)
+        done.conflicts += 1
+        return
+    faults.point("compact.committed", table.name.table)
+    done.files += len(group.tasks)
+    done.made += len(staged.files)
+    done.size_bytes += group.size_bytes
+
+
+def _laid_out(rows: DataFrame, table: Table, group: Group) -> DataFrame:
+    """The rows in about as many tasks as files are to come of them, in the table's order."""
+    if any(int(each.file().specId()) != int(table.java.spec().specId()) for each in group.tasks):
+        return clustered(rows, table, group.outputs)
+    order = sort_columns(table)
+    if not order:
+        return rows
+    spread = rows.coalesce(1) if group.outputs == 1 else rows.repartitionByRange(group.outputs, *order)
+    return spread.sortWithinPartitions(*order)
