@@ -47,6 +47,7 @@ class Promise:
         self.told, self.told_at = cause, now
         if cause is None:
             return
+        took_s = _seconds(outcome)
         since_s = looked_at - pace.level_at if pace.level_at else 0.0
         event(
             "freshness.missed",
@@ -56,7 +57,7 @@ class Promise:
             **{name: outcome.metrics[name] for name in FIGURES},
             commit_ms=outcome.commit_ms,
             records=outcome.ledger.consumed,
-            busy=round(min(1.0, _seconds(outcome) / max(since_s, _seconds(outcome))), 2) if since_s else 1.0,
+            busy=round(took_s / max(took_s, since_s, 0.001), 2),
         )
 
 

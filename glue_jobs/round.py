@@ -34,6 +34,7 @@ from glue_jobs.lake import catalog_errors
 from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.publishing import publish_round
 from glue_jobs.reading import Reading
+from glue_jobs.receipt import Meter
 from glue_jobs.rejecting import require_allowed, require_same
 from glue_jobs.relayout import relayout
 from glue_jobs.seen import Seen
@@ -67,6 +68,7 @@ class Round:
         self.memory = memory
         self.id = uuid.uuid4().hex
         self.began = time.time()
+        self.meter = Meter(target, self.id)
         self.stage_ms = 0
         self.main: Staged = NOTHING
         self.rejects: Staged = NOTHING
@@ -333,7 +335,8 @@ class Round:
         self.published_at = now = time.time()
         behind = self._behind()
         newest = self.seen.newest
-        return {
+        taken = self.meter.receipt(self.main, self.rejects, had_letters=self.base.dead_letters is not None)
+        return taken | {
             "bytes_in": self.seen.size_bytes,
             "files": len(self.main.files),
             "file_bytes": self.main.size_bytes,
@@ -341,7 +344,8 @@ class Round:
             "lag_s": round(now - newest, 3) if behind and newest else 0.0,
             "stage_ms": self.stage_ms,
             "round_ms": int((now - self.began) * 1000),
-        } | self._ages(self.memory.pace.commit_s)
+            **self._ages(self.memory.pace.commit_s),
+        }
 
     def _ages(self, commit_s: float) -> dict[str, Any]:
         at, began = self.published_at, self.began

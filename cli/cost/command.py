@@ -12,12 +12,17 @@ from cli.console import Branch, Console, Output, OutputOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
-    from cli.cost.rates import Rate
+    from cli.cost.measured import Measured
+    from cli.cost.rates import Rate, Rates
 
 RateOption = Annotated[float, typer.Option("--topic-rate", min=0, help="MB/s that arrive in each topic.")]
 PartitionsOption = Annotated[int, typer.Option("--partitions", min=1, help="Partitions of each topic.")]
 KeptOption = Annotated[float, typer.Option("--kept-months", min=0, help="Months that tables keep.")]
+MeasuredOption = Annotated[
+    bool, typer.Option("--measured", help="Show, too, what the commits of the tables have taken so far.")
+]
 ScheduleOption = Annotated[
     str, typer.Option("--schedule", help="When a job that has no schedule would run if it had one.")
 ]
@@ -31,10 +36,12 @@ def cost(
     config: ConfigOption = DEFAULT_CONFIG,
     env: EnvOption = None,
     output: OutputOption = Output.text,
+    *,
+    measured: MeasuredOption = False,
 ) -> None:
     """Estimate what the configuration costs in AWS, with jobs that always run and with jobs that run by a schedule.
 
-    Nothing is asked of AWS: every rate stands, with source and date, in cli/cost/rates.json.
+    Nothing is asked of AWS without --measured: every rate stands, with source and date, in cli/cost/rates.json.
 
     Example:
       calve cost --topic-rate 2.5 --kept-months 12
@@ -61,6 +68,7 @@ def cost(
         [dict(zip(("part", "always", "scheduled", "how"), row, strict=True)) for row in parts],
         title="",
     )
+    tables = _measured(config, env, known, console) if measured else []
     console.heading("Assumptions")
     for each in assumptions(load):
         console.say(f"  {each}")
@@ -73,11 +81,22 @@ def cost(
             "load": asdict(load),
             "lines": [asdict(line) for line in total.lines],
             "totals": ways,
+            "measured": [asdict(each) for each in tables],
             "warnings": total.warnings,
             "assumptions": assumptions(load),
             "rates": {name: asdict(rate) for name, rate in used.items()},
         }
     )
+
+
+def _measured(config: Path, env: str | None, known: Rates, console: Console) -> list[Measured]:
+    from cli.config import load_jobs
+    from cli.cost.taken import taken
+
+    tables = taken(load_jobs(config, env), known)
+    console.heading("Measured, by the commits that the tables still know")
+    console.table("measured", [asdict(each) for each in tables], title="")
+    return tables
 
 
 def _checked(schedule: str) -> str:

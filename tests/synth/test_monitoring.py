@@ -21,6 +21,11 @@ NUMBERS = dict.fromkeys(
         "bytes_in",
         "files",
         "file_bytes",
+        "bytes_written",
+        "cpu_s",
+        "s3_puts",
+        "s3_gets",
+        "catalog_calls",
     ),
     1,
 ) | dict.fromkeys(

@@ -1,0 +1,83 @@
+"""The receipt of a round, against the requests that pass a proxy before the object store and the catalog."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from glue_jobs.outcome import Memory
+from glue_jobs.round import Round
+from tests.integration.aws_gate import AwsGate, is_glue
+from tests.integration.engine import Engine
+from tests.integration.gate import Answer, Request
+from tests.integration.test_systems_down import MODES, begun, behind, more
+
+ROUNDS = 3
+KINDS = [*MODES, "rejects"]
+
+
+class CountingGate(AwsGate):
+    """Counts what passes, by the names of `calve.metrics`."""
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(upstream)
+        self.passed: Counter[str] = Counter()
+
+    def answer(self, request: Request) -> Answer | None:
+        kinds = {"PUT": "s3_puts", "GET": "s3_gets", "HEAD": "s3_gets"}
+        kind = "catalog_calls" if is_glue(request) else kinds.get(request.method)
+        if request.method == "POST" and "upload" in request.path:
+            kind = "s3_puts"
+        if kind:
+            self.passed[kind] += 1
+        return super().answer(request)
+
+
+@pytest.fixture(scope="module")
+def gate(engine: Engine) -> Iterator[CountingGate]:
+    with CountingGate(engine.stack.aws_endpoint) as standing:
+        yield standing
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(each, marks=pytest.mark.full if each in MODES and each != "append" else ())
+        for each in KINDS
+    ],
+)
+def test_a_receipt_has_the_requests_that_a_proxy_counts(
+    gate: CountingGate, engine: Engine, mode: str
+) -> None:
+    counted = behind(gate, engine, attempts=4)
+    topic, target = begun(counted, mode if mode in MODES else "append")
+    memory, receipts = Memory(), []
+    for _ in range(ROUNDS):
+        gate.passed.clear()
+        outcome = Round(target, memory).run()
+        receipts.append((outcome.metrics, dict(gate.passed)))
+        if mode == "rejects":
+            engine.mixed(topic, 10, 3)
+        else:
+            more(counted, topic, mode, 10)
+    known = receipts[2:] if mode == "rejects" else receipts  # the first dead letters make their table
+    for told, passed in known:
+        assert {name: told[name] for name in passed} == passed
+        assert 0 < told["cpu_s"] < 60
+    last = known[-1][0]
+    assert (last["bytes_written"] > last["file_bytes"]) == (mode not in ("append", "deduplicate"))
+
+
+def test_the_commit_that_merges_manifests_is_foreseen(gate: CountingGate, engine: Engine) -> None:
+    counted = behind(gate, engine, attempts=4)
+    topic, target = begun(counted, properties={"commit.manifest.min-count-to-merge": "3"})
+    memory, puts = Memory(), set()
+    for _ in range(ROUNDS):
+        gate.passed.clear()
+        told = Round(target, memory).run().metrics
+        assert {name: told[name] for name in gate.passed} == gate.passed
+        puts.add(told["s3_puts"])
+        more(counted, topic, "append", 10)
+    assert puts == {4, 5}
