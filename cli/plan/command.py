@@ -55,7 +55,9 @@ def plan(
     topic_rate: RateOption = 1.0,
     detailed_exitcode: ExitCodeOption = False,
 ) -> None:
-    """Show what a deploy would change, what follows from it, and what a month costs; nothing is changed.
+    """Show what a deploy would change, and what follows; nothing is changed.
+
+    What a month costs, before and after, stands below the changes.
 
     + is new, ~ is changed, - is deployed and no longer configured; what is the same is counted. ! is a consequence that breaks
     something for those who use what is deployed, ? a field that somebody should decide on. Code is not compared: a deploy always
