@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from calve.protocol import nearest_position
 from glue_jobs import faults
 from glue_jobs.java import elements
 from glue_jobs.lake import Lake, Table
@@ -92,8 +93,12 @@ def compact(
 
 
 def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_FILES) -> list[Group]:
-    """What is worth rewriting of the table as of its last refresh, the most files first."""
-    if table.head is None:
+    """What is worth rewriting of the table as of its last refresh, the most files first.
+
+    Nothing of a table that holds records of a topic which was made again since: they are told apart by their files.
+    """
+    stood = nearest_position(table.ancestors())
+    if table.head is None or stood is None or len(stood.offsets) != 1:
         return []
     options = lake.jvm.java.util.HashMap()
     sizes = {"target-file-size-bytes": file_bytes, "max-file-group-size-bytes": group_files * file_bytes}

@@ -81,7 +81,7 @@ class Work:
             case "dead_letters":
                 found = self._letters_retained(budget_bytes)
             case "snapshots":
-                found = {"snapshots": sum(expire(each, self.settings) for each in self._both())}
+                found = {"snapshots": expire(self.settings, self.main, self.letters)}
         took_ms = int((time.monotonic() - began) * 1000)
         event("maintenance.done", **self.who, kind=kind, done=found, ms=took_ms)
         return found
