@@ -1,4 +1,4 @@
-"""Snapshots of a table that no job is keeping expire by the rules of `glue_jobs.upkeep`; where one is, it has done it (ADR 30)."""
+"""Snapshots of a table that no job keeps expire by the rules of `glue_jobs.upkeep`; where one does, it has done it (ADR 30)."""
 
 from __future__ import annotations
 
