@@ -46,6 +46,7 @@ from calve.position import (
 )
 from calve.protocol import may_publish, nearest_position
 from calve.redrive import is_level
+from calve.turn import is_held
 from glue_jobs import faults
 from glue_jobs.emit import emit
 from glue_jobs.forgetting.deliveries import deliveries, holding, remove
@@ -66,7 +67,7 @@ FIGURES = ("rows", "letters", "files", "removed", "exports", "unopened", "proble
 
 
 def serve(target: Target, base: Position) -> bool:
-    """Answer the request that waits, if one does; True where main may stand elsewhere now.
+    """Answer the request that waits, if one does and no maintenance holds it; True where main may stand elsewhere now.
 
     `base`: where the table stands; its dead letters are level with it. What goes wrong before anything is deleted is the answer.
 
@@ -82,6 +83,8 @@ def serve(target: Target, base: Position) -> bool:
     if request is None:
         if LEFT in properties:
             _clear(target)
+        return False
+    if is_held(properties, time.time()):
         return False
     forgetting = _Forgetting(target, base, request)
     try:

@@ -72,7 +72,7 @@ class Work:
             case "compact" | "deletes":
                 found = self._compacted(kind, budget_bytes, group_files, stop)
             case "manifests":
-                found = {"manifests": sum(rewrite_manifests(self.lake, each) for each in self._both())}
+                found = {"manifests": sum(map(rewrite_manifests, self._both()))}
             case "orphans":
                 swept = [sweep(self.lake, each, age_s=self.age_s) for each in self._both()]
                 found = {"found": sum(s.found for s in swept), "deleted": sum(s.deleted for s in swept)}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from calve.maintenance import SMALL, SURPLUS_FILES, Figures, Maintenance
 from calve.spark_conf import CATALOG
 from glue_jobs.java import elements, strings
+from glue_jobs.keys import at
 from glue_jobs.lake import Lake, Table
 from glue_jobs.maintaining.orphans import looked_at
 
@@ -45,8 +46,8 @@ def figures(lake: Lake, table: Table, letters: Table | None, maintenance: Mainte
         manifest_bytes=sum(manifests),
         snapshots=len(taken),
         oldest_snapshot_s=now - min(taken),
-        oldest_row_s=_age(now, _files(lake, table), timed.column) if timed else None,
-        oldest_letter_s=_age(now, _files(lake, letters), REJECTED_AT) if letters and aging else None,
+        oldest_row_s=_age(lake, now, table, timed.column) if timed else None,
+        oldest_letter_s=_age(lake, now, letters, REJECTED_AT) if letters and aging else None,
         orphans_s=now - (looked_at(table) or min(taken)),
     )
 
@@ -65,8 +66,15 @@ def _surplus(files: DataFrame, file_bytes: int) -> int:
     return int(spare.agg(F.coalesce(F.sum("spare"), F.lit(0))).collect()[0][0])
 
 
-def _age(now: float, files: DataFrame, column: str) -> float | None:
-    """The age of the oldest row by what Iceberg knows of each file; None: it knows it of none."""
-    lower = F.col("readable_metrics")[column]["lower_bound"]
-    oldest = files.agg(F.min(lower).cast("timestamp").cast("double")).collect()[0][0]
+def _age(lake: Lake, now: float, table: Table, column: str) -> float | None:
+    """The age of the oldest row, by what Iceberg knows of each file, or else by the column itself; None: no row has one."""
+    known = F.col("readable_metrics")[column]["lower_bound"]
+    oldest = _oldest(_files(lake, table), known)
+    if oldest is None:
+        oldest = _oldest(lake.spark.table(table.name.quoted(CATALOG)), at(column))
     return None if oldest is None else now - oldest
+
+
+def _oldest(rows: DataFrame, moment: Column) -> float | None:
+    found: float | None = rows.agg(F.min(moment).cast("timestamp").cast("double")).collect()[0][0]
+    return found

@@ -1,74 +1,87 @@
-"""Manifests and position deletes are written anew by Iceberg's own actions, behind which the position is said again (ADR 31).
-
-The actions take no validator: what they commit says only that it is maintenance, and where the table stands is found below it,
-until the commit that follows says it.
-"""
+"""Small manifests become few, and position deletes are merged: nothing of the rows is touched (ADR 31)."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from calve.maintenance import Kind
+from calve.errors import Retryable
+from calve.maintenance import MANIFEST_BYTES
 from calve.position import MAINTENANCE, has_position
+from calve.turn import HOLD, HOLD_S
 from glue_jobs import faults
+from glue_jobs.java import elements
 from glue_jobs.java_errors import java_class
 from glue_jobs.lake import Lake, catalog_errors
 from glue_jobs.maintaining.carrying import Upkept
+from glue_jobs.staging import Conflict
 
 REFUSED = (".ValidationException", ".CommitFailedException")
 
 
-def rewrite_manifests(lake: Lake, upkept: Upkept) -> int:
-    """Merge small manifests into few, sorted by partition; how many came. It never hinders a round: Iceberg appends beside it.
+def rewrite_manifests(upkept: Upkept) -> int:
+    """Merge the manifests of data files that are small; how many went. It never hinders a round: Iceberg appends beside it.
 
     Raises:
-        Retryable: the catalog or the object store failed.
+        Retryable: as `Upkept.commit`.
     """
-    result = _executed(upkept, "manifests", _actions(lake).rewriteManifests(upkept.table.java))
-    return 0 if result is None else sum(1 for _ in result.addedManifests())
+    upkept.refresh()
+    table = upkept.table
+    head, small = table.java.currentSnapshot(), table.jvm.java.util.ArrayList()
+    for each in elements(head.dataManifests(table.java.io())) if head is not None else ():
+        if int(each.length()) < MANIFEST_BYTES // 2:
+            small.add(each)
+    if len(small) < 2:
+        return 0
+    # Guava's, since Iceberg asks in threads of its own, from which py4j calls nothing back.
+    guava = table.jvm.com.google.common.base
+
+    def update() -> Any:
+        made = table.java.rewriteManifests().clusterBy(guava.Functions.constant(""))
+        return made.rewriteIf(getattr(guava.Predicates, "in")(small))
+
+    try:
+        upkept.commit("manifests", update)
+    except Conflict:
+        return 0
+    faults.point("metadata.committed", table.name.table)
+    return len(small)
 
 
 def rewrite_deletes(lake: Lake, upkept: Upkept) -> int:
-    """Merge position deletes of format 2, and drop those of files that are gone; how many files of them went.
+    """Merge position deletes of format 2, and drop those of files that are gone, by Iceberg's action; how many files went.
 
-    Of format 3 each data file has one vector of deletes at most, and compaction takes that along.
+    Of format 3 each data file has one vector of deletes at most, and compaction takes that along. The action takes no validator:
+    nobody is forgotten while it is at work, and the commit behind it says where the table stands.
 
     Raises:
-        Retryable: as `rewrite_manifests`.
+        Retryable: the catalog or the object store failed, or a person is being forgotten.
     """
-    if int(upkept.table.java.operations().current().formatVersion()) > 2:
-        return 0
-    result = _executed(upkept, "deletes", _actions(lake).rewritePositionDeletes(upkept.table.java))
-    return 0 if result is None else int(result.rewrittenDeleteFilesCount())
-
-
-def _executed(upkept: Upkept, kind: Kind, action: Any) -> Any:
-    """What came of an action; None: others wrote to the same files meanwhile, and nothing was done."""
     table = upkept.table
+    current = table.java.operations().current()
+    if int(current.formatVersion()) > 2 or not table.total("delete-files"):
+        return 0
+    table.set_properties({HOLD: str(time.time() + HOLD_S)})
     try:
-        with catalog_errors(f"table {table.name}, {kind}"):
+        upkept.refresh()
+        if upkept.is_forgetting:
+            raise Retryable(f"table {table.name}: a person is being forgotten")
+        actions = lake.jvm.org.apache.iceberg.spark.actions.SparkActions.get(lake.spark._jsparkSession)
+        action = actions.rewritePositionDeletes(table.java).snapshotProperty(MAINTENANCE, "deletes")
+        with catalog_errors(f"table {table.name}, deletes"):
             try:
-                result = action.snapshotProperty(MAINTENANCE, kind).execute()
+                gone = int(action.execute().rewrittenDeleteFilesCount())
             except Py4JJavaError as error:
-                if java_class(error).endswith(REFUSED):
-                    return None
-                raise
+                if not java_class(error).endswith(REFUSED):
+                    raise
+                gone = 0  # a round has written to the same files
     finally:
         table.refresh()
-    table.committed()
-    faults.point("metadata.committed", table.name.table)
-    restate(upkept, kind)
-    return result
-
-
-def restate(upkept: Upkept, kind: Kind) -> None:
-    """Let main's head say where the table stands, if it does not."""
-    head = next(upkept.table.ancestors(), None)
+        table.set_properties({}, remove=[HOLD])
+        table.refresh()
+    head = next(table.ancestors(), None)
     if head is not None and not has_position(head.summary):
-        upkept.commit(kind, upkept.table.java.newAppend)
-
-
-def _actions(lake: Lake) -> Any:
-    return lake.jvm.org.apache.iceberg.spark.actions.SparkActions.get(lake.spark._jsparkSession)
+        upkept.commit("deletes", table.java.newAppend)
+    return gone
