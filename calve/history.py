@@ -12,7 +12,7 @@ from typing import Literal, Self
 PREFIX = "calve.history."
 KEPT = 50
 
-What = Literal["pause", "resume", "rollback", "rewind", "layout"]
+What = Literal["pause", "resume", "rollback", "rewind", "backfill", "layout"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import sys
 import typer
 
 from calve.errors import CalveError, ConfigError
+from cli.backfill import backfill
 from cli.console import Console
 from cli.cost.command import cost
 from cli.datagen.command import datagen
@@ -75,6 +76,7 @@ act(pause)
 act(resume)
 act(rollback)
 act(rewind)
+act(backfill)
 act(forget)
 act(maintain)
 app.add_typer(export, name="export", rich_help_panel="Publish")

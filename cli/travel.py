@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from calve.job import Table as Settings
     from calve.position import Offsets, TopicKey
     from calve.travel import Journey
+    from cli.requests import Request as Asked
 
 PATIENCE_S = 120.0
 SHOWN = 20
@@ -116,7 +117,7 @@ def rewind(
         return
     line = _ancestors(main)
     if PLACES.fullmatch(to):
-        found = _found(before_offsets(line, _topic(line, str(name)), _places(to)), table, to)
+        found = _found(before_offsets(line, _topic(line, str(name)), places(to)), table, to)
     else:
         found = _at(line, to, now, table)
     _travel(console, main, settings, journey(line, found.id), "rewind", now, yes=yes)
@@ -140,7 +141,7 @@ def _travel(
     entry = wait(
         console,
         main,
-        _answer(main, request),
+        answer_in(main, TRAVEL, request),
         request=request,
         title=f"{what} of {name}",
         look=refresh,
@@ -183,10 +184,16 @@ def consequences(way: Journey, settings: Settings) -> list[str]:
     return found
 
 
-def _answer(main: Table, request: Request) -> Callable[[], Entry | None]:
+def answer_in(main: Table, kind: Kind, request: Asked) -> Callable[[], Entry | None]:
+    """What looks for the answer in the table's history.
+
+    Raises:
+        CalveError, when called: another request has taken this one's place.
+    """
+
     def look() -> Entry | None:
         found = Entry.of(main.properties, request.id)
-        if found is None and TRAVEL.pending(main.properties) != request:
+        if found is None and kind.pending(main.properties) != request:
             raise CalveError(f"another request to {'.'.join(main.name())} has taken the place of this one")
         return found
 
@@ -245,7 +252,8 @@ def _topic(line: Sequence[Commit], name: str) -> TopicKey:
     return next(reversed(position.offsets))
 
 
-def _places(text: str) -> Offsets:
+def places(text: str) -> Offsets:
+    """`0:12,1:7`."""
     pairs = (each.split(":") for each in text.split(","))
     return {int(partition): int(offset) for partition, offset in pairs}
 
@@ -255,7 +263,7 @@ def _say_entry(console: Console, settings: Settings, to: str, into: str, now: da
     if not TABLE_NAME.fullmatch(into):
         raise ConfigError(f'--into: "{into}" is no name of a table', fix="use a-z, 0-9 and _")
     if PLACES.fullmatch(to):
-        offsets = ", ".join(f"{partition}: {offset}" for partition, offset in sorted(_places(to).items()))
+        offsets = ", ".join(f"{partition}: {offset}" for partition, offset in sorted(places(to).items()))
         start = f"{{offsets: {{{offsets}}}}}"
     else:
         start = f"{{timestamp: {moment(to, now, '--to').isoformat(timespec='seconds')}}}"

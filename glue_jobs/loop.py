@@ -179,7 +179,7 @@ class TableLoop:
     def _note(self, state: State, code: str | None, reason: str | None, fix: str | None = None) -> bool:
         """Note a state in the log and, where it is new and the table can be reached, in its properties; True where it is new."""
         changed = (state, code) != (self.state, self.code)
-        if not changed and state in ("running", "paused"):
+        if not changed and state == "running":
             return False
         if state != "running":
             self.memory.pace = self.memory.pace.interrupted(state)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from calve import forget, pausing, redrive, travel
+from calve import backfill, forget, pausing, redrive, travel
 from calve.turn import TURN
 from glue_jobs.target import Target
 
-REQUESTS = {redrive.REQUEST, forget.REQUEST, forget.LEFT, travel.REQUEST, TURN}
+REQUESTS = {redrive.REQUEST, forget.REQUEST, forget.LEFT, travel.REQUEST, backfill.REQUEST, TURN}
 
 
 def requested(target: Target) -> bool:

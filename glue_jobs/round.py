@@ -28,7 +28,7 @@ from calve.protocol import (
     recheck,
 )
 from calve.rejects import Rejects
-from glue_jobs import faults, forget, redrive, travel
+from glue_jobs import backfill, faults, forget, redrive, travel
 from glue_jobs.emit import emit
 from glue_jobs.lake import catalog_errors
 from glue_jobs.outcome import Memory, Outcome
@@ -44,6 +44,8 @@ from glue_jobs.target import Target
 
 PERSIST_AFTER_S = 3600
 LOOKS = 5
+USUAL_BYTES = 500.0
+"""What a record is taken to have, by which a range that is read again is split, before any round has shown it."""
 
 
 class Round:
@@ -131,10 +133,12 @@ class Round:
             self._level()
 
     def travel(self) -> None:
-        """Answer a person's request to go back; the table stands at another round then, and emits from there on."""
+        """Answer a person's request to go back, and emit from there on; or to make rows anew. The table stands elsewhere then."""
         if travel.serve(self.target, self.base):
             self._level()
             emit(self.target, self.base)
+        if backfill.serve(self.target, self.base, self.memory.bytes_per_record or USUAL_BYTES):
+            self._level()
 
     def plan(self) -> None:
         """Choose the offsets to read; a pause, or a topic without new ones, ends the round."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from calve import forget, redrive, travel
+from calve import backfill, forget, redrive, travel
 from calve.errors import CalveError, Fatal, Retryable
 from calve.maintenance import due
 from calve.protocol import Commit, complete_until
@@ -40,7 +40,12 @@ AT_ONCE = 16
 LETTER_FILES = 200
 """Dead letters in more files are not read for a screen."""
 ANY_REASON = "any"
-REQUESTS = {redrive.REQUEST: "redrive", forget.REQUEST: "forget", travel.REQUEST: "rollback"}
+REQUESTS = {
+    redrive.REQUEST: "redrive",
+    forget.REQUEST: "forget",
+    travel.REQUEST: "rollback",
+    backfill.REQUEST: "backfill",
+}
 
 
 @dataclass(frozen=True, slots=True)

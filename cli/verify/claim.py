@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from calve.backfill import Range, remade
 from calve.earlier import Earlier
 from calve.errors import Suspended
 from calve.modes import kind_of
@@ -49,7 +50,8 @@ class Claim:
 class Round:
     """A data commit: what one snapshot's summary says. A redrive reads no offsets; its `topic` is that of its dead letters.
 
-    `read_with`: as `calve.parts.Parts.read_with`. `mode`: as its position says it (`calve.modes`).
+    `read_with`: as `calve.parts.Parts.read_with`. `mode`: as its position says it (`calve.modes`). `remade`: offsets whose rows
+    it has replaced.
     """
 
     snapshot: int
@@ -61,6 +63,11 @@ class Round:
     redrive: bool = False
     read_with: Mapping[str, str] = field(default_factory=dict)
     mode: str | None = None
+    remade: Range = field(default_factory=dict)
+
+    def remakes(self, partition: int, offset: int) -> bool:
+        start, to = self.remade.get(partition, (0, 0))
+        return start <= offset < to
 
     def covers(self, partition: int, offset: int) -> bool:
         first = self.start.get(self.topic, {}).get(partition)
@@ -163,7 +170,18 @@ def rounds_of(history: list[Commit]) -> list[Round]:
         read_with = json.loads(summary.get("calve.metrics", "{}")).get("read_with", {})
         mode = summary.get(MODE)
         found.append(
-            Round(commit.id, summary["calve.round"], topic, start, to, ledger, redrive, read_with, mode)
+            Round(
+                commit.id,
+                summary["calve.round"],
+                topic,
+                start,
+                to,
+                ledger,
+                redrive,
+                read_with,
+                mode,
+                remade(summary),
+            )
         )
     return found[::-1]
 

@@ -87,7 +87,10 @@ class Epochs:
     def _decoder_at(self, records: Records, place: int) -> Decoding:
         partition, offset = records.partitions[place], records.offsets[place]
         redrive = self._redriven.get((partition, offset))
-        if redrive is None:
+        anew = next((each for each in self._rounds if each.remakes(partition, offset)), None)
+        if anew is not None:
+            read_with: ReadWith = anew.read_with
+        elif redrive is None:
             read_with = next(
                 (each.read_with for each in self._rounds if each.covers(partition, offset)), None
             )

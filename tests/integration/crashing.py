@@ -450,7 +450,10 @@ OF_MAINTENANCE = tuple(
 )
 OF_FORGET = tuple(each for each in faults.INNER if each.startswith("forget."))
 OF_UPKEEP = ("upkeep.settled", "merge.staged", "merge.committed", "expiry.noted", "snapshots.expired")
-OF_TRAVEL = ("travel.answered", "layout.changed")
+OF_TRAVEL = (
+    *("travel.answered", "layout.changed"),
+    *("backfill.staged", "backfill.committed", "backfill.answered"),
+)
 OTHERS = (*OF_SWITCH, *OF_EMIT, *OF_FORGET, *OF_UPKEEP, *OF_TRAVEL, *OF_MAINTENANCE)
 POINTS = tuple(each for each in faults.POINTS if each not in OTHERS)
 """Those of a table that keeps its mode and its layout, has no output topic, forgets nobody, is young and never goes back;

@@ -76,6 +76,7 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
         "announcement.failed",
         "announcement.left",
         "announcement.postponed",
+        "backfill.answered",
         "job.handed_over",
         "maintenance.done",
         "maintenance.due",

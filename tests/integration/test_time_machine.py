@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from calve import backfill
 from calve.errors import Retryable
 from calve.history import Entry
-from calve.job import Budget, Table, Transform, Upsert
+from calve.job import Budget, Start, Table, Transform, Upsert
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.pausing import PAUSED, Pause
 from calve.position import STATE
+from calve.steps import Sql
 from calve.travel import REQUEST, Request
 from cli.main import app
 from glue_jobs import loop
@@ -282,6 +284,72 @@ def test_a_layout_by_a_column_that_the_table_lacks_is_refused_and_the_topic_is_r
     assert "the table has no column nothing" in capsys.readouterr().out
     assert layout_of(engine.table(scene.topic)) == ((), ())
     scene.assert_exact()
+
+
+BEFORE_FIX = (Sql("select id, side, price from source"),)
+FIXED = (Sql("select id, side, price * 10 as price from source"),)
+LEAVING_OUT = (Sql("select id, side, price from source where id <> 4"),)
+
+
+def ask_backfill(scene: Scene, first: int, to: int) -> backfill.Request:
+    ends = (Start("offsets", offsets={0: each}) for each in (first, to))
+    request = backfill.Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00", "ann", *ends)
+    scene.engine.table(scene.topic).set_properties({backfill.REQUEST: request.to_json()})
+    return request
+
+
+def backfilled(scene: Scene, request: backfill.Request) -> Entry:
+    properties = scene.engine.table(scene.topic).properties
+    found = Entry.of(properties, request.id)
+    assert found is not None
+    assert backfill.REQUEST not in properties
+    return found
+
+
+def prices(engine: Engine, topic: str) -> dict[int, int]:
+    found = engine.rows(topic).select("_kafka.offset", "price").collect()
+    assert len(found) == len({row[0] for row in found})
+    return {row[0]: row[1] for row in found}
+
+
+def mended(engine: Engine) -> tuple[Scene, backfill.Request, dict[int, int]]:
+    """A table of three batches, a request to make the rows of the second anew by a corrected step, and what they become."""
+    scene = Scene(engine, {"steps": BEFORE_FIX})
+    scene.batches(3)
+    wrong = prices(engine, scene.topic)
+    scene.settings["steps"] = FIXED
+    right = {offset: price * 10 if 4 <= offset < 8 else price for offset, price in wrong.items()}
+    return scene, ask_backfill(scene, 3, 8), right
+
+
+def test_rows_of_a_range_are_replaced_by_what_their_records_make_now(engine: Engine) -> None:
+    scene, request, right = mended(engine)
+    scene.work()
+    assert backfilled(scene, request).told == "3 rows replaced by 3"
+    assert prices(engine, scene.topic) == right
+    assert_proved(proof(engine, scene.topic, steps=FIXED))
+    request = ask_backfill(scene, 90, 95)
+    scene.work()
+    assert backfilled(scene, request).problem == "the table has read no records of this range"
+    scene.settings["steps"] = LEAVING_OUT
+    request = ask_backfill(scene, 4, 8)
+    scene.work()
+    assert "1 rows of the range could not be made again" in (backfilled(scene, request).problem or "")
+    assert prices(engine, scene.topic) == right
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("point", ["backfill.staged", "backfill.committed", "backfill.answered"])
+def test_a_job_that_dies_in_a_backfill_leaves_it_to_the_next_or_has_done_it(
+    engine: Engine, point: str
+) -> None:
+    scene, request, right = mended(engine)
+    with dying(point), pytest.raises(Died):
+        scene.work()
+    scene.work()
+    assert backfilled(scene, request).told == "3 rows replaced by 3"
+    assert prices(engine, scene.topic) == right
+    assert_proved(proof(engine, scene.topic, steps=FIXED))
 
 
 def files(engine: Engine, topic: str) -> dict[str, int]:

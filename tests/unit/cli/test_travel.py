@@ -12,12 +12,13 @@ import pytest
 from pyiceberg.table import Table
 from typer.testing import CliRunner
 
+import calve.backfill
 from calve.history import Entry
 from calve.pausing import PAUSED, Pause
 from calve.position import Ledger, Offsets, encode
 from calve.table_state import TableState
 from calve.travel import Request
-from cli import pause, requests, travel
+from cli import backfill, pause, requests, travel
 from cli.main import app
 from tests.unit.calve.protocol_model.says import TOPIC, position
 from tests.unit.cli.test_dead_letters import JOB, NAME, catalog  # noqa: F401 a fixture
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def main(catalog: FolderCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:  # noqa: F811 the fixture
     """The table behind two rounds of three offsets each; nobody waits longer than a moment."""
-    for module in (pause, travel):
+    for module in (pause, travel, backfill):
         monkeypatch.setattr(module, "PATIENCE_S", 0.0)
     monkeypatch.setattr(requests, "ASK_S", 0.0)
     impatient = replace(JOB, tables=tuple(replace(each, freshness_s=0.0) for each in JOB.tables))
@@ -111,6 +112,19 @@ def test_what_cannot_be_is_refused_with_a_cure(main: Table, arguments: tuple[str
     assert "Fix: " in error
     main.refresh()
     assert PAUSED not in main.properties
+
+
+def test_a_backfill_asks_for_a_range_by_offsets_or_moments(main: Table) -> None:
+    code, text, error = run("backfill", "trades", "--from", "0:1")
+    assert (code, "nobody is there to be asked" in error) == (1, True)
+    assert "their rows replaced in one commit" in text
+    code, _, error = run("backfill", "trades", "--from", "0:1", "--to", "2026-01-01T00:00:00Z", "--yes")
+    assert (code, "no job has answered" in error) == (1, True)
+    main.refresh()
+    waiting = calve.backfill.Request.pending(main.properties)
+    assert waiting is not None
+    assert (waiting.start.offsets, waiting.to.timestamp_ms) == ({0: 1}, 1_767_225_600_000)
+    assert "waits already" in run("backfill", "trades", "--from", "0:1", "--yes")[2]
 
 
 def test_a_place_at_the_end_needs_no_way_back(main: Table) -> None:
