@@ -6,13 +6,15 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
 
-from calve import emitting, forget, redrive
+from calve import backfill, emitting, forget, history, redrive, travel
 from calve.export import Export
 from calve.job import Job
 from calve.masking import read_keys
+from calve.pausing import PAUSED, Pause
 from calve.position import Ledger, decode, encode_offsets
 from calve.publishing import IcebergRest, Snowflake
 from cli.verify.mask import Tokens
@@ -87,6 +89,7 @@ def _commits(text: str) -> Any:
 
 
 READERS: dict[str, Callable[[str], Any]] = {
+    "backfill_request": lambda text: _plain(backfill.Request.pending({backfill.REQUEST: text})),
     "commit_message": _commits,
     "emitted": _emitted,
     "export": lambda text: _plain(Export.from_json(text)),
@@ -94,15 +97,18 @@ READERS: dict[str, Callable[[str], Any]] = {
     "forget_entries": lambda text: [_plain(each) for each in forget.Entry.all({forget.FORGOTTEN: text})],
     "forget_found": lambda text: _plain(forget.Found.of({forget.FOUND: text}, "f2")),
     "forget_request": lambda text: _plain(forget.Request.pending({forget.REQUEST: text})),
+    "history": lambda text: _plain(history.Entry.of({f"{history.PREFIX}h1": text}, "h1")),
     "iceberg_rest": lambda text: _plain(IcebergRest.from_json(text)),
     "job": lambda text: _plain(Job.from_json(text)),
     "ledger": lambda text: _plain(Ledger.from_json(text)),
     "link": _link,
     "link_row": lambda text: _plain(Link.from_item(json.loads(text))),
     "masking": _masking,
+    "pause": lambda text: _plain(Pause.of({PAUSED: text}, datetime(2026, 1, 1, tzinfo=UTC))),
     "position": _position,
     "publish_state": _state,
     "redrive_request": lambda text: _plain(redrive.Request.pending({redrive.REQUEST: text})),
     "redrive_result": lambda text: _plain(redrive.Result.of({redrive.RESULT: text}, "r1")),
     "snowflake": lambda text: _plain(Snowflake.from_json(text)),
+    "travel_request": lambda text: _plain(travel.Request.pending({travel.REQUEST: text})),
 }

@@ -7,10 +7,12 @@ from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
 
-from calve import forget, redrive
+from calve import backfill, forget, history, redrive, travel
 from calve.announcement import Found, Speaker
 from calve.emitting import Emitted
+from calve.job import Start
 from calve.names import TableName
+from calve.pausing import Pause
 from calve.position import DeadLetterRound, Ledger, Position, TopicKey, encode, root
 from calve.protocol import Commit
 from calve.publishing import OpenCatalog, Snowflake, Warehouse
@@ -53,7 +55,9 @@ def samples() -> dict[str, list[str]]:
     (export,) = deployment.exports
     assert deployment.publish
     assert deployment.publish.iceberg_rest
+    places, moment = Start("offsets", offsets={0: 12, 1: 7}), Start("timestamp", 1_790_000_000_000)
     return {
+        "backfill_request": [backfill.Request("b1", AT, "ann", places, moment).to_json()],
         "commit_message": [json.dumps({"detail": _announced()})],
         "emitted": [Emitted.at(POSITION).to_json()],
         "export": [export.to_json()],
@@ -70,6 +74,7 @@ def samples() -> dict[str, list[str]]:
             forget.Request("f2", AT, (forget.Condition("userid", "User_1"),)).to_json(),
             forget.Request("f3", AT, (forget.Condition("userid", "c2VhbGVk"),), sealed="2026a").to_json(),
         ],
+        "history": list(history.Entry("h1", AT, "rollback", "back", "ann").property().values()),
         "iceberg_rest": [deployment.publish.iceberg_rest.to_json()],
         "job": [each.settings.to_json() for each in deployment.jobs],
         "ledger": [LEDGER.to_json()],
@@ -78,11 +83,13 @@ def samples() -> dict[str, list[str]]:
         ],
         "link_row": [json.dumps(_link().to_item())],
         "masking": [_masking()],
+        "pause": [Pause("p1", AT, "ann", "why", "2999-01-01T00:00:00+00:00").to_json()],
         "position": [json.dumps(each) for each in _summaries()],
         "publish_state": [json.dumps(STATE)],
         "redrive_request": [redrive.Request("r1", AT, "malformed", 17, AT, AT).to_json()],
         "redrive_result": [redrive.Result("r1", AT, 4, 2, 1, {"malformed": 1}).to_json()],
         "snowflake": [_snowflake().to_json()],
+        "travel_request": [travel.Request("t1", AT, "ann", "rewind", 4711).to_json()],
     }
 
 
