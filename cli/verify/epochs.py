@@ -74,7 +74,18 @@ class Epochs:
             for each in reversed(self._rounds)
             if self._decoder(each.read_with) is None
             for partition, offset in each.to.get(each.topic, {}).items()
+            if not self._made_anew(each, partition, offset)
         }
+
+    def _made_anew(self, each: Round, partition: int, to: int) -> bool:
+        """Whether all that a round read of a partition was read once more, in a way that is known."""
+        first = each.start.get(each.topic, {}).get(partition)
+        if first is None:
+            return False
+        anew = next((other for other in self._rounds if other.remakes(partition, first)), None)
+        return (
+            anew is not None and anew.remade[partition][1] >= to and self._decoder(anew.read_with) is not None
+        )
 
     def _decoders(self, records: Records) -> Iterable[tuple[Decoding, list[int]]]:
         """The decoders that the records need, with the places of these."""

@@ -312,30 +312,36 @@ def prices(engine: Engine, topic: str) -> dict[int, int]:
     return {row[0]: row[1] for row in found}
 
 
-def mended(engine: Engine) -> tuple[Scene, backfill.Request, dict[int, int]]:
-    """A table of three batches, a request to make the rows of the second anew by a corrected step, and what they become."""
+def corrected(engine: Engine) -> tuple[Scene, dict[int, int]]:
+    """A table of three batches, whose steps are corrected; with the prices that it has."""
     scene = Scene(engine, {"steps": BEFORE_FIX})
     scene.batches(3)
-    wrong = prices(engine, scene.topic)
     scene.settings["steps"] = FIXED
-    right = {offset: price * 10 if 4 <= offset < 8 else price for offset, price in wrong.items()}
-    return scene, ask_backfill(scene, 3, 8), right
+    return scene, prices(engine, scene.topic)
 
 
 def test_rows_of_a_range_are_replaced_by_what_their_records_make_now(engine: Engine) -> None:
-    scene, request, right = mended(engine)
+    scene, wrong = corrected(engine)
+    request = ask_backfill(scene, 3, 8)
     scene.work()
     assert backfilled(scene, request).told == "3 rows replaced by 3"
+    right = {offset: price * 10 if 4 <= offset < 8 else price for offset, price in wrong.items()}
     assert prices(engine, scene.topic) == right
+    assert not proof(engine, scene.topic, steps=FIXED).findings
+    for first, to, steps, why in (
+        (90, 95, FIXED, "the table has read no records of this range"),
+        (4, 8, LEAVING_OUT, "1 rows of the range could not be made again"),
+    ):
+        scene.settings["steps"] = steps
+        request = ask_backfill(scene, first, to)
+        scene.work()
+        assert why in (backfilled(scene, request).problem or "")
+    assert prices(engine, scene.topic) == right
+    scene.settings["steps"] = FIXED
+    request = ask_backfill(scene, 0, 99)
+    scene.work()
+    assert backfilled(scene, request).told == "9 rows replaced by 9"
     assert_proved(proof(engine, scene.topic, steps=FIXED))
-    request = ask_backfill(scene, 90, 95)
-    scene.work()
-    assert backfilled(scene, request).problem == "the table has read no records of this range"
-    scene.settings["steps"] = LEAVING_OUT
-    request = ask_backfill(scene, 4, 8)
-    scene.work()
-    assert "1 rows of the range could not be made again" in (backfilled(scene, request).problem or "")
-    assert prices(engine, scene.topic) == right
 
 
 @pytest.mark.full
@@ -343,12 +349,13 @@ def test_rows_of_a_range_are_replaced_by_what_their_records_make_now(engine: Eng
 def test_a_job_that_dies_in_a_backfill_leaves_it_to_the_next_or_has_done_it(
     engine: Engine, point: str
 ) -> None:
-    scene, request, right = mended(engine)
+    scene, wrong = corrected(engine)
+    request = ask_backfill(scene, 0, 99)
     with dying(point), pytest.raises(Died):
         scene.work()
     scene.work()
-    assert backfilled(scene, request).told == "3 rows replaced by 3"
-    assert prices(engine, scene.topic) == right
+    assert backfilled(scene, request).told == "9 rows replaced by 9"
+    assert prices(engine, scene.topic) == {offset: price * 10 for offset, price in wrong.items()}
     assert_proved(proof(engine, scene.topic, steps=FIXED))
 
 
