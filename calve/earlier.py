@@ -22,13 +22,15 @@ MOST_SPANS = 200
 class Span:
     """Rounds of one incarnation of a topic that were read alike, as `cli.verify.claim.Round` has one of them.
 
-    round: of a redrive, which is a span of its own and reads no offsets; None: these are rounds.
+    sequence: Iceberg's number of the first of them. round: of a redrive, which is a span of its own and reads no offsets; None:
+    these are rounds.
     """
 
     topic: TopicKey
     start: Offsets
     to: Offsets
     ledger: Ledger
+    sequence: int = 0
     read_with: Mapping[str, str] = field(default_factory=dict)
     mode: str | None = None
     round: str | None = None
@@ -44,7 +46,7 @@ class Span:
     def raw(self) -> dict[str, Any]:
         found: dict[str, Any] = {"topic": str(self.topic), "from": self.start, "to": self.to}
         found |= {"ledger": self.ledger.to_json(), "read_with": dict(self.read_with)}
-        found |= {"mode": self.mode, "round": self.round}
+        found |= {"sequence": self.sequence, "mode": self.mode, "round": self.round}
         return {name: each for name, each in found.items() if each is not None}
 
     @classmethod
@@ -52,7 +54,8 @@ class Span:
         start, to = ({int(p): o for p, o in raw[name].items()} for name in ("from", "to"))
         ledger = Ledger.from_json(raw["ledger"])
         topic = TopicKey.parse(raw["topic"])
-        return cls(topic, start, to, ledger, raw["read_with"], raw.get("mode"), raw.get("round"))
+        told = raw["sequence"], raw["read_with"], raw.get("mode"), raw.get("round")
+        return cls(topic, start, to, ledger, *told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ def _span(commit: Commit) -> Span | None:
         decode_offsets(summary["calve.from"]).get(topic, {}),
         decode_offsets(summary["calve.to"]).get(topic, {}),
         Ledger.from_json(summary.get("calve.ledger", "{}")),
+        commit.sequence,
         json.loads(summary.get("calve.metrics", "{}")).get("read_with", {}),
         summary.get(MODE),
         summary["calve.round"] if REQUEST_ID in summary else None,

@@ -245,7 +245,7 @@ def _totals(sides: Sides) -> list[Finding]:
     findings = []
     expected = totals.rows_appended - totals.rows_deleted - (sides.topic.aged.rows if sides.topic.aged else 0)
     # Rounds by key may have deleted rows of the topic before this one, which do not count here.
-    mixed = sides.topic.fold is not None and bool(sides.claim.others)
+    mixed = sides.topic.fold is not None and sides.claim.mixed
     if sides.topic.totals is None and not mixed and sides.table.total != expected:
         text = f"the table has {sides.table.total} rows, its ledgers say {expected}"
         findings.append(Finding("totals", text))

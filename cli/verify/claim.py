@@ -28,7 +28,9 @@ class Claim:
     """The offsets [start, to) of the topic's newest incarnation.
 
     `known_from_birth`: the history begins with the empty snapshot that a table is made with; none of it has expired.
-    `rounds` and `redrives` are all that are left, newest first; `totals` adds up the ledgers of those of this incarnation.
+    `rounds` and `redrives` are all that are left, newest first, and the sums of those that have expired, unless the order of
+    rounds matters; `totals` adds up the ledgers of those of this incarnation. `others_to`: Iceberg's sequence number up to which
+    files have rows of other incarnations.
     """
 
     position: Position
@@ -39,11 +41,17 @@ class Claim:
     totals: Ledger
     rounds: tuple[Round, ...]
     redrives: tuple[Round, ...] = ()
+    others_to: int = 0
 
     @property
     def others(self) -> set[int]:
         """The snapshots that added rows of other incarnations."""
         return {each.snapshot for each in (*self.rounds, *self.redrives) if each.topic != self.topic}
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the table has rows of other incarnations."""
+        return bool(self.others) or self.others_to > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +88,12 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     Raises:
         Suspended: neither main's history nor the position's tag says which offsets the table holds.
     """
-    history = [Commit(each.id, each.parent, each.summary) for each in lake.ancestors(table)]
-    expired = _expired(table, history)
+    history = [
+        Commit(each.id, each.parent, each.summary, sequence=_sequence(table, each.id))
+        for each in lake.ancestors(table)
+    ]
+    known = Earlier.of(table.properties, history)
+    expired = known if known and all(kind_of(each.mode) == "append" for each in known.spans) else None
     if expired is not None:
         history = expired.rest(history)
     latest = lake.latest_commit(table)
@@ -108,6 +120,7 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
         totals=_totals([each for each in commits if each.topic == topic]),
         rounds=tuple(rounds),
         redrives=tuple(redrives),
+        others_to=_others_to(position, topic, history, known),
     )
     figures: dict[str, int | str] = {"rounds": len(rounds), "offsets": claim.totals.span}
     figures |= {name: getattr(claim.totals, name) for name in ("applied", "dead_lettered")}
@@ -127,12 +140,21 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     return claim, Check(CHECK, "failed" if findings else "proved", figures), findings
 
 
-def _expired(table: Table, history: list[Commit]) -> Earlier | None:
-    """What expired snapshots said; not where rows are told apart by which round read them: sums do not say that."""
-    found = Earlier.of(table.properties, history)
-    if found is None or any(kind_of(each.mode) != "append" for each in found.spans):
-        return None
-    return found
+def _sequence(table: Table, snapshot: int) -> int:
+    found = table.snapshot_by_id(snapshot)
+    return (found.sequence_number if found else None) or 0
+
+
+def _others_to(position: Position, topic: TopicKey, history: list[Commit], known: Earlier | None) -> int:
+    if len(position.offsets) < 2:
+        return 0
+    read = ((_topic(each.summary), each.sequence) for each in history if "calve.from" in each.summary)
+    spans = ((each.topic, each.sequence) for each in (known.spans if known else ()))
+    return min((sequence for of, sequence in (*read, *spans) if of == topic), default=1) - 1
+
+
+def _topic(summary: Mapping[str, str]) -> TopicKey:
+    return TopicKey(summary["calve.cluster_id"], summary["calve.topic_id"])
 
 
 def _rounds_before(expired: Earlier) -> list[Round]:
@@ -165,7 +187,7 @@ def rounds_of(history: list[Commit]) -> list[Round]:
         seen.add(summary["calve.round"])
         ledger = Ledger.from_json(summary.get("calve.ledger", "{}"))
         start, to = decode_offsets(summary["calve.from"]), decode_offsets(summary["calve.to"])
-        topic = TopicKey(summary["calve.cluster_id"], summary["calve.topic_id"])
+        topic = _topic(summary)
         redrive = REQUEST_ID in summary
         read_with = json.loads(summary.get("calve.metrics", "{}")).get("read_with", {})
         mode = summary.get(MODE)

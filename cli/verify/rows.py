@@ -15,6 +15,7 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from calve.columns import DEAD_LETTERS, LATER, REDRIVEN
 from calve.names import SYSTEM_COLUMN
 from cli.verify.aged import Aged
+from cli.verify.claim import Claim
 from cli.verify.hashing import column_hashes, row_hashes
 from cli.verify.modes import Keyed, Mode
 from cli.verify.seals import Seals
@@ -93,10 +94,10 @@ class HeldKeys:
 
 
 class MainRows:
-    """The rows of a table, but for files that one of the `others` (snapshots) has added."""
+    """The rows of a table, but for files whose rows are `others` by a claim; None: none are."""
 
     def __init__(
-        self, table: Table, *, others: set[int], mode: Mode | None = None, aged: Aged | None = None
+        self, table: Table, *, others: Claim | None, mode: Mode | None = None, aged: Aged | None = None
     ) -> None:
         self.mode = mode
         self.aged = aged
@@ -104,7 +105,7 @@ class MainRows:
         self._table = table
         self._schema = scan.projection()
         self.columns: pa.Schema = schema_to_pyarrow(self._schema, include_field_ids=False)
-        left_out = _added_by(table, others) if others else set()
+        left_out = _of_others(table, others) if others and others.mixed else set()
         tasks = list(scan.plan_files())
         self.tasks = [task for task in tasks if task.file.file_path not in left_out]
         self._left_out = [task for task in tasks if task.file.file_path in left_out]
@@ -282,15 +283,19 @@ def _plain(headers: Any) -> Any:
     return pc.if_else(pc.equal(pc.list_value_length(headers), 0), pa.scalar(None, headers.type), headers)
 
 
-def _added_by(table: Table, snapshots: set[int]) -> set[str]:
-    """The data files that these snapshots added."""
+def _of_others(table: Table, claim: Claim) -> set[str]:
+    """The data files with rows of other incarnations of the topic."""
     head = table.current_snapshot()
     entries = (
         entry
         for manifest in (head.manifests(table.io) if head else ())
         for entry in manifest.fetch_manifest_entry(table.io)
     )
-    return {entry.data_file.file_path for entry in entries if entry.snapshot_id in snapshots}
+    return {
+        entry.data_file.file_path
+        for entry in entries
+        if entry.snapshot_id in claim.others or (entry.sequence_number or 0) <= claim.others_to
+    }
 
 
 def _batches(table: Table, schema: Schema, task: FileScanTask) -> Iterable[pa.RecordBatch]:

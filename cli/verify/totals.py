@@ -159,7 +159,7 @@ def _why_unproved(claim: Claim, read: int | None) -> str | None:
     """Why so many records of the topic (None: all) are not those that the totals are made of; None: they are."""
     if not claim.known_from_birth:
         return "the snapshots that said where the table begins have expired"
-    if claim.others:
+    if claim.mixed:
         return "the topic was created again since"
     if read is not None and read < claim.totals.consumed:
         gone = claim.totals.consumed - read

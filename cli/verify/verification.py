@@ -105,7 +105,7 @@ def _compare(
     newest = mode is not None and mode.newest
     totals = Totals(mode.totals, claim) if mode and mode.totals else None
     aged = Aged.of(table, claim.topic)
-    main = MainRows(table, others=set() if totals else claim.others, mode=mode if newest else None, aged=aged)
+    main = MainRows(table, others=None if totals else claim, mode=mode if newest else None, aged=aged)
     letter_rows, pending = _letter_rows(letters, claim, Seals(sources.masking))
     forgotten = Forgotten.of(table.properties, claim.topic)
     claimed = _claimed(claim, main, letter_rows, forgotten)

@@ -157,6 +157,23 @@ def test_an_expired_table_is_still_proved(engine: Engine) -> None:
     assert not proof(engine, topic, steps=steps).complete
 
 
+@slow
+def test_a_table_of_a_topic_that_was_made_again_is_still_proved(engine: Engine) -> None:
+    """The rows of both are told apart by their files, although no snapshot says any more which round added which."""
+    topic = engine.topic(partitions=1)
+    target = engine.target(topic, maintenance=FEW, on_data_loss="continue")
+    kept(target, rounds(engine, target, MERGED + 1))
+    engine.recreate(topic)
+    again = engine.target(topic, maintenance=FEW, on_data_loss="continue")
+    kept(again, rounds(engine, again, MERGED + 1))
+    table = engine.table(topic)
+    assert len(files(table)) == 1 + MERGED + 1
+    assert table.java.snapshots().size() <= FEW.snapshots_at_most
+    found = proof(engine, topic)
+    assert found.ok
+    assert [check.figures["rows"] for check in found.checks if check.state == "not verifiable"] == [15]
+
+
 @pytest.mark.parametrize(
     "point",
     [pytest.param(each, marks=[] if each == "merge.committed" else slow) for each in OF_UPKEEP],
