@@ -10,12 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
+from calve.job import Budget
 from calve.position import EARLIER, MODE, Ledger, Offsets, TopicKey, decode_offsets
 from calve.protocol import Commit
 from calve.redrive import REQUEST_ID
+from calve.rejects import Spent, Tally
 
 MOST_SPANS = 200
 """More changes of how a topic is read are not kept: the table's beginning is not known then."""
+
+STEPS = 60
+"""A budget's time is remembered in so many steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +67,15 @@ class Span:
 class Earlier:
     """What was said below the snapshot `before`, oldest first; it counts only as long as that one is an ancestor of main.
 
-    born: from the table's first snapshot on. complete_until: the newest claim (`calve.protocol.complete_until`).
+    born: from the table's first snapshot on. complete_until: the newest claim (`calve.protocol.complete_until`). spent: of the
+    budget of dead letters, within its time.
     """
 
     before: int
     spans: tuple[Span, ...]
     born: bool
     complete_until: float | None = None
+    spent: tuple[Spent, ...] = ()
 
     @classmethod
     def of(cls, properties: Mapping[str, str], line: Iterable[Commit]) -> Self | None:
@@ -77,18 +84,22 @@ class Earlier:
         raw = json.loads(text) if text else None
         if raw is None or all(each.id != raw["before"] for each in line):
             return None
-        return cls(raw["before"], tuple(map(Span.of, raw["spans"])), raw["born"], raw.get("complete_until"))
+        spent = tuple(Spent(at, Tally(records, rejects)) for at, records, rejects in raw["spent"])
+        return cls(
+            raw["before"], tuple(map(Span.of, raw["spans"])), raw["born"], raw["complete_until"], spent
+        )
 
     def to_json(self) -> str:
         raw = {"before": self.before, "spans": [each.raw() for each in self.spans], "born": self.born}
-        return json.dumps(raw | {"complete_until": self.complete_until})
+        spent = [(each.at, each.tally.records, each.tally.rejects) for each in self.spent]
+        return json.dumps(raw | {"complete_until": self.complete_until, "spent": spent})
 
     def rest(self, line: Sequence[Commit]) -> list[Commit]:
         """Those of main's ancestors that this does not tell of."""
         return list(line[: [each.id for each in line].index(self.before) + 1])
 
 
-def earlier(line: Sequence[Commit], kept: int, known: Earlier | None) -> Earlier:
+def earlier(line: Sequence[Commit], kept: int, known: Earlier | None, budget: Budget) -> Earlier:
     """What is to be known when of main's ancestors, the newest first, only so many stay; `known`: what is known already."""
     gone = (known.rest(line) if known else list(line))[kept:]
     first = known is None and line[-1].summary.get("calve.to") == "{}"
@@ -101,7 +112,21 @@ def earlier(line: Sequence[Commit], kept: int, known: Earlier | None) -> Earlier
         claimed = json.loads(commit.summary.get("calve.metrics", "{}")).get("complete_until")
         until = until if claimed is None else float(claimed)
     born = (known.born if known else first) and len(spans) <= MOST_SPANS
-    return Earlier(line[kept - 1].id, tuple(spans[-MOST_SPANS:]), born, until)
+    spent = _spent(known.spent if known else (), reversed(gone), budget)
+    return Earlier(line[kept - 1].id, tuple(spans[-MOST_SPANS:]), born, until, spent)
+
+
+def _spent(known: Iterable[Spent], gone: Iterable[Commit], budget: Budget) -> tuple[Spent, ...]:
+    """In steps of the clock, each at the moment of its last round."""
+    found, step_s = list(known), budget.within_s / STEPS
+    for commit in gone:
+        if "calve.from" not in commit.summary:
+            continue
+        at, tally = commit.committed_at, Tally.of(Ledger.from_json(commit.summary.get("calve.ledger", "{}")))
+        if found and found[-1].at // step_s == at // step_s:
+            tally = found.pop().tally.plus(tally.records, tally.rejects)
+        found.append(Spent(at, tally))
+    return tuple(each for each in found if found[-1].at - each.at <= budget.within_s)
 
 
 def _span(commit: Commit) -> Span | None:

@@ -5,8 +5,9 @@ Like `calve.protocol`, free of Spark and Kafka. All that is known of the past is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from calve.errors import Suspended
 from calve.job import Budget, Table
@@ -57,6 +58,19 @@ class Tally:
     def plus(self, records: int, rejects: int) -> Tally:
         return Tally(self.records + records, self.rejects + rejects)
 
+    @classmethod
+    def of(cls, ledger: Ledger) -> Self:
+        own = ledger.consumed - ledger.filtered + ledger.filtered_by_steps
+        return cls(own, ledger.dead_lettered + sum(ledger.skipped.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What rounds up to the moment `at` had, whose snapshots have expired (`calve.earlier`)."""
+
+    at: float
+    tally: Tally
+
 
 def limit(budget: Budget, records: int) -> int:
     """How many of so many records may be rejected."""
@@ -68,8 +82,9 @@ def exceeded(budget: Budget, tally: Tally) -> bool:
     return tally.rejects > limit(budget, tally.records)
 
 
-def spent(past: Iterable[Commit], budget: Budget, *, now: float) -> Tally:
-    """What the rounds within the budget's time have used up; `past` runs from the head of main towards the root.
+def spent(past: Iterable[Commit], budget: Budget, *, now: float, expired: Sequence[Spent] = ()) -> Tally:
+    """What the rounds within the budget's time have used up; `past` runs from the head of main towards the root, `expired` are
+    those before it, the oldest first.
 
     Rounds that together were beyond the budget are in the table all the same, so a person has let them through: they count
     no more. Else a budget that was raised for them and lowered again would suspend the table for what it holds already.
@@ -80,10 +95,10 @@ def spent(past: Iterable[Commit], budget: Budget, *, now: float) -> Tally:
             break
         if "calve.ledger" in commit.summary:
             rounds.setdefault(commit.summary["calve.round"], Ledger.from_json(commit.summary["calve.ledger"]))
+    tallies = [each.tally for each in expired if now - each.at <= budget.within_s]
     tally = Tally()
-    for ledger in reversed(rounds.values()):
-        own = ledger.consumed - ledger.filtered + ledger.filtered_by_steps
-        tally = tally.plus(own, ledger.dead_lettered + sum(ledger.skipped.values()))
+    for each in (*tallies, *map(Tally.of, reversed(rounds.values()))):
+        tally = tally.plus(each.records, each.rejects)
         if exceeded(budget, tally):
             tally = Tally()
     return tally
@@ -97,6 +112,7 @@ def check_rejects(
     read: Tally,
     found: Callable[[], Rejects],
     misfit: Callable[[str], str],
+    expired: Sequence[Spent] = (),
 ) -> None:
     """Whether a round that `read` so much may be published.
 
@@ -116,7 +132,7 @@ def check_rejects(
             " dead_letter keeps such records beside the table, skip leaves them out; then start the job again",
         )
     budget = table.dead_letter_budget
-    before = spent(past, budget, now=now)
+    before = spent(past, budget, now=now, expired=expired)
     total = before.plus(read.records, read.rejects)
     if not exceeded(budget, total):
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from calve.earlier import Earlier
 from calve.errors import Retryable, Suspended
 from calve.protocol import TopicState
 from calve.rejects import Tally, check_rejects
@@ -19,14 +20,17 @@ def require_allowed(reading: Reading, seen: Seen, staged: Staged) -> None:
         Suspended: as `calve.rejects.check_rejects`.
     """
     target = reading.target
+    line = list(target.main.ancestors())
+    known = Earlier.of(target.main.properties, line)
     try:
         check_rejects(
             target.table,
-            target.main.ancestors(),
+            known.rest(line) if known else line,
             now=time.time(),
             read=Tally(seen.own, seen.rejects),
             found=lambda: reading.count_rejects(seen),
             misfit=target.misfit,
+            expired=known.spent if known else (),
         )
     except Suspended:
         discard(target.main, staged)

@@ -169,7 +169,8 @@ class Upkeep:
             return kept
         if table is self.target.main:
             known = Earlier.of(table.properties, line)
-            table.set_properties({EARLIER: earlier(line, kept, known).to_json()})
+            said = earlier(line, kept, known, self.target.table.dead_letter_budget)
+            table.set_properties({EARLIER: said.to_json()})
             faults.point("expiry.noted", self.target.table.name)
             self.target.mark_idle()  # else the tag holds a snapshot that is no ancestor any more
         gone = table.expire(kept, line[kept - 1].committed_at)
