@@ -141,7 +141,8 @@ class Upkeep:
     def _is_time_to_expire(self) -> bool:
         if self.looked_at is None or time.monotonic() - self.looked_at >= LOOK_EVERY_S:
             return True
-        return self.unexpired >= max(1, self.target.table.maintenance.snapshots_at_most // 2)
+        maintenance = self.target.table.maintenance
+        return self.unexpired >= max(maintenance.snapshots_at_most, maintenance.snapshots_at_least) // 2
 
     def _expire(self) -> None:
         """Expire snapshots of the table and of its dead letters, unless they may be a part of the answer to a request."""

@@ -9,6 +9,9 @@ from glue_jobs.upkeep import down_to_a_position, needed, needed_of_letters
 from tests.unit.calve.protocol_model.lake import Metadata
 from tests.unit.calve.protocol_model.world import Ambiguous, Steps, World, commit
 
+KEPT = (3, 5)
+"""So many snapshots stay at least: others would have to commit as many upon one that main is rolled back to as it expires."""
+
 
 def upkeep(world: World, position: Position) -> Steps:
     """Merge, and let snapshots expire; what is refused, or whose answer is lost, is left to another time."""
@@ -43,7 +46,7 @@ def _tag(world: World) -> Steps:
 
 def _expire(world: World) -> Steps:
     line = world.main.metadata.ancestors()
-    kept = world.rules.expiry_keeps(line, min(len(line), max(world.rng.randint(1, 3), needed(line))))
+    kept = world.rules.expiry_keeps(line, min(len(line), max(world.rng.randint(*KEPT), needed(line))))
     boundary = line[kept - 1].id
     yield "chosen"
     yield from commit(world, world.main, lambda head: head.expired(kept, boundary))
@@ -51,7 +54,7 @@ def _expire(world: World) -> Steps:
     named = oldest.dead_letters.round if oldest and oldest.dead_letters else NO_LETTERS
     dead = world.letters.metadata.ancestors()
     left = down_to_a_position(
-        dead, min(len(dead), max(world.rng.randint(1, 3), needed_of_letters(dead, named)))
+        dead, min(len(dead), max(world.rng.randint(*KEPT), needed_of_letters(dead, named)))
     )
     last = dead[left - 1].id
     yield from commit(world, world.letters, lambda head: head.expired(left, last))
