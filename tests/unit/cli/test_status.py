@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -285,3 +287,17 @@ def test_maintenance_that_is_due_is_told_by_the_metadata(catalog: FolderCatalog)
     (status,) = Survey(JOB, catalog).statuses(["trades"])
     assert [each.kind for each in status.due] == ["compact"]
     assert status.files == SURPLUS_FILES + 1
+
+
+def test_tables_are_looked_at_side_by_side(tmp_path: Path) -> None:
+    """Each of a group waits for the others of it: one after the other they would wait in vain."""
+    together = threading.Barrier(8)
+
+    class Slow(FolderCatalog):
+        def load_table(self, identifier: Any) -> Table:
+            if not str(identifier[-1]).endswith("__dead_letters"):
+                together.wait(timeout=20)
+            return super().load_table(identifier)
+
+    job = replace(JOB, tables=tuple(TableSettings(f"t{n}", f"t{n}") for n in range(16)))
+    assert [each.name for each in Survey(job, Slow(tmp_path)).statuses()] == [f"t{n}" for n in range(16)]
