@@ -19,7 +19,7 @@ from stacks.roles import Statement, allow, explain
 if TYPE_CHECKING:
     from stacks.lake import LakeStack
 
-PARTS = ("lake", "kafka", "ingest", "keys", "exports", "publish", "monitoring")
+PARTS = ("lake", "kafka", "ingest", "keys", "exports", "publish", "maintenance", "monitoring")
 
 
 class Operators(Construct):
@@ -28,7 +28,11 @@ class Operators(Construct):
     def __init__(self, scope: Construct, id: str, *, deployment: Deployment, lake: LakeStack) -> None:
         super().__init__(scope, id)
         name = deployment.name
-        jobs = [arn("glue", f"job/{name}-{job.settings.job}") for job in deployment.jobs]
+        jobs = [
+            arn("glue", f"job/{name}-{job.settings.job}{beside}")
+            for job in deployment.jobs
+            for beside in ("", "-maintenance")
+        ]
         looking = [*_tables(lake), *_stacks(name), *_runs(name, jobs), _secrets(name)]
         acting = [
             allow(["glue:UpdateTable"], lake.catalog_arns, because="all tables of the lake"),

@@ -72,6 +72,7 @@ def _print(console: Console, found: Overview) -> None:
     if found.history:
         console.table("snapshot", list(lines(found.history, len(found.history.snapshots))))
         console.table("state", [asdict(each) for each in found.history.states])
+        console.table("done", [asdict(each) for each in found.history.done])
 
 
 def _line(status: TableStatus) -> dict[str, object]:

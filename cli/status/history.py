@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from calve.history import Entry
+from calve.position import MAINTENANCE
 from calve.table_state import Earlier
 from cli.lake import ancestors, load, state_of
 from cli.tables import snapshot_document, snapshot_line
@@ -23,10 +25,11 @@ REQUESTED = {"calve.redrive": "redrive", "calve.forget": "forget"}
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """snapshots: those of main that are kept, the newest first. states: the newest first, too."""
+    """The newest first of each. snapshots: those of main that are kept. done: what people had done to the table."""
 
     snapshots: tuple[Snapshot, ...] = ()
     states: tuple[Earlier, ...] = ()
+    done: tuple[Entry, ...] = ()
 
     @classmethod
     def of(cls, catalog: Catalog, name: TableName) -> History:
@@ -40,7 +43,8 @@ class History:
             return cls()
         state = state_of(table)
         now = Earlier(state.state, state.since, state.code)
-        return cls(tuple(ancestors(table)), (now, *state.before))
+        done = tuple(reversed(Entry.all(table.properties)))
+        return cls(tuple(ancestors(table)), (now, *state.before), done)
 
     def figures(self, name: str) -> list[tuple[datetime, float]]:
         """One of the figures of the rounds with the moment of their commit, the oldest first."""
@@ -56,6 +60,7 @@ class History:
         return {
             "snapshots": [snapshot_document(each) for each in self.snapshots],
             "states": [asdict(each) for each in self.states],
+            "done": [asdict(each) for each in self.done],
         }
 
 
@@ -76,6 +81,8 @@ def kind(snapshot: Snapshot) -> str:
     asked = next((word for name, word in REQUESTED.items() if name in snapshot.summary), None)
     if asked:
         return asked
+    if MAINTENANCE in snapshot.summary:
+        return snapshot.summary[MAINTENANCE].replace("_", " ")
     if snapshot.operation == "replace":
         return "merge"
     if "calve.to" not in snapshot.summary:

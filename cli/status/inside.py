@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cli.status.table_status import TableStatus
 
 SNAPSHOTS = 15
-STATES = 6
+STATES, DONE = 6, 6
 DISPENSABLE = (
     "cpu s",
     "requests",
@@ -53,6 +53,8 @@ def inside(found: Overview, width: int, height: int | None = None) -> Renderable
         parts += [_plots(history, table, width), Text(), _timeline(history, snapshots, width)]
     if len(history.states) > 1:
         parts += [Text(), _states(history, found.at)]
+    if history.done:
+        parts += [Text(), _done(history)]
     return Group(*parts)
 
 
@@ -137,6 +139,16 @@ def _cell(name: str, value: object) -> Text:
     if name == "bytes" and isinstance(value, int | float):
         return Text(size(value))
     return Text(f"{value:,}" if isinstance(value, int | float) else str(value))
+
+
+def _done(history: History) -> RenderableType:
+    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    for name in ("done", "at", "by", "what became of it"):
+        grid.add_column(name, overflow="fold")
+    for each in history.done[:DONE]:
+        became = Text(f"refused: {each.problem}", "yellow") if each.problem else Text(each.told)
+        grid.add_row(each.what, each.at, each.by or "the job", became)
+    return grid
 
 
 def _states(history: History, now: datetime) -> RenderableType:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from calve import backfill, forget, redrive, travel
 from calve.errors import CalveError, Fatal, Retryable
 from calve.maintenance import due
+from calve.pausing import Pause
 from calve.protocol import Commit, complete_until
 from cli.dead_letters.selection import Selection
 from cli.kafka import Cluster, Topic, cluster_database
@@ -149,7 +150,7 @@ class Survey:
             delete_files=history[0].total("delete-files") if history else 0,
             snapshots=len(main.metadata.snapshots) if main else 0,
             due=due(figures(main, table.maintenance), table.maintenance) if main else (),
-            waiting=waiting(main.properties) if main else (),
+            waiting=waiting(main.properties, state.state) if main else (),
         )
         return Found(status, position, _report(main, history, told) if main and told else {})
 
@@ -182,13 +183,17 @@ def _oldest(cluster: Cluster, unread: Mapping[str, Offsets]) -> dict[str, float 
         return {}
 
 
-def waiting(properties: Mapping[str, str]) -> tuple[Waiting, ...]:
+def waiting(properties: Mapping[str, str], state: str) -> tuple[Waiting, ...]:
     """The requests among a table's properties."""
-    return tuple(
+    found = [
         Waiting(title, json.loads(properties[name]).get("at"))
         for name, title in REQUESTS.items()
         if name in properties
-    )
+    ]
+    pause = Pause.of(properties, datetime.now(UTC))
+    if pause and state == "running":
+        found.append(Waiting("pause", pause.at))
+    return tuple(found)
 
 
 def unread_offsets(known: Offsets, topic: Topic) -> Offsets:

@@ -85,9 +85,8 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         fix = table.fix or f"docs/states.md says what cures {table.code or table.state}"
         yield Trouble(Urgency.STOPPED, name, f"{table.state}{_for(table.since, now)}: {said}", fix)
     elif table.state == "paused":
-        yield Trouble(
-            Urgency.NOTE, name, f"paused{_for(table.since, now)} {table.reason}", f"calve resume {name}"
-        )
+        what = f"paused{_for(table.since, now)} {table.reason or ''}".rstrip()
+        yield Trouble(Urgency.NOTE, name, what, f"calve resume {name}")
     elif table.reason:
         fix = f"make the topic, or correct that of {name} in calve.yaml"
         yield Trouble(Urgency.STOPPED, name, table.reason, fix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,9 @@ from cli.description import columns, facts, partitioning, sorting
 from cli.kafka import Topic
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
 from cli.status import duration
-from cli.status.survey import Survey, unread_offsets
+from cli.status.history import History, kind
+from cli.status.survey import Survey, unread_offsets, waiting
+from cli.status.table_status import Waiting
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 if TYPE_CHECKING:
@@ -301,3 +304,22 @@ def test_tables_are_looked_at_side_by_side(tmp_path: Path) -> None:
 
     job = replace(JOB, tables=tuple(TableSettings(f"t{n}", f"t{n}") for n in range(16)))
     assert [each.name for each in Survey(job, Slow(tmp_path)).statuses()] == [f"t{n}" for n in range(16)]
+
+
+def test_requests_that_wait_are_told_and_a_pause_until_the_job_heeds_it() -> None:
+    pause = {"calve.paused": json.dumps({"id": "i", "at": "2026-01-01T00:00:00+00:00", "by": "ann"})}
+    redrive = {"calve.redrive": json.dumps({"id": "j", "at": "2026-01-02T00:00:00+00:00"})}
+    assert waiting(pause | redrive, "running") == (
+        Waiting("redrive", "2026-01-02T00:00:00+00:00"),
+        Waiting("pause", "2026-01-01T00:00:00+00:00"),
+    )
+    assert waiting(pause, "paused") == ()
+
+
+def test_a_commit_of_maintenance_is_called_by_its_kind(catalog: FolderCatalog) -> None:
+    table = catalog.make(NAME, SCHEMA)
+    append(table, 1, summary(1))
+    append(table, 1, {"calve.maintenance": "dead_letters"})
+    append(table, 1)
+    history = History.of(catalog, TableName(*NAME))
+    assert [kind(each) for each in history.snapshots] == ["others", "dead letters", "round"]

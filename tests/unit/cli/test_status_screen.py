@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from calve.history import Entry
 from calve.maintenance import Due
 from calve.table_state import Earlier
 from cli.lake import Snapshot
@@ -109,7 +110,9 @@ def history(count: int) -> History:
         Earlier("running", "2026-01-02T00:04:05+00:00"),
         Earlier("suspended", "2026-01-01T00:00:00+00:00", "offset_gap"),
     )
-    return History(tuple(one(n) for n in range(count, 0, -1)), states)
+    done = Entry("i", "2026-01-02T00:00:00+00:00", "rollback", "back to snapshot 7", by="ann")
+    refused = Entry("j", "2026-01-01T00:00:00+00:00", "layout", "day(at)", problem="no column at")
+    return History(tuple(one(n) for n in range(count, 0, -1)), states, (done, refused))
 
 
 def test_one_table_comes_with_its_rounds_its_lag_and_its_states() -> None:
@@ -122,6 +125,8 @@ def test_one_table_comes_with_its_rounds_its_lag_and_its_states() -> None:
     (suspended,) = [line for line in lines if "■ suspended" in line]
     assert suspended.split()[-1] == "offset_gap"
     assert "1d" in suspended
+    assert any(line.split()[:1] == ["rollback"] and "ann" in line and "snapshot 7" in line for line in lines)
+    assert any("the job" in line and "refused: no column at" in line for line in lines)
 
 
 def test_a_table_that_does_not_exist_yet_has_a_screen() -> None:
