@@ -115,6 +115,12 @@ def _letters(table: TableStatus) -> Text:
     return Text(short(count), "yellow") if count else Text("-", "dim")
 
 
+def _fresh(table: TableStatus) -> Text:
+    return Text(
+        seconds(table.freshness_p95_s or table.freshness_s), "yellow" if table.freshness_missed else ""
+    )
+
+
 def _named(table: TableStatus) -> Text:
     text = Text(table.name)
     text.truncate(LONGEST_NAME, overflow="ellipsis")
@@ -127,7 +133,7 @@ COLUMNS: dict[str, Callable[[TableStatus, Overview], Text]] = {
     "lag": lambda table, _: Text("-" if table.lag_records is None else short(table.lag_records), late(table)),
     "oldest": lambda table, found: Text(lag_age(table, found), late(table)),
     "p50": lambda table, _: Text(seconds(table.freshness_p50_s)),
-    "fresh": lambda table, _: Text(seconds(table.freshness_p95_s or table.freshness_s)),
+    "fresh": lambda table, _: _fresh(table),
     "of": lambda table, _: Text(duration(table.freshness_target_s), "dim"),
     "rows": lambda table, _: Text(short(table.rows)),
     "commit": lambda table, _: Text(seconds(table.commit_age_s)),

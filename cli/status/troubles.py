@@ -32,6 +32,8 @@ CAUSES = {
     "paused": (": it catches up with what a pause left", "wait; it ends by itself"),
 }
 """Why a promise was not kept, as the job's commits say it, and what to do."""
+LASTING = ("capacity", "catalog", "source")
+"""Causes that go on where nothing waits any more."""
 
 
 class Urgency(StrEnum):
@@ -121,16 +123,17 @@ def _of_lag(table: TableStatus, now: datetime) -> Iterator[Trouble]:
                 f"its job last said something {duration(told_s)} ago; whether records wait is not known here"
             )
             yield Trouble(Urgency.LATE, table.name, what, LOOK_AT_THE_JOB)
+    why, fix = CAUSES.get(table.freshness_missed or "", ("", f"calve status {table.name} shows its rounds"))
     if not table.lag_records or lag_s is None or lag_s <= promise_s:
+        if table.freshness_missed in LASTING and age_s is not None and age_s < SILENT_AFTER_S:
+            old = f"records of the last commit were {duration(table.freshness_p95_s or promise_s)} old"
+            yield Trouble(Urgency.LATE, table.name, f"late: {old}; {duration(promise_s)} promised{why}", fix)
         return
     wait = f"{table.lag_records:,} records wait, the oldest for {duration(lag_s)}"
     if table.lag_source == "kafka" and (age_s is None or min(age_s, lag_s) > silent_s):
         since = "nothing was ever committed" if age_s is None else f"no commit for {duration(age_s)}"
         yield Trouble(Urgency.STOPPED, table.name, f"{since}, though {wait}", LOOK_AT_THE_JOB)
     else:
-        why, fix = CAUSES.get(
-            table.freshness_missed or "", ("", f"calve status {table.name} shows its rounds")
-        )
         yield Trouble(Urgency.LATE, table.name, f"late: {wait}; {duration(promise_s)} promised{why}", fix)
 
 

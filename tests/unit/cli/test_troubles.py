@@ -138,3 +138,17 @@ def test_the_most_urgent_come_first_whatever_the_order_of_the_tables(tables: lis
     told = [order.index(each.urgency) for each in of(*tables)]
     assert told == sorted(told)
     assert min(tables, key=lambda each: urgency(each, NOW)) == SUSPENDED
+
+
+def test_a_promise_that_the_last_commit_broke_is_told_though_nothing_waits_any_more() -> None:
+    slow = replace(FINE, freshness_missed="catalog", freshness_p95_s=90.0)
+    (found,) = of(slow)
+    assert (found.urgency, found.fix) == (
+        Urgency.LATE,
+        "see the catalog's limits, or promise a little less: `freshness`",
+    )
+    assert found.what.startswith(
+        "late: records of the last commit were 1m30s old; 1m promised: commits take long"
+    )
+    assert of(replace(slow, commit_age_s=3600.0)) == []
+    assert of(replace(slow, freshness_missed="outage")) == []
