@@ -127,7 +127,7 @@ def _timeline(history: History, at_most: int, width: int) -> RenderableType:
     }
     table = fitted(columns, width, left=("committed", "what"), dispensable=DISPENSABLE)
     if more := len(history.snapshots) - len(rows):
-        return Group(table, Text(f"and {more} older ones: -o json has all", "dim"))
+        return Group(table, Text(f"and {more} older: -o json has all", "dim"))
     return table
 
 

@@ -121,7 +121,7 @@ def test_one_table_comes_with_its_rounds_its_lag_and_its_states() -> None:
     assert "oldest record left by each round" in text
     assert "age when visible, 1m promised" in text
     assert sum(" ago " in line and " round " in line for line in lines) == 15
-    assert "and 25 older ones" in text
+    assert "and 25 older" in text
     (suspended,) = [line for line in lines if "■ suspended" in line]
     assert suspended.split()[-1] == "offset_gap"
     assert "1d" in suspended
