@@ -147,7 +147,7 @@ def _done(history: History) -> RenderableType:
         grid.add_column(name, overflow="fold")
     for each in history.done[:DONE]:
         became = Text(f"refused: {each.problem}", "yellow") if each.problem else Text(each.told)
-        grid.add_row(each.what, each.at, each.by or "the job", became)
+        grid.add_row(each.what, each.at, Text(each.by or "the job"), became)
     return grid
 
 

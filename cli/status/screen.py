@@ -79,8 +79,8 @@ def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
         grid.add_row(Text(mark, style), Text(each.where, "bold"), Text(each.what))
         if each.fix:
             grid.add_row("", "", Text(f"→ {each.fix}", "cyan"))
-    if more := len(troubles) - at_most:
-        grid.add_row("", "", Text(f"and {more} more", "dim")) if more > 0 else None
+    if len(troubles) > at_most:
+        grid.add_row("", "", Text(f"and {len(troubles) - at_most} more", "dim"))
     return grid
 
 

@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +21,7 @@ from cli.dead_letters.selection import Selection
 from cli.kafka import Cluster, Topic, cluster_database
 from cli.lake import ancestors, count_by, latest_commit, load, open_catalog, rows, state_of
 from cli.status.figures import figures
-from cli.status.table_status import TableStatus, Waiting
+from cli.status.table_status import ANY_REASON, TableStatus, Waiting
 from cli.topics import surveyed, with_tables
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ PATIENCE_S = 3.0
 AT_ONCE = 16
 LETTER_FILES = 200
 """Dead letters in more files are not read for a screen."""
-ANY_REASON = "any"
+_COUNTED: dict[tuple[str, int], dict[str, int]] = {}
+"""Open dead letters by table and snapshot, which never change: they are read once, however often somebody looks."""
 REQUESTS = {
     redrive.REQUEST: "redrive",
     forget.REQUEST: "forget",
@@ -120,7 +122,9 @@ class Survey:
         commit, position = (main and latest_commit(main)) or (None, None)
         shown = commit if position and position.offsets else None
         history = ancestors(main) if main else []
-        told = next((each for each in history if "freshness_s" in each.metrics), None)  # merges move nothing
+        # Merges say the position once more, and move nothing.
+        told = next((each for each in history if "freshness_s" in each.metrics), None)
+        moved = next((each for each in history if each.ledger), shown) if shown else None
         metrics = told.metrics if told else {}
         reason = state.reason
         if self.cluster and table.topic not in self.topics:
@@ -136,8 +140,8 @@ class Survey:
             since=state.since,
             rows=rows(main) if main else 0,
             snapshot_id=shown.id if shown else None,
-            committed_at=shown.committed_at.isoformat(timespec="milliseconds") if shown else None,
-            commit_age_s=_age_s(shown.committed_at) if shown else None,
+            committed_at=moved.committed_at.isoformat(timespec="milliseconds") if moved else None,
+            commit_age_s=_age_s(moved.committed_at) if moved else None,
             freshness_s=metrics.get("freshness_s"),
             freshness_p50_s=metrics.get("freshness_p50_s"),
             freshness_p95_s=metrics.get("freshness_p95_s"),
@@ -240,13 +244,16 @@ def _report(main: Iceberg, history: Sequence[Snapshot], told: Snapshot) -> dict[
 
 def _open_letters(letters: Iceberg) -> dict[str, int]:
     """Open dead letters by reason; all of them under one where they are too many files to read, or may not be read."""
-    count = rows(letters)
     head = next(iter(ancestors(letters)), None)
-    if head and head.total("data-files") <= LETTER_FILES:
-        try:
-            return count_by(letters, "reason", Selection().within(letters))
-        except (Retryable, Fatal):
-            pass
+    if head is None:
+        return {}
+    if (place := (str(letters.metadata.table_uuid), head.id)) in _COUNTED:
+        return _COUNTED[place]
+    if head.total("data-files") <= LETTER_FILES:
+        with suppress(Retryable, Fatal):
+            _COUNTED[place] = count_by(letters, "reason", Selection().within(letters))
+            return _COUNTED[place]
+    count = rows(letters)
     return {ANY_REASON: count} if count else {}
 
 

@@ -8,6 +8,8 @@ from typing import Literal
 from calve.maintenance import Due
 
 LagSource = Literal["kafka", "job"]
+ANY_REASON = "any"
+"""Stands for the reasons of dead letters that were not read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cli.status import duration
+from cli.status.table_status import ANY_REASON
 from lambdas.publish_states import State
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         yield Trouble(Urgency.NOTE, name, what, fix)
     if letters := sum(table.dead_letters.values()):
         reasons = ", ".join(
-            f"{count:,} {reason}" for reason, count in _most(table.dead_letters) if reason != "any"
+            f"{count:,} {reason}" for reason, count in _most(table.dead_letters) if reason != ANY_REASON
         )
         what = f"{letters:,} dead letters" + (f": {reasons}" if reasons else "")
         yield Trouble(Urgency.NOTE, name, what, f"calve dead-letters list {name}")
