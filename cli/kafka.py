@@ -144,11 +144,11 @@ class Cluster(KafkaClient):
         return found
 
 
-def cluster_database(job: Job) -> str | None:
+def cluster_database(job: Job, patience_s: float = TIMEOUT_S) -> str | None:
     """The database named after the cluster under `namespace: cluster_id`, else None without asking."""
     if job.lake.namespace != "cluster_id":
         return None
-    return database_for_cluster(Cluster(job.kafka, job.lake.region).id)
+    return database_for_cluster(Cluster(job.kafka, job.lake.region, patience_s).id)
 
 
 def client_properties(kafka: Kafka, region: str) -> dict[str, Any]:

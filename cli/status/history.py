@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from calve import backfill, forget, redrive
 from calve.history import Entry
 from calve.position import MAINTENANCE
 from calve.table_state import Earlier
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from calve.names import TableName
     from cli.lake import Snapshot
 
-REQUESTED = {"calve.redrive": "redrive", "calve.forget": "forget"}
+REQUESTED = {redrive.REQUEST_ID: "redrive", forget.REQUEST_ID: "forget", backfill.REQUEST_ID: "backfill"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,9 +80,9 @@ class Survey:
         """Ask the cluster about all topics at once; where it does not answer, or may not be asked, go on without it.
 
         Raises:
-            Retryable, Fatal: the catalog does not answer, or refuses.
+            Retryable, Fatal: the catalog does not answer, or refuses; or Kafka, where the database is named after it.
         """
-        catalog, database = open_catalog(job.lake), cluster_database(job)
+        catalog, database = open_catalog(job.lake), cluster_database(job, PATIENCE_S)
         problems: list[CalveError] = []
 
         def answered(question: Callable[[], _T]) -> _T | None:
