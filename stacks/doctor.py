@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from aws_cdk import Aws, Duration
 from constructs import Construct
@@ -43,7 +42,6 @@ class Doctor(Construct):
                 file.s3_object_key for file in files
             ),  # short: a function's environment is small
             "WAREHOUSE": lake.warehouse,
-            "CALVE_VERSION": version("calve"),
         }
         if not lake.per_cluster:
             environment["DATABASE"] = lake.database

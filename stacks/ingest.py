@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 from aws_cdk import CfnOutput, Stack, aws_scheduler
 from constructs import Construct
 
@@ -65,6 +67,7 @@ class IngestStack(Stack):
             runtime=runtime,
             brokers=brokers,
         )
+        CfnOutput(self, "Release", value=version("calve"))
         CfnOutput(self, "DoctorFunction", value=doctor.examine.function.function_name)
         for job in self.jobs:
             if job.definition.schedule:

@@ -108,6 +108,11 @@ def _runs(name: str, jobs: list[str]) -> list[Statement]:
     return [
         allow(["glue:GetJob", "glue:GetJobRun", "glue:GetJobRuns"], jobs),
         allow(
+            ["lambda:InvokeFunction"],
+            [arn("lambda", f"function:{name}-ingest-Doctor*")],
+            because="CloudFormation names the function, which says what keeps the jobs from working",
+        ),
+        allow(
             ["logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents"],
             [
                 arn("logs", f"log-group:{group}*")

@@ -98,12 +98,12 @@ def quotas(deployment: Deployment, account: Account) -> Iterator[Finding]:
         yield from _of_glue(deployment, found)
 
 
-def calve(deployed: str) -> Finding:
-    """This release against the one that is deployed."""
-    here = version("calve")
-    if deployed == here:
-        return Finding("calve", "ok", f"{here} here and deployed")
-    return Finding("calve", "warn", f"{here} here, {deployed} deployed", f"{DEPLOY}, or use {deployed} here")
+def of_release(deployed: str | None) -> Finding:
+    """This release against the one that is deployed; None: one that does not say which it is."""
+    here, there = version("calve"), deployed or "an older one"
+    if there == here:
+        return Finding("release", "ok", f"{here} here and deployed")
+    return Finding("release", "warn", f"{here} here, {there} deployed", f"{DEPLOY}, or use {there} here")
 
 
 def _of_glue(deployment: Deployment, quotas: list[dict[str, Any]]) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from calve.errors import CalveError
 from calve.job import Kafka, Registry
 from cli.account import Account, outputs
 from cli.config import found, load_target
-from cli.doctor.account import jobs, quotas, roles
+from cli.doctor.account import jobs, of_release, quotas, roles
 from cli.doctor.remote import seen_from_aws
 from lambdas.doctor import lake
 from lambdas.doctor.checks import LIMIT_S, lake_probes, probes
@@ -34,6 +34,7 @@ class Stacks:
     """What the deployed stacks say of themselves."""
 
     warehouse: str
+    release: str | None
     doctor: str | None
 
 
@@ -50,7 +51,7 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
         told = "it leaves Kafka or the registry to the embedded stack, which is not up"
         return [Finding("configuration", "absent", told, "calve up, or name them in calve.yaml")]
     tables = sum(len(job.settings.tables) for job in deployment.jobs)
-    told = f"{deployment.name}: {len(deployment.jobs)} jobs, {tables} tables"
+    told = f"{deployment.name}: {', '.join(job.settings.job for job in deployment.jobs)} of {tables} tables"
     return [Finding("configuration", "ok", told), *_of_account(deployment, embedded, remote=remote)]
 
 
@@ -71,21 +72,35 @@ def _of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool)
         number = account.id()
     except CalveError as error:
         return [of_error("aws account", error)]
-    checks: dict[str, Probe] = {"clock": partial(lake.clock, account.client("sts").get_caller_identity)}
     stacks = _stacks(deployment, account)
+    own: dict[str, Probe] = {
+        "clock": partial(lake.clock, account.client("sts").get_caller_identity),
+        "quotas": partial(quotas, deployment, account),
+    }
+    shared = probes(settings, account.client)
+    far: list[Finding] = []
     if isinstance(stacks, Stacks):
         database = deployment.lake.database if deployment.lake.namespace == "database" else None
-        checks |= lake_probes(settings, account.client, stacks.warehouse, database)
-        checks["jobs"] = partial(jobs, deployment, account)
-        checks["roles"] = partial(roles, deployment, account, stacks.warehouse)
-    checks |= probes(settings, account.client)
-    checks["quotas"] = partial(quotas, deployment, account)
-    found = [Finding("aws account", "ok", f"{number}, {account.region}"), *examine(checks, limit_s=LIMIT_S)]
-    if isinstance(stacks, Finding):
-        return [*found, stacks]
-    if remote:
-        found += examine({"doctor": partial(seen_from_aws, account, stacks.doctor)}, limit_s=REMOTE_LIMIT_S)
-    return found
+        shared |= lake_probes(settings, account.client, stacks.warehouse, database)
+        own["release"] = partial(of_release, stacks.release)
+        own["jobs"] = partial(jobs, deployment, account)
+        own["roles"] = partial(roles, deployment, account, stacks.warehouse)
+        if remote:
+            far = examine({"doctor": partial(seen_from_aws, account, stacks.doctor)}, limit_s=REMOTE_LIMIT_S)
+    return [
+        Finding("aws account", "ok", f"{number}, {account.region}"),
+        *([stacks] if isinstance(stacks, Finding) else []),
+        *examine(own, limit_s=LIMIT_S),
+        *second_to(far, examine(shared, limit_s=LIMIT_S)),
+        *far,
+    ]
+
+
+def second_to(far: list[Finding], here: list[Finding]) -> list[Finding]:
+    """What is seen from here: where the jobs' own view was had, too, the faults of this one are warnings."""
+    if all(each.seen_from == "here" for each in far):
+        return here
+    return [replace(each, state="warn") if each.state == "fail" else each for each in here]
 
 
 def _stacks(deployment: Deployment, account: Account) -> Stacks | Finding:
@@ -94,4 +109,4 @@ def _stacks(deployment: Deployment, account: Account) -> Stacks | Finding:
         ingest = outputs(account, f"{deployment.name}-ingest", fix=DEPLOY)
     except CalveError as error:
         return Finding("deployment", "absent", error.message, error.fix or "")
-    return Stacks(warehouse, ingest.get("DoctorFunction"))
+    return Stacks(warehouse, ingest.get("Release"), ingest.get("DoctorFunction"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from botocore.config import Config
 
-from cli.doctor.account import DEPLOY, calve
+from cli.doctor.account import DEPLOY
 from cli.lake import aws_errors
 from lambdas.doctor.finding import Finding
 
@@ -19,7 +19,7 @@ PATIENT = Config(connect_timeout=5, read_timeout=130, retries={"total_max_attemp
 
 
 def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
-    """Its findings, and whether it is of this release.
+    """Its findings.
 
     Raises:
         Retryable, Fatal: AWS does not answer, or does not let this user invoke it.
@@ -31,5 +31,5 @@ def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
         said = json.loads(answer["Payload"].read())
     if "FunctionError" in answer:
         why = said.get("errorMessage") or said.get("errorType")
-        return [Finding("doctor", "fail", f"{function} failed: {why}", "its log says more", "AWS")]
-    return [calve(said["version"]), *(Finding(**each) for each in said["findings"])]
+        return [Finding("doctor", "fail", f"{function} failed: {why}", "its log says more")]
+    return [Finding(**each) for each in said]

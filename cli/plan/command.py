@@ -128,7 +128,7 @@ def _plan_deploy(
     found = [*found, *whole.entries]
     costs = bills(deployment, deployed, Load(topic_rate), rates())
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
-    console.tree("plan", tree(deployment.name, where, found, costs))
+    console.tree("plan", tree(deployment.name, where, found, costs, topic_rate))
     console.say(counted(found))
     for told in filter(None, (unasked, whole.unasked)):
         console.say(told)
@@ -191,12 +191,12 @@ def _made_by_steps(deployment: Deployment) -> Made:
     return found
 
 
-def tree(name: str, where: str, found: Sequence[Change], costs: Bills) -> Branch:
+def tree(name: str, where: str, found: Sequence[Change], costs: Bills, topic_rate: float) -> Branch:
     """What changes, by section, with its differences and consequences below it; and what a month costs."""
     sections = [(section, [each for each in found if each.section == section]) for section in SECTIONS]
     shown = [(section, [each for each in those if _is_shown(each)]) for section, those in sections]
     below = [Branch(section, below=list(map(_branch, those))) for section, those in shown if those]
-    return Branch(name, note=f"in {where}", below=[*below, _cost(costs)])
+    return Branch(name, note=f"in {where}", below=[*below, _cost(costs, topic_rate)])
 
 
 def _is_shown(change: Change) -> bool:
@@ -214,7 +214,7 @@ def _branch(change: Change) -> Branch:
     return Branch(change.name, change.kind, change.note, below)
 
 
-def _cost(costs: Bills) -> Branch:
+def _cost(costs: Bills, topic_rate: float) -> Branch:
     """Dollars a month: the parts that differ, and all of them."""
     changed = (
         f"{costs.before:,.2f} -> {costs.after:,.2f} US dollars a month ({costs.after - costs.before:+,.2f})"
@@ -222,4 +222,5 @@ def _cost(costs: Bills) -> Branch:
     same = f"{costs.after:,.2f} US dollars a month, as now"
     below = [Branch("", note=f"{each.part}  {each.before:,.2f} -> {each.after:,.2f}") for each in costs.parts]
     below += [Branch("", "?", f"what job {each} costs now is not known") for each in costs.unknown]
-    return Branch("cost", below=[*below, Branch("", note=f"all  {changed if costs.parts else same}")])
+    total = f"all  {changed if costs.parts else same}, at {topic_rate:g} MB/s a topic"
+    return Branch("cost", below=[*below, Branch("", note=total)])

@@ -43,7 +43,6 @@ class Environment:
     warehouse: str
     database: str | None
     servers: str | None
-    version: str
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> Self:
@@ -53,13 +52,12 @@ class Environment:
             given["WAREHOUSE"],
             given.get("DATABASE"),
             given.get("SERVERS"),
-            given["CALVE_VERSION"],
         )
 
 
 @logger.inject_lambda_context(log_event=False)
 @tracer.capture_lambda_handler(capture_response=False)
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handle(event: dict[str, Any], context: LambdaContext) -> list[dict[str, str]]:
     """The findings, none of which holds a secret."""
     environment = Environment.read(os.environ)
     with tempfile.TemporaryDirectory() as folder:
@@ -71,10 +69,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         }
         found = examine(checks, limit_s=LIMIT_S)
     logger.info("doctor.examined", extra={"faults": sum(each.state == "fail" for each in found)})
-    return {
-        "version": environment.version,
-        "findings": [asdict(replace(each, seen_from="AWS")) for each in found],
-    }
+    return [asdict(replace(each, seen_from="AWS")) for each in found]
 
 
 def _client(service: str) -> Any:

@@ -30,7 +30,7 @@ def registry(settings: AnyRegistry | None, tables: Sequence[Table]) -> Iterator[
     opened = open_registry(settings)
     where = settings.name if isinstance(settings, GlueRegistry) else settings.url
     known = len(opened.subjects())
-    yield Finding("registry", "ok", f"{known} subjects at {where}")
+    yield Finding("registry", "ok", f"{where}; subjects: {known}")
     registered = 0
     for table in tables:
         parts = parts_of(table, opened)
@@ -42,4 +42,4 @@ def registry(settings: AnyRegistry | None, tables: Sequence[Table]) -> Iterator[
                     f"schema of {table.name}", "warn", f"{part.schemas.title} has no version", REGISTER
                 )
     if registered:
-        yield Finding("subjects", "ok", f"{registered} have versions")
+        yield Finding("subjects", "ok", f"with versions: {registered}")

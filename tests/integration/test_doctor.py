@@ -132,4 +132,4 @@ def test_the_deployed_doctor_sees_what_the_jobs_would(weekly: Deployment) -> Non
     for check in ("bucket", "clock", "database", "tables", "kafka login", "topics", "registry", "subjects"):
         assert from_aws[check] == "ok", rows
     assert from_aws["topic absent"] == "warn"
-    assert {each["state"] for each in rows if each["check"] == "calve"} == {"ok"}
+    assert {each["state"] for each in rows if each["check"] == "release"} == {"ok"}

@@ -1,5 +1,7 @@
 """The function of `calve doctor --remote`: where it stands, and that it can only look."""
 
+from importlib.metadata import version
+
 from tests.synth.conftest import text
 from tests.synth.test_lake import listed
 
@@ -62,3 +64,4 @@ def test_it_stands_beside_the_jobs_and_is_told_what_only_a_deploy_knows(synthesi
 def test_its_name_is_an_output(synthesized):
     outputs = synthesized.templates["trading-ingest"]["Outputs"]
     assert "DoctorFunction" in outputs
+    assert outputs["Release"]["Value"] == version("calve")

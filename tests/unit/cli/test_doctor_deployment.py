@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from botocore.stub import Stubber
 
 from calve.errors import ConfigError
 from cli.account import Account
-from cli.doctor.account import calve, jobs, quotas, roles
-from cli.doctor.deployment import of_deployment
+from cli.doctor.account import jobs, of_release, quotas, roles
+from cli.doctor.deployment import of_deployment, second_to
 from cli.doctor.remote import seen_from_aws
 from lambdas.doctor.finding import Finding
 from tests.unit.cli.test_plan import DEPLOYMENT, JOB, SETTINGS
@@ -139,7 +140,18 @@ def test_quotas_that_may_not_be_read_are_no_fault(stubs: Stubs) -> None:
 
 
 def test_another_release_than_the_deployed_one_is_a_warning() -> None:
-    assert calve("0.0.1").state == "warn"
+    assert of_release(version("calve")).state == "ok"
+    assert of_release("0.0.1").state == "warn"
+    assert "an older one deployed" in of_release(None).detail
+
+
+def test_what_the_jobs_see_counts_where_it_is_known() -> None:
+    here = [Finding("bucket", "fail", "denied"), Finding("clock", "ok", "")]
+    assert second_to([], here) == here
+    unanswered = [Finding("doctor", "fail", "no function")]
+    assert second_to(unanswered, here) == here
+    seen = second_to([Finding("bucket", "ok", "", seen_from="AWS")], here)
+    assert [each.state for each in seen] == ["warn", "ok"]
 
 
 def payload(said: object) -> StreamingBody:
@@ -149,9 +161,8 @@ def payload(said: object) -> StreamingBody:
 
 def test_what_the_deployed_doctor_says_comes_with_where_it_stands(stubs: Stubs) -> None:
     row = {"check": "bucket", "state": "ok", "detail": "x", "cure": "", "seen_from": "AWS"}
-    stubs.answer("lambda", "invoke", {"Payload": payload({"version": "0.0.1", "findings": [row]})})
-    version, found = seen_from_aws(stubs.account, "f")
-    assert (version.check, version.state, found) == ("calve", "warn", Finding(**row))  # type: ignore[arg-type]
+    stubs.answer("lambda", "invoke", {"Payload": payload([row])})
+    assert seen_from_aws(stubs.account, "f") == [Finding(**row)]  # type: ignore[arg-type]
     broken = {"errorType": "Runtime.ImportModuleError", "errorMessage": "no module"}
     stubs.answer("lambda", "invoke", {"Payload": payload(broken), "FunctionError": "Unhandled"})
     (failed,) = seen_from_aws(stubs.account, "f")

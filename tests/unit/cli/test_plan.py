@@ -308,18 +308,18 @@ def test_the_tree_has_a_line_for_each_difference() -> None:
     same = Change("tables", "y", "=")
     found = [change, Change("tables", "x", "+", note="from y"), same]
     costs = Bills(1.0, 1234.5, (Part("Glue job main", 1.0, 1234.5),))
-    assert list(tree("t", "account 1", found, costs).lines()) == [
+    assert list(tree("t", "account 1", found, costs, 1.0).lines()) == [
         "t  jobs  ~ main  worker  G.1X -> G.2X",
         "t  jobs  ~ main  run     a -> b",
         "t  jobs  ~ main  !  it goes",
         "t  jobs  ~ main  it comes",
         "t  tables  + x  from y",
         "t  cost  Glue job main  1.00 -> 1,234.50",
-        "t  cost  all  1.00 -> 1,234.50 US dollars a month (+1,233.50)",
+        "t  cost  all  1.00 -> 1,234.50 US dollars a month (+1,233.50), at 1 MB/s a topic",
     ]
     assert counted(found) == "1 new, 1 changed, 1 same, 1 breaking"
-    assert list(tree("t", "account 1", [same], Bills(5.0, 5.0, ())).lines()) == [
-        "t  cost  all  5.00 US dollars a month, as now"
+    assert list(tree("t", "account 1", [same], Bills(5.0, 5.0, ()), 0.5).lines()) == [
+        "t  cost  all  5.00 US dollars a month, as now, at 0.5 MB/s a topic"
     ]
     assert list(Branch("alone", note="in a wood").lines()) == ["alone  in a wood"]
 

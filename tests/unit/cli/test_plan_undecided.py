@@ -101,7 +101,7 @@ def test_what_is_in_quarantine_is_named_and_what_it_looks_like() -> None:
 
 def test_a_line_for_each_stands_below_the_table() -> None:
     change = Change("tables", "sales", "=", undecided=(EMAIL, NOTE))
-    assert list(plan_tree("t", "account 1", [change], Bills(0.0, 0.0, ())).lines())[:2] == [
+    assert list(plan_tree("t", "account 1", [change], Bills(0.0, 0.0, ()), 1.0).lines())[:2] == [
         f"t  tables  = sales  ?  {EMAIL}",
         f"t  tables  = sales  ?  {NOTE}",
     ]
