@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from calve.errors import CalveError
 from calve.job import Kafka, Registry
 from cli.account import Account, outputs
-from cli.config import found, load_target
+from cli.config import embedded_stack, found, load_target
 from cli.doctor.account import jobs, of_release, quotas, roles
 from cli.doctor.remote import seen_from_aws
 from lambdas.doctor import lake
@@ -57,10 +57,8 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
 
 def _loaded(config: Path, env: str | None) -> tuple[Deployment, Stack | None]:
     from calve.settings import StackDefaults, load_deployment
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import current
 
-    if current(project_root()):
+    if embedded_stack():
         return load_target(config, env)
     return load_deployment(found(config), env, StackDefaults(NO_KAFKA, NO_REGISTRY)), None
 
