@@ -568,5 +568,9 @@ def test_the_bill_before_is_that_of_what_is_deployed() -> None:
     assert (first.before, first.after) == (0.0, same.after)
     cluster = bills(DEPLOYMENT, replace(SAME, cluster=True, endpoints=True), Load(), rates())
     assert {each.part for each in cluster.parts} == {"MSK Serverless", "VPC endpoints"}
+    daily = replace(DEPLOYMENT, jobs=(replace(JOB, schedule="rate(1 day)"),))
+    by_schedule = replace(SAME, jobs={"main": replace(GLUE_JOB, schedule="rate(1 day)")})
+    assert bills(daily, by_schedule, Load(), rates()).parts == ()
+    assert bills(daily, SAME, Load(), rates()).after < same.after
     lost = replace(SAME, jobs={"main": replace(GLUE_JOB, settings=None)})
     assert bills(DEPLOYMENT, lost, Load(), rates()).unknown == ("main",)
