@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from calve.deployment import UNKNOWN_SERVERS
 from calve.errors import CalveError
 from calve.job import Kafka, Registry
 from cli.account import Account, outputs
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from calve.deployment import Deployment
+    from calve.job import Job
     from cli.embedded.stack import Stack
     from lambdas.doctor.finding import Probe
 
@@ -31,11 +33,12 @@ DEPLOY = "deploy it: calve plan, then npx cdk deploy --all; into the embedded st
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """What the deployed stacks say of themselves."""
+    """What the deployed stacks say of themselves. servers: of a cluster that they have made."""
 
     warehouse: str
     release: str | None
     doctor: str | None
+    servers: str | None
 
 
 def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Finding]:
@@ -52,7 +55,7 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
         return [Finding("configuration", "absent", told, "calve up, or name them in calve.yaml")]
     tables = sum(len(job.settings.tables) for job in deployment.jobs)
     told = f"{deployment.name}: {', '.join(job.settings.job for job in deployment.jobs)} of {tables} tables"
-    return [Finding("configuration", "ok", told), *_of_account(deployment, embedded, remote=remote)]
+    return [Finding("configuration", "ok", told), *of_account(deployment, embedded, remote=remote)]
 
 
 def _loaded(config: Path, env: str | None) -> tuple[Deployment, Stack | None]:
@@ -63,8 +66,8 @@ def _loaded(config: Path, env: str | None) -> tuple[Deployment, Stack | None]:
     return load_deployment(found(config), env, StackDefaults(NO_KAFKA, NO_REGISTRY)), None
 
 
-def _of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) -> list[Finding]:
-    settings = [job.settings for job in deployment.jobs]
+def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) -> list[Finding]:
+    """What is found in the account of a deployment, and in the systems that its jobs use."""
     try:
         account = Account.of(embedded, deployment.region)
         number = account.id()
@@ -75,7 +78,10 @@ def _of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool)
         "clock": partial(lake.clock, account.client("sts").get_caller_identity),
         "quotas": partial(quotas, deployment, account),
     }
+    settings = [_here(job.settings, account, stacks) for job in deployment.jobs]
     shared = probes(settings, account.client)
+    if settings[0].kafka.bootstrap_servers == UNKNOWN_SERVERS:
+        shared["kafka"] = partial(Finding, "kafka", "absent", "a deploy makes the cluster", DEPLOY)
     far: list[Finding] = []
     if isinstance(stacks, Stacks):
         database = deployment.lake.database if deployment.lake.namespace == "database" else None
@@ -105,6 +111,18 @@ def _stacks(deployment: Deployment, account: Account) -> Stacks | Finding:
     try:
         warehouse = outputs(account, f"{deployment.name}-lake", fix=DEPLOY)["Warehouse"]
         ingest = outputs(account, f"{deployment.name}-ingest", fix=DEPLOY)
+        made = outputs(account, f"{deployment.name}-kafka", fix=DEPLOY) if deployment.msk else {}
     except CalveError as error:
         return Finding("deployment", "absent", error.message, error.fix or "")
-    return Stacks(warehouse, ingest.get("Release"), ingest.get("DoctorFunction"))
+    return Stacks(warehouse, ingest.get("Release"), ingest.get("DoctorFunction"), made.get("Servers"))
+
+
+def _here(job: Job, account: Account, stacks: Stacks | Finding) -> Job:
+    """A job's settings with what only the account, or a deploy, knows."""
+    made = stacks.servers if isinstance(stacks, Stacks) else None
+    servers = made or job.kafka.bootstrap_servers
+    return replace(
+        job,
+        lake=replace(job.lake, region=account.region),
+        kafka=replace(job.kafka, bootstrap_servers=servers),
+    )

@@ -39,7 +39,8 @@ def kafka(settings: Kafka, region: str, tables: Sequence[Table]) -> Iterator[Fin
         return
     # With IAM the user is whoever asks, and not the job: of that the role is asked.
     reads, writes = (SEES, SEES) if settings.auth == "msk_iam" else (READS, WRITES)
-    yield from _rights(settings, region, {table.topic for table in tables}, reads, "topics")
+    if topics := {table.topic for table in tables}:
+        yield from _rights(settings, region, topics, reads, "topics")
     if emitted := {table.emit.topic for table in tables if table.emit}:
         yield from _rights(settings.output, region, emitted, writes, "output topics")
 

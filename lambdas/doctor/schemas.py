@@ -23,8 +23,7 @@ def registry(settings: AnyRegistry | None, tables: Sequence[Table]) -> Iterator[
     Raises:
         CalveError: it does not answer, or refuses them.
     """
-    tables = [each for each in tables if each.registered]
-    if settings is None or not tables:
+    if settings is None:
         yield Finding("registry", "absent", "no table needs one")
         return
     opened = open_registry(settings)
@@ -32,7 +31,7 @@ def registry(settings: AnyRegistry | None, tables: Sequence[Table]) -> Iterator[
     known = len(opened.subjects())
     yield Finding("registry", "ok", f"{where}; subjects: {known}")
     registered = 0
-    for table in tables:
+    for table in (each for each in tables if each.registered):
         parts = parts_of(table, opened)
         for part in filter(None, (parts.value, parts.key)):
             if part.schemas.listed():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import pytest
 from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
+from calve.deployment import UNKNOWN_SERVERS, Msk
 from calve.errors import ConfigError
+from calve.job import Kafka
 from cli.account import Account
 from cli.doctor.account import jobs, of_release, quotas, roles
-from cli.doctor.deployment import of_deployment, second_to
+from cli.doctor.deployment import of_account, of_deployment, second_to
 from cli.doctor.remote import seen_from_aws
 from lambdas.doctor.finding import Finding
 from tests.unit.cli.test_plan import DEPLOYMENT, JOB, SETTINGS
@@ -36,6 +39,7 @@ class Stubs:
         self.stubbers: dict[str, Stubber] = {}
         monkeypatch.setattr(Account, "client", lambda _, service, *__: self.of(service))
         monkeypatch.setattr(Account, "id", lambda _: "111122223333")
+        monkeypatch.setattr(Account, "of", classmethod(lambda cls, _, region: cls(region)))
         self.account = Account("eu-west-1")
 
     def of(self, service: str) -> Any:
@@ -169,6 +173,42 @@ def test_what_the_deployed_doctor_says_comes_with_where_it_stands(stubs: Stubs) 
     assert (failed.state, failed.detail) == ("fail", "f failed: no module")
     (older,) = seen_from_aws(stubs.account, None)
     assert (older.state, older.cure) == ("fail", "npx cdk deploy --all")
+
+
+def described(**outputs: str) -> dict[str, Any]:
+    listed = [{"OutputKey": key, "OutputValue": value} for key, value in outputs.items()]
+    made = datetime(2026, 1, 1, tzinfo=UTC)
+    return {
+        "Stacks": [
+            {"StackName": "s", "CreationTime": made, "StackStatus": "CREATE_COMPLETE", "Outputs": listed}
+        ]
+    }
+
+
+MADE = replace(
+    DEPLOYMENT,
+    jobs=(replace(JOB, settings=replace(SETTINGS, kafka=Kafka(UNKNOWN_SERVERS, "msk_iam"))),),
+    msk=Msk(),
+)
+
+
+def test_what_only_a_deploy_knows_is_asked_of_the_stacks(stubs: Stubs) -> None:
+    for outputs in ({"Warehouse": "s3://lake"}, {"DoctorFunction": "f"}, {"Servers": "made.invalid:1"}):
+        stubs.answer("cloudformation", "describe_stacks", described(**outputs))
+    headers = {"HTTPHeaders": {"x-amz-bucket-region": "eu-west-1"}}
+    stubs.answer("s3", "list_objects_v2", {"ResponseMetadata": headers})
+    found = {each.check: each for each in of_account(MADE, None, remote=False)}
+    assert found["bucket"].state == "ok"
+    assert found["kafka servers"].detail == "made.invalid has no address"
+    assert "an older one deployed" in found["release"].detail
+
+
+def test_what_is_not_deployed_is_not_looked_at(stubs: Stubs) -> None:
+    stubs.refuse("cloudformation", "describe_stacks", "ValidationError")
+    found = {each.check: each for each in of_account(MADE, None, remote=True)}
+    assert (found["deployment"].state, "calve deploy" in found["deployment"].cure) == ("absent", True)
+    assert (found["kafka"].state, found["kafka"].detail) == ("absent", "a deploy makes the cluster")
+    assert not {"bucket", "release", "doctor"} & found.keys()
 
 
 @pytest.fixture
