@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from typer.testing import CliRunner
 
 from calve.announcement import COMMITTED, SOURCE
 from cli.console import Console
@@ -18,6 +19,7 @@ from cli.deploy import app
 from cli.embedded import aws
 from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
+from cli.main import app as calve
 from cli.progress import LineProgress
 from cli.run_job import run
 from lambdas.lake_tables import read
@@ -68,6 +70,10 @@ class Deployed:
         client.create_secret(Name=f"{self.name}/catalog", SecretString=json.dumps(secret))
 
     def deploy(self, more: str = "") -> None:
+        self.write(more)
+        self.outputs = self.app.deploy(PROGRESS)
+
+    def write(self, more: str = "") -> None:
         text = CONFIG.format(
             name=self.name,
             bucket=self.published.stack.bucket,
@@ -76,7 +82,13 @@ class Deployed:
             more=more,
         )
         self.config.write_text(text)
-        self.outputs = self.app.deploy(PROGRESS)
+
+    def planned(self) -> tuple[str, bool]:
+        """What a deploy would change of the catalog, and whether that breaks something."""
+        done = CliRunner().invoke(calve, ["plan", "--config", str(self.config), "--output", "json"])
+        assert done.exit_code == 0, done.output
+        (found,) = (each for each in json.loads(done.stdout)["changes"] if each["section"] == "publish")
+        return found["kind"], found["breaking"]
 
     @property
     def app(self) -> App:
@@ -138,6 +150,9 @@ def test_a_commit_reaches_the_catalog_and_the_end_of_a_deployment_leaves_what_wa
     deployed.reconcile()
     assert reader.load_table(("market", "users")).metadata_location == users.metadata_location
 
+    assert deployed.planned() == ("=", False)
+    deployed.write()
+    assert deployed.planned() == ("~", True)
     deployed.deploy()  # users are published no more
     with pytest.raises(NoSuchTableError):
         reader.load_table(("market", "users"))
