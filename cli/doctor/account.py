@@ -44,8 +44,8 @@ def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
         shape = f"Glue {found.get('GlueVersion', '?')}, {found.get('NumberOfWorkers')} x {found.get('WorkerType')}"
         state = runs[0]["JobRunState"] if runs else "has not run"
         if state in ("FAILED", "ERROR", "TIMEOUT"):
-            said = runs[0].get("ErrorMessage") or "its log says why"
-            yield Finding(f"job {name}", "fail", f"{shape}; newest run {state}", said)
+            log = f"its log says why: /calve/{deployment.name}/{job.settings.job} in CloudWatch Logs"
+            yield Finding(f"job {name}", "fail", f"{shape}; newest run {state}", log)
         else:
             yield Finding(
                 f"job {name}", "ok", f"{shape}; newest run {state}" if runs else f"{shape}; {state}"
@@ -61,7 +61,7 @@ def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[
             role = glue.get_job(JobName=f"{deployment.name}-{job.settings.job}")["Job"]["Role"]
             denied = [
                 f"{action} on {resource}"
-                for actions, resource in _needed(deployment, account, warehouse)
+                for actions, resource in _needed(deployment, role, account.region, warehouse)
                 for action in _denied(iam, role, actions, resource)
             ]
         except ClientError as error:
@@ -125,21 +125,23 @@ def _of_glue(deployment: Deployment, quotas: list[dict[str, Any]]) -> Iterator[F
                 yield Finding(name, "ok", f"the jobs need {need} of {value:g}")
 
 
-def _needed(deployment: Deployment, account: Account, warehouse: str) -> Iterator[tuple[list[str], str]]:
-    """Actions and a resource of each kind that the job has to do with."""
-    number, region = account.id(), account.region
+def _needed(
+    deployment: Deployment, role: str, region: str, warehouse: str
+) -> Iterator[tuple[list[str], str]]:
+    """Actions and a resource of each kind that the job has to do with, in the account of its role."""
+    _, partition, _, _, number, _ = role.split(":", 5)
     place = urlsplit(warehouse)
     database = deployment.lake.database
     files = f"{place.netloc}/{place.path.strip('/')}".rstrip("/")
     if deployment.lake.namespace == "database":
         files += f"/{database}"
-        table = f"arn:aws:glue:{region}:{number}:table/{database}/any"
+        table = f"arn:{partition}:glue:{region}:{number}:table/{database}/any"
         yield ["glue:GetTable", "glue:CreateTable", "glue:UpdateTable"], table
-    yield ["s3:GetObject", "s3:PutObject"], f"arn:aws:s3:::{files}/any"
+    yield ["s3:GetObject", "s3:PutObject"], f"arn:{partition}:s3:::{files}/any"
     for _, reference in secrets_of(deployment.jobs[0].settings):
         kind, _, name = reference.partition(":")
         if kind == "aws":
-            whole = f"arn:aws:secretsmanager:{region}:{number}:secret:{name}-AbCdEf"
+            whole = f"arn:{partition}:secretsmanager:{region}:{number}:secret:{name}-AbCdEf"
             yield ["secretsmanager:GetSecretValue"], name if name.startswith("arn:") else whole
 
 

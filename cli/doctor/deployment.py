@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from calve.deployment import UNKNOWN_SERVERS
-from calve.errors import CalveError
+from calve.errors import CalveError, ConfigError, Fatal, Retryable
 from calve.job import Kafka, Registry
 from cli.account import Account, outputs
 from cli.config import embedded_stack, found, load_target
@@ -70,14 +70,17 @@ def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) 
     """What is found in the account of a deployment, and in the systems that its jobs use."""
     try:
         account = Account.of(embedded, deployment.region)
-        number = account.id()
-    except CalveError as error:
+    except ConfigError as error:
         return [of_error("aws account", error)]
+    own: dict[str, Probe] = {"clock": partial(lake.clock, account.client("sts").get_caller_identity)}
+    try:
+        number = account.id()
+    except ConfigError as error:
+        return [of_error("aws account", error)]
+    except CalveError as error:  # a clock that is wrong may be why
+        return [of_error("aws account", error), *examine(own, limit_s=LIMIT_S)]
     stacks = _stacks(deployment, account)
-    own: dict[str, Probe] = {
-        "clock": partial(lake.clock, account.client("sts").get_caller_identity),
-        "quotas": partial(quotas, deployment, account),
-    }
+    own["quotas"] = partial(quotas, deployment, account)
     settings = [_here(job.settings, account, stacks) for job in deployment.jobs]
     shared = probes(settings, account.client)
     if settings[0].kafka.bootstrap_servers == UNKNOWN_SERVERS:
@@ -112,6 +115,8 @@ def _stacks(deployment: Deployment, account: Account) -> Stacks | Finding:
         warehouse = outputs(account, f"{deployment.name}-lake", fix=DEPLOY)["Warehouse"]
         ingest = outputs(account, f"{deployment.name}-ingest", fix=DEPLOY)
         made = outputs(account, f"{deployment.name}-kafka", fix=DEPLOY) if deployment.msk else {}
+    except (Retryable, Fatal) as error:
+        return of_error("deployment", error)
     except CalveError as error:
         return Finding("deployment", "absent", error.message, error.fix or "")
     return Stacks(warehouse, ingest.get("Release"), ingest.get("DoctorFunction"), made.get("Servers"))

@@ -39,7 +39,7 @@ def examine(probes: Mapping[str, Probe], *, limit_s: float = PROBE_LIMIT_S) -> l
         except CalveError as error:
             rows.append(of_error(name, error))
         except Exception as error:  # noqa: BLE001  the doctor has to survive what it examines
-            rows.append(Finding(name, "fail", f"{type(error).__name__}: {error}"))
+            rows.append(Finding(name, "fail", _told(error)))
         found[name] = rows
 
     threads = {
@@ -51,6 +51,13 @@ def examine(probes: Mapping[str, Probe], *, limit_s: float = PROBE_LIMIT_S) -> l
         thread.join(limit_s)
     late = {name: [Finding(name, "warn", f"no answer within {limit_s:.0f} s")] for name in probes}
     return [each for name in probes for each in found.get(name, late[name])]
+
+
+def _told(error: Exception) -> str:
+    """What may be said of an error that nobody expected: some quote what they could not use, which may be secret."""
+    kind = type(error)
+    harmless = isinstance(error, OSError) or kind.__module__.startswith("botocore.")
+    return f"{kind.__name__}: {error}" if harmless else kind.__name__
 
 
 def of_error(check: str, error: CalveError) -> Finding:

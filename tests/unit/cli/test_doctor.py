@@ -22,6 +22,9 @@ def test_a_probe_that_breaks_or_hangs_is_a_finding_and_stops_no_other() -> None:
     def broken() -> Finding:
         raise OSError("no such device")
 
+    def quoting() -> Finding:
+        raise ValueError("cannot use the password hunter2")
+
     def hanging() -> Finding:
         held.wait(60)
         return Finding("hanging", "ok", "")
@@ -29,10 +32,11 @@ def test_a_probe_that_breaks_or_hangs_is_a_finding_and_stops_no_other() -> None:
     def fine() -> Finding:
         return Finding("fine", "ok", "")
 
-    probes: dict[str, Probe] = {"broken": broken, "hanging": hanging, "fine": fine}
+    probes: dict[str, Probe] = {"broken": broken, "quoting": quoting, "hanging": hanging, "fine": fine}
     findings = examine(probes, limit_s=0.5)
     held.set()
-    assert [finding.state for finding in findings] == ["fail", "warn", "ok"]
+    assert [finding.state for finding in findings] == ["fail", "fail", "warn", "ok"]
+    assert findings[1].detail == "ValueError"
     assert "no such device" in findings[0].detail
 
 

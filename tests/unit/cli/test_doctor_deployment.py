@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
 from calve.deployment import UNKNOWN_SERVERS, Msk
-from calve.errors import ConfigError
+from calve.errors import ConfigError, Fatal
 from calve.job import Kafka
 from cli.account import Account
 from cli.doctor.account import jobs, of_release, quotas, roles
@@ -68,7 +69,11 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> Stubs:
     [
         (None, "ok", ""),
         ({"JobRunState": "RUNNING"}, "ok", ""),
-        ({"JobRunState": "FAILED", "ErrorMessage": "out of memory"}, "fail", "out of memory"),
+        (
+            {"JobRunState": "FAILED", "ErrorMessage": "cannot cast 'a value'"},
+            "fail",
+            "its log says why: /calve/t/main in CloudWatch Logs",
+        ),
     ],
 )
 def test_a_job_is_as_well_as_its_newest_run(
@@ -249,3 +254,27 @@ def test_without_credentials_the_cure_is_to_log_in(alone: Path, monkeypatch: pyt
     configuration, account = of_deployment(alone, None, remote=True)
     assert configuration.state == "ok"
     assert (account.check, account.state, account.cure) == ("aws account", "fail", "log in: aws sso login")
+
+
+def test_a_clock_that_aws_refuses_is_named_beside_the_refusal(
+    stubs: Stubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: Account) -> str:
+        raise Fatal("the AWS account may not be read: SignatureDoesNotMatch")
+
+    monkeypatch.setattr(Account, "id", refused)
+    late = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
+    metadata = {"HTTPHeaders": {"date": late}}
+    stubs.of("sts")
+    stubs.stubbers["sts"].add_client_error(
+        "get_caller_identity", "SignatureDoesNotMatch", response_meta=metadata
+    )
+    account, clock = of_account(DEPLOYMENT, None, remote=False)
+    assert (account.state, clock.check, clock.state) == ("fail", "clock", "fail")
+    assert clock.detail.endswith("ahead of AWS's")
+
+
+def test_stacks_that_may_not_be_read_are_a_fault_and_not_absent(stubs: Stubs) -> None:
+    stubs.refuse("cloudformation", "describe_stacks", "AccessDenied")
+    found = {each.check: each for each in of_account(MADE, None, remote=False)}
+    assert found["deployment"].state == "fail"
