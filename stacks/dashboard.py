@@ -50,7 +50,7 @@ class Dashboard(Construct):
             widgets=[
                 [aws_cloudwatch.AlarmStatusWidget(alarms=list(alarms), width=WIDTH, title="Alarms")],
                 [
-                    graph("Age of the oldest record of a round, s", FRESHNESS, "Maximum"),
+                    graph("Age of 95 of 100 records when they become visible, s", FRESHNESS, "Maximum"),
                     graph("Records not read yet", LAG, "Minimum"),
                 ],
                 [

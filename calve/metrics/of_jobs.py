@@ -11,10 +11,10 @@ _JOB = ()
 FRESHNESS = Metric(
     "Freshness",
     "Seconds",
-    Log("round.committed", "freshness_s"),
+    Log("round.committed", "freshness_p95_s"),
     _TABLE,
-    "age of the oldest record of a round when it became visible",
-    "above the table's `freshness`: more workers, or see which part of a round takes the time",
+    "age that 95 of 100 records of a round did not exceed when they became visible",
+    "above the table's `freshness`: `freshness.missed` in the log names the [cause](freshness.md#why-a-promise-is-missed)",
     "AutoMQ `kafka_tabletopic_delay`; Tableflow's materialization lag",
 )
 LAG = Metric(

@@ -31,9 +31,7 @@ class Synthesized:
         return found
 
 
-@pytest.fixture(scope="session")
-def synthesized(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cdk")
+def synthesize(folder: Path) -> Synthesized:
     # Functions are not bundled here: what is in them is the matter of test_bundling.
     app = App(outdir=str(folder), context={"aws:cdk:bundling-stacks": []})
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
@@ -45,6 +43,11 @@ def synthesized(tmp_path_factory):
         file.name.split(".")[0]: json.loads(file.read_text()) for file in folder.glob("*.template.json")
     }
     return Synthesized(folder, templates)
+
+
+@pytest.fixture(scope="session")
+def synthesized(tmp_path_factory):
+    return synthesize(tmp_path_factory.mktemp("cdk"))
 
 
 def text(value: Any) -> str:

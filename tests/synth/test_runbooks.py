@@ -5,9 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.alarms import FILE
+from tests.synth.alarms_file import written
 from tests.synth.conftest import text
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+OF_AWS_ALONE = {
+    "job-not-started",  # by its scheduler
+    "export-not-started",
+    "export-mail-undelivered",  # by SNS
+    "export-mail-bounced",  # by SES
+}
+"""AWS writes their metrics of what happens there, and nothing here can."""
 NAMED = re.compile(r"docs/operations\.md#([a-z_-]+)")
 
 
@@ -32,6 +41,17 @@ def test_each_alarm_names_a_paragraph_and_each_paragraph_has_an_alarm(said):
     named = {name: NAMED.findall(told) for name, told in said.items()}
     assert [name for name, found in named.items() if len(found) != 1] == []
     assert {found for (found,) in named.values()} == {heading.lower() for heading in paragraphs()}
+
+
+def test_the_definitions_that_other_tests_go_by_are_those_of_the_templates(synthesized):
+    assert FILE.read_text() == written(synthesized), "write it anew: python -m tests.synth.alarms_file"
+
+
+def test_each_alarm_is_brought_about_by_a_test():
+    tests = "\n".join(file.read_text() for file in PAGE.parents[1].glob("tests/*/**/test_*.py"))
+    provoked = set(re.findall(r'\b(?:goes_off|failed|put_aside|mailed)\(\s*"([a-z-]+)"', tests))
+    assert provoked | OF_AWS_ALONE == {heading.lower() for heading in paragraphs()}
+    assert provoked & OF_AWS_ALONE == set()
 
 
 def test_the_paragraph_is_called_as_the_alarm_is(said):

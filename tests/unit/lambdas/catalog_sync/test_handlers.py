@@ -7,11 +7,13 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from calve.names import TableName
 from lambdas.catalog_sync import bootstrap, handler
 from lambdas.catalog_sync.deployment import Wanted
 from lambdas.publish_states import PublishStates, State, Target
+from tests.alarms import embedded, failed, goes_off, put_aside
 from tests.polaris import ADMIN
 from tests.unit.lambdas.catalog_sync.conftest import TRADES, USERS, Deployment
 from tests.unit.lambdas.context import Context
@@ -106,6 +108,39 @@ def test_a_message_comes_again_where_the_catalog_does_not_answer_and_not_where_i
     row = PublishStates(NAME, boto3.client("dynamodb")).find(Target.ICEBERG_REST, str(TRADES))
     assert row is not None
     assert (row.state, "not in an allowed location" in (row.reason or "")) == (State.FAILED, True)
+
+
+def test_a_table_that_cannot_be_made_equal_is_told(
+    functions: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    functions.commit(TRADES, 1)
+    handler.reconcile({}, Context())
+    of = {"function": Context().function_name}
+    assert not goes_off("catalog-failed", embedded(capsys.readouterr().out), **of)
+    functions.polaris.things["catalogs", "lakehouse"]["storageConfigInfo"]["allowedLocations"] = [
+        "s3://other"
+    ]
+    functions.commit(TRADES, 2)
+    handler.reconcile({}, Context())
+    assert goes_off("catalog-failed", embedded(capsys.readouterr().out), **of)
+
+
+def test_a_comparison_that_fails_is_told(functions: Deployment) -> None:
+    boto3.client("dynamodb").delete_table(TableName=NAME)
+    with pytest.warns(UserWarning, match="No application metrics"), pytest.raises(ClientError):
+        handler.reconcile({}, Context())
+    assert failed("catalog-reconcile-errors", "Reconcile")
+
+
+def test_commits_that_cannot_be_followed_are_put_aside_and_told(functions: Deployment) -> None:
+    functions.commit(TRADES, 1)
+    functions.polaris.read = silent
+    message = {"body": json.dumps({"detail": {"database": "trading", "table": "trades"}})}
+
+    def handle(event: dict[str, Any]) -> dict[str, Any]:
+        return handler.feed(event, Context())
+
+    assert put_aside("catalog-messages-failed", handle, message, of="Failed")
 
 
 def silent(_: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from calve.export import Export
 from lambdas.csv_export import handler
 from lambdas.csv_export.environment import Environment
 from lambdas.csv_export.manifest import Folder
+from tests.alarms import embedded, failed, goes_off, mailed
 from tests.announcements import assert_as_documented
 from tests.unit.lambdas.context import Context
 from tests.unit.lambdas.csv_export.lake import BUCKET, World, at, export, trades
@@ -129,6 +130,14 @@ def test_a_lagging_table_schedules_the_same_order_once_more(lake: World, told: T
     assert schedule["ScheduleExpression"].startswith("at(20")
 
 
+def test_a_file_that_is_written_too_early_is_told(lake: World, told: Told, capsys) -> None:
+    lake.made(trades(at(10)), complete_until=at(10))
+    (outcome,) = handler.handle(event(export()), CONTEXT)
+    assert (outcome["status"], outcome["complete"]) == ("written", False)
+    points = list(embedded(capsys.readouterr().out))
+    assert goes_off("export-late", points, export="weekly", function="csv_export")
+
+
 def test_a_failure_is_told_once_with_its_reason(lake: World, told: Told) -> None:
     lake.made(trades(at(10)))
     what = export(columns=("nosuch",))
@@ -139,6 +148,8 @@ def test_a_failure_is_told_once_with_its_reason(lake: World, told: Told) -> None
     assert told.details[0]["export"]["name"] == "weekly"
     assert told.details[0]["final"]
     assert told.details[0]["window"]["from"] == "2026-11-09T00:00:00+00:00"
+    sent = {"source": "calve", "detail-type": "calve.export.failed", "detail": told.details[0]}
+    assert mailed("export-failed", sent)
 
 
 def test_an_unexpected_error_is_raised_and_told_once_without_its_text(
@@ -151,6 +162,7 @@ def test_an_unexpected_error_is_raised_and_told_once_without_its_text(
     for _ in range(2):
         with pytest.raises(Fatal, match="RuntimeError"):
             handler.handle(event(export()), CONTEXT)
+    assert failed("export-errors", "Writer")
     assert len(told.details) == 1
     assert "RuntimeError" in told.details[0]["reason"]
     assert not told.details[0]["final"]

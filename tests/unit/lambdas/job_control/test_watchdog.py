@@ -21,6 +21,7 @@ from lambdas.job_control.watchdog import (
     Verdict,
     Watchdog,
 )
+from tests.alarms import embedded, failed, goes_off
 from tests.unit.lambdas.context import ARN, Context
 from tests.unit.lambdas.job_control.world import CONTROL, JOB, World
 
@@ -257,8 +258,16 @@ def test_the_handler_restarts_and_when_exhausted_sets_the_alarms_metric(deployed
     [described] = metric["_aws"]["CloudWatchMetrics"]
     assert described["Namespace"] == "calve"
     assert [set(each) for each in described["Dimensions"]] == [{"service", "job"}]
+    assert goes_off("job-given-up", embedded(json.dumps(metric)), job=JOB)
     assert [record.act for record in caplog.records] == ["restart", "exhausted"]
     assert len(deployed.states()) == 2
+
+
+def test_a_watchdog_that_fails_is_told(deployed, monkeypatch) -> None:
+    monkeypatch.setenv("RESTARTS", "many")
+    with pytest.raises(ConfigError):
+        handler.watchdog(event(deployed.run("FAILED", age_s=100, lasted_s=10, generation="g1")), Context())
+    assert failed("watchdog-errors", "Watchdog")
 
 
 def test_the_handler_takes_what_its_own_schedule_sends(deployed, monkeypatch) -> None:

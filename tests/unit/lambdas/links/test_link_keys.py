@@ -6,6 +6,7 @@ import pytest
 from calve.errors import Fatal
 from lambdas.link_keys.handler import first, rotate
 from lambdas.tokens import Keys, new_link_id, sign, verify
+from tests.alarms import failed
 from tests.unit.lambdas.context import Context
 
 STEPS = ("createSecret", "setSecret", "testSecret", "finishSecret")
@@ -73,6 +74,7 @@ def test_new_keys_that_would_refuse_valid_links_are_refused(world):
     )
     with pytest.raises(Fatal, match="would refuse"):
         run(world, "testSecret", version)
+    assert failed("keys-keys-not-rotated", "Keys")
 
 
 def test_a_version_that_was_not_staged_another_secret_and_another_step_are_refused(world):

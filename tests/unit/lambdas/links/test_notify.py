@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from calve.errors import Fatal
 from lambdas.export_notify.mail import subject
+from tests.alarms import failed
 from tests.announcements import assert_as_documented
 from tests.unit.lambdas.links.conftest import EXPORT, FOLDER, RUN, URL, manifest
 
@@ -154,6 +155,7 @@ def test_one_recipient_that_fails_keeps_nobody_else_waiting_and_is_tried_again_a
     event = world.write(manifest(ses_export))
     with pytest.raises(ClientError, match="MessageRejected"):
         world.notify(event)
+    assert failed("export-mail-errors", "Notify")
     assert [mail.destinations["ToAddresses"] for mail in world.mailed()] == [["bob@example.com"]]
     refuse[0] = False
     world.notify(event)

@@ -6,6 +6,7 @@ import random
 from functools import cache
 
 import pytest
+from botocore.exceptions import ClientError
 
 from calve.names import TableName
 from cli.embedded.snowflake.server import Faults
@@ -14,9 +15,10 @@ from lambdas.snowflake_refresh import handler, refresh
 from lambdas.snowflake_refresh.handler import feed, reconcile
 from lambdas.snowflake_refresh.refresh import Outcome, Refresher
 from lambdas.snowflake_refresh.tables import SnowflakeTables
+from tests.alarms import embedded, failed, goes_off, put_aside
 from tests.unit.lambdas.context import Context
 from tests.unit.lambdas.snowflake.world import TRADES, World
-from tests.unit.lambdas.states_table import make_states_table
+from tests.unit.lambdas.states_table import NAME, make_states_table
 
 USERS = TableName("trading", "users")
 KEY = ("ICEBERG TABLE", ("TRADING", "TRADING", "TRADES"))
@@ -144,18 +146,19 @@ def test_a_refresh_that_is_stuck_is_told_and_mended(
     capsys.readouterr()
     reconcile({}, Context())
     said = capsys.readouterr().out
-    assert '"SnowflakeStuck":[1.0]' in said.replace(" ", "")
+    assert goes_off("snowflake-stuck", embedded(said))
     (record,) = [each for each in caplog.records if each.message == "snowflake.stuck"]
     assert "the volume was out of reach" in record.__dict__["reason"]
     assert look(refresher).stuck is None
 
 
 def test_what_snowflake_refuses_is_a_failure_with_its_words_and_is_not_tried_at_once(
-    snow: World, refresher: Refresher
+    snow: World, refresher: Refresher, capsys: pytest.CaptureFixture[str]
 ) -> None:
     snow.commit()
     snow.client("iam").delete_role_policy(RoleName="volume", PolicyName="Work")
     assert feed({"Records": [message(TRADES)]}, Context()) == {"batchItemFailures": []}
+    assert goes_off("snowflake-failed", embedded(capsys.readouterr().out))
     found = refresher.states.find(Target.SNOWFLAKE, str(TRADES))
     assert found
     assert found.state == State.FAILED
@@ -168,6 +171,28 @@ def test_an_account_that_does_not_answer_is_tried_again(snow: World, refresher: 
     batch = {"Records": [message(TRADES, 1), message(TRADES, 2), {"messageId": "bad", "body": "{"}]}
     again = feed(batch, Context())["batchItemFailures"]
     assert [each["itemIdentifier"] for each in again] == ["trading.trades-1", "trading.trades-2", "bad"]
+
+
+def test_commits_that_cannot_be_followed_are_put_aside_and_told(snow: World, refresher: Refresher) -> None:
+    snow.commit()
+    snow.api.faults = Faults(overloaded=1000)
+    told = message(TRADES)
+    assert put_aside("snowflake-messages-failed", lambda event: feed(event, Context()), told, of="Failed")
+
+
+def test_a_commit_that_is_seen_late_is_told(
+    snow: World, refresher: Refresher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snow.commit()  # long ago
+    feed({"Records": [message(TRADES)]}, Context())
+    assert goes_off("snowflake-lag", embedded(capsys.readouterr().out))
+
+
+def test_a_comparison_that_fails_is_told(snow: World, refresher: Refresher) -> None:
+    refresher.states._client.delete_table(TableName=NAME)
+    with pytest.warns(UserWarning, match="No application metrics"), pytest.raises(ClientError):
+        reconcile({}, Context())
+    assert failed("snowflake-not-reconciled", "Reconcile")
 
 
 def test_of_two_looks_one_waits(snow: World, refresher: Refresher) -> None:
