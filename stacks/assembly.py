@@ -43,7 +43,9 @@ def build(
     ingest = IngestStack(
         app, f"{name}-ingest", deployment=deployment, lake=lake, runtime=runtime, brokers=brokers
     )
-    MaintenanceStack(app, f"{name}-maintenance", deployment=deployment, lake=lake, ingest=ingest)
+    maintenance = MaintenanceStack(
+        app, f"{name}-maintenance", deployment=deployment, lake=lake, ingest=ingest
+    )
     keys = None
     if deployment.rotations:
         keys = KeysStack(app, f"{name}-keys", deployment=deployment, runtime=runtime, brokers=brokers)
@@ -65,6 +67,7 @@ def build(
         f"{name}-monitoring",
         deployment=deployment,
         ingest=ingest,
+        maintenance=maintenance,
         exports=exports,
         publish=publish,
         keys=keys,

@@ -7,6 +7,7 @@ not known before either: what alarms watch of them is of the whole job.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aws_cdk import aws_cloudwatch, aws_logs
@@ -21,19 +22,24 @@ from calve.metrics.of_jobs import (
     JOB_FAILED,
     LAG,
     LOST,
+    MAINTENANCE_FAILED,
+    PAUSED,
     REJECT_ROUNDS,
     ROWS,
     TOPICS_NOT_KEPT,
     TROUBLE,
 )
 from stacks.ingest_job import IngestJob
+from stacks.maintenance_job import MaintenanceJob
 
 ROUND = '{ $.event = "round.committed" }'
 STOPPED = '{ $.event = "table.state" && ($.state = "suspended" || $.state = "failed") }'
+STANDING = '{ $.event = "table.state" && $.state = "paused" }'
 FAILED = '{ $.event = "job.failed" }'
 ANYTHING = '{ $.table = "*" }'
 SOME_LOST = '{ $.event = "round.committed" && $.lost > 0 }'
 NOT_KEPT = '{ $.event = "topic.not_kept" }'
+NOT_MAINTAINED = '{ $.event = "maintenance.failed" }'
 NOT_ANNOUNCED = '{ $.event = "announcement.failed" }'
 # As text: the reasons are keys of an object, which a JSON filter can neither list nor add up. So it counts rounds, not records.
 REJECTS = '"\\"event\\": \\"round.committed\\"" "\\"rejects\\": {\\""'
@@ -57,6 +63,7 @@ FILTERS = (
     _Filter(ROWS, ROUND),
     _Filter(LOST, SOME_LOST),
     _Filter(TROUBLE, STOPPED),
+    _Filter(PAUSED, STANDING),
     _Filter(HEARD, ANYTHING),
     _Filter(REJECT_ROUNDS, REJECTS, per_table=False),
     _Filter(JOB_FAILED, FAILED, per_table=False),
@@ -67,9 +74,12 @@ OF_PATTERNS = (
     _Filter(LAG, ROUND, per_table=False),
     _Filter(LOST, SOME_LOST, per_table=False),
     _Filter(TROUBLE, STOPPED, per_table=False),
+    _Filter(PAUSED, STANDING, per_table=False),
     _Filter(TOPICS_NOT_KEPT, NOT_KEPT, per_table=False),
 )
 """Further ones of a job that has patterns: of all its tables together."""
+OF_MAINTENANCE = (_Filter(MAINTENANCE_FAILED, NOT_MAINTAINED, per_table=False),)
+"""Of the log of the job's maintenance."""
 
 
 class JobMetrics(Construct):
@@ -80,13 +90,20 @@ class JobMetrics(Construct):
         self._namespace = namespace
         self._job: Job = job.definition.settings
         self._dimension = "Table" if self._job.lake.namespace == "database" else "Topic"
-        dimension = aws_logs.CfnMetricFilter.DimensionProperty
         filters = {each.metric.name: each for each in FILTERS}
         if self._job.patterns:
             filters |= {f"All{each.metric.name}": each for each in OF_PATTERNS}
+        self._add(filters, job.log_group)
+
+    def add_maintenance(self, job: MaintenanceJob) -> None:
+        """What the log of the job's maintenance says, too."""
+        self._add({each.metric.name: each for each in OF_MAINTENANCE}, job.log_group)
+
+    def _add(self, filters: Mapping[str, _Filter], log_group: aws_logs.CfnLogGroup) -> None:
+        dimension = aws_logs.CfnMetricFilter.DimensionProperty
         for name, each in filters.items():
             properties = aws_logs.CfnMetricFilter.MetricTransformationProperty(
-                metric_namespace=namespace,
+                metric_namespace=self._namespace,
                 metric_name=each.metric.name if each.per_table else self._of_job(each.metric),
                 unit=each.metric.unit,
                 metric_value=each.value,
@@ -97,7 +114,7 @@ class JobMetrics(Construct):
             aws_logs.CfnMetricFilter(
                 self,
                 name,
-                log_group_name=str(job.log_group.log_group_name),
+                log_group_name=str(log_group.log_group_name),
                 filter_pattern=each.pattern,
                 metric_transformations=[properties],
             )

@@ -16,22 +16,28 @@ EVERY = "rate(6 hours)"
 
 
 class MaintenanceStack(Stack):
-    """One Glue job per entry of `jobs:`, which looks after the tables of that one and ends."""
+    """One Glue job per entry of `jobs:`, which looks after the tables of that one and ends.
+
+    Attributes:
+        group: of the schedules that start them.
+    """
 
     def __init__(
         self, scope: Construct, id: str, *, deployment: Deployment, lake: LakeStack, ingest: IngestStack
     ) -> None:
         super().__init__(scope, id, description="calve: maintenance of tables")
-        group = aws_scheduler.CfnScheduleGroup(self, "Group", name=f"{deployment.name}-maintenance")
+        self.group = aws_scheduler.CfnScheduleGroup(self, "Group", name=f"{deployment.name}-maintenance")
+        self.jobs: list[MaintenanceJob] = []
         for each in deployment.jobs:
             name = each.settings.job
             job = MaintenanceJob(self, name, deployment=deployment, job=each, lake=lake, ingest=ingest)
+            self.jobs.append(job)
             JobSchedule(
                 self,
                 f"{name}Schedule",
                 name=job.name,
                 job_arn=job.arn,
-                group=group,
+                group=self.group,
                 expression=EVERY,
                 description=f"Starts {job.name}, which does what the tables need and ends",
             )

@@ -25,7 +25,11 @@ TIMEOUT_MINUTES = 120
 
 
 class MaintenanceJob(Construct):
-    """A Glue job that ends; of several starts at once Glue refuses all but one."""
+    """A Glue job that ends; of several starts at once Glue refuses all but one.
+
+    Attributes:
+        log_group: where its events go. of: the job whose tables it looks after.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,7 @@ class MaintenanceJob(Construct):
     ) -> None:
         super().__init__(scope, id)
         self.name = f"{deployment.name}-{job.settings.job}-maintenance"
+        self.of = job.settings.job
         code, security = ingest.code, ingest.security
         script = aws_s3_assets.Asset(self, "Script", path=str(SCRIPT))
         settings = JobSettings(self, "Settings", job=portable(job.settings))
@@ -48,6 +53,7 @@ class MaintenanceJob(Construct):
             log_group(self, stream.title(), security, prefix, role.role_name, stream)
             for stream in ("output", "error")
         ]
+        self.log_group = groups[0]
         assets = [script, code.packages, *settings.assets]
         grant(
             role,

@@ -9,6 +9,7 @@ from calve.deployment import Deployment
 from stacks.alarms.board import Board
 from stacks.alarms.of_exports import of_exports
 from stacks.alarms.of_jobs import of_job, of_starts
+from stacks.alarms.of_maintenance import of_maintenance
 from stacks.alarms.of_publishing import of_catalog, of_snowflake
 from stacks.alarms.of_rotations import of_rotation
 from stacks.dashboard import Dashboard
@@ -16,6 +17,7 @@ from stacks.exports import ExportsStack
 from stacks.ingest import IngestStack
 from stacks.job_metrics import JobMetrics
 from stacks.keys import KeysStack
+from stacks.maintenance import MaintenanceStack
 from stacks.publish import PublishStack
 from stacks.rotation import Rotation
 
@@ -30,6 +32,7 @@ class MonitoringStack(Stack):
         *,
         deployment: Deployment,
         ingest: IngestStack,
+        maintenance: MaintenanceStack,
         exports: ExportsStack | None,
         publish: PublishStack | None = None,
         keys: KeysStack | None = None,
@@ -45,6 +48,7 @@ class MonitoringStack(Stack):
         board = Board(self, "Alarms", deployment=deployment)
         for job in ingest.jobs:
             of_job(board, job, metrics[job.definition.settings.job])
+        of_maintenance(board, maintenance, metrics)
         of_starts(board, ingest.group, ingest.control.watchdog)
         if exports:
             of_exports(board, exports)

@@ -51,6 +51,14 @@ TROUBLE = Metric(
     "says once a minute that a table is `suspended` or `failed`",
     "above 0: `calve status` says why, and what to do",
 )
+PAUSED = Metric(
+    "Paused",
+    "Count",
+    Log("table.state"),
+    _TABLE,
+    "says once a minute that somebody has stopped the table",
+    "for a day: `calve status` says who and why; `calve resume`, before the topic's retention is over",
+)
 HEARD = Metric(
     "Heard",
     "Count",
@@ -92,6 +100,14 @@ ANNOUNCEMENTS_FAILED = Metric(
     "tries to announce commits that EventBridge did not take; once a minute at least while it takes none",
     "for an hour: others do not hear of commits; the event has what EventBridge said",
 )
+MAINTENANCE_FAILED = Metric(
+    "MaintenanceFailed",
+    "Count",
+    Log("maintenance.failed"),
+    _JOB,
+    "kinds of [maintenance](maintenance.md) that could not be done to a table; the next run tries again",
+    "for a day: the event says what went wrong",
+)
 
 OF_JOBS = (
     FRESHNESS,
@@ -99,9 +115,11 @@ OF_JOBS = (
     ROWS,
     LOST,
     TROUBLE,
+    PAUSED,
     HEARD,
     REJECT_ROUNDS,
     JOB_FAILED,
     TOPICS_NOT_KEPT,
     ANNOUNCEMENTS_FAILED,
+    MAINTENANCE_FAILED,
 )

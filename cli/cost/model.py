@@ -30,11 +30,11 @@ COMPRESSION = 4.0
 KAFKA_DAYS, KAFKA_PARTITION_GIB = 7, 250
 ENDPOINTS = 5
 ZONES = 2
-DEPLOYMENT_ALARMS = 1  # starts that were dropped
-TABLE_ALARMS, TABLE_METRICS = 3, 4  # metrics without those that only trouble writes
-JOB_ALARMS, EXPORTS_ALARMS = 3, 5
+DEPLOYMENT_ALARMS = 2  # starts of jobs and of maintenance that were dropped
+TABLE_ALARMS, TABLE_METRICS = 4, 4  # metrics without those that only trouble writes
+JOB_ALARMS, EXPORTS_ALARMS = 4, 5
 CATALOG_ALARMS, SNOWFLAKE_ALARMS = 3, 6
-PATTERN_ALARMS, PATTERN_METRICS = 4, 2  # of a job that has some
+PATTERN_ALARMS, PATTERN_METRICS = 5, 2  # of a job that has some
 EXPORT_GB_S = 2 * 60
 MAINTENANCE, MAINTENANCE_WORKERS = "rate(6 hours)", 2
 

@@ -21,6 +21,8 @@ PERIOD = Duration.minutes(5)
 QUARTER = 3
 """Periods."""
 HOUR = 12
+ONE_HOUR = Duration.hours(1)
+HOURS_OF_A_DAY = 24
 RUNBOOK = "docs/operations.md"
 
 
@@ -59,6 +61,7 @@ class Board(Construct):
         above: float = 0,
         below: float | None = None,
         periods: int = 1,
+        period: Duration = PERIOD,
     ) -> None:
         """An alarm on what is too much, for which no data is good news; or on too little, for which it is the worst."""
         operators, missing = aws_cloudwatch.ComparisonOperator, aws_cloudwatch.TreatMissingData
@@ -67,7 +70,7 @@ class Board(Construct):
             name,
             alarm_name=f"{self.deployment.name}-{name}",
             alarm_description=str(says),
-            metric=metric.with_(period=PERIOD),
+            metric=metric.with_(period=period),
             threshold=above if below is None else below,
             comparison_operator=operators.GREATER_THAN_THRESHOLD
             if below is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from calve.announcement import with_rows
 from calve.deployment import JobDeployment
 from calve.job import Table
-from calve.metrics.of_jobs import FRESHNESS, HEARD, LAG, LOST, TOPICS_NOT_KEPT, TROUBLE
-from stacks.alarms.board import QUARTER, Board, Says
+from calve.metrics.of_jobs import FRESHNESS, HEARD, LAG, LOST, PAUSED, TOPICS_NOT_KEPT, TROUBLE
+from stacks.alarms.board import HOURS_OF_A_DAY, ONE_HOUR, QUARTER, Board, Says
 from stacks.job_metrics import JobMetrics
 
 
@@ -46,6 +46,13 @@ def of_table(board: Board, table: Table, metrics: JobMetrics, *, job: JobDeploym
             below=1,
             periods=QUARTER,
         )
+    board.alarm(
+        f"{name}-paused",
+        metrics.of_table(PAUSED, table, "Sum"),
+        Says(f"{name} has been paused for a day.", "TABLE-paused"),
+        periods=HOURS_OF_A_DAY,
+        period=ONE_HOUR,
+    )
     _of_values(board, table)
 
 
@@ -82,6 +89,13 @@ def of_patterns(board: Board, job: JobDeployment, metrics: JobMetrics) -> None:
         Says(
             f"Offsets of a topic of {name} were gone before they were read: the log has which.", "TABLE-lost"
         ),
+    )
+    board.alarm(
+        f"{name}-tables-paused",
+        metrics.of_job(PAUSED),
+        Says(f"A table of {name} has been paused for a day: calve status shows which.", "TABLE-paused"),
+        periods=HOURS_OF_A_DAY,
+        period=ONE_HOUR,
     )
     board.alarm(
         f"{name}-topics-not-kept",

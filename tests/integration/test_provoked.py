@@ -11,9 +11,12 @@ import pytest
 
 from calve.announcement import COMMITTED, pattern
 from calve.job import Announce, Budget, Job, Kafka, Table
+from calve.maintenance import Maintenance, RowRetention
+from calve.pausing import PAUSED, Pause
 from calve.topics import Entry
 from glue_jobs.ingest import main
 from glue_jobs.loop import TableLoop
+from glue_jobs.maintain import Maintaining
 from tests.alarms import goes_off, lines, mailed
 from tests.integration.engine import DATABASE, Engine, at, until
 from tests.integration.test_announcements import NOWHERE, Heard, hearing
@@ -154,6 +157,29 @@ def test_a_table_of_which_nothing_is_heard(engine: Engine, capsys: pytest.Captur
                 thread.join(30)
     assert goes_off("table-silent", points, Table=f"{DATABASE}.{held}")
     assert not goes_off("table-silent", points, Table=f"{DATABASE}.{idle}")
+
+
+def test_a_table_that_somebody_has_paused(engine: Engine, drained: Callable[..., str]) -> None:
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 3)
+    table = Table(topic, topic)
+    drained(engine.job(table))
+    pause = Pause("p1", "2026-01-01T00:00:00+00:00", "ann")
+    engine.table(topic).set_properties({PAUSED: pause.to_json()})
+    points = list(lines(drained(engine.job(table))))
+    assert goes_off("table-paused", points, Table=f"{DATABASE}.{topic}")
+    assert not goes_off("table-silent", points, Table=f"{DATABASE}.{topic}")
+
+
+def test_maintenance_that_cannot_be_done(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = engine.topic(partitions=1)
+    engine.ingest(topic, 3)
+    kept = Maintenance(rows=RowRetention("no_such_column", 1.0))
+    capsys.readouterr()
+    Maintaining(engine.lake, threading.Event(), only="rows").all(
+        engine.job(Table(topic, topic, maintenance=kept))
+    )
+    assert goes_off("job-maintenance-failed", lines(capsys.readouterr().out))
 
 
 def test_a_row_that_somebody_must_hear_of(

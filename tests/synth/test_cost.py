@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from calve.metrics.of_jobs import LOST, TROUBLE
+from calve.metrics.of_jobs import LOST, PAUSED, TROUBLE
 from cli.cost.model import ENDPOINTS, TABLE_METRICS, ZONES, Load, bill
 from cli.cost.rates import rates
 from stacks.job_metrics import FILTERS
@@ -47,4 +47,4 @@ def test_an_endpoint_stands_in_as_many_zones_as_are_paid(synthesized):
 
 
 def test_a_table_that_runs_well_has_as_many_metrics_as_are_paid():
-    assert len({each.metric for each in FILTERS if each.per_table} - {LOST, TROUBLE}) == TABLE_METRICS
+    assert len({each.metric for each in FILTERS if each.per_table} - {LOST, PAUSED, TROUBLE}) == TABLE_METRICS

@@ -8,7 +8,7 @@ import pytest
 from calve import metrics
 from calve.metrics import METRICS, of_functions
 from calve.metrics.metric import Function, Log, Service
-from stacks.job_metrics import FILTERS, OF_PATTERNS
+from stacks.job_metrics import FILTERS, OF_MAINTENANCE, OF_PATTERNS
 from tests.integration.events import documented
 from tests.synth.conftest import text
 
@@ -57,7 +57,7 @@ def test_those_of_a_jobs_log_are_of_documented_events_and_keys():
 
 
 def test_filters_make_exactly_those_of_a_jobs_log():
-    made = [*FILTERS, *OF_PATTERNS]
+    made = [*FILTERS, *OF_PATTERNS, *OF_MAINTENANCE]
     assert {each.metric for each in made} == {each for each in METRICS if isinstance(each.source, Log)}
     for each in made:
         named = re.findall(r"(?:\$\.|\\\")event(?:\\\":)? ?(?:=)? ?(?:\\)?\"([a-z._]+)", each.pattern)

@@ -72,11 +72,13 @@ def test_each_trouble_has_an_alarm_that_mails(synthesized):
     alarms = synthesized.find("trading-monitoring", "AWS::CloudWatch::Alarm").values()
     names = {each["AlarmName"].removeprefix("trading-") for each in alarms}
     of_tables = {
-        f"{table}-{what}" for table in ("stock_trades", "users", "sales") for what in ("lag", "state", "lost")
+        f"{table}-{what}"
+        for table in ("stock_trades", "users", "sales")
+        for what in ("lag", "state", "lost", "paused")
     }
-    troubles = ("dead-letters", "failed", "announcements")
+    troubles = ("dead-letters", "failed", "announcements", "maintenance-failed")
     of_jobs = {f"{job}-{what}" for job in ("main", "nightly") for what in troubles}
-    of_schedules = {"job-not-started", "export-not-started"}
+    of_schedules = {"job-not-started", "export-not-started", "maintenance-not-started"}
     of_exports = {f"export-{what}" for what in ("errors", "mail-errors", "link-faults")}
     of_exports |= {f"weekly_trades-{what}" for what in ("late", "mail-undelivered")}
     of_running = {
@@ -165,13 +167,16 @@ def test_what_is_not_of_a_table_is_known_by_its_dimensions(synthesized):
 
 def test_metrics_come_from_the_log_that_the_job_writes(synthesized):
     filters = synthesized.find("trading-monitoring", "AWS::Logs::MetricFilter").values()
-    assert len(filters) == 2 * 9
-    assert all("trading-ingest" in text(each["LogGroupName"]) for each in filters)
+    assert len(filters) == 2 * 11
+    for each in filters:
+        stack = "maintenance" if "maintenance" in each["FilterPattern"] else "ingest"
+        assert f"trading-{stack}" in text(each["LogGroupName"])
 
 
 def test_an_export_that_is_given_up_is_told_to_the_operators(synthesized):
-    rule = synthesized.one("trading-monitoring", "AWS::Events::Rule")
-    assert rule["EventPattern"] == {
+    rules = synthesized.find("trading-monitoring", "AWS::Events::Rule").values()
+    (found,) = [each["EventPattern"] for each in rules if each["EventPattern"]["source"] == ["calve"]]
+    assert found == {
         "source": ["calve"],
         "detail-type": ["calve.export.failed"],
         "detail": {"deployment": ["trading"]},
@@ -179,7 +184,11 @@ def test_an_export_that_is_given_up_is_told_to_the_operators(synthesized):
 
 
 def test_values_to_alert_on_have_a_rule_each_that_mails_once(synthesized):
-    rules = synthesized.find("shop-monitoring", "AWS::Events::Rule")
+    rules = {
+        name: rule
+        for name, rule in synthesized.find("shop-monitoring", "AWS::Events::Rule").items()
+        if rule["EventPattern"]["source"] == ["calve"]
+    }
     (topic,) = synthesized.find("shop-monitoring", "AWS::SNS::Topic")
     said = [each["EventPattern"]["detail"] for each in rules.values()]
     assert said == [

@@ -13,6 +13,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 OF_AWS_ALONE = {
     "job-not-started",  # by its scheduler
     "export-not-started",
+    "maintenance-not-started",
+    "maintenance-ended",  # by Glue
     "export-mail-undelivered",  # by SNS
     "export-mail-bounced",  # by SES
 }
@@ -59,7 +61,7 @@ def test_the_paragraph_is_called_as_the_alarm_is(said):
     for name, told in said.items():
         (found,) = NAMED.findall(told)
         end = re.sub("^(TABLE|JOB|EXPORT|KEYS)-", "", headings[found])
-        assert end in name or headings[found] in ("TABLE-VALUE", "EXPORT-failed"), name
+        assert end in name or headings[found] in ("TABLE-VALUE", "EXPORT-failed", "MAINTENANCE-ended"), name
 
 
 @pytest.mark.parametrize("heading", paragraphs())

@@ -221,7 +221,7 @@ def test_a_worker_has_its_size_in_its_name() -> None:
     assert [vcpus(each) for each in ("G.025X", "G.1X", "R.2X")] == [2, 4, 8]
 
 
-def test_each_export_has_an_alarm_of_its_own(tmp_path: Path) -> None:
+def test_each_export_has_two_alarms_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "calve.yaml"
     start = (
         "name: t\nkafka: {bootstrap_servers: 'b:1'}\nregistry: {url: https://r}\ntables: {a: {topic: t}}\n"
@@ -233,4 +233,4 @@ def test_each_export_has_an_alarm_of_its_own(tmp_path: Path) -> None:
         lines = bill(load_deployment(path), Load(), RATES).lines
         (basis,) = [line.basis for line in lines if line.part == "Monitoring"]
         counts.append(int(basis.split()[0]))
-    assert counts[1] - counts[0] == 2
+    assert counts[1] - counts[0] == 2 * 2
