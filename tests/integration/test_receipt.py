@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from cli.main import app
 from glue_jobs.outcome import Memory
 from glue_jobs.round import Round
 from tests.integration.aws_gate import AwsGate, is_glue
-from tests.integration.engine import Engine
+from tests.integration.engine import DATABASE, Engine
 from tests.integration.gate import Answer, Request
 from tests.integration.test_systems_down import MODES, begun, behind, more
 
@@ -81,3 +85,27 @@ def test_the_commit_that_merges_manifests_is_foreseen(gate: CountingGate, engine
         puts.add(told["s3_puts"])
         more(counted, topic, "append", 10)
     assert puts == {4, 5}
+
+
+def test_cost_sums_the_receipts_of_a_table(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = engine.topic()
+    engine.ingest(topic, 10)
+    engine.ingest(topic, 20)
+    monkeypatch.setattr("cli.embedded.stack.current", lambda _: engine.stack)
+    (file := tmp_path / "calve.yaml").write_text(
+        f"name: {DATABASE}\ntables: {{{topic}: {{topic: {topic}}}}}\n"
+    )
+    answer = CliRunner().invoke(app, ["cost", "--measured", "--config", str(file), "--output", "json"])
+    assert answer.exit_code == 0, answer.output
+    (told,) = json.loads(answer.stdout)["measured"]
+    assert (told["table"], told["commits"], told["records"], told["by"]) == (
+        f"{DATABASE}.{topic}",
+        2,
+        30,
+        "cpu",
+    )
+    assert (told["s3_puts"], told["s3_gets"], told["catalog_calls"]) == (8, 12, 18)
+    assert told["cpu_s"] > 0
+    assert told["usd_per_million"] > told["usd"] > 0
