@@ -59,7 +59,7 @@ class Run:
 class Measured:
     """What a table has cost since its oldest receipt, in dollars, and per million records.
 
-    `dpu_hours`: its share of the job's runs, by the CPU that each table takes (`by` is `runs`); where the job is not deployed,
+    `dpu_hours`: its share of the job's runs, by the CPU that each table takes (`by` is `runs`); where none is known,
     of its CPU seconds alone (`cpu`), as if no worker were ever idle.
     """
 
@@ -88,19 +88,17 @@ def receipts(table: str, history: Iterable[Snapshot]) -> Receipts | None:
     return Receipts(table, min(each.committed_at for each in found), len(found), records, **figures)
 
 
-def measured(
-    tables: Sequence[Receipts], runs: Sequence[Run] | None, rates: Rates, now: datetime
-) -> list[Measured]:
-    """What the tables of one job have cost; `runs` is None where the job is not deployed."""
+def measured(tables: Sequence[Receipts], runs: Sequence[Run], rates: Rates, now: datetime) -> list[Measured]:
+    """What the tables of one job have cost; `runs` are those that Glue still knows."""
     whole = sum(each.load(now) for each in tables)
     found = []
     for each in tables:
-        if runs is None:
-            hours, memory = each.cpu_s / 3600 / VCPUS_PER_DPU, False
-        else:
+        if runs:
             share = each.load(now) / whole if whole else 1 / len(tables)
             hours = share * sum(run.share_since(each.since) for run in runs)
-            memory = any(run.memory for run in runs)
+        else:
+            hours = each.cpu_s / 3600 / VCPUS_PER_DPU
+        memory = any(run.memory for run in runs)
         usd = hours * rates["glue_memory_dpu_hour" if memory else "glue_dpu_hour"]
         usd += each.s3_puts * rates["s3_put"] + each.s3_gets * rates["s3_get"]
         found.append(
@@ -115,7 +113,7 @@ def measured(
                 bytes_written=each.bytes_written,
                 cpu_s=round(each.cpu_s, 1),
                 dpu_hours=round(hours, 4),
-                by="cpu" if runs is None else "runs",
+                by="runs" if runs else "cpu",
                 usd=round(usd, 6),
                 usd_per_million=round(usd / each.records * MILLION, 6) if each.records else None,
             )

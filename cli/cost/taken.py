@@ -40,7 +40,7 @@ def _receipts(job: Job) -> Iterator[Receipts]:
             yield each
 
 
-def _runs(job: Job, now: datetime) -> list[Run] | None:
+def _runs(job: Job, now: datetime) -> list[Run]:
     name = f"{job.name}-{job.job}"
     glue = Account(job.lake.region, job.lake.endpoint).client("glue")
     with aws_errors(f"runs of job {name}"):
@@ -49,5 +49,5 @@ def _runs(job: Job, now: datetime) -> list[Run] | None:
             return [run_of(each, now) for page in pages for each in page["JobRuns"]]
         except ClientError as error:
             if error.response["Error"]["Code"] == "EntityNotFoundException":
-                return None
+                return []
             raise

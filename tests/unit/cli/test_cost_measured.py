@@ -35,8 +35,8 @@ def test_receipts_are_summed_and_commits_without_one_are_left_out() -> None:
     assert receipts("a", history[2:]) is None
 
 
-def test_a_job_that_is_not_deployed_costs_its_cpu_seconds() -> None:
-    (found,) = measured([taken(7200)], None, RATES, NOW)
+def test_a_job_without_runs_costs_its_cpu_seconds() -> None:
+    (found,) = measured([taken(7200)], [], RATES, NOW)
     assert (found.by, found.dpu_hours) == ("cpu", 0.5)
     requests = 1_000 * RATES["s3_put"] + 10_000 * RATES["s3_get"]
     assert found.usd == pytest.approx(0.5 * RATES["glue_dpu_hour"] + requests, abs=1e-6)
