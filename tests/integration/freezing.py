@@ -10,10 +10,12 @@ import shutil
 from importlib.metadata import version
 from unittest.mock import patch
 
+import pytest
+
 from calve.redrive import REQUEST, Request
 from glue_jobs import lake
 from tests.integration.engine import Engine
-from tests.integration.frozen import BUDGET, RELEASES, SOURCE, Frozen, records
+from tests.integration.frozen import RELEASES, SETTINGS, Frozen, records
 from tests.integration.producing import produce
 from tests.releases.reading import READERS
 from tests.releases.samples import AT, CONFIGURATION, samples
@@ -24,30 +26,33 @@ READABLE = {
     "write.metadata.metrics.default": "none",
 }
 """In clear, and without bounds in manifests: the ids of cluster and topic can be exchanged for those of a later topic."""
+FOLDER = RELEASES / version("calve")
 
 
-def test_freeze(engine: Engine) -> None:
-    frozen = Frozen(RELEASES / version("calve"))
-    shutil.rmtree(frozen.folder, ignore_errors=True)
-    frozen.folder.mkdir()
-    shutil.copy(CONFIGURATION, frozen.folder / "calve.yaml")
+def test_freeze_values() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    shutil.copy(CONFIGURATION, FOLDER / "calve.yaml")
     values = {
         kind: [{"text": text, "means": READERS[kind](text)} for text in texts]
         for kind, texts in samples().items()
     }
-    (frozen.folder / "values.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-    with patch.dict(lake.PROPERTIES, READABLE):
-        freeze_table(engine, frozen)
+    (FOLDER / "values.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
 
-def freeze_table(engine: Engine, frozen: Frozen) -> None:
-    """A table of two rounds with rows and dead letters, and with a request that nobody has answered yet."""
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_freeze_a_table(engine: Engine, kind: str) -> None:
+    """A table of two rounds with rows and dead letters; one that appends has a request that nobody has answered yet."""
+    frozen = Frozen(FOLDER, kind)
+    shutil.rmtree(frozen.lake, ignore_errors=True)
     engine.create(frozen.name)
     produced = []
-    for first, good, bad in ((0, 12, 3), (20, 8, 2)):
-        batch = records(first, good=good, bad=bad)
-        produce(engine.stack.bootstrap_servers, frozen.name, batch)
-        engine.drain(engine.target(frozen.name, value=SOURCE, dead_letter_budget=BUDGET))
-        produced += batch
-    engine.table(frozen.name).set_properties({REQUEST: Request("frozen", AT, reason="malformed").to_json()})
+    with patch.dict(lake.PROPERTIES, READABLE):
+        for first, good, bad in ((0, 12, 3), (8, 8, 2)):
+            batch = records(first, good=good, bad=bad)
+            produce(engine.stack.bootstrap_servers, frozen.name, batch)
+            engine.drain(engine.target(frozen.name, **frozen.settings))
+            produced += batch
+    if kind == "append":
+        request = Request("frozen", AT, reason="malformed")
+        engine.table(frozen.name).set_properties({REQUEST: request.to_json()})
     frozen.freeze(engine, produced)

@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 from pyiceberg.exceptions import NoSuchTableError
 
-from calve.job import Budget, Source
+from calve.job import Budget, Source, Upsert
 from calve.names import TableName
 from cli.lake import open_catalog
 from tests.integration.engine import DATABASE, Engine, until
@@ -22,7 +22,11 @@ from tests.integration.producing import produce as send
 RELEASES = Path(__file__).parents[1] / "releases"
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
 SOURCE = Source(format="json", prefix="none", schema=json.dumps(SCHEMA))
-BUDGET = Budget(records=1000)
+SETTINGS: dict[str, dict[str, Any]] = {
+    kind: {"value": SOURCE, "dead_letter_budget": Budget(records=1000)} | more
+    for kind, more in {"append": {}, "upsert": {"upsert": Upsert(("id",), bucketed=True)}}.items()
+}
+"""The kinds of tables that are frozen."""
 START_MS = 1_763_877_600_000
 
 
@@ -38,22 +42,29 @@ def records(first: int, *, good: int, bad: int) -> list[Raw]:
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """A release's folder: `table.json` says what its table is, `lake/` has the files of table and dead letters by their keys."""
+    """A table in a release's folder: `KIND.json` says what it is, `KIND/` has its files and those of its dead letters."""
 
     folder: Path
+    kind: str
 
     @property
     def name(self) -> str:
         """The topic and the table."""
-        return f"frozen_{self.folder.name.replace('.', '_')}"
+        return f"frozen_{self.folder.name.replace('.', '_')}" + (
+            "" if self.kind == "append" else f"_{self.kind}"
+        )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return SETTINGS[self.kind]
 
     @property
     def lake(self) -> Path:
-        return self.folder / "lake"
+        return self.folder / self.kind
 
     @property
     def note(self) -> Path:
-        return self.folder / "table.json"
+        return self.folder / f"{self.kind}.json"
 
     def freeze(self, engine: Engine, produced: list[Raw]) -> None:
         """Store the files that table and dead letters consist of."""
