@@ -27,9 +27,13 @@ def maintain(
     ] = None,
     memory: Annotated[str, typer.Option(help="Heap of the Spark driver.")] = "2g",
 ) -> None:
-    """Do what tables need beside their rounds: merge files, delete what is old, look for files that nothing names.
+    """Merge files, delete what is old and what nothing names, where due.
 
     It may run beside the job that keeps the tables. Deployed, it runs every six hours.
+
+    Examples:
+      calve maintain --dry-run
+      calve maintain stock_trades --only compact
     """
     if kind is not None and kind not in KINDS:
         raise typer.BadParameter(f"use one of {', '.join(KINDS)}", param_hint="--only")
