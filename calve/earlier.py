@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
+from calve.backfill import REMADE, Range, remade, remade_json
 from calve.job import Budget
 from calve.position import EARLIER, MODE, Ledger, Offsets, TopicKey, decode_offsets
 from calve.protocol import Commit
@@ -28,7 +29,7 @@ class Span:
     """Rounds of one incarnation of a topic that were read alike, as `cli.verify.claim.Round` has one of them.
 
     sequence: Iceberg's number of the first of them. round: of a redrive, which is a span of its own and reads no offsets; None:
-    these are rounds.
+    these are rounds. remade: of a backfill, which is one of its own, too.
     """
 
     topic: TopicKey
@@ -39,11 +40,12 @@ class Span:
     read_with: Mapping[str, str] = field(default_factory=dict)
     mode: str | None = None
     round: str | None = None
+    remade: Range = field(default_factory=dict)
 
     def joined(self, later: Span) -> Span | None:
         """Both as one; None where they cannot be."""
         alike = (self.topic, self.read_with, self.mode) == (later.topic, later.read_with, later.mode)
-        if self.round or later.round or not alike:
+        if any(each.round or each.remade for each in (self, later)) or not alike:
             return None
         ledger = Ledger(**{each.name: _sum(self.ledger, later.ledger, each.name) for each in fields(Ledger)})
         return replace(self, start=later.start | self.start, to=later.to, ledger=ledger)
@@ -52,6 +54,7 @@ class Span:
         found: dict[str, Any] = {"topic": str(self.topic), "from": self.start, "to": self.to}
         found |= {"ledger": self.ledger.to_json(), "read_with": dict(self.read_with)}
         found |= {"sequence": self.sequence, "mode": self.mode, "round": self.round}
+        found |= {REMADE: remade_json(self.remade)} if self.remade else {}
         return {name: each for name, each in found.items() if each is not None}
 
     @classmethod
@@ -60,7 +63,7 @@ class Span:
         ledger = Ledger.from_json(raw["ledger"])
         topic = TopicKey.parse(raw["topic"])
         told = raw["sequence"], raw["read_with"], raw.get("mode"), raw.get("round")
-        return cls(topic, start, to, ledger, *told)
+        return cls(topic, start, to, ledger, *told, remade(raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,7 @@ def _span(commit: Commit) -> Span | None:
         json.loads(summary.get("calve.metrics", "{}")).get("read_with", {}),
         summary.get(MODE),
         summary["calve.round"] if REQUEST_ID in summary else None,
+        remade(summary),
     )
 
 

@@ -170,6 +170,7 @@ def _rounds_before(expired: Earlier) -> list[Round]:
             each.round is not None,
             each.read_with,
             each.mode,
+            each.remade,
         )
         for n, each in enumerate(expired.spans, 1)
     ]

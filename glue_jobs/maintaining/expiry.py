@@ -33,7 +33,8 @@ def expire(settings: job.Table, main: Table, letters: Table | None) -> int:
     kept = _kept(settings, line, needed(line, emitted, sent_to(line)))
     gone = 0
     if kept < len(line):
-        noted = earlier(line, kept, Earlier.of(main.properties, line))
+        known = Earlier.of(main.properties, line)
+        noted = earlier(line, kept, known, settings.dead_letter_budget)
         main.set_properties({EARLIER: noted.to_json()})
         main.set_tag(POSITION_TAG, stood.snapshot)
         faults.point("maintenance.noted", main.name.table)

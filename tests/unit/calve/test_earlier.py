@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.backfill import REMADE, remade_json
 from calve.earlier import MOST_SPANS, Earlier, earlier
 from calve.forget import began_at
 from calve.job import Budget
@@ -27,7 +28,7 @@ def history(steps: list[tuple[str, int]]) -> list[Commit]:
     for n, (kind, records) in enumerate(steps, 2):
         start = {p: offsets.get(p, 0) for p in {0, n % 2, *offsets}}
         summary: dict[str, str] = {}
-        if kind in ("round", "redrive"):
+        if kind in ("round", "redrive", "backfill"):
             moved = kind == "round"
             offsets = {p: o + (records if moved and not p else 0) for p, o in start.items()}
             position = Position({TOPIC: offsets}, f"r{n}", "w", "trades")
@@ -41,8 +42,10 @@ def history(steps: list[tuple[str, int]]) -> list[Commit]:
                 ledger=ledger,
                 metrics=metrics,
             )
-            if not moved:
+            if kind == "redrive":
                 summary[REQUEST_ID] = "asked"
+            elif kind == "backfill":
+                summary[REMADE] = remade_json({0: (0, records)})
         elif kind == "merge" and offsets:
             summary = restated(Position({TOPIC: offsets}, f"r{n - 1}", "w", "trades"), {})
         found.insert(0, Commit(n, n - 1, summary))
@@ -50,7 +53,9 @@ def history(steps: list[tuple[str, int]]) -> list[Commit]:
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["round", "round", "redrive", "merge", "others"]), st.integers(0, 5)),
+    st.tuples(
+        st.sampled_from(["round", "round", "redrive", "backfill", "merge", "others"]), st.integers(0, 5)
+    ),
     max_size=12,
 )
 
@@ -75,7 +80,7 @@ def told(line: list[Commit], properties: dict[str, str]) -> tuple[object, ...]:
     """Whether the table is known from its birth, where each way of reading began and ended, and all of the ledgers."""
     known = Earlier.of(properties, line)
     all_of = earlier(line, 0, known, BUDGET)
-    return all_of.born, all_of.spans
+    return all_of.born, all_of.spans, [each.remade for each in all_of.spans]
 
 
 @given(steps)
