@@ -40,6 +40,7 @@ def sweep(lake: Lake, upkept: Upkept, *, age_s: float = AGE_S) -> Swept:
         Retryable: the object store failed; some files may be gone.
     """
     table = upkept.table
+    upkept.refresh()  # the action takes for orphans what is newer than the metadata that it is given
     noted, found = set(_read(table).get("files", ())), _orphans(lake, table, age_s)
     gone = sorted(noted & found)
     upkept.refresh()

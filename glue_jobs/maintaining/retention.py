@@ -131,7 +131,12 @@ def _rest(lake: Lake, table: Table, tasks: list[Any], held: Mapping[str, int], i
         if rows is None:
             return NOTHING
         rest = rows.where(F.coalesce(~is_old, F.lit(True)))  # noqa: FBT003
-        return stage(lake, table, clustered(rest, table, -(-size // BYTES_PER_TASK)), uuid.uuid4().hex)
+        staged = stage(lake, table, clustered(rest, table, -(-size // BYTES_PER_TASK)), uuid.uuid4().hex)
+    expected = sum(int(each.file().recordCount()) - held[str(each.file().location())] for each in mixed)
+    if staged.rows > expected or (staged.rows < expected and all(each.deletes().isEmpty() for each in mixed)):
+        discard(table, staged)
+        raise CalveError(f"table {table.name}: {staged.rows} rows would be left of its files, not {expected}")
+    return staged
 
 
 def _note(upkept: Upkept) -> None:
