@@ -118,6 +118,7 @@ def test_a_second_run_finds_nothing_to_do(engine: Engine) -> None:
     assert engine.table(topic).head == head
 
 
+@pytest.mark.full
 def test_deleted_rows_are_not_written_anew(engine: Engine) -> None:
     users, dice = Users(engine), random.Random(9)
     target = users.target()
@@ -156,6 +157,7 @@ def test_a_job_gives_its_table_a_turn_between_two_rounds(
     assert_proved(proof(engine, users.topic))
 
 
+@pytest.mark.full
 def test_a_round_that_loses_against_a_rewriting_is_done_again_once(engine: Engine) -> None:
     users, dice = Users(engine), random.Random(11)
     target = users.target()
