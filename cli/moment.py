@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from calve.errors import ConfigError
-from calve.settings import notation
-from calve.settings.problems import Invalid
 
 
 def moment(text: str, now: datetime, option: str) -> datetime:
@@ -15,6 +13,9 @@ def moment(text: str, now: datetime, option: str) -> datetime:
     Raises:
         ConfigError: the text, given as `option`, is neither.
     """
+    from calve.settings import notation
+    from calve.settings.problems import Invalid
+
     try:
         return now - timedelta(seconds=notation.seconds(text))
     except (Invalid, OverflowError):
