@@ -112,7 +112,11 @@ def test_a_load_step_keeps_the_promise_with_about_as_few_commits_as_can(
     assume(1.1 * (fixed_s * (1 + P95) / (1 - 11 * busy)) < 0.8 * promise_s)
     sim.run(50 * promise_s)
     warm = [p95 for at, p95 in zip(sim.commits, sim.p95s, strict=True) if at > 1_000_000 + 3 * promise_s]
-    assert max(warm) <= promise_s
+    late = [p95 for p95 in warm if p95 > promise_s]
+    assert len(late) <= 1, (
+        "only the first round of a new size may show that records take longer than was thought"
+    )
+    assert max(warm) <= 1.1 * promise_s
     longest = (promise_s - fixed_s) / P95
     assert len(sim.commits) <= 1.6 * 50 * promise_s / longest + 5
 
