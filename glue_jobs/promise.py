@@ -21,20 +21,19 @@ FIGURES = (
 
 @dataclass(slots=True)
 class Promise:
-    """`pace` after a round that began to look at its topic at `looked_at`, and what was told of misses."""
+    """What was told of a table's promise so far."""
 
     told: str | None = None
     told_at: float = 0.0
 
     def after(self, pace: Pace, outcome: Outcome, looked_at: float, who: dict[str, str]) -> Pace:
-        """The pace that a round leaves behind; where its records were too old, that is told.
+        """The pace that a round leaves behind, which began at `looked_at`, in epoch seconds.
 
-        At once, when the cause is another, and every few minutes for as long as it lasts.
+        Where its records were too old, that is told: at once, when the cause is another, and every few minutes while it lasts.
         """
-        records, seconds = outcome.ledger.consumed, _seconds(outcome)
-        found = pace
+        records, found = outcome.ledger.consumed, pace
         if records:
-            found = pace.after(Timed(records, seconds), outcome.commit_ms / 1000)
+            found = pace.after(Timed(records, _seconds(outcome)), outcome.commit_ms / 1000)
         if not outcome.more:
             found = found.level(looked_at, records)
         self._tell(pace, outcome, looked_at, who)
