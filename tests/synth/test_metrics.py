@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from calve import metrics
 from calve.metrics import METRICS, of_functions
-from calve.metrics.metric import Function, Log, Service
+from calve.metrics.metric import Function, Log, Metric, Service
 from stacks.job_metrics import FILTERS, OF_MAINTENANCE, OF_PATTERNS
 from tests.integration.events import documented
 from tests.synth.conftest import text
@@ -24,7 +23,7 @@ def functions():
             constants[name].name
             for file in folder.rglob("*.py")
             for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)*\b", file.read_text())
-            if isinstance(constants.get(name), metrics.Metric)
+            if isinstance(constants.get(name), Metric)
         }
         for folder in LAMBDAS.iterdir()
         if folder.is_dir()
@@ -60,12 +59,13 @@ def test_filters_make_exactly_those_of_a_jobs_log():
     made = [*FILTERS, *OF_PATTERNS, *OF_MAINTENANCE]
     assert {each.metric for each in made} == {each for each in METRICS if isinstance(each.source, Log)}
     for each in made:
+        assert isinstance(each.metric.source, Log)
         named = re.findall(r"(?:\$\.|\\\")event(?:\\\":)? ?(?:=)? ?(?:\\)?\"([a-z._]+)", each.pattern)
         assert named == ([each.metric.source.event] if each.metric.source.event else []), each.pattern
 
 
 def test_functions_write_exactly_those_of_functions():
-    expected = {folder: set() for folder in functions()}
+    expected: dict[str, set[str]] = {folder: set() for folder in functions()}
     for each in METRICS:
         if isinstance(each.source, Function):
             expected[each.source.folder].add(each.name)

@@ -138,7 +138,8 @@ def test_commits_that_cannot_be_followed_are_put_aside_and_told(functions: Deplo
     message = {"body": json.dumps({"detail": {"database": "trading", "table": "trades"}})}
 
     def handle(event: dict[str, Any]) -> dict[str, Any]:
-        return handler.feed(event, Context())
+        answer: dict[str, Any] = handler.feed(event, Context())
+        return answer
 
     assert put_aside("catalog-messages-failed", handle, message, of="Failed")
 
