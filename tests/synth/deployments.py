@@ -76,7 +76,7 @@ MADE = Deployment(
     ),
     lake=LakeDeployment("trading"),
     exports=(WEEKLY,),
-    alerts=Alerts(emails=("ops@example.com",)),
+    alerts=Alerts(emails=("ops@example.com",), lag_records=1_000),
     rotations=(
         KeyRotation("kafka", "aws:calve/kafka", admin="aws:calve/kafka-admin"),
         KeyRotation("emit", "aws:calve/kafka-emit", after_days=7, admin="aws:calve/kafka-admin"),
