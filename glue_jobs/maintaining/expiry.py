@@ -30,7 +30,8 @@ def expire(settings: job.Table, main: Table, letters: Table | None) -> int:
     if stood is None or stood.snapshot is None or not REQUESTS.isdisjoint(main.properties):
         return 0
     emitted = Emitted.of(main.properties) if settings.emit else None
-    kept = _kept(settings, line, needed(line, emitted, sent_to(line)))
+    said = sent_to(line) or None  # of a table that nobody announces none waits
+    kept = _kept(settings, line, needed(line, emitted, said))
     gone = 0
     if kept < len(line):
         known = Earlier.of(main.properties, line)
