@@ -135,7 +135,7 @@ def test_a_file_that_is_written_too_early_is_told(lake: World, told: Told, capsy
     (outcome,) = handler.handle(event(export()), CONTEXT)
     assert (outcome["status"], outcome["complete"]) == ("written", False)
     points = list(embedded(capsys.readouterr().out))
-    assert goes_off("export-late", points, export="weekly", function="csv_export")
+    assert goes_off("export-late", points, export="weekly", function=CONTEXT.function_name)
 
 
 def test_a_failure_is_told_once_with_its_reason(lake: World, told: Told) -> None:
