@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from calve import redrive
 from calve.errors import Retryable
 from calve.job import Transform
 from calve.maintenance import Kind, Maintenance, RowRetention
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.position import MAINTENANCE
+from calve.turn import HOLD
 from glue_jobs.maintain import Maintaining
 from glue_jobs.maintaining import turns
 from glue_jobs.maintaining.carrying import Upkept
@@ -240,6 +242,37 @@ def test_rows_leave_at_the_moment_that_they_are_old_enough(engine: Engine) -> No
     assert_proved(proof(engine, topic))
     engine.sql("DELETE FROM {t} WHERE id = 4", topic)
     assert proof(engine, topic).findings
+
+
+def test_dead_letters_leave_for_their_age_unless_somebody_wants_them_back(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    engine.ingest(topic, 5, 2)
+    assert do(engine, topic, "dead_letters", dead_letters_s=3600.0)["rows"] == 0
+    engine.table(topic).set_properties({redrive.REQUEST: "waits"})
+    assert do(engine, topic, "dead_letters", dead_letters_s=0.0)["rows"] == 0
+    engine.table(topic).set_properties({}, remove=[redrive.REQUEST])
+    assert do(engine, topic, "dead_letters", dead_letters_s=0.0)["rows"] == 2
+    assert engine.letter_offsets(topic) == []
+    engine.ingest(topic, 5, 1)
+    assert engine.letter_offsets(topic) == [(0, 12)]
+    assert_proved(proof(engine, topic))
+
+
+def test_position_deletes_of_another_engine_are_merged_and_a_round_goes_on(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    engine.ingest(topic, 200)
+    properties = "'write.delete.mode' = 'merge-on-read', 'write.delete.granularity' = 'partition'"
+    engine.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({properties})", topic)
+    for offset in range(8):
+        engine.sql(f"DELETE FROM {{t}} WHERE _kafka.offset = {offset}", topic)
+    table = engine.table(topic)
+    assert table.total("delete-files") == 8
+    done = do(engine, topic, "deletes")
+    assert (done["files"], done["delete_files"]) == (0, 8)
+    table.refresh()
+    assert (table.total("delete-files"), HOLD in table.properties) == (1, False)
+    engine.ingest(topic, 3)
+    assert engine.offsets(topic) == [(0, n) for n in range(8, 203)]
 
 
 def test_what_nothing_names_goes_with_the_second_run_that_finds_it(engine: Engine) -> None:

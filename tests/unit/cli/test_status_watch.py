@@ -21,6 +21,7 @@ from cli.main import app
 PATIENCE_S = 60.0
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 PROGRAM = """
+import signal
 from datetime import UTC, datetime
 from calve.errors import Retryable
 from cli.console import Console
@@ -28,6 +29,7 @@ from cli.status import watching
 from cli.status.overview import Overview
 from cli.status.table_status import TableStatus
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who started the tests may have it ignored
 watching.EVERY_S = 0.1
 looks = []
 
@@ -91,6 +93,7 @@ def test_the_screen_is_drawn_again_until_somebody_ends_it_and_the_terminal_is_as
         assert termios.tcgetattr(terminal.keyboard)[3] == before[3]
     finally:
         terminal.process.kill()
+        terminal.process.wait()
         os.close(terminal.keyboard)
     assert terminal.text.index(ENTER) < terminal.text.index("orders") < terminal.text.rindex(LEAVE)
     assert "Traceback" not in terminal.text
