@@ -52,11 +52,11 @@ def test_a_schedule_that_fires_again_writes_and_mails_nothing_more(
 ) -> None:
     first = Log(weekly, FUNCTION)
     weekly.fire("weekly_trades")
-    until(lambda: first.holding('"Runs":['))  # its mail may be of an earlier test
+    until(lambda: first.holding('"ExportRuns":['))  # its mail may be of an earlier test
     mail = weekly.mail(said(MONDAY, 7))
     log, before = Log(weekly, FUNCTION), weekly.files()
     weekly.fire("weekly_trades", times)
-    until(lambda: len(log.holding('"Runs":[')) == times)
+    until(lambda: len(log.holding('"ExportRuns":[')) == times)
     windows = [json.loads(line)["window"] for line in log.holding('"message":"export.')]
     assert [window["from"] for window in windows].count(WEEK[0].isoformat()) == 1
     assert log.holding("export.written") == []
