@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cli import lake, run_job
 from cli.console import Console
@@ -31,8 +32,9 @@ def test_a_new_user_sees_every_count_exact_and_nothing_stays(stack: Stack, tmp_p
 
 
 def test_rows_that_vanish_behind_the_engine_are_counted_as_missing(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert spark  # else verifying starts a JVM that later tests of this process could not use
     drain = run_job.run
 
     def drain_and_lose_a_region(stack, name, *arguments, **options):
