@@ -15,6 +15,7 @@ from calve.errors import CalveError
 from calve.job import Start
 from calve.position import Offsets
 from calve.protocol import Commit
+from calve.requests import pending
 
 REQUEST = "calve.backfill"
 REQUEST_ID = "calve.backfill"
@@ -45,14 +46,11 @@ class Request:
         Raises:
             ValueError: what is there is no request.
         """
-        text = properties.get(REQUEST)
-        if text is None:
-            return None
-        try:
-            raw = json.loads(text)
-            return cls(**(raw | {name: _end(raw[name]) for name in ("start", "to")}))
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(str(error)) from None
+        return pending(
+            properties,
+            REQUEST,
+            lambda raw: cls(**(raw | {name: _end(raw[name]) for name in ("start", "to")})),
+        )
 
 
 def _end(raw: dict[str, Any]) -> Start:

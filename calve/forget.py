@@ -18,6 +18,7 @@ from calve.masking import Key
 from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets, Position, TopicKey, decode_offsets
 from calve.protocol import Commit
+from calve.requests import pending
 from calve.steps import Mask, Step, names_behind, ways_to
 
 REQUEST = "calve.forget"
@@ -60,18 +61,11 @@ class Request:
         Raises:
             ValueError: what is there is no request; the message says nothing of it.
         """
-        text = properties.get(REQUEST)
-        if text is None:
-            return None
-        try:
-            raw = json.loads(text)
-            where = tuple(Condition(**each) for each in raw["where"])
-            found = cls(**(raw | {"where": where}))
-        except (ValueError, TypeError, KeyError):
-            found = None
-        if found is None:  # raised outside the handler: an error of JSON carries what it could not read
-            raise ValueError("the request is not one that this release understands")
-        return found
+        return pending(
+            properties,
+            REQUEST,
+            lambda raw: cls(**(raw | {"where": tuple(Condition(**each) for each in raw["where"])})),
+        )
 
 
 @dataclass(frozen=True, slots=True)

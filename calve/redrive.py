@@ -14,6 +14,7 @@ from typing import Self
 from calve.dead_letters import letters_round
 from calve.position import NO_LETTERS, DeadLetterRound, Ledger, Position
 from calve.protocol import Commit
+from calve.requests import pending
 
 REQUEST = "calve.redrive"
 RESULT = "calve.redrive-result"
@@ -45,13 +46,7 @@ class Request:
         Raises:
             ValueError: what is there is no request.
         """
-        text = properties.get(REQUEST)
-        if text is None:
-            return None
-        try:
-            return cls(**json.loads(text))
-        except TypeError as error:
-            raise ValueError(str(error)) from None
+        return pending(properties, REQUEST, lambda raw: cls(**raw))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Literal, Self
 from calve.errors import CalveError
 from calve.position import Ledger, Offsets, Position, TopicKey, decode_offsets, has_position
 from calve.protocol import Begin, Commit, nearest_position
+from calve.requests import pending
 
 REQUEST = "calve.travel"
 
@@ -41,13 +42,7 @@ class Request:
         Raises:
             ValueError: what is there is no request.
         """
-        text = properties.get(REQUEST)
-        if text is None:
-            return None
-        try:
-            return cls(**json.loads(text))
-        except TypeError as error:
-            raise ValueError(str(error)) from None
+        return pending(properties, REQUEST, lambda raw: cls(**raw))
 
 
 @dataclass(frozen=True, slots=True)

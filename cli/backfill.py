@@ -11,15 +11,14 @@ import typer
 
 from calve.backfill import REQUEST, Request
 from calve.errors import CalveError
-from calve.history import Entry
 from calve.job import Start
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import open_both
 from cli.moment import moment
 from cli.pause import person, stamp
-from cli.requests import Kind, YesOption, refresh, refuse_second, require_consent, wait, write
-from cli.travel import PLACES, answer_in, places
+from cli.requests import Kind, YesOption, ask, refuse_second, require_consent
+from cli.travel import PLACES, places
 
 if TYPE_CHECKING:
     from calve.job import Table as Settings
@@ -65,16 +64,9 @@ def backfill(
         console.say(each)
     require_consent(console, f"Make these rows of {name} anew?", look_at="what will happen", yes=yes)
     request = Request(uuid.uuid4().hex, stamp(now), person(), first, end)
-    write(BACKFILL, main, request)
-    entry: Entry = wait(
-        console,
-        main,
-        answer_in(main, BACKFILL, request),
-        request=request,
-        title=f"backfill of {name}",
-        look=refresh,
-        patience_s=max(PATIENCE_S, 2 * settings.freshness_s),
-        ingest=table,
+    patience_s = max(PATIENCE_S, 2 * settings.freshness_s)
+    entry = ask(
+        console, main, BACKFILL, request, title=f"backfill of {name}", patience_s=patience_s, ingest=table
     )
     console.document({"table": str(name), **asdict(entry)})
     if entry.problem:

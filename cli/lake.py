@@ -44,6 +44,13 @@ class Snapshot:
     committed_at: datetime
     operation: str | None
     summary: dict[str, str]
+    sequence: int = 0
+
+    @property
+    def commit(self) -> Commit:
+        """The same, as the protocol sees it."""
+        at = self.committed_at.timestamp()
+        return Commit(self.id, self.parent, self.summary, at, self.sequence, self.operation)
 
     @property
     def ledger(self) -> Ledger | None:
@@ -130,7 +137,7 @@ def latest_commit(table: Table) -> tuple[Snapshot, Position] | None:
         and (tagged := table.snapshot_by_id(tag.snapshot_id))
     ):
         history.append(_snapshot(tagged))
-    position = nearest_position(Commit(each.id, each.parent, each.summary) for each in history)
+    position = nearest_position(each.commit for each in history)
     if position is None:
         return None
     return next(each for each in history if each.id == position.snapshot), position
@@ -169,6 +176,7 @@ def _snapshot(snapshot: iceberg.Snapshot) -> Snapshot:
         committed_at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
         operation=summary.operation.value if summary else None,
         summary=dict(summary.additional_properties) if summary else {},
+        sequence=snapshot.sequence_number or 0,
     )
 
 

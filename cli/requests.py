@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 import typer
 
 from calve.errors import CalveError, ConfigError
+from calve.history import Entry
 from cli.console import Console, Output
 
 if TYPE_CHECKING:
@@ -170,6 +171,41 @@ def wait(
         console.event("the request stays in the table", id=request.id)
         raise
     return found
+
+
+def ask(
+    console: Console,
+    main: Table,
+    kind: Kind,
+    request: Request,
+    *,
+    title: str,
+    patience_s: float,
+    ingest: str,
+) -> Entry:
+    """Leave the request in the table, and wait for the entry of its history that answers it; see `wait`.
+
+    Raises:
+        CalveError: another request has taken this one's place; and as `write` and `wait`.
+    """
+
+    def answer() -> Entry | None:
+        found = Entry.of(main.properties, request.id)
+        if found is None and kind.pending(main.properties) != request:
+            raise CalveError(f"another request to {_name(main)} has taken the place of this one")
+        return found
+
+    write(kind, main, request)
+    return wait(
+        console,
+        main,
+        answer,
+        request=request,
+        title=title,
+        look=refresh,
+        patience_s=patience_s,
+        ingest=ingest,
+    )
 
 
 def _name(main: Table) -> str:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.errors import CalveError, ConfigError
-from calve.history import Entry
 from calve.names import TABLE_NAME
 from calve.protocol import Commit, nearest_position
 from calve.travel import REQUEST, Request, What, at_moment, before_offsets, journey
@@ -20,17 +19,16 @@ from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import open_both
 from cli.moment import moment
 from cli.pause import person, stamp
-from cli.requests import Kind, YesOption, refresh, refuse_second, require_consent, wait, write
+from cli.requests import Kind, YesOption, ask, refuse_second, require_consent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pyiceberg.table import Table
 
     from calve.job import Table as Settings
     from calve.position import Offsets, TopicKey
     from calve.travel import Journey
-    from cli.requests import Request as Asked
 
 PATIENCE_S = 120.0
 SHOWN = 20
@@ -137,15 +135,14 @@ def _travel(
     question = f"Take {name} back to snapshot {way.to.id}?"
     require_consent(console, question, look_at="what will happen", yes=yes)
     request = Request(uuid.uuid4().hex, stamp(now), person(), what, way.to.id)
-    write(TRAVEL, main, request)
-    entry = wait(
+    patience_s = max(PATIENCE_S, 2 * settings.freshness_s)
+    entry = ask(
         console,
         main,
-        answer_in(main, TRAVEL, request),
-        request=request,
+        TRAVEL,
+        request,
         title=f"{what} of {name}",
-        look=refresh,
-        patience_s=max(PATIENCE_S, 2 * settings.freshness_s),
+        patience_s=patience_s,
         ingest=settings.name,
     )
     console.document({"table": name, "snapshot": way.to.id, **asdict(entry)})
@@ -184,29 +181,10 @@ def consequences(way: Journey, settings: Settings) -> list[str]:
     return found
 
 
-def answer_in(main: Table, kind: Kind, request: Asked) -> Callable[[], Entry | None]:
-    """What looks for the answer in the table's history.
-
-    Raises:
-        CalveError, when called: another request has taken this one's place.
-    """
-
-    def look() -> Entry | None:
-        found = Entry.of(main.properties, request.id)
-        if found is None and kind.pending(main.properties) != request:
-            raise CalveError(f"another request to {'.'.join(main.name())} has taken the place of this one")
-        return found
-
-    return look
-
-
 def _ancestors(main: Table) -> tuple[Commit, ...]:
     from cli import lake
 
-    return tuple(
-        Commit(each.id, each.parent, each.summary, each.committed_at.timestamp(), operation=each.operation)
-        for each in lake.ancestors(main)
-    )
+    return tuple(each.commit for each in lake.ancestors(main))
 
 
 def _at(line: Sequence[Commit], to: str, now: datetime, table: str) -> Commit:

@@ -18,6 +18,7 @@ from calve.log import event
 from calve.modes import kind_of
 from calve.position import Ledger, Offsets, Position, encode
 from calve.protocol import TopicState, check_ledger, recheck
+from calve.requests import NOT_UNDERSTOOD
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
 from glue_jobs.deletes import stage_deletes
@@ -41,8 +42,7 @@ def serve(target: Target, base: Position, bytes_per_record: float) -> bool:
     try:
         request = Request.pending(target.main.properties)
     except ValueError:
-        unknown = "the request is not one that this release understands"
-        _answer(target, Entry("unknown", now(), "backfill", "", problem=unknown))
+        _answer(target, Entry("unknown", now(), "backfill", "", problem=NOT_UNDERSTOOD))
         return False
     if request is None:
         return False

@@ -26,6 +26,7 @@ from calve.names import SYSTEM_COLUMN
 from calve.position import COUNTS, Ledger, Position, TopicKey, encode
 from calve.protocol import check_ledger, complete_until
 from calve.redrive import REQUEST, REQUEST_ID, RESULT, Request, Result, done_before, is_level, position_after
+from calve.requests import NOT_UNDERSTOOD
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
 from glue_jobs.conditions import false
@@ -59,7 +60,7 @@ def serve(target: Target, base: Position) -> bool:
     try:
         request = Request.pending(properties)
     except ValueError:
-        _answer(target, Result("", now(), problem="the request is not one that this release understands"))
+        _answer(target, Result("", now(), problem=NOT_UNDERSTOOD))
         return False
     if request is None:
         return False

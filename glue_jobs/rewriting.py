@@ -69,15 +69,20 @@ def groups(lake: Lake, table: Table, options: Mapping[str, str]) -> Iterator[Gro
 
     Files that rows are deleted from stay as they are: a round that is under way may be about to delete more of them.
     """
-    planner = lake.jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table.java)
-    chosen = lake.jvm.java.util.HashMap()
-    for key, value in (CHOSEN_FOR_SIZE | {"rewrite-job-order": "files-desc"} | dict(options)).items():
-        chosen.put(key, value)
-    planner.init(chosen)
-    for group in elements(planner.plan().groups()):
+    for group in planned(lake, table, CHOSEN_FOR_SIZE | {"rewrite-job-order": "files-desc"} | dict(options)):
         tasks = tuple(each for each in elements(group.fileScanTasks()) if each.deletes().isEmpty())
         if len(tasks) > 1:
             yield Group(tasks, sum(each.file().fileSizeInBytes() for each in tasks))
+
+
+def planned(lake: Lake, table: Table, options: Mapping[str, str]) -> Iterator[Any]:
+    """The groups that Iceberg's planner makes of the table's head, by its options for bin-packing."""
+    planner = lake.jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table.java)
+    chosen = lake.jvm.java.util.HashMap()
+    for key, value in options.items():
+        chosen.put(key, value)
+    planner.init(chosen)
+    return elements(planner.plan().groups())
 
 
 def rewrite(

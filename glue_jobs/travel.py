@@ -12,6 +12,7 @@ from calve.history import Entry, outdated
 from calve.log import event
 from calve.position import Position
 from calve.protocol import begin
+from calve.requests import NOT_UNDERSTOOD
 from calve.travel import REQUEST, Journey, Request, journey, require_readable
 from glue_jobs import faults
 from glue_jobs.redrive import now
@@ -29,8 +30,7 @@ def serve(target: Target, base: Position) -> bool:
     try:
         request = Request.pending(target.main.properties)
     except ValueError:
-        unknown = "the request is not one that this release understands"
-        _answer(target, Entry("unknown", now(), "rollback", "", problem=unknown))
+        _answer(target, Entry("unknown", now(), "rollback", "", problem=NOT_UNDERSTOOD))
         return False
     if request is None:
         return False

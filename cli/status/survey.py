@@ -16,7 +16,7 @@ from calve import backfill, forget, redrive, travel
 from calve.errors import CalveError, Fatal, Retryable
 from calve.maintenance import due
 from calve.pausing import Pause
-from calve.protocol import Commit, complete_until
+from calve.protocol import complete_until
 from cli.dead_letters.selection import Selection
 from cli.kafka import Cluster, Topic, cluster_database
 from cli.lake import ancestors, count_by, latest_commit, load, open_catalog, rows, state_of
@@ -232,7 +232,7 @@ def _report(main: Iceberg, history: Sequence[Snapshot], told: Snapshot) -> dict[
     """The lag as the job reported it: with its last round, or as complete until a later moment."""
     as_of, lag = told.committed_at.timestamp(), told.metrics
     records, lag_s = lag.get("lag_records"), lag.get("lag_s")
-    commits = (Commit(each.id, each.parent, each.summary) for each in history)
+    commits = (each.commit for each in history)
     until = complete_until(commits, main.properties)
     if until is not None and until > as_of:
         as_of, records, lag_s = until, 0, 0.0

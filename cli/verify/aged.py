@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.position import Offsets, TopicKey
-from calve.protocol import Commit
 from calve.retention import retained
 from cli import lake
 
@@ -35,7 +34,7 @@ class Aged:
         """What a table says of a topic's incarnation; None: nothing has left for its age."""
         if table is None:
             return None
-        line = [Commit(each.id, each.parent, each.summary) for each in lake.ancestors(table)]
+        line = [each.commit for each in lake.ancestors(table)]
         newest = retained(line, table.properties)
         if newest is None:
             return None

@@ -88,10 +88,7 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     Raises:
         Suspended: neither main's history nor the position's tag says which offsets the table holds.
     """
-    history = [
-        Commit(each.id, each.parent, each.summary, sequence=_sequence(table, each.id))
-        for each in lake.ancestors(table)
-    ]
+    history = [each.commit for each in lake.ancestors(table)]
     known = Earlier.of(table.properties, history)
     expired = known if known and all(kind_of(each.mode) == "append" for each in known.spans) else None
     if expired is not None:
@@ -138,11 +135,6 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     elif not born:
         figures["history"] = "older snapshots have expired"
     return claim, Check(CHECK, "failed" if findings else "proved", figures), findings
-
-
-def _sequence(table: Table, snapshot: int) -> int:
-    found = table.snapshot_by_id(snapshot)
-    return (found.sequence_number if found else None) or 0
 
 
 def _others_to(position: Position, topic: TopicKey, history: list[Commit], known: Earlier | None) -> int:

@@ -19,7 +19,7 @@ from glue_jobs.java import elements
 from glue_jobs.lake import Lake, Table
 from glue_jobs.layout import clustered, sort_columns
 from glue_jobs.maintaining.carrying import Upkept
-from glue_jobs.rewriting import replacement, write_anew
+from glue_jobs.rewriting import planned, replacement, write_anew
 from glue_jobs.staging import Conflict, discard
 
 GROUP_FILES = 4
@@ -100,12 +100,8 @@ def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_F
     stood = nearest_position(table.ancestors())
     if table.head is None or stood is None or len(stood.offsets) != 1:
         return []
-    options = lake.jvm.java.util.HashMap()
     sizes = {"target-file-size-bytes": file_bytes, "max-file-group-size-bytes": group_files * file_bytes}
-    for name, value in (OPTIONS | sizes).items():
-        options.put(name, str(value))
-    planner = lake.jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table.java)
-    planner.init(options)
+    options = OPTIONS | {name: str(size) for name, size in sizes.items()}
     found = [
         Group(
             tuple(elements(each.fileScanTasks())),
@@ -113,7 +109,7 @@ def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_F
             int(each.inputSplitSize()),
             int(each.inputFilesSizeInBytes()),
         )
-        for each in elements(planner.plan().groups())
+        for each in planned(lake, table, options)
     ]
     return sorted(found, key=lambda each: -len(each.tasks))
 

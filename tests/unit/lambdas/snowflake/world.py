@@ -13,7 +13,7 @@ import boto3
 from moto import mock_aws
 
 from calve.names import TableName
-from calve.publishing import Snowflake, Warehouse
+from calve.publishing import Snowflake
 from cli.embedded.snowflake.account import Account
 from cli.embedded.snowflake.reach import Reach
 from cli.embedded.snowflake.server import Api, Cut, serving
@@ -22,27 +22,14 @@ from lambdas.snowflake.sql_api import Session
 from lambdas.snowflake.statements import Lake
 from lambdas.snowflake_objects.objects import Wanted, make
 from lambdas.snowflake_objects.trust import establish
+from tests.synth.deployments import SNOWFLAKE
 
 REGION = "eu-north-1"
 ACCOUNT = "123456789012"
 BUCKET = "trading-lake"
 ADMIN = KeyPair.generate()
 SERVICE = KeyPair.generate()
-CONFIG = Snowflake(
-    account="myorg-myaccount",
-    url="",
-    user="DEPLOYER",
-    secret="aws:snowflake/admin",
-    admin_role="ACCOUNTADMIN",
-    database="TRADING",
-    schema="TRADING",
-    warehouse=Warehouse("CALVE_TRADING"),
-    reader="CALVE_TRADING_READER",
-    publisher="CALVE_TRADING_PUBLISHER",
-    service_user="CALVE_TRADING",
-    volume="CALVE_TRADING_VOLUME",
-    integration="CALVE_TRADING_CATALOG",
-)
+CONFIG = replace(SNOWFLAKE, url="", secret="aws:snowflake/admin")
 LAKE = Lake(
     location=f"s3://{BUCKET}/",
     region=REGION,
