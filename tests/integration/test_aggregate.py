@@ -393,7 +393,8 @@ def test_the_record_key_may_be_a_group_and_its_time_a_window(engine: Engine) -> 
     assert_proved(proof(engine, topic, key=key))
 
 
-@pytest.mark.parametrize("window", [pytest.param(None, marks=full), Window("_kafka.timestamp", 60_000)])
+@full
+@pytest.mark.parametrize("window", [None, Window("_kafka.timestamp", 60_000)])
 def test_trades_of_datagen_by_user_side_and_symbol(engine: Engine, window: Window | None) -> None:
     topic = f"t{uuid.uuid4().hex[:12]}"
     trades = Trades(engine.stack, topic)

@@ -7,6 +7,8 @@ import random
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from calve.job import Aggregate, Measure, Source, Transform
 from tests.integration.engine import Engine, suspended
 from tests.integration.json_topics import json_topic, register, send
@@ -32,6 +34,7 @@ QUOTES = Aggregate(
 )
 
 
+@pytest.mark.full
 def test_totals_of_json_with_floats_that_are_cast(engine: Engine) -> None:
     topic = json_topic(engine, QUOTE)
     schema_id = register(engine, topic, QUOTE)
@@ -54,6 +57,7 @@ def test_totals_of_json_with_floats_that_are_cast(engine: Engine) -> None:
     assert_proved(proof(engine, topic))
 
 
+@pytest.mark.full
 def test_totals_of_bare_json_by_one_schema(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     source = Source(format="json", prefix="none", schema=json.dumps(QUOTE))
@@ -65,6 +69,7 @@ def test_totals_of_bare_json_by_one_schema(engine: Engine) -> None:
     assert_proved(proof(engine, topic, value=source))
 
 
+@pytest.mark.full
 def test_a_table_of_totals_is_laid_out_by_its_own_columns(engine: Engine) -> None:
     sales, dice = Sales(engine, HOURLY), random.Random(1)
     with suspended("layout_unknown_column"):

@@ -246,6 +246,7 @@ def killed(engine: Engine, table: Table, folder: Path, fault: str) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
 
 
+@pytest.mark.full
 def test_a_job_that_dies_between_commit_and_sending_is_made_up_for(
     engine: Engine, heard: Heard, work: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -142,6 +142,7 @@ def test_a_rollback_is_followed_and_never_mistaken_for_older_metadata(
     assert (found.metadata_location, found.metadata.current_snapshot_id) == (table.metadata_location, first)
 
 
+@pytest.mark.full
 def test_events_doubled_out_of_order_and_lost_move_the_catalog_forwards_alone(
     published: Published, sync: Sync
 ) -> None:

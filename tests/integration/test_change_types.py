@@ -122,6 +122,7 @@ def rows(values: dict[str, list[Case]]) -> list[tuple[Row, Row]]:
     return [(nothing, nothing), *((nothing | {n: wrote}, nothing | {n: found}) for n, wrote, found in cases)]
 
 
+@pytest.mark.full
 def test_every_type_in_avro_is_its_value(engine: Engine) -> None:
     topic = engine.topic(partitions=1, schema=json.dumps(around(avro_schema())))
     cases = rows(VALUES | IN_AVRO)

@@ -74,7 +74,7 @@ class Events:
         return self.engine.target(self.topic, **({"deduplicate": mode} | settings))
 
 
-@pytest.mark.parametrize("window_ms", [None, WINDOW_MS])
+@pytest.mark.parametrize("window_ms", [pytest.param(None, marks=pytest.mark.full), WINDOW_MS])
 def test_the_first_record_of_each_key_is_its_row(engine: Engine, window_ms: int | None) -> None:
     events, dice = Events(engine, window_ms), random.Random(3)
     target = events.target()
@@ -104,6 +104,7 @@ def test_what_is_delivered_again_after_a_rewind_changes_nothing(engine: Engine) 
     assert_proved(proof(engine, events.topic))
 
 
+@pytest.mark.full
 def test_a_composite_key_deep_in_the_value_that_is_renamed(engine: Engine) -> None:
     topic = engine.topic(partitions=1, schema=ORDERS)
     first = [order(1, 1, "a"), order(None, 1, "-"), order(2, 1, "b"), order(1, 2, "again")]
@@ -156,6 +157,7 @@ def test_a_mode_or_a_window_that_changed_suspends_the_table(engine: Engine) -> N
             engine.drain(events.target(deduplicate=changed))
 
 
+@pytest.mark.full
 def test_after_a_rollback_the_same_records_make_the_same_table(engine: Engine) -> None:
     events, dice = Events(engine), random.Random(7)
     target = events.target()

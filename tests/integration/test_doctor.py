@@ -99,6 +99,7 @@ def test_who_emits_is_asked_of_the_output_topic(shop: Shop) -> None:
     assert shop.seen(None, table)["output topics"].state == "ok"
 
 
+@pytest.mark.full
 def test_the_wrong_protocol_and_an_unknown_authority(shop: Shop) -> None:
     plain = shop.seen(Kafka(shop.stack.sasl_bootstrap_servers))
     assert (plain["kafka login"].state, "may not speak `none`" in plain["kafka login"].cure) == ("fail", True)

@@ -128,6 +128,7 @@ def test_totals_are_emitted_by_group_whenever_they_change(engine: Engine) -> Non
     assert sorted((v["customer_id"], v["sales"]) for _, v, _ in found) == [(1, 2), (2, 1), (2, 2)]
 
 
+@pytest.mark.full
 def test_duplicates_are_not_emitted_and_letters_are_when_they_come_back(engine: Engine) -> None:
     topic, out = engine.topic(schema=schema(), partitions=1), output()
     note = schema({"name": "note", "type": ["null", "string"], "default": None})

@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[dict[str, Any], Callable[[Scene], dict[str, str]]]] = {
         lambda scene: {"email": scene.persons[0].email},
     ),
 }
-FULL = ("append", "upsert", "upsert of format 3", "deduplicate")
+FULL = ("masked", "upsert", "upsert of format 3", "deduplicate")
 
 
 def of_first(places: dict[str, set[str]]) -> dict[str, set[str]]:
@@ -181,6 +181,7 @@ def test_the_command_is_answered_by_the_running_job(
 RIVALS = ("stage.begin", "stage.end", "reject.staged", "reject.end", "publish.begin")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "point", [pytest.param(each, marks=[] if each == "reject.end" else pytest.mark.full) for each in RIVALS]
 )

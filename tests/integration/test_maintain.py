@@ -110,6 +110,7 @@ def test_files_converge_while_rounds_go_on_and_a_reader_never_counts_less(
     assert_proved(proof(engine, topic))
 
 
+@pytest.mark.full
 def test_a_second_run_finds_nothing_to_do(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     small_files(engine, topic, 5)
@@ -138,6 +139,7 @@ def test_deleted_rows_are_not_written_anew(engine: Engine) -> None:
     assert_proved(proof(engine, users.topic))
 
 
+@pytest.mark.full
 def test_a_job_gives_its_table_a_turn_between_two_rounds(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,6 +189,7 @@ def test_a_round_that_loses_against_a_rewriting_is_done_again_once(engine: Engin
     assert_proved(proof(engine, users.topic))
 
 
+@pytest.mark.full
 def test_rows_deleted_since_the_plan_do_not_come_back(engine: Engine) -> None:
     users, dice = Users(engine), random.Random(12)
     target = users.target()
@@ -321,6 +324,7 @@ def write(table: Any, path: str) -> None:
     stream.close()
 
 
+@pytest.mark.full
 def test_what_was_written_before_a_person_was_forgotten_is_not_committed(
     engine: Engine, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def rows(engine: Engine, topic: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: int(row["id"]))
 
 
+@pytest.mark.full
 def test_what_a_version_adds_stays_out_at_every_depth_until_it_is_decided_on(
     engine: Engine, masking: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

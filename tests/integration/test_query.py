@@ -88,7 +88,7 @@ def test_rows_of_every_snapshot_of_a_partitioned_table(engine: Engine, orders: s
     assert_same(engine, orders)
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.full)])
 def test_a_table_that_is_upserted(engine: Engine, version: int) -> None:
     users, dice = Users(engine), random.Random(version)
     target = users.target(format_version=version)
@@ -131,6 +131,7 @@ def test_renamed_and_widened_columns_at_any_depth(engine: Engine) -> None:
     assert by_calve(engine, f"select order_id from {topic} where order_id > 2.5") == [[2**40]]
 
 
+@pytest.mark.full
 def test_masked_rows_and_dead_letters(engine: Engine, masking: str) -> None:
     topic = engine.topic(schema=sales_schema(), partitions=1)
     engine.produce(topic, [sale(1, "a", "b"), sale(2)])

@@ -180,6 +180,7 @@ def test_messages_of_the_glue_registry_are_tables_by_their_place_among_the_names
     }
 
 
+@pytest.mark.full
 def test_keys_of_the_glue_registry_are_a_column_with_and_without_compression(
     engine: Engine, glue: GlueSchemas
 ) -> None:

@@ -120,6 +120,7 @@ def test_every_record_is_in_one_of_the_tables(engine: Engine, file: Path) -> Non
     tables.prove()
 
 
+@pytest.mark.full
 def test_what_no_table_names_is_a_dead_letter_of_the_first_alone(engine: Engine, file: Path) -> None:
     tables = Tables(engine, file)
     tables.send("order", "payment", None, "gift", "Order", "refund")
@@ -177,6 +178,7 @@ def test_a_record_that_cannot_be_decoded_is_a_dead_letter_of_each(engine: Engine
     assert (tables.rows("orders"), tables.rows("others")) == ([0], [])
 
 
+@pytest.mark.full
 def test_tombstones_reach_every_table(engine: Engine, file: Path) -> None:
     tables = Tables(engine, file, upsert=Upsert(("_kafka.key",), deletes=True))
     kinds = ("order", "payment", "order", "payment")

@@ -162,6 +162,7 @@ def kept(scene: Scene) -> list[tuple[str | None, bytes | None]]:
     return [(row[0], None if row[1] is None else bytes(row[1])) for row in found]
 
 
+@pytest.mark.full
 def test_letters_are_sealed_by_the_newest_key_and_come_back_while_the_secret_has_it(
     engine: Engine, tmp_path: Path
 ) -> None:

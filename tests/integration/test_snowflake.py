@@ -96,6 +96,7 @@ def snowflake(stack: Stack, tmp_path: Path) -> Iterator[Snowflake]:
         secrets.delete_secret(SecretId="calve/snowflake", ForceDeleteWithoutRecovery=True)
 
 
+@pytest.mark.full
 def test_snowflake_follows_a_deployment_from_its_first_deploy_to_its_end(snowflake: Snowflake) -> None:
     before = snowflake.objects()
     outputs = snowflake.app().deploy(PROGRESS)[f"{NAME}-publish"]

@@ -361,6 +361,7 @@ def test_a_field_of_the_values_with_the_name_of_the_keys_column_suspends_the_tab
         engine.drain(engine.target(topic, value=value, key=Source(format="bytes", column="Key")))
 
 
+@pytest.mark.full
 def test_a_table_gets_a_key_later_and_loses_it_again(engine: Engine) -> None:
     value, key = Source(format="string"), Source(format="string")
     topic = topic_of(engine, [Raw(b"1", b"k1")])
@@ -397,6 +398,7 @@ def test_a_changed_value_and_a_changed_key_are_found(engine: Engine) -> None:
     assert sorted(each.columns for each in found) == [("key",), ("value",)]
 
 
+@pytest.mark.full
 def test_a_random_word_that_reads_as_a_number_is_a_name_all_the_same(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

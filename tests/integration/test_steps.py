@@ -133,6 +133,7 @@ def test_a_tombstone_deletes_the_row_behind_the_steps(engine: Engine) -> None:
     assert [row["customer_id"] for row in engine.rows(topic).collect()] == [20]
 
 
+@pytest.mark.full
 def test_totals_of_the_rows_that_records_make(engine: Engine) -> None:
     topic = engine.topic(schema=schema())
     totals = Aggregate(("items_sku",), (Measure("sold", "count(*)"),))
@@ -144,6 +145,7 @@ def test_totals_of_the_rows_that_records_make(engine: Engine) -> None:
     assert (ledger(engine, topic).applied, ledger(engine, topic).dead_lettered) == (2, 1)
 
 
+@pytest.mark.full
 def test_dead_letters_come_back_through_the_steps(engine: Engine) -> None:
     topic = engine.topic(schema=schema(), partitions=1)
     other = engine.topic(schema=schema({"name": "note", "type": ["null", "string"], "default": None}))
@@ -232,6 +234,7 @@ def test_rows_get_columns_of_another_table(engine: Engine) -> None:
     assert sorted(map(tuple, found)) == [(1, "1@example.com"), (2, "2@example.com")]
 
 
+@pytest.mark.full
 def test_another_table_that_changes_during_a_round_counts_in_the_next(engine: Engine) -> None:
     topic, other = engine.topic(schema=schema(), partitions=1), engine.topic(schema=schema(), partitions=1)
     engine.drain(engine.target(other, steps=FLAT))

@@ -67,6 +67,7 @@ def test_a_table_of_all_records_becomes_one_of_the_newest_and_back(engine: Engin
     assert_proved(proof(engine, users.topic))
 
 
+@pytest.mark.full
 def test_no_snapshot_is_between_the_modes(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     users = changed(engine)
     table = open_catalog(engine).load_table((DATABASE, users.topic))

@@ -123,6 +123,7 @@ def test_a_rollback_is_answered_by_the_commit_that_does_it_and_everything_since_
     scene.assert_exact()
 
 
+@pytest.mark.full
 def test_a_table_of_upserts_goes_back_to_the_rows_that_it_had(engine: Engine) -> None:
     scene = Scene(engine, {"upsert": Upsert(("_kafka.key",), bucketed=True)})
     scene.batches(1)
@@ -158,6 +159,7 @@ def test_a_job_that_dies_anywhere_leaves_a_rollback_to_the_next_or_has_done_it(
     scene.assert_exact()
 
 
+@pytest.mark.full
 def test_what_cannot_be_gone_back_to_is_answered_with_the_reason_and_the_topic_is_read_on(
     engine: Engine,
 ) -> None:
@@ -179,6 +181,7 @@ def test_what_cannot_be_gone_back_to_is_answered_with_the_reason_and_the_topic_i
     assert len(engine.offsets(scene.topic)) == 9
 
 
+@pytest.mark.full
 def test_a_rollback_holds_only_for_the_table_as_the_job_knows_it(engine: Engine) -> None:
     scene = Scene(engine)
     scene.batches(2)
@@ -190,6 +193,7 @@ def test_a_rollback_holds_only_for_the_table_as_the_job_knows_it(engine: Engine)
     assert "a" not in engine.table(scene.topic).properties
 
 
+@pytest.mark.full
 def test_a_paused_table_is_left_alone_by_a_drain_which_ends_well_and_goes_back_all_the_same(
     engine: Engine,
 ) -> None:
@@ -248,7 +252,13 @@ def said(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("mode", [None, Upsert(("_kafka.key",))], ids=["append", "upsert"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(None, id="append"),
+        pytest.param(Upsert(("_kafka.key",)), id="upsert", marks=pytest.mark.full),
+    ],
+)
 def test_a_live_table_is_laid_out_anew_and_its_old_files_stay(engine: Engine, mode: Upsert | None) -> None:
     scene = Scene(engine, {"upsert": mode} if mode else {})
     scene.batches(1)
@@ -320,6 +330,7 @@ def corrected(engine: Engine) -> tuple[Scene, dict[int, int]]:
     return scene, prices(engine, scene.topic)
 
 
+@pytest.mark.full
 def test_rows_of_a_range_are_replaced_by_what_their_records_make_now(engine: Engine) -> None:
     scene, wrong = corrected(engine)
     request = ask_backfill(scene, 3, 8)

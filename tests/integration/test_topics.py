@@ -194,6 +194,7 @@ def test_a_job_of_patterns_alone_waits_for_its_first_topic(shop: Shop) -> None:
     assert shop.said("job.started")[0]["tables"] == []
 
 
+@pytest.mark.full
 def test_tables_go_on_while_topics_cannot_be_listed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, down, listed = shop.topic("orders", 3), threading.Event(), Cluster.names
 

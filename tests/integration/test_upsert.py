@@ -37,7 +37,7 @@ def test_the_newest_record_of_each_key_is_its_row(engine: Engine, version: int) 
     assert_proved(proof(engine, users.topic))
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.full)])
 def test_all_readers_see_the_same_rows_before_and_after_a_compaction(engine: Engine, version: int) -> None:
     users, dice = Users(engine), random.Random(40 + version)
     target = users.target(format_version=version)
@@ -90,6 +90,7 @@ def test_a_key_a_thousand_times_in_a_batch_is_one_change(engine: Engine) -> None
     assert_proved(proof(engine, users.topic))
 
 
+@pytest.mark.full
 def test_records_without_a_key_are_dead_letters_and_tombstones_need_the_record_key(engine: Engine) -> None:
     """A table by a column of the values cannot tell what a tombstone is of."""
     users = Users(engine, partitions=1)
@@ -140,6 +141,7 @@ def notes(engine: Engine, topic: str) -> dict[int, str]:
     return {row[0]: row[1] for row in engine.rows(topic).select("of.number", "note").collect()}
 
 
+@pytest.mark.full
 def test_a_composite_key_and_an_order_of_its_own(engine: Engine) -> None:
     """The greatest version counts, in whatever partition, batch and order it comes; null is the least."""
     topic = engine.topic(partitions=2, schema=ORDERS)
@@ -164,6 +166,7 @@ def test_a_composite_key_and_an_order_of_its_own(engine: Engine) -> None:
     assert_proved(proof(engine, topic))
 
 
+@pytest.mark.full
 def test_columns_of_the_key_and_the_order_may_be_renamed(engine: Engine) -> None:
     topic = engine.topic(partitions=1, schema=ORDERS)
     engine.produce(topic, [order(1, 5, "a"), order(2, 5, "b")])
@@ -222,6 +225,7 @@ def test_a_key_that_changed_suspends_the_table(engine: Engine) -> None:
         engine.drain(engine.target(users.topic, table=f"{users.topic}_x", upsert=Upsert(("nothing",))))
 
 
+@pytest.mark.full
 def test_after_a_rollback_the_same_records_make_the_same_table(engine: Engine) -> None:
     users, dice = Users(engine), random.Random(7)
     target = users.target()

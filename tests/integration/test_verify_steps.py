@@ -113,6 +113,7 @@ def test_structs_and_maps_as_columns_are_proved_also_when_a_version_adds_some(en
     assert_proved(proof(engine, topic, steps=FLAT))
 
 
+@pytest.mark.full
 def test_rows_of_items_are_proved_and_each_damage_of_one_is_found(engine: Engine) -> None:
     topic = sold(engine, ROWS, sale(6, "d", None, None))
     found = proof(engine, topic, steps=ROWS)
@@ -261,6 +262,7 @@ def test_what_is_left_out_behind_a_list_is_a_row_of_its_record(engine: Engine) -
     assert damage.told(plant) == [("rows of records that make none", "partition 0 offset 5", ())]
 
 
+@pytest.mark.full
 def test_duplicates_without_rows_are_never_called_proved(engine: Engine) -> None:
     topic = sold(engine, CUT, sale(6, "b"), sale(6, "b"), sale(1, "x"), deduplicate=Deduplicate(("id",)))
     found = proof(engine, topic, steps=CUT)
@@ -295,6 +297,7 @@ def test_what_other_steps_have_made_is_never_called_proved(engine: Engine) -> No
     assert proof(engine, topic).findings == ()
 
 
+@pytest.mark.full
 def test_what_was_looked_up_is_proved_by_the_snapshots_that_rounds_have_seen(engine: Engine) -> None:
     other = engine.topic(partitions=1)
     prices = engine.target(other)
