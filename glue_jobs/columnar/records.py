@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 class Records:
     """Committed records of one partition in the order of their offsets; every array but `buffer` has one item per record.
 
-    buffer: uncompressed bytes (uint8) that places point into. `*_at`, `*_size`: int32, the place and the length in bytes; a size
-    of -1 is null, its place then 0. headers_at: the first byte after the count of headers; they lie there as in the record: name
-    (varint length, bytes) and value (varint length, -1 is null, bytes). offset, timestamp (ms since epoch): int64.
-    timestamp_type: int8, 0 the producer's, 1 the broker's.
+    buffer: uncompressed bytes (uint8, read-only: `compiled.BYTES`) that places point into. `*_at`, `*_size`: int32, the place and
+    the length in bytes; a size of -1 is null, its place then 0. headers_at: the first byte after the count of headers; they lie
+    there as in the record: name (varint length, bytes) and value (varint length, -1 is null, bytes). offset, timestamp (ms since
+    epoch): int64. timestamp_type: int8, 0 the producer's, 1 the broker's. Places, sizes and headers have been found to lie within
+    the record.
     """
 
     partition: int

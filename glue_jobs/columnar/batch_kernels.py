@@ -1,0 +1,236 @@
+"""Record batches of message format 2, read by compiled loops.
+
+Bytes come from a broker: a batch or a record that says what cannot be is an error, and nothing is read outside of its batch.
+Layout: https://kafka.apache.org/documentation/#recordbatch
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from glue_jobs.columnar.compiled import BYTES, kernel
+
+AT, END, BASE, LAST, COUNT, ATTRIBUTES, FIRST_TIME, MAX_TIME, PRODUCER, CRC = range(10)
+"""Columns of what `scan` says of a batch: where it lies, its first and last offset, its records, what its header holds."""
+COLUMNS = 10
+HEADER = 61
+"""Bytes before the records of a batch."""
+CHECKED_FROM = 21
+"""The checksum of a batch is that of its bytes from here on."""
+CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 7, 8, 16, 32
+"""Bits of a batch's attributes."""
+SMALLEST_RECORD = 7
+WELL, CORRUPT, OLD = 0, 1, 2
+"""What kernels answer: OLD is a message format before 2."""
+
+_ROWS = types.Array(types.int64, 2, "C")
+_PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
+_ROW = types.Array(types.int64, 1, "C")
+_INT64, _INT8 = (types.Array(each, 1, "C") for each in (types.int64, types.int8))
+_PLACES = types.Array(types.int32, 2, "C")
+
+
+@kernel(types.int64(BYTES, types.int64, types.int64))
+def big_endian(data: Any, at: Any, size: Any) -> Any:
+    """A signed number of so many bytes."""
+    value = np.int64(np.int8(data[at]))
+    for place in range(at + 1, at + size):
+        value = (value << 8) | np.int64(data[place])
+    return value
+
+
+@kernel(_PAIR(BYTES, _ROWS))
+def scan(data: Any, batches: Any) -> Any:
+    """Say of each whole batch what its header holds, in the order of their offsets; how many there are, and `WELL` or why not.
+
+    `batches` has room for len(data) // HEADER of them. A broker cuts what it sends where it has been asked to: the last batch may
+    lack its end.
+    """
+    at, count, size, before = 0, 0, len(data), np.int64(-1)
+    while size - at > 16:
+        if data[at + 16] != 2:
+            return count, OLD if data[at + 16] < 2 else CORRUPT
+        length = big_endian(data, at + 8, 4)
+        if length < HEADER - 12:
+            return count, CORRUPT
+        end = at + 12 + length
+        if end > size:
+            break
+        base = big_endian(data, at, 8)
+        last = base + big_endian(data, at + 23, 4)
+        records = big_endian(data, at + 57, 4)
+        if base <= before or last < base or records < 0:
+            return count, CORRUPT
+        row = batches[count]
+        row[AT], row[END], row[BASE], row[LAST], row[COUNT] = at, end, base, last, records
+        row[ATTRIBUTES] = big_endian(data, at + 21, 2)
+        row[FIRST_TIME] = big_endian(data, at + 27, 8)
+        row[MAX_TIME] = big_endian(data, at + 35, 8)
+        row[PRODUCER] = big_endian(data, at + 43, 8)
+        row[CRC] = big_endian(data, at + 17, 4) & 0xFFFFFFFF
+        before, at, count = last, end, count + 1
+    return count, WELL
+
+
+@kernel(_PAIR(BYTES, types.int64, types.int64))
+def varint(data: Any, at: Any, end: Any) -> Any:
+    """A zigzag number of 32 bits that begins at `at`, and the place after it: -1 where there is none before `end`."""
+    value, shift = np.int64(0), 0
+    while at < end and shift < 35:
+        byte = np.int64(data[at])
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            value &= 0xFFFFFFFF
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+    return np.int64(0), np.int64(-1)
+
+
+@kernel(_PAIR(BYTES, types.int64, types.int64))
+def varlong(data: Any, at: Any, end: Any) -> Any:
+    """The same for 64 bits."""
+    value, shift = np.uint64(0), np.uint64(0)
+    while at < end and shift < np.uint64(70):
+        byte = np.uint64(data[at])
+        value |= (byte & np.uint64(0x7F)) << shift
+        at += 1
+        if byte < np.uint64(0x80):
+            return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), at
+        shift += np.uint64(7)
+    return np.int64(0), np.int64(-1)
+
+
+@kernel(_PAIR(BYTES, types.int64, types.int64))
+def aborts(data: Any, at: Any, end: Any) -> Any:
+    """Whether the records at `at`, those of a control batch, abort a transaction (1), and `WELL` or not."""
+    _, at = varint(data, at, end)
+    if at < 0 or end - at < 1:
+        return 0, CORRUPT
+    _, at = varlong(data, at + 1, end)
+    if at < 0:
+        return 0, CORRUPT
+    _, at = varint(data, at, end)
+    if at < 0:
+        return 0, CORRUPT
+    size, at = varint(data, at, end)
+    if at < 0 or size < 4 or end - at < size:
+        return 0, CORRUPT
+    return 1 if big_endian(data, at + 2, 2) == 0 else 0, WELL
+
+
+@kernel(types.boolean(_ROW, _ROWS, _INT8))
+def is_aborted(batch: Any, aborted: Any, ended: Any) -> Any:
+    """Whether a batch is of one of the aborted transactions, of which some have ended before it."""
+    for each in range(len(aborted)):
+        if aborted[each, 1] > batch[LAST]:
+            break
+        if aborted[each, 0] == batch[PRODUCER] and not ended[each]:
+            return True
+    return False
+
+
+@kernel(types.int64(BYTES, _ROWS, _ROWS, _INT8))
+def choose(data: Any, batches: Any, aborted: Any, chosen: Any) -> Any:
+    """Tell which batches hold committed records; `aborted`: producer and first offset of transactions, by that offset.
+
+    A producer has one transaction at a time: its records from the first offset on are aborted until its marker says so.
+    """
+    ended = np.zeros(len(aborted), dtype=np.int8)
+    for number in range(len(batches)):
+        batch = batches[number]
+        if batch[ATTRIBUTES] & CONTROL == 0:
+            transactional = batch[ATTRIBUTES] & TRANSACTIONAL != 0
+            chosen[number] = 0 if transactional and is_aborted(batch, aborted, ended) else 1
+            continue
+        chosen[number] = 0
+        abort, state = aborts(data, batch[AT] + HEADER, batch[END])
+        if state != WELL or batch[ATTRIBUTES] & CODEC:
+            return CORRUPT
+        for each in range(len(aborted)):
+            if abort and aborted[each, 0] == batch[PRODUCER] and aborted[each, 1] <= batch[LAST]:
+                ended[each] = 1
+    return WELL
+
+
+@kernel(types.int64(BYTES, types.int64, types.int64, types.int64))
+def after_headers(data: Any, at: Any, end: Any, count: Any) -> Any:
+    """The place after so many headers; -1 where they do not fit."""
+    for _ in range(count):
+        size, at = varint(data, at, end)
+        if at < 0 or size < 0 or size > end - at:
+            return -1
+        size, at = varint(data, at + size, end)
+        if at < 0 or size > end - at:
+            return -1
+        at += max(size, 0)
+    return at
+
+
+@kernel(_PAIR(BYTES, types.int64, types.int64))
+def nullable(data: Any, at: Any, end: Any) -> Any:
+    """The size of bytes that follow it, -1 for null, and the place where they begin: -1 where they do not fit."""
+    size, at = varint(data, at, end)
+    if at < 0 or size > end - at:
+        return np.int64(0), np.int64(-1)
+    return max(size, np.int64(-1)), at
+
+
+@kernel(types.int64(BYTES, types.int64, types.int64, _PLACES, types.int64))
+def find(data: Any, at: Any, stop: Any, places: Any, number: Any) -> Any:
+    """Where key, value and headers of a record lie: from `at`, where its key's size is, to `stop`; whether all is `WELL`."""
+    key_size, key_at = nullable(data, at, stop)
+    if key_at < 0:
+        return CORRUPT
+    value_size, value_at = nullable(data, key_at + max(key_size, 0), stop)
+    if value_at < 0:
+        return CORRUPT
+    headers, headers_at = varint(data, value_at + max(value_size, 0), stop)
+    if headers_at < 0 or headers < 0 or after_headers(data, headers_at, stop, headers) != stop:
+        return CORRUPT
+    places[0, number], places[1, number] = key_at if key_size >= 0 else 0, key_size
+    places[2, number], places[3, number] = value_at if value_size >= 0 else 0, value_size
+    places[4, number], places[5, number] = headers_at, headers
+    return WELL
+
+
+@kernel(_PAIR(BYTES, _ROWS, types.int64, types.int64, _INT64, _INT64, _INT8, _PLACES))
+def parse(
+    data: Any, batches: Any, start: Any, to: Any, offsets: Any, times: Any, kinds: Any, places: Any
+) -> Any:
+    """Say where the records with offsets in [start, to) lie; how many there are, and `WELL` or not.
+
+    `batches`: as of `scan`, but `AT` is the place of a batch's first record, and `END` the one after its last, in uncompressed
+    bytes. `places` has a row for each of key and value (place, size) and headers (place, count), and room for every record.
+    """
+    found = 0
+    for number in range(len(batches)):
+        batch = batches[number]
+        at, end, base, before = batch[AT], batch[END], batch[BASE], batch[BASE] - 1
+        append_time = batch[ATTRIBUTES] & APPEND_TIME
+        for _ in range(batch[COUNT]):
+            size, at = varint(data, at, end)
+            if at < 0 or size < 1 or size > end - at:
+                return found, CORRUPT
+            stop = at + size
+            elapsed, at = varlong(data, at + 1, stop)  # after a byte of attributes, of which there are none
+            if at < 0:
+                return found, CORRUPT
+            delta, at = varint(data, at, stop)
+            offset = base + delta
+            if at < 0 or offset <= before or offset > batch[LAST]:
+                return found, CORRUPT
+            if find(data, at, stop, places, found) != WELL:
+                return found, CORRUPT
+            before, at = offset, stop
+            if start <= offset < to:
+                offsets[found] = offset
+                times[found] = batch[MAX_TIME] if append_time else batch[FIRST_TIME] + elapsed
+                kinds[found] = 1 if append_time else 0
+                found += 1
+        if at != end:
+            return found, CORRUPT
+    return found, WELL
