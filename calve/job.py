@@ -16,6 +16,7 @@ from calve.steps import Mask, Step, step
 from calve.topics import Entry
 
 Auth = Literal["none", "tls", "sasl_plain", "sasl_scram", "msk_iam", "mtls"]
+EngineChoice = Literal["auto", "columnar", "rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +292,7 @@ class Table:
     announce: Announce | None = None
     maintenance: Maintenance = field(default_factory=Maintenance)
     quarantine_new_fields: bool = False
+    engine: EngineChoice = "auto"
     pattern: str | None = None
 
     @property

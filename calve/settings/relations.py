@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from calve.engines import MODES, reasons
 from calve.settings.patterns import has_topics, pattern_problems
 from calve.settings.problems import Problem, near_miss, one_of
 from calve.settings.routing import route_problems
@@ -45,6 +46,7 @@ def relations(values: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _masks_without_keys(tables)
     yield from _quarantine_without_mask(tables, values.get("defaults"))
     yield from _retention_of_keys(tables)
+    yield from _not_columnar(tables, values.get("defaults"))
     registry = values.get("registry")
     if isinstance(registry, dict) and registry.get("type") == "glue":
         yield from _of_glue(tables)
@@ -88,6 +90,22 @@ def _retention_of_keys(tables: Mapping[str, Any]) -> Iterator[Problem]:
         if kept:
             reason = f"cannot be used with `{kept}`: only where every record is a row is it gone for good"
             yield Problem(("tables", name, "maintenance", "rows"), reason, "remove it, or the other")
+
+
+def _not_columnar(tables: Mapping[str, Any], defaults: Any) -> Iterator[Problem]:
+    shared = defaults.get("engine") if isinstance(defaults, dict) else None
+    for name, table in tables.items():
+        if not isinstance(table, dict) or table.get("engine", shared) != "columnar":
+            continue
+        modes = [each for each in MODES if table.get(each) is not None]
+        parts = [table[part] for part in ("value", "key") if isinstance(table.get(part), dict)]
+        formats = [each["format"] for each in parts if isinstance(each.get("format"), str)]
+        listed = table.get("steps")
+        steps = [step for step in listed if isinstance(step, dict)] if isinstance(listed, list) else []
+        for why in reasons(modes, formats, (kind for step in steps for kind in step)):
+            yield Problem(
+                ("tables", name, "engine"), f'"columnar" cannot be used: {why}', "use `auto` or `rows`"
+            )
 
 
 def _of_glue(tables: Mapping[str, Any]) -> Iterator[Problem]:

@@ -63,6 +63,7 @@ _TABLE_OPTIONS = {  # key in calve.yaml -> field of calve.job.Table
     "format_version": "format_version",
     "owner": "owner",
     "quarantine_new_fields": "quarantine_new_fields",
+    "engine": "engine",
 }
 
 

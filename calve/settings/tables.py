@@ -5,6 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from calve.job import EngineChoice
 from calve.settings import fields
 from calve.settings.announcing import AnnounceSection
 from calve.settings.emitting import EmitSection
@@ -68,6 +69,9 @@ class TableOptions(Section):
     quarantine_new_fields: bool | None = None
     """`true`: fields that a later version of the schema adds stay out of the table until its step `mask` names them; see
     docs/masking.md. Default: `false`"""
+    engine: EngineChoice | None = None
+    """What makes rows of records: `columnar`, which is many times faster, `rows`, which can do everything, or `auto`: the first
+    wherever it can do what the table asks; see docs/engines.md. Default: `auto`"""
 
     @model_validator(mode="after")
     def _budget_has_a_use(self) -> Self:

@@ -356,3 +356,28 @@ def test_quarantine_is_an_option_of_every_table_that_masks() -> None:
     [job] = load(Path("calve.yaml"), stack=STACK)
     assert [table.quarantine_new_fields for table in job.tables] == [True, False]
     assert type(job).from_json(job.to_json()) == job
+
+
+@pytest.mark.parametrize(
+    ("beside", "why"),
+    [
+        ("upsert: {key: [id]}", "its mode is upsert"),
+        ("value: {format: json, prefix: none}", "its records are JSON"),
+        ("steps: [{lookup: {table: b, on: {id: id}, columns: {c: d}}}]", "it has the step lookup"),
+    ],
+)
+def test_the_columnar_engine_is_refused_where_it_cannot_do_what_the_table_asks(beside: str, why: str) -> None:
+    assert f'tables.a.engine  "columnar" cannot be used: {why}' in refused_table(
+        f"engine: columnar, {beside}"
+    )
+    by_default = f"name: t\ndefaults: {{engine: columnar}}\ntables: {{a: {{topic: t, {beside}}}}}\n"
+    assert f'"columnar" cannot be used: {why}' in refused(by_default)
+
+
+def test_the_engine_is_an_option_of_every_table() -> None:
+    Path("calve.yaml").write_text(
+        "name: t\ndefaults: {engine: columnar}\ntables: {a: {topic: t}, b: {topic: t, engine: rows}}\n"
+    )
+    [job] = load(Path("calve.yaml"), stack=STACK)
+    assert [table.engine for table in job.tables] == ["columnar", "rows"]
+    assert type(job).from_json(job.to_json()) == job

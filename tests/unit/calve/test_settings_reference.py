@@ -63,6 +63,7 @@ def test_the_defaults_on_the_page_are_those_of_a_table() -> None:
         "gaps": table.gaps,
         "format_version": str(table.format_version),
         "quarantine_new_fields": str(table.quarantine_new_fields).lower(),
+        "engine": table.engine,
     }
     assert notation.seconds(defaults["freshness"]) == table.freshness_s
     given = written(BudgetSection)
