@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 DEPLOY = "npx cdk deploy --all"
 FEW_RUNS_OF_FUNCTIONS = 10
 """A new account's limit; what mails, rotates and publishes needs as many at once."""
+COMMITS_PER_PROMISE = 2
+"""A table announces so many commits at most within the time of its `freshness`: a round, and what upkeep does behind it."""
+INSTEAD = {"glue": "lower `workers.max`", "events": "promise less `freshness`"}
 UNKNOWN = ("InternalFailure", "InvalidAction", "UnknownOperationException", "NotImplemented")
 
 
@@ -89,13 +92,15 @@ def quotas(deployment: Deployment, account: Account) -> Iterator[Finding]:
         cure = "ask for more: quota L-B99A9384 of lambda in Service Quotas"
         state: Any = "ok" if free > FEW_RUNS_OF_FUNCTIONS else "warn"
         yield Finding("quota of functions", state, f"{free:g} run at once", "" if state == "ok" else cure)
-    try:
-        pages = account.client("service-quotas").get_paginator("list_service_quotas")
-        found = [each for page in pages.paginate(ServiceCode="glue") for each in page["Quotas"]]
-    except ClientError as error:
-        yield _unread("quotas of Glue", error, "servicequotas:ListServiceQuotas")
-    else:
-        yield from _of_glue(deployment, found)
+    client = account.client("service-quotas")
+    for service, needs in _needs(deployment).items():
+        try:
+            pages = client.get_paginator("list_service_quotas").paginate(ServiceCode=service)
+            found = [each for page in pages for each in page["Quotas"]]
+        except ClientError as error:
+            yield _unread(f"quotas of {service}", error, "servicequotas:ListServiceQuotas")
+        else:
+            yield from _of_service(service, needs, found)
 
 
 def of_release(deployed: str | None) -> Finding:
@@ -106,20 +111,33 @@ def of_release(deployed: str | None) -> Finding:
     return Finding("release", "warn", f"{here} here, {there} deployed", f"{DEPLOY}, or use {there} here")
 
 
-def _of_glue(deployment: Deployment, quotas: list[dict[str, Any]]) -> Iterator[Finding]:
-    needed = {
-        "concurrent job runs per account": len(deployment.jobs),
-        "max task dpus per account": math.ceil(
-            sum(each.workers.max * dpus(each.worker) for each in deployment.jobs)
-        ),
+def _needs(deployment: Deployment) -> dict[str, dict[str, int]]:
+    """What the jobs need of each service at most, by a part of the quota's name."""
+    running, tables = deployment.jobs, [each for job in deployment.jobs for each in job.settings.tables]
+    return {
+        "glue": {
+            "concurrent job runs per account": len(running),
+            "max task dpus per account": math.ceil(
+                sum(each.workers.max * dpus(each.worker) for each in running)
+            ),
+        },
+        "events": {
+            "putevents throttle limit": math.ceil(
+                sum(COMMITS_PER_PROMISE / each.freshness_s for each in tables)
+            )
+        },
     }
-    for part, need in needed.items():
+
+
+def _of_service(service: str, needs: dict[str, int], quotas: list[dict[str, Any]]) -> Iterator[Finding]:
+    for part, need in needs.items():
         for each in quotas:
             if part not in each["QuotaName"].lower():
                 continue
             name, value = f"quota: {part}", each["Value"]
             if need > value:
-                cure = f"ask for more: quota {each['QuotaCode']} of glue in Service Quotas, or lower `workers.max`"
+                code = f"ask for more: quota {each['QuotaCode']} of {service} in Service Quotas"
+                cure = f"{code}, or {INSTEAD[service]}"
                 yield Finding(name, "fail", f"the jobs need {need}, the account has {value:g}", cure)
             else:
                 yield Finding(name, "ok", f"the jobs need {need} of {value:g}")

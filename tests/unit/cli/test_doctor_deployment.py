@@ -131,19 +131,31 @@ def test_quotas_that_are_too_small_say_what_to_ask_for(stubs: Stubs) -> None:
         quota("Max task DPUs per account", "L-2", 3.0),
     ]
     stubs.answer("service-quotas", "list_service_quotas", {"Quotas": found})
-    functions, runs, dpus = quotas(DEPLOYMENT, stubs.account)
+    found = [
+        quota("Invocations throttle limit in transactions per second", "L-3", 1.0),
+        quota("PutEvents throttle limit in transactions per second", "L-4", 3.0),
+    ]
+    stubs.answer("service-quotas", "list_service_quotas", {"Quotas": found})
+    fast = replace(SETTINGS, tables=(replace(SETTINGS.tables[0], freshness_s=0.5),))
+    asked = replace(DEPLOYMENT, jobs=(replace(JOB, settings=fast),))
+    functions, runs, dpus, announcements = quotas(asked, stubs.account)
     assert (functions.state, functions.detail) == ("warn", "10 run at once")
     assert (runs.state, runs.detail) == ("ok", "the jobs need 1 of 50")
     assert (dpus.state, dpus.detail) == ("fail", "the jobs need 4, the account has 3")
     assert "quota L-2 of glue" in dpus.cure
+    assert (announcements.state, announcements.detail) == ("fail", "the jobs need 4, the account has 3")
+    assert "quota L-4 of events" in announcements.cure
+    assert "freshness" in announcements.cure
 
 
 def test_quotas_that_may_not_be_read_are_no_fault(stubs: Stubs) -> None:
     stubs.refuse("lambda", "get_account_settings", "AccessDeniedException")
-    stubs.refuse("service-quotas", "list_service_quotas", "AccessDeniedException")
+    for _ in range(2):
+        stubs.refuse("service-quotas", "list_service_quotas", "AccessDeniedException")
     found = list(quotas(DEPLOYMENT, stubs.account))
     assert [(each.state, each.cure) for each in found] == [
         ("absent", "allow lambda:GetAccountSettings"),
+        ("absent", "allow servicequotas:ListServiceQuotas"),
         ("absent", "allow servicequotas:ListServiceQuotas"),
     ]
 
