@@ -11,6 +11,7 @@ import typer
 
 from calve.backfill import REQUEST, Request
 from calve.errors import CalveError
+from calve.history import Entry
 from calve.job import Start
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 600.0
 """A range may be large."""
-BACKFILL = Kind(REQUEST, "a backfill of", Request.pending)
+BACKFILL = Kind(REQUEST, "a backfill of", Request.pending, Entry.of)
 HELP = "PARTITION:OFFSET, several with commas, or a moment of the records: 2h, 2026-01-01T00:00:00Z."
 
 FromOption = Annotated[str, typer.Option("--from", help=f"The first records. {HELP}", show_default=False)]

@@ -31,7 +31,7 @@ from calve.job import Upsert
 from calve.names import FIELD_NAME
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
 from cli.console import Console, Output, OutputOption
-from cli.requests import Kind, YesOption, refresh, refuse_second, require_consent, wait, write
+from cli.requests import Kind, YesOption, ask, refresh, refuse_second, require_consent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 600.0
 """Files are written anew and deleted, which takes longer than a round."""
-FORGETTING = Kind(REQUEST, "a request to forget somebody in", Request.pending)
+FORGETTING = Kind(REQUEST, "a request to forget somebody in", Request.pending, Entry.of)
 NONCE_BYTES = 12
 UNREACHED = (
     "the topic, until its retention or a tombstone removes the records: what is read again is a row again",
@@ -90,16 +90,15 @@ def forget(
     question = f"Forget this person in {name}? Nobody can undo it."
     require_consent(console, question, look_at="what will go", yes=yes)
     request = sealed(Request(uuid.uuid4().hex, now.isoformat(timespec="seconds"), where), job, wanted)
-    write(FORGETTING, main, request)
-    entry = wait(
+    entry = ask(
         console,
         main,
-        lambda: Entry.of(main.properties, request.id),
-        request=request,
+        FORGETTING,
+        request,
         title=f"forgetting in {name}",
-        look=_look,
         patience_s=PATIENCE_S,
         ingest=table,
+        look=_look,
     )
     console.document({"table": name, **asdict(entry)})
     if entry.problem:

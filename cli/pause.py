@@ -16,7 +16,7 @@ from calve.pausing import PAUSED, Pause
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import open_both
-from cli.requests import Identified, Unanswered, change, refresh, wait
+from cli.requests import Identified, Unanswered, change, wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +115,6 @@ def _wait(
             lambda: heeded(state_of(main)) or None,
             request=asked,
             title=f"waiting for the job of {'.'.join(main.name())}",
-            look=refresh,
             patience_s=max(PATIENCE_S, 2 * settings.freshness_s),
             ingest=settings.name,
         )

@@ -6,12 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
 
 import typer
 
 from calve.errors import CalveError, ConfigError
-from calve.history import Entry
 from cli.console import Console, Output
 
 if TYPE_CHECKING:
@@ -44,17 +43,18 @@ class Unanswered(CalveError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Generic[Answer]):
     """A kind of request. name: of the property that it waits in. title: what it is called, before the name of the table. pending:
-    finds it among the properties.
+    finds it among the properties. answered: finds the answer there, given the id of a request.
     """
 
     name: str
     title: str
     pending: Callable[[Mapping[str, str]], Request | None]
+    answered: Callable[[Mapping[str, str], str], Answer | None]
 
 
-def refuse_second(kind: Kind, main: Table) -> None:
+def refuse_second(kind: Kind[Any], main: Table) -> None:
     """Refuse to ask while a request of this kind waits; what cannot be read is none.
 
     Raises:
@@ -82,15 +82,6 @@ def require_consent(console: Console, question: str, *, look_at: str, yes: bool)
     if console.output is Output.json or not sys.stdin.isatty():
         raise ConfigError("nobody is there to be asked", fix=f"look at {look_at}, then add --yes")
     typer.confirm(question, abort=True, err=True)
-
-
-def write(kind: Kind, main: Table, request: Request) -> None:
-    """Leave the request in the table's properties.
-
-    Raises:
-        CalveError: another request was faster, or the table changes too often.
-    """
-    change(main, {kind.name: request.to_json()}, check=lambda: refuse_second(kind, main))
 
 
 def change(
@@ -144,11 +135,11 @@ def wait(
     *,
     request: Identified,
     title: str,
-    look: Callable[[Table], None],
     patience_s: float,
     ingest: str,
+    look: Callable[[Table], None] = refresh,
 ) -> Answer:
-    """Until there is an answer. title: of what is waited for. look: sees the table anew. ingest: what `calve ingest` is told.
+    """Until there is an answer. title: of what is waited for. ingest: what `calve ingest` is told. look: sees the table anew.
 
     Raises:
         Unanswered: nobody has answered in time; and whatever `answer` and `look` raise.
@@ -176,35 +167,37 @@ def wait(
 def ask(
     console: Console,
     main: Table,
-    kind: Kind,
+    kind: Kind[Answer],
     request: Request,
     *,
     title: str,
     patience_s: float,
     ingest: str,
-) -> Entry:
-    """Leave the request in the table, and wait for the entry of its history that answers it; see `wait`.
+    look: Callable[[Table], None] = refresh,
+) -> Answer:
+    """Leave the request in the table's properties, and wait for its answer; see `wait`.
 
     Raises:
-        CalveError: another request has taken this one's place; and as `write` and `wait`.
+        CalveError: another request was faster or takes this one's place, or the table changes too often; and as `wait`.
     """
 
-    def answer() -> Entry | None:
-        found = Entry.of(main.properties, request.id)
-        if found is None and kind.pending(main.properties) != request:
-            raise CalveError(f"another request to {_name(main)} has taken the place of this one")
+    def answer() -> Answer | None:
+        found = kind.answered(main.properties, request.id)
+        waiting = kind.pending(main.properties) if found is None else None
+        if waiting is not None and waiting.id != request.id:
+            raise CalveError(f"{kind.title} {_name(main)}: another request has taken the place of this one")
         return found
 
-    write(kind, main, request)
+    change(main, {kind.name: request.to_json()}, check=lambda: refuse_second(kind, main))
     return wait(
         console,
         main,
         answer,
         request=request,
         title=title,
-        look=refresh,
         patience_s=patience_s,
         ingest=ingest,
+        look=look,
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.errors import CalveError, ConfigError
+from calve.history import Entry
 from calve.names import TABLE_NAME
 from calve.protocol import Commit, nearest_position
 from calve.travel import REQUEST, Request, What, at_moment, before_offsets, journey
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 120.0
 SHOWN = 20
-TRAVEL = Kind(REQUEST, "a rollback or rewind of", Request.pending)
+TRAVEL = Kind(REQUEST, "a rollback or rewind of", Request.pending, Entry.of)
 SNAPSHOT = re.compile(r"\d{8,19}")
 PLACES = re.compile(r"\d{1,9}:\d{1,18}(,\d{1,9}:\d{1,18})*")
 

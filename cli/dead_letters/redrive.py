@@ -18,7 +18,7 @@ from cli.dead_letters.options import (
     UntilOption,
     open_both,
 )
-from cli.requests import Kind, YesOption, refresh, refuse_second, require_consent, wait, write
+from cli.requests import Kind, YesOption, ask, refuse_second, require_consent
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 120.0
 """A suspended table is looked at once a minute, a running one at least as often as its freshness says."""
-REDRIVE = Kind(REQUEST, "a redrive of", Request.pending)
+REDRIVE = Kind(REQUEST, "a redrive of", Request.pending, Result.of)
 
 
 def redrive(
@@ -65,14 +65,12 @@ def redrive(
     question = f"Read {sum(each.dead_letters for each in groups):,} dead letters again?"
     require_consent(console, question, look_at="what is selected", yes=yes)
     request = _request(selection, now)
-    write(REDRIVE, main, request)
-    result = wait(
+    result = ask(
         console,
         main,
-        lambda: _answer(main, request),
-        request=request,
+        REDRIVE,
+        request,
         title=f"redrive of {name}",
-        look=refresh,
         patience_s=max(PATIENCE_S, 2 * settings.freshness_s),
         ingest=table,
     )
@@ -109,18 +107,6 @@ def _request(selection: Selection, now: datetime) -> Request:
         since=selection.since.isoformat() if selection.since else None,
         until=selection.until.isoformat() if selection.until else None,
     )
-
-
-def _answer(main: Table, request: Request) -> Result | None:
-    """What the job has answered.
-
-    Raises:
-        CalveError: another request has taken this one's place.
-    """
-    found = Result.of(main.properties, request.id)
-    if found is None and Request.pending(main.properties) != request:
-        raise CalveError(f"another redrive of {'.'.join(main.name())} has taken the place of this one")
-    return found
 
 
 def _figures(result: Result) -> dict[str, object]:

@@ -122,7 +122,7 @@ def test_a_request_whose_place_another_one_takes_is_given_up(
     monkeypatch.setattr(Table, "refresh", refresh)
     monkeypatch.setattr(redrive, "PATIENCE_S", 60.0)
     _, _, error = run("redrive", "trades", "--yes")
-    assert "another redrive of trading.trades has taken the place of this one" in str(error)
+    assert "a redrive of trading.trades: another request has taken the place of this one" in str(error)
 
 
 def test_a_lake_that_does_not_answer_ends_the_waiting(main: Table, monkeypatch: pytest.MonkeyPatch) -> None:
