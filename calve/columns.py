@@ -102,6 +102,9 @@ REDRIVEN = "redriven"
 SEALED = "sealed"
 """The column of the dead-letter table that tells the letters whose bytes are encrypted, and by which key."""
 
+REJECTED_AT = "rejected_at"
+"""The column of the dead-letter table by which letters grow old."""
+
 DEAD_LETTERS = struct(
     field("cluster_id", "string"),
     field("topic_id", "string", doc="id of the topic's incarnation (KIP-516)"),
@@ -119,7 +122,7 @@ DEAD_LETTERS = struct(
     field("message", "string", doc="the cause in a sentence; never holds the record's bytes"),
     field("attempt", "int", doc="1: refused by the round that read it"),
     field("round", "string", doc="round of the table that refused the record"),
-    field("rejected_at", "timestamptz"),
+    field(REJECTED_AT, "timestamptz"),
     field(
         REDRIVEN, "string", doc="round in which a redrive brought the record into the table; null: it did not"
     ),

@@ -22,6 +22,8 @@ DELETED_ROWS = 0.3
 MANIFEST_BYTES, SURPLUS_MANIFESTS = 8_000_000, 40
 """What Iceberg merges manifests to, and twice as many as commits leave behind before they are merged."""
 ORPHANS_EVERY_S = 7 * 86_400.0
+ORPHANS_NOTE = "calve-orphans.json"
+"""The file beside a table's metadata that says since when somebody has looked for orphans, and which were found."""
 MOST_EXPIRED = 500
 """Snapshots that go in one turn: what is left to do at once must not hold up the table, however old it is."""
 

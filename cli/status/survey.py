@@ -153,7 +153,7 @@ class Survey:
             bytes=history[0].total("files-size") if history else 0,
             delete_files=history[0].total("delete-files") if history else 0,
             snapshots=len(main.metadata.snapshots) if main else 0,
-            due=due(figures(main, table.maintenance), table.maintenance) if main else (),
+            due=due(figures(main, letters, table.maintenance), table.maintenance) if main else (),
             waiting=waiting(main.properties, state.state) if main else (),
         )
         return Found(status, position, _report(main, history, told) if main and told else {})

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from calve import job, redrive
+from calve.columns import REJECTED_AT
 from calve.log import event
 from calve.maintenance import Kind
 from glue_jobs.lake import Lake, Table
 from glue_jobs.maintaining.carrying import Upkept
 from glue_jobs.maintaining.compaction import GROUP_FILES, Compacted, compact, groups
 from glue_jobs.maintaining.expiry import expire
-from glue_jobs.maintaining.figures import REJECTED_AT
 from glue_jobs.maintaining.metadata import rewrite_deletes, rewrite_manifests
 from glue_jobs.maintaining.orphans import AGE_S, sweep
 from glue_jobs.maintaining.retention import Gone, retain

@@ -7,14 +7,13 @@ import time
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from calve.columns import REJECTED_AT
 from calve.maintenance import SMALL, SURPLUS_FILES, Figures, Maintenance
 from calve.spark_conf import CATALOG
 from glue_jobs.java import elements, strings
 from glue_jobs.keys import at
 from glue_jobs.lake import Lake, Table
 from glue_jobs.maintaining.orphans import looked_at
-
-REJECTED_AT = "rejected_at"
 
 
 def figures(lake: Lake, table: Table, letters: Table | None, maintenance: Maintenance) -> Figures:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from calve.maintenance import ORPHANS_NOTE
 from glue_jobs import faults
 from glue_jobs.forgetting.sweeping import delete
 from glue_jobs.java import elements
@@ -22,7 +23,6 @@ from glue_jobs.maintaining.carrying import Upkept
 AGE_S = 3 * 86_400.0
 MOST = 100_000
 """So many files are noted by a run, and deleted by the next."""
-NOTE = "calve-orphans.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def _orphans(lake: Lake, table: Table, age_s: float) -> set[str]:
 
 
 def _place(table: Table) -> str:
-    return f"{str(table.java.location()).rstrip('/')}/metadata/{NOTE}"
+    return f"{str(table.java.location()).rstrip('/')}/metadata/{ORPHANS_NOTE}"
 
 
 def _read(table: Table) -> dict[str, Any]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import (
+    DateType,
     IntegerType,
     ListType,
     LongType,
@@ -24,9 +28,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from calve.columns import REJECTED_AT
 from calve.job import Job, Kafka, Lake, Registry
 from calve.job import Table as TableSettings
-from calve.maintenance import SURPLUS_FILES
+from calve.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Maintenance, RowRetention, due
 from calve.names import TableName
 from calve.position import POSITION_TAG, STATE, DeadLetterRound, Ledger, Position, TopicKey, encode, restated
 from calve.table_state import TableState
@@ -34,6 +39,7 @@ from cli.description import columns, facts, partitioning, sorting
 from cli.kafka import Topic
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
 from cli.status import duration
+from cli.status.figures import figures
 from cli.status.history import History, kind
 from cli.status.survey import Survey, unread_offsets, waiting
 from cli.status.table_status import Waiting
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = ("trading", "trades")
+DAY_S = 86_400.0
 TOPIC = TopicKey("cluster", "topic")
 SCHEMA = Schema(NestedField(1, "price", LongType()))
 JOB = Job(
@@ -290,6 +297,47 @@ def test_maintenance_that_is_due_is_told_by_the_metadata(catalog: FolderCatalog)
     (status,) = Survey(JOB, catalog).statuses(["trades"])
     assert [each.kind for each in status.due] == ["compact"]
     assert status.files == SURPLUS_FILES + 1
+
+
+LETTERS = Schema(NestedField(1, REJECTED_AT, TimestamptzType()))
+AGED = Schema(NestedField(1, "at", TimestamptzType()), NestedField(2, "day", DateType()))
+
+
+@pytest.mark.parametrize("column", ["at", "day"])
+def test_rows_and_dead_letters_that_are_old_are_due_by_what_is_known_of_their_files(
+    catalog: FolderCatalog, column: str
+) -> None:
+    keeping = Maintenance(dead_letters_s=2 * DAY_S, rows=RowRetention(column, 2 * DAY_S))
+    table, letters = catalog.make(NAME, AGED), catalog.make((NAME[0], "trades__dead_letters"), LETTERS)
+    for ages_s, expected in (([0.0, DAY_S], []), ([3 * DAY_S], ["rows", "dead_letters"])):
+        moments = [datetime.now(UTC) - timedelta(seconds=each) for each in ages_s]
+        table.append(pa.table({"at": moments, "day": [each.date() for each in moments]}))
+        letters.append(pa.table({REJECTED_AT: moments}))
+        found = due(figures(table, letters, keeping), keeping)
+        assert [each.kind for each in found] == expected
+    assert not due(figures(table, letters, Maintenance()), Maintenance())
+    assert not due(figures(table, None, replace(keeping, rows=None)), keeping)
+    later = replace(keeping, rows=RowRetention("no_column_yet", 1.0))
+    assert figures(table, letters, later).oldest_row_s is None
+
+
+def test_rows_of_which_nothing_is_known_are_not_due(catalog: FolderCatalog) -> None:
+    table = catalog.make(NAME, AGED, properties={"write.metadata.metrics.default": "none"})
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    table.append(pa.table({"at": [long_ago], "day": [long_ago.date()]}))
+    assert figures(table, None, Maintenance(rows=RowRetention("at", 1.0))).oldest_row_s is None
+
+
+def test_orphans_are_due_a_week_after_somebody_has_looked(catalog: FolderCatalog) -> None:
+    table = catalog.make(NAME, SCHEMA)
+    append(table, 1)
+    began = figures(table, None, Maintenance()).orphans_s
+    assert began is not None
+    assert began < DAY_S
+    note = Path(table.location()) / "metadata" / ORPHANS_NOTE
+    for age_s, expected in ((8 * DAY_S, ["orphans"]), (6 * DAY_S, [])):
+        note.write_text(json.dumps({"at": int(time.time() - age_s), "files": []}))
+        assert [each.kind for each in due(figures(table, None, Maintenance()), Maintenance())] == expected
 
 
 def test_tables_are_looked_at_side_by_side(tmp_path: Path) -> None:
