@@ -1,4 +1,4 @@
-"""`kafka.auth` in the two dialects of Kafka's clients: Java (Spark's source, AdminClient) and librdkafka."""
+"""`kafka.auth` in the dialects of Kafka's clients: Java (Spark's source, AdminClient), librdkafka and kafka-python."""
 
 from __future__ import annotations
 
@@ -77,6 +77,34 @@ def librdkafka_properties(kafka: Kafka, secret: Redacted | None) -> Redacted:
     return properties
 
 
+def kafka_python_properties(kafka: Kafka, secret: Redacted | None) -> Redacted:
+    """The same for kafka-python, but that `authorities`, `certificate` and `key` are PEM: it takes them as an `ssl.SSLContext`.
+
+    Raises:
+        ConfigError: as `java_properties`.
+    """
+    properties = Redacted(
+        {"bootstrap_servers": kafka.bootstrap_servers, "security_protocol": _protocol(kafka)}
+    )
+    match kafka.auth:
+        case "sasl_plain" | "sasl_scram":
+            username, password = _credentials(kafka, secret)
+            plain = kafka.auth == "sasl_plain"
+            properties |= {
+                "sasl_mechanism": "PLAIN" if plain else _scram(kafka),
+                "sasl_plain_username": username if plain else _scram_name(username),
+                "sasl_plain_password": password,
+            }
+        case "msk_iam":
+            properties |= {"sasl_mechanism": "AWS_MSK_IAM"}
+        case "mtls":
+            certificate, key = _client_certificate(kafka, secret)
+            properties |= {"certificate": certificate, "key": key}
+    if kafka.ca_file:
+        properties |= {"authorities": _authorities(kafka.ca_file)}
+    return properties
+
+
 def _servers(kafka: Kafka) -> Redacted:
     return Redacted({"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": _protocol(kafka)})
 
@@ -95,6 +123,11 @@ def _protocol(kafka: Kafka) -> str:
 
 def _scram(kafka: Kafka) -> str:
     return kafka.mechanism or "SCRAM-SHA-512"
+
+
+def _scram_name(username: str) -> str:
+    """As it stands in a message of SCRAM (RFC 5802), of which the other clients see to themselves."""
+    return username.replace("=", "=3D").replace(",", "=2C")
 
 
 def _jaas(module: str, kafka: Kafka, secret: Redacted | None) -> str:

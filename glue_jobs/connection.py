@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from calve.kafka_auth import java_properties
 from calve.secrets import Redacted
 
 TIMEOUT_MS = 30_000
+
+Dialect = Callable[[Kafka, Redacted | None], Redacted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,12 @@ class Connection:
         self._admin: Any = None
         self._made_with: str | None = None
 
-    def access(self) -> Access:
-        """What clients are made with now."""
+    def access(self, dialect: Dialect = java_properties) -> Access:
+        """What clients are made with now; another dialect of `calve.kafka_auth` is that of another client."""
         if self._secret is None:
-            return Access(java_properties(self._kafka, None), self._name)
+            return Access(dialect(self._kafka, None), self._name)
         held = self._secret.current()
-        return Access(java_properties(self._kafka, held.texts), f"{self._name}-{held.number}")
+        return Access(dialect(self._kafka, held.texts), f"{self._name}-{held.number}")
 
     def admin(self) -> Any:
         """Java's AdminClient. Threads that still ask the one before get their answers."""

@@ -19,6 +19,7 @@ from calve.errors import Fatal, Retryable, Suspended
 from calve.job import Emit, Kafka, Start
 from calve.position import Offsets, TopicKey
 from calve.protocol import TopicState
+from calve.topic_errors import topic_forbidden, topic_missing
 from glue_jobs.connection import TIMEOUT_MS, Access, Connection
 
 FETCH_WAIT_MS = "20"
@@ -205,12 +206,7 @@ class Cluster:
             Suspended: `topic_forbidden`.
         """
         if topic and _cause(error.java_exception)[0].endswith("AuthorizationException"):
-            raise Suspended(
-                "topic_forbidden",
-                f"Kafka at {self._where} does not let this job use topic {topic}",
-                fix=f"grant it Describe, DescribeConfigs and Read on topic {topic}; on one that it emits to Create,"
-                " Describe and Write",
-            ) from None
+            raise topic_forbidden(topic, self._where) from None
 
     def _ask(self, question: Callable[[], Any], topic: str | None = None) -> Any:
         try:
@@ -218,10 +214,7 @@ class Cluster:
         except Py4JJavaError as error:
             kind, text = _cause(error.java_exception)
             if kind == "UnknownTopicOrPartitionException":
-                raise Retryable(
-                    f"topic {topic} does not exist on {self._where}",
-                    fix=f"create it, or correct the topic of its table: {topic}",
-                ) from None
+                raise topic_missing(topic, self._where) from None
             self.require_allowed(error, topic)
             if kind.endswith("AuthenticationException") and self.connection.refused():
                 raise Retryable(

@@ -84,7 +84,7 @@ class Batches:
         Raises:
             Retryable: a checksum is wrong. Suspended: `corrupt_batch`, `message_format`.
         """
-        rows = np.empty((len(data) // HEADER + 1, COLUMNS), dtype=np.int64)
+        rows = np.empty((len(data) // HEADER, COLUMNS), dtype=np.int64)
         view = np.frombuffer(data, dtype=np.uint8)
         count, state = scan(view, rows)
         rows = rows[:count]

@@ -1,0 +1,177 @@
+"""A worker's connections to a cluster, by kafka-python; they are kept from task to task."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import ssl
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from tempfile import NamedTemporaryFile
+from typing import Any
+from uuid import UUID
+
+from kafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError, for_code
+from kafka.future import Future
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import MetadataRequest
+
+from calve.kafka_auth import kafka_python_properties
+from glue_jobs.connection import TIMEOUT_MS, Access, Connection
+
+LARGEST_RESPONSE = 1 << 30
+"""Bytes; a broker answers with more than it was asked for where one batch is larger than that."""
+_LIMITS = {
+    "client_id": "calve",
+    "receive_message_max_bytes": LARGEST_RESPONSE,
+    "request_timeout_ms": TIMEOUT_MS // 2,
+    "socket_connection_setup_timeout_ms": 5_000,
+    "reconnect_backoff_max_ms": 1_000,
+    "slow_task_threshold_secs": 0,
+}
+_MSK = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
+
+logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # it would log bytes of records that it cannot read
+
+Settings = Access
+"""What a client is made with; may be sent to a worker, and its repr tells no secret."""
+
+
+def settings_of(connection: Connection) -> Settings:
+    """Settings for the cluster that the driver is connected to.
+
+    Raises:
+        ConfigError, Retryable: as `Connection.access`.
+    """
+    return connection.access(kafka_python_properties)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    """Who leads the partitions of a topic: node and epoch of the leader, without those that have none."""
+
+    topic_id: UUID | None
+    of: dict[int, tuple[int, int]]
+
+
+class Client:
+    """Connections to the brokers of one cluster, served by a thread of their own; safe to share between threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        config: dict[str, Any] = {**settings.properties, **_LIMITS}
+        self.servers = str(config["bootstrap_servers"])
+        pem = {name: config.pop(name, None) for name in ("authorities", "certificate", "key")}
+        if config["security_protocol"].endswith("SSL"):
+            config["ssl_context"] = _ssl_context(**pem)
+        if config.get("sasl_mechanism") == "AWS_MSK_IAM" and (region := _MSK.search(self.servers)):
+            os.environ.setdefault("AWS_DEFAULT_REGION", region[1])  # what the token is signed for
+        self._net = NetworkSelector(**config)
+        self._manager = KafkaConnectionManager(self._net, **config)
+        self._leaders: dict[str, Leaders] = {}
+        self._net.start()
+
+    def ask(self, node: int, request: Any) -> Future:
+        """Send a request; its answer comes in whether it is awaited or not."""
+        return self._manager.call_soon(self._sent, node, request)
+
+    def answer(self, future: Future) -> Any:
+        """Wait for an answer.
+
+        Raises:
+            KafkaError: there is none, and why.
+        """
+        try:
+            return self._manager.run(self._manager.wait_for, future, TIMEOUT_MS)
+        except KafkaError:
+            raise
+        except Exception as error:  # noqa: BLE001 whatever has ended a connection, and its text may hold anything
+            raise KafkaConnectionError(type(error).__name__) from None
+
+    def leaders(self, topic: str) -> Leaders:
+        """Leaders of a topic's partitions, as of the last time that they were asked for.
+
+        Raises:
+            KafkaError: the topic's, or there is no answer.
+        """
+        if topic not in self._leaders:
+            self._leaders[topic] = self.answer(self._manager.call_soon(self._found, topic))
+        return self._leaders[topic]
+
+    def forget_leaders(self, topic: str) -> None:
+        self._leaders.pop(topic, None)
+
+    def close(self) -> None:
+        self._net.stop(TIMEOUT_MS)
+        self._manager.close()
+        self._net.close()
+
+    async def _sent(self, node: int | str, request: Any) -> Any:
+        connection = self._manager.get_connection(node, refresh_metadata_on_err=False)
+        return await connection.send_request(request)
+
+    async def _found(self, topic: str) -> Leaders:
+        cluster = self._manager.cluster
+        known = [each.node_id for each in cluster.brokers()]
+        random.shuffle(known)
+        error: KafkaError = NodeNotReadyError("no broker")
+        for node in (*known, *(each.node_id for each in cluster.bootstrap_brokers())):
+            request = MetadataRequest(
+                topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+            try:
+                answer = await self._sent(node, request)
+            except KafkaError as failure:
+                error = failure
+                continue
+            cluster.update_metadata(answer)
+            (found,) = answer.topics
+            if found.error_code:
+                raise for_code(found.error_code)(topic)
+            leaders = {p.partition_index: (p.leader_id, p.leader_epoch) for p in found.partitions}
+            return Leaders(found.topic_id, {p: each for p, each in leaders.items() if each[0] >= 0})
+        raise error
+
+
+_clients: dict[str, Client] = {}
+_lock = threading.Lock()
+
+
+def client_of(settings: Settings) -> Client:
+    """The client of this process with these settings."""
+    with _lock:
+        if settings.key not in _clients:
+            _clients[settings.key] = Client(settings)
+        return _clients[settings.key]
+
+
+def drop_client(settings: Settings) -> None:
+    """Whoever fetches next begins with new connections."""
+    with _lock:
+        client = _clients.pop(settings.key, None)
+    if client:
+        with suppress(KafkaError, RuntimeError, OSError):  # it is dropped because something in it is broken
+            client.close()
+
+
+def _ssl_context(authorities: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if authorities:
+        context.load_verify_locations(cadata=authorities)
+    else:
+        context.load_default_certs()
+    if certificate and key:
+        with NamedTemporaryFile(
+            "w", encoding="ascii"
+        ) as file:  # only this user can read it; Python takes it from a file alone
+            file.write(f"{certificate}\n{key}\n")
+            file.flush()
+            context.load_cert_chain(file.name)
+    return context

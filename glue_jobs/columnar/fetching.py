@@ -1,0 +1,170 @@
+"""Exactly the committed records of ranges of offsets, out of Kafka as `Records`."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from kafka.errors import KafkaError, LeaderNotAvailableError, OffsetOutOfRangeError, for_code
+from kafka.future import Future
+from kafka.protocol.consumer import FetchRequest
+
+from calve.errors import Retryable
+from glue_jobs.columnar.batches import Batches, Span
+from glue_jobs.columnar.connecting import Client, Settings, client_of, drop_client
+from glue_jobs.columnar.records import Records
+from glue_jobs.columnar.refusals import offset_lost, told, topic_recreated
+from glue_jobs.connection import TIMEOUT_MS
+
+MAX_WAIT_MS = 20
+"""What is read is there already; a broker that has not all of it yet is asked again."""
+PAUSE_S = 0.05
+READ_COMMITTED = 1
+NO_SESSION = -1
+OLDEST_VERSION = 4
+"""Of the fetch request: the first that knows transactions; from 13 on the broker looks at the topic's id itself."""
+NO_ID = UUID(int=0)
+FetchTopic = FetchRequest.FetchTopic
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets [start, to) of a partition."""
+
+    partition: int
+    start: int
+    to: int
+
+
+def fetch(
+    settings: Settings, topic: str, topic_id: str, ranges: Sequence[Range], chunk_bytes: int
+) -> Iterator[Records]:
+    """The committed records of ranges of different partitions, each partition in order; `to` is at most its last stable offset.
+
+    While chunks are worked on the next response comes in. Memory: two responses of `chunk_bytes` (of one batch, where that is
+    larger), one of them twice while it is taken apart, and one inflated chunk (`Batches.records`). Uncompressed chunks point into
+    their response, and keep it.
+
+    Raises:
+        Retryable: the cluster does not answer, or nothing came for `TIMEOUT_MS`; the topic does not exist.
+        Suspended: `topic_recreated`, `offsets_expired`, `topic_forbidden`, `corrupt_batch`, `message_format`.
+        Fatal: the cluster is not the one that it should be, by its certificate, or knows no such way to authenticate.
+    """
+    spans = (Span(topic, each.partition, each.start, each.to) for each in ranges if each.to > each.start)
+    reader = _Reader(settings, topic, topic_id, chunk_bytes, {span.partition: span for span in spans})
+    try:
+        while reader.ahead:
+            batches = reader.next()
+            reader.ask_ahead()
+            for each in batches:
+                yield from each.records(chunk_bytes)
+    except Retryable:
+        drop_client(settings)
+        raise
+
+
+@dataclass(slots=True)
+class _Reader:
+    """ahead: what is still to be read, by partition, in this order. asked: a request without its answer."""
+
+    settings: Settings
+    topic: str
+    topic_id: str
+    chunk_bytes: int
+    ahead: dict[int, Span]
+    asked: Future | None = None
+
+    @property
+    def client(self) -> Client:
+        return client_of(self.settings)
+
+    def next(self) -> list[Batches]:
+        """Batches of the next response that brings any partition forward."""
+        until = time.monotonic() + TIMEOUT_MS / 1000
+        while True:
+            try:
+                asked, self.asked = self.asked or self._ask(), None
+                batches = self._taken(self.client.answer(asked))
+                why = "it has less than it said"
+            except KafkaError as error:
+                self.client.forget_leaders(self.topic)
+                why = told(error, self.topic, self.client.servers)
+                batches = []
+            if batches:
+                return batches
+            if time.monotonic() > until:
+                raise Retryable(f"Kafka at {self.client.servers} does not answer: {why}")
+            time.sleep(PAUSE_S)
+
+    def ask_ahead(self) -> None:
+        """Have the next response come in meanwhile."""
+        with suppress(KafkaError):  # asked again once it is needed
+            self.asked = self._ask() if self.ahead else None
+
+    def _ask(self) -> Future:
+        """Ask the leader of the partition that is next for all that it leads.
+
+        Raises:
+            KafkaError: it is not known who that is. Suspended: `topic_recreated`.
+        """
+        leaders = self.client.leaders(self.topic)
+        if leaders.topic_id not in (None, NO_ID, uuid_of(self.topic_id)):
+            raise topic_recreated(self.topic, self.topic_id)
+        node, _ = leaders.of.get(next(iter(self.ahead)), (None, 0))
+        if node is None:
+            raise LeaderNotAvailableError(self.topic)
+        wanted = [
+            FetchTopic.FetchPartition(
+                partition=partition,
+                current_leader_epoch=leaders.of[partition][1],
+                fetch_offset=span.start,
+                partition_max_bytes=self.chunk_bytes,
+            )
+            for partition, span in self.ahead.items()
+            if partition in leaders.of and leaders.of[partition][0] == node
+        ]
+        request = FetchRequest(
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=self.chunk_bytes,
+            isolation_level=READ_COMMITTED,
+            session_epoch=NO_SESSION,
+            topics=[FetchTopic(topic=self.topic, topic_id=uuid_of(self.topic_id), partitions=wanted)],
+            min_version=OLDEST_VERSION,
+        )
+        return self.client.ask(node, request)
+
+    def _taken(self, answer: Any) -> list[Batches]:
+        """What brings a partition forward; a broker leaves out what does not fit, and may send less than a batch of it.
+
+        Raises:
+            KafkaError: the first error in the answer; nothing of it is taken then. Retryable, Suspended: as `Batches.of`.
+        """
+        partitions = [each for topic in answer.responses for each in topic.partitions]
+        for code in (answer.error_code, *(each.error_code for each in partitions)):
+            if code and code != OffsetOutOfRangeError.errno:
+                raise for_code(code)(self.topic)
+        found = []
+        for each in partitions:
+            span = self.ahead[each.partition_index]
+            if each.error_code:
+                raise offset_lost(self.topic, span.partition, span.start)
+            aborted = [(one.producer_id, one.first_offset) for one in each.aborted_transactions or ()]
+            batches = Batches.of(span, each.records or b"", aborted)
+            if batches.next_offset == span.start:
+                continue
+            found.append(batches)
+            self.ahead[span.partition] = replace(span, start=batches.next_offset)
+            if batches.next_offset >= span.to:
+                del self.ahead[span.partition]
+        return found
+
+
+def uuid_of(topic_id: str) -> UUID:
+    """Kafka writes the 16 bytes of a topic's id in base 64, without the padding."""
+    return UUID(bytes=base64.urlsafe_b64decode(topic_id + "=="))
