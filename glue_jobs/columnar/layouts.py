@@ -1,0 +1,148 @@
+"""How the data files of a table are to be: what its columns, layout and properties say, carried to the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calve.columns import Json
+from calve.errors import CalveError
+from calve.job import Transform
+from glue_jobs.columnar.fields import leaf_type, leaves
+from glue_jobs.columnar.storage import Storage
+
+METRICS = "write.metadata.metrics."
+PARQUET = "write.parquet."
+CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "brotli": "brotli", "uncompressed": "none"}
+
+
+class Unsupported(CalveError):
+    """The table asks for files that are not written here; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """transform: None where the field no longer means anything. kind: the type of its column."""
+
+    id: int
+    transform: Transform | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class SortField:
+    """A field of the sort order; kind: the type of its column."""
+
+    transform: Transform
+    kind: str
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """columns: Iceberg's struct type with field ids. unmeasured: ids of leaves whose values no statistic may show.
+
+    batch_bytes: how much of Arrow is gathered before it is sorted and written as a row group. delta: whether columns that are
+    no part of a struct may have delta encodings, which Iceberg's vectorised readers do not know before 1.11.
+    """
+
+    columns: Json
+    spec_id: int
+    partition: tuple[PartitionField, ...]
+    order_id: int
+    order: tuple[SortField, ...]
+    codec: str
+    level: int | None
+    batch_bytes: int
+    file_bytes: int
+    page_bytes: int
+    page_rows: int
+    dictionary_bytes: int
+    delta: bool
+    unmeasured: frozenset[int]
+    storage: Storage
+
+
+def layout(columns: Json, spec: Json, order: Json, properties: Mapping[str, str], storage: Storage) -> Layout:
+    """columns, spec, order: in Iceberg's JSON.
+
+    Raises:
+        Unsupported: the table wants something that is not done here.
+    """
+    _require_supported(columns, properties)
+    sources = {each.id: (each.name, each.kind) for each in leaves(columns)}
+    file_bytes = int(properties.get("write.target-file-size-bytes", 512 << 20))
+    row_group_bytes = int(properties.get(f"{PARQUET}row-group-size-bytes", 128 << 20))
+    level = properties.get(f"{PARQUET}compression-level")
+    return Layout(
+        columns=columns,
+        spec_id=spec["spec-id"],
+        partition=tuple(_partition_field(each, *sources[each["source-id"]]) for each in spec["fields"]),
+        order_id=order["order-id"],
+        order=tuple(_sort_field(each, *sources[each["source-id"]]) for each in order["fields"]),
+        codec=_codec(properties),
+        level=int(level) if level else None,
+        batch_bytes=min(row_group_bytes, file_bytes),
+        file_bytes=file_bytes,
+        page_bytes=int(properties.get(f"{PARQUET}page-size-bytes", 1 << 20)),
+        page_rows=int(properties.get(f"{PARQUET}page-row-limit", 20_000)),
+        dictionary_bytes=int(properties.get(f"{PARQUET}dict-size-bytes", 2 << 20)),
+        delta=properties.get(f"{PARQUET}page-version") == "v2",
+        unmeasured=frozenset(each.id for each in leaves(columns) if not _measured(each.name, properties)),
+        storage=storage,
+    )
+
+
+def _require_supported(columns: Json, properties: Mapping[str, str]) -> None:
+    file_format = properties.get("write.format.default", "parquet").lower()
+    if file_format != "parquet":
+        raise Unsupported(f"its files are {file_format}")
+    if any(
+        name.startswith(f"{PARQUET}bloom-filter-enabled.") and value == "true"
+        for name, value in properties.items()
+    ):
+        raise Unsupported("its files have Bloom filters")
+    if "encryption.key-id" in properties:
+        raise Unsupported("its files are encrypted by Iceberg")
+    for each in leaves(columns):
+        try:
+            leaf_type(each.kind)
+        except KeyError:
+            raise Unsupported(f"column {each.name} is of the type {each.kind}") from None
+
+
+def _codec(properties: Mapping[str, str]) -> str:
+    name = properties.get(f"{PARQUET}compression-codec", "zstd").lower()
+    if name not in CODECS:
+        raise Unsupported(f"its files are compressed by {name}")
+    return CODECS[name]
+
+
+def _measured(name: str, properties: Mapping[str, str]) -> bool:
+    """Whether Iceberg's configuration of metrics lets values of a column be seen in statistics."""
+    mode = properties.get(f"{METRICS}column.{name}", properties.get(f"{METRICS}default", "truncate(16)"))
+    return mode.lower() != "none" and properties.get(f"{PARQUET}stats-enabled.column.{name}") != "false"
+
+
+def _partition_field(field: dict[str, Any], column: str, kind: str) -> PartitionField:
+    transform = _transform(field["transform"], column)
+    if transform and transform.name == "identity" and kind in ("float", "double", "time"):
+        raise Unsupported(f"it is partitioned by {column}, which is of the type {kind}")
+    return PartitionField(field["field-id"], transform, kind)
+
+
+def _sort_field(field: dict[str, Any], column: str, kind: str) -> SortField:
+    transform = _transform(field["transform"], column, descending=field["direction"] == "desc")
+    if transform is None:
+        raise Unsupported("its sort order has a field that means nothing")
+    return SortField(transform, kind, field["null-order"] == "nulls-first")
+
+
+def _transform(text: str, column: str, *, descending: bool = False) -> Transform | None:
+    name, _, argument = text.removesuffix("]").partition("[")
+    if name == "void":
+        return None
+    if name not in ("identity", "year", "month", "day", "hour", "bucket", "truncate"):
+        raise Unsupported(f"it is laid out by {text} of {column}")
+    return Transform(column, name, int(argument) if argument else None, descending)  # type: ignore[arg-type]

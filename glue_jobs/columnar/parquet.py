@@ -1,0 +1,219 @@
+"""Rows as Parquet data files of an Iceberg table, which no snapshot holds yet."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from calve.errors import Fatal
+from glue_jobs.columnar.arranging import arranged
+from glue_jobs.columnar.encodings import Encodings, encodings_of
+from glue_jobs.columnar.fields import Leaf, leaves, schema
+from glue_jobs.columnar.layouts import Layout
+from glue_jobs.columnar.storage import failures
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A data file.
+
+    footer: a Parquet file of its footer alone. partition: its tuple in Iceberg's JSON; None: there is none. splits: where row
+    groups begin. nans: how many NaN there are, by the id of the column.
+    """
+
+    path: str
+    size: int
+    rows: int
+    footer: bytes
+    partition: str | None
+    splits: tuple[int, ...]
+    nans: dict[int, int]
+
+
+class Files:
+    """The data files of one task; their names begin with `location`, which no other attempt of any task has.
+
+    Rows are gathered up to `Layout.batch_bytes` of Arrow, then written as one row group; where the table has a partitioning or a
+    sort order they are arranged first, and each partition is a file. One file is open at a time: however many partitions there
+    are, memory holds a batch twice, and a row group made of it.
+    """
+
+    def __init__(self, layout: Layout, location: str) -> None:
+        self._layout = layout
+        self._location = location
+        self._leaves = leaves(layout.columns)
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self._schema: pa.Schema | None = None
+        self._encodings: Encodings | None = None
+        self._file: _File | None = None
+        self._written: list[Written] = []
+        self._count = 0
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Rows with all columns of the table, in any order; a leaf may be a dictionary.
+
+        Raises:
+            Retryable: the object store fails.
+        """
+        table = self._fitted(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows)
+        if not table.num_rows:
+            return
+        self._pending.append(table)
+        self._pending_bytes += table.nbytes
+        if self._pending_bytes >= self._layout.batch_bytes:
+            self._flush()
+
+    def close(self) -> list[Written]:
+        """What was written, once all of it is in the object store.
+
+        Raises:
+            Retryable: the object store fails.
+        """
+        self._flush()
+        self._finish()
+        return self._written
+
+    def abort(self) -> None:
+        """Leave nothing half sent; what is in the object store by then is no table's, and `data_files.sweep` deletes it."""
+        self._pending.clear()
+        if self._file:
+            self._file.drop()
+
+    def _fitted(self, rows: pa.Table) -> pa.Table:
+        """The rows with the field ids of the table.
+
+        Leaves are dictionaries where those of the first rows were, until others come that are not: a new file then has none.
+        """
+        columns = self._layout.columns
+        if self._schema is None:
+            self._schema = schema(columns, rows.schema)
+        try:
+            return _cast(rows, self._schema)
+        except pa.ArrowException:
+            self._flush()
+            self._finish()
+            self._schema, self._encodings = schema(columns, pa.schema([])), None
+        try:
+            return _cast(rows, self._schema)
+        except pa.ArrowException:
+            raise Fatal(_misfit(rows, self._schema)) from None
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        rows = pa.concat_tables(self._pending).unify_dictionaries()
+        self._pending, self._pending_bytes = [], 0
+        layout = self._layout
+        encodings = self._encodings or encodings_of(
+            rows, self._leaves, delta=layout.delta, dictionary_bytes=layout.dictionary_bytes
+        )
+        self._encodings = encodings
+        if layout.partition or layout.order:
+            for partition, part in arranged(rows, layout):
+                self._append(part, encodings, partition)
+                self._finish()
+        else:
+            self._append(rows, encodings, None)
+
+    def _append(self, rows: pa.Table, encodings: Encodings, partition: str | None) -> None:
+        if self._file is None:
+            path = f"{self._location}-{self._count:05d}.parquet"
+            self._file = _File(self._layout, path, rows.schema, encodings, self._leaves, partition)
+            self._count += 1
+        self._file.write(rows)
+        if self._file.size >= self._layout.file_bytes:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._file:
+            self._written.append(self._file.close())
+            self._file = None
+
+
+def _cast(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
+    held = ((rows.column(each.name), each.type) for each in wanted)
+    columns = [column if column.type.equals(kind) else column.cast(kind) for column, kind in held]
+    return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def _misfit(rows: pa.Table, wanted: pa.Schema) -> str:
+    """Which columns are not what they should be; Arrow's own message would show a value."""
+    held = ((each.name, rows.schema.field(each.name).type, each.type) for each in wanted)
+    return "; ".join(f"column {name} is {kind}, not {of}" for name, kind, of in held if not kind.equals(of))
+
+
+class _File:
+    """A file that is being written, row group by row group."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        path: str,
+        fields: pa.Schema,
+        encodings: Encodings,
+        parts: list[Leaf],
+        partition: str | None,
+    ) -> None:
+        self._path = path
+        self._partition = partition
+        measured = [each for each in parts if each.id not in layout.unmeasured]
+        self._real = [each for each in measured if each.kind in ("float", "double") and not each.repeated]
+        self._nans = dict.fromkeys((each.id for each in self._real), 0)
+        self._footers: list[pq.FileMetaData] = []
+        self._sink = layout.storage.create(path)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            fields,
+            compression=layout.codec,
+            compression_level=layout.level,
+            use_dictionary=encodings.dictionaries,
+            column_encoding=encodings.others,
+            write_statistics=[each.path for each in measured],
+            data_page_size=layout.page_bytes,
+            data_page_version="2.0" if layout.delta else "1.0",
+            max_rows_per_page=layout.page_rows,
+            dictionary_pagesize_limit=layout.dictionary_bytes,
+            store_decimal_as_integer=True,
+            store_schema=False,
+            metadata_collector=self._footers,
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of the row groups so far."""
+        return int(self._sink.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        """One row group."""
+        with failures():
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+        for leaf in self._real:
+            self._nans[leaf.id] += sum(pc.sum(pc.is_nan(each)).as_py() or 0 for each in leaf.values(rows))
+
+    def close(self) -> Written:
+        with failures():
+            self._writer.close()
+            size = self.size
+            self._sink.close()
+        (footer,) = self._footers
+        alone = pa.BufferOutputStream()
+        footer.write_metadata_file(alone)
+        firsts = (footer.row_group(at).column(0) for at in range(footer.num_row_groups))
+        return Written(
+            path=self._path,
+            size=size,
+            rows=footer.num_rows,
+            footer=alone.getvalue().to_pybytes(),
+            partition=self._partition,
+            splits=tuple(each.dictionary_page_offset or each.data_page_offset for each in firsts),
+            nans=self._nans,
+        )
+
+    def drop(self) -> None:
+        with suppress(OSError):
+            self._sink.close()

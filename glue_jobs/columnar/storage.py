@@ -1,0 +1,74 @@
+"""The object store as tasks write to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from calve.errors import Retryable
+from calve.job import Lake
+
+ATTEMPTS = 8
+AWS_ERROR = re.compile(r"AWS Error (\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Credentials are those of the process: of the role on Glue, of the environment on a laptop."""
+
+    region: str
+    endpoint: str | None = None
+
+    @classmethod
+    def of(cls, lake: Lake) -> Storage:
+        return cls(lake.region, lake.endpoint)
+
+    def create(self, location: str) -> pa.NativeFile:
+        """A new object, sent in parts while it is written; there is none before it is closed.
+
+        Raises:
+            Retryable: the object store fails.
+        """
+        system, path = self._system(location)
+        with failures():
+            return system.open_output_stream(path)
+
+    def _system(self, location: str) -> tuple[fs.FileSystem, str]:
+        scheme, _, path = location.partition("://")
+        if scheme == "file":
+            return fs.LocalFileSystem(), path
+        return _s3(self), path
+
+
+@cache
+def _s3(storage: Storage) -> fs.S3FileSystem:
+    """One for a process: it holds the connections."""
+    endpoint = urlsplit(storage.endpoint or "https:")
+    return fs.S3FileSystem(
+        region=storage.region,
+        scheme=endpoint.scheme,
+        endpoint_override=endpoint.netloc or None,
+        connect_timeout=5,
+        request_timeout=60,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+        allow_delayed_open=True,  # a small file is one request
+    )
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """What the object store fails with, without the names of objects."""
+    try:
+        yield
+    except OSError as error:
+        found = AWS_ERROR.search(str(error))
+        raise Retryable(
+            f"the object store takes no data files: {found[1] if found else type(error).__name__}"
+        ) from None
