@@ -3,7 +3,8 @@
 Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.job.Job`), `--drain [true|false]`
 to stop at the topics' ends as they are at start. What only a deploy knows stands beside the settings and wins over them:
 `--warehouse URI`, `--region NAME`, `--kms-key ARN`, `--bootstrap-servers LIST`; `--control URI` and `--generation NAME` are for
-`glue_jobs.handover`. Under `--announce true` the job tells EventBridge of every commit. Glue's own arguments are ignored.
+`glue_jobs.handover`; `--packages FILE` is an archive for `glue_jobs.packages`. Under `--announce true` the job tells EventBridge
+of every commit. Glue's own arguments are ignored.
 SIGTERM, Ctrl-C and a hand-over end the job after the running rounds.
 """
 
@@ -16,6 +17,7 @@ import sys
 import threading
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -34,6 +36,7 @@ from glue_jobs.loop import State, TableLoop
 from glue_jobs.loops import Loops
 from glue_jobs.opening import Opening
 from glue_jobs.outbox import Outbox
+from glue_jobs.packages import ship
 from glue_jobs.session import require_avro_guard, spark_session
 from glue_jobs.target import Target
 
@@ -50,6 +53,8 @@ def main(arguments: list[str]) -> int:
         if fault := os.environ.get("CALVE_FAULT"):
             faults.arm(fault)
         spark = spark_session(job)
+        if options.packages:
+            ship(spark.sparkContext, options.packages)
         handover = _watched(job, options, spark, stop)
         signal.signal(signal.SIGINT, lambda *_: stop.set())  # PySpark takes it when the session is made
         states = run(job, drain=options.drain, stop=stop, announce=options.announce)
@@ -115,6 +120,7 @@ def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
     flag(parser, "--drain", "stop at the topics' ends as they are at start")
     flag(parser, "--announce", "send events to EventBridge")
     parser.add_argument("--bootstrap-servers", help="the brokers")
+    parser.add_argument("--packages", type=Path, help="an archive of Python packages")
     parser.add_argument("--control", help="S3 URI of the object that names the generation to run")
     parser.add_argument("--generation", help="which generation this run is of")
     options, _ = parser.parse_known_args(arguments)

@@ -1,17 +1,11 @@
-"""The code of a function: `calve`, the function's own package and its pinned dependencies, put together by pip.
-
-No Docker: wheels are taken for the function's platform, whatever the machine is. Dependencies are kept in `.calve/functions`
-by the hash of what was asked for, so that a second synth installs nothing.
-"""
+"""The code of a function: `calve`, the function's own package and its pinned dependencies."""
 
 from __future__ import annotations
 
 import hashlib
 import platform
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +14,9 @@ import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling, Stack, aws_lambda
 from constructs import Construct
 
-from calve.errors import ConfigError, Fatal
+from calve.errors import ConfigError
+from stacks.wheels import PLATFORMS, ROOT, Wheels
 
-ROOT = Path(__file__).parents[1]
-CACHE = ROOT / ".calve" / "functions"
-PLATFORMS = {
-    "arm64": ("manylinux2014_aarch64", "manylinux_2_28_aarch64"),
-    "x86_64": ("manylinux2014_x86_64", "manylinux_2_28_x86_64"),
-}
 MACHINES = {"aarch64": "arm64", "arm64": "arm64", "x86_64": "x86_64", "AMD64": "x86_64"}
 # The runtime has boto3. pyarrow.lib links libarrow_substrait, so that one stays.
 PRUNED = (
@@ -83,7 +72,7 @@ def function_code(scope: Construct, name: str, runtime: Runtime) -> aws_lambda.C
     """
     bundle = Bundle(name, runtime)
     if Stack.of(scope).bundling_required:
-        bundle.dependencies()  # here, because an error inside the CDK's callback would lose its type
+        bundle.wheels.folder()  # here, because an error inside the CDK's callback would lose its type
     options = BundlingOptions(image=DockerImage.from_registry("unused"), local=bundle)
     return aws_lambda.Code.from_asset(
         str(ROOT / "lambdas" / name),
@@ -99,12 +88,11 @@ class Bundle:
 
     def __init__(self, name: str, runtime: Runtime) -> None:
         self.name = name
-        self.runtime = runtime
-        self._requirements = ROOT / "lambdas" / name / "requirements.txt"
+        self.wheels = Wheels(ROOT / "lambdas" / name / "requirements.txt", runtime, PRUNED)
 
     def try_bundle(self, output_dir: str, *_: object, **__: object) -> bool:
         """Called by the CDK where the asset is not in cdk.out yet."""
-        shutil.copytree(self.dependencies(), output_dir, dirs_exist_ok=True)
+        shutil.copytree(self.wheels.folder(), output_dir, dirs_exist_ok=True)
         for file in self._sources():
             target = Path(output_dir) / file.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +101,7 @@ class Bundle:
 
     def hash(self) -> str:
         """A hash of everything that goes in, known before anything is installed."""
-        digest = hashlib.sha256(self._dependencies_hash().encode())
+        digest = hashlib.sha256(self.wheels.hash().encode())
         for file in self._sources():
             digest.update(f"{file.relative_to(ROOT)}\0".encode() + file.read_bytes())
         return digest.hexdigest()
@@ -131,63 +119,5 @@ class Bundle:
             file
             for folder in {self.name.partition("_")[0], self.name}
             for file in (ROOT / "lambdas" / folder).rglob("*")
-            if file.is_file() and "__pycache__" not in file.parts and file != self._requirements
+            if file.is_file() and "__pycache__" not in file.parts and file != self.wheels.requirements
         )
-
-    def _dependencies_hash(self) -> str:
-        wanted = (self._requirements.read_text(), *PRUNED, repr(self.runtime))
-        return hashlib.sha256("\0".join(wanted).encode()).hexdigest()
-
-    def dependencies(self) -> Path:
-        """The folder of installed and pruned dependencies; made where it is not there.
-
-        Raises:
-            Fatal: pip could not install them.
-        """
-        folder = CACHE / self._dependencies_hash()[:32]
-        if not folder.is_dir():
-            CACHE.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=CACHE) as made:
-                installed = Path(made) / "installed"
-                self._install(installed)
-                _prune(installed)
-                try:
-                    installed.rename(folder)
-                except OSError:  # another synth was faster
-                    if not folder.is_dir():
-                        raise
-        return folder
-
-    def _install(self, target: Path) -> None:
-        command = [
-            *(
-                sys.executable,
-                "-m",
-                "pip",
-                "--disable-pip-version-check",
-                "--quiet",
-                "install",
-                "--no-compile",
-            ),
-            *("--only-binary=:all:", "--target", str(target), "-r", str(self._requirements)),
-        ]
-        if not self.runtime.native:
-            command += ["--implementation", "cp", "--python-version", self.runtime.python]
-            for tag in PLATFORMS[self.runtime.architecture]:
-                command += ["--platform", tag]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            last = done.stderr.strip().splitlines()[-1:] or ["pip said nothing"]
-            raise Fatal(
-                f"the dependencies of lambdas/{self.name} could not be installed: {last[0]}",
-                fix="check the network and pip (python3 -m pip --version), then synthesize again",
-            )
-
-
-def _prune(folder: Path) -> None:
-    for pattern in PRUNED:
-        for path in list(folder.glob(pattern)):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)

@@ -33,7 +33,7 @@ class IngestStack(Stack):
         brokers: Brokers | None = None,
     ) -> None:
         super().__init__(scope, id, description="calve: jobs from topics to tables")
-        self.code = JobCode(self, "Code")
+        self.code = JobCode(self, "Code", runtime=runtime)
         self.security = JobSecurity(self, "Security", name=deployment.name, lake=lake)
         self.jobs = [
             IngestJob(

@@ -147,7 +147,9 @@ class IngestJob(Construct):
             "--extra-py-files": code.packages.s3_object_url,
             "--extra-jars": ",".join(jar.s3_object_url for jar in code.jars),
             "--user-jars-first": "true",
-            "--extra-files": ",".join(asset.s3_object_url for asset in settings.assets),
+            "--extra-files": ",".join(
+                each.s3_object_url for each in (*settings.assets, code.columnar) if each
+            ),
             "--settings-file": settings.file_name,
             "--warehouse": lake.warehouse,
             "--region": Aws.REGION,
@@ -157,6 +159,8 @@ class IngestJob(Construct):
             "--enable-metrics": "true",
             "--custom-logGroup-prefix": log_prefix,
         }
+        if code.columnar:
+            arguments["--packages"] = f"{code.columnar.asset_hash}.zip"
         if scales:
             arguments["--enable-auto-scaling"] = "true"
         if lake.key_arn:

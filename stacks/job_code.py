@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tempfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-from aws_cdk import aws_s3_assets
+import jsii
+from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling, Stack, aws_s3_assets
 from constructs import Construct
 
 from calve.job import Job, Registry
-from stacks.bundling import ROOT
+from stacks.bundling import Runtime
 from stacks.job_jars import job_jars
+from stacks.wheels import ROOT, Wheels
 
 SCRIPT = ROOT / "glue_jobs" / "ingest.py"
+COLUMNAR = Wheels(
+    ROOT / "glue_jobs" / "columnar" / "requirements.txt",
+    Runtime(python="3.13", architecture="x86_64"),
+    pruned=("numpy*", "bin", "**/tests"),
+)
+"""What the columnar engine needs and Glue 6.0 lacks."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class JobCode(Construct):
-    """The files that all jobs of a deployment share."""
+    """The files that all jobs of a deployment share.
 
-    def __init__(self, scope: Construct, id: str) -> None:
+    Attributes:
+        columnar: packages that ingest jobs need and Glue lacks; None where the host has them.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, runtime: Runtime) -> None:
         super().__init__(scope, id)
         self.script = aws_s3_assets.Asset(self, "Script", path=str(SCRIPT))
         with tempfile.TemporaryDirectory() as folder:  # an asset is copied when it is made
@@ -35,9 +48,33 @@ class JobCode(Construct):
             for jar in job_jars()
         ]
 
+        self.columnar = None if runtime.native else _columnar(self)
+
     @property
     def assets(self) -> list[aws_s3_assets.Asset]:
-        return [self.script, self.packages, *self.jars]
+        further = [self.columnar] if self.columnar else []
+        return [self.script, self.packages, *self.jars, *further]
+
+
+def _columnar(scope: Construct) -> aws_s3_assets.Asset:
+    if Stack.of(scope).bundling_required:
+        COLUMNAR.folder()  # here, because an error inside the CDK's callback would lose its type
+    return aws_s3_assets.Asset(
+        scope,
+        "Columnar",
+        path=str(COLUMNAR.requirements.parent),
+        asset_hash=COLUMNAR.hash(),
+        asset_hash_type=AssetHashType.CUSTOM,
+        bundling=BundlingOptions(image=DockerImage.from_registry("unused"), local=_Unpacked()),
+    )
+
+
+@jsii.implements(ILocalBundling)
+class _Unpacked:
+    def try_bundle(self, output_dir: str, *_: object, **__: object) -> bool:
+        """Called by the CDK where the asset is not in cdk.out yet."""
+        shutil.copytree(COLUMNAR.folder(), output_dir, dirs_exist_ok=True)
+        return True
 
 
 class JobSettings(Construct):

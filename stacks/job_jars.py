@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 from calve.errors import Fatal
-from stacks.bundling import ROOT
 from stacks.jars import pinned, present, retrieve
+from stacks.wheels import ROOT
 
 JARS = ROOT / ".calve" / "jars"
 BROUGHT = {"spark-avro_2.13", "aws-msk-iam-auth"}

@@ -10,7 +10,6 @@ from constructs import Construct
 from calve.deployment import Deployment, JobDeployment
 from calve.spark_conf import spark_conf
 from stacks.arns import arn
-from stacks.bundling import ROOT
 from stacks.ingest import IngestStack
 from stacks.ingest_job import GLUE_VERSION, portable
 from stacks.ingest_role import code_statements, log_statements
@@ -18,6 +17,7 @@ from stacks.job_code import JobSettings
 from stacks.job_security import log_group
 from stacks.lake import LakeStack
 from stacks.roles import Statement, allow, grant, service_role
+from stacks.wheels import ROOT
 
 SCRIPT = ROOT / "glue_jobs" / "maintain.py"
 WORKER, WORKERS = "G.1X", 2

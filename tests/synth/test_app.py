@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from calve.errors import ConfigError
-from stacks.bundling import ROOT
 from stacks.lake_removal import is_asked_for
+from stacks.wheels import ROOT
 
 BAD = """\
 name: trading

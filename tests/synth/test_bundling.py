@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from stacks.bundling import ROOT, Bundle, Runtime
+from stacks.bundling import Bundle, Runtime
+from stacks.wheels import ROOT
 
 LIMIT_BYTES = 262_144_000
 

@@ -8,8 +8,10 @@ from calve.announcement import OF_TABLES
 from calve.job import Job
 from calve.spark_conf import java_options
 from lambdas.job_control.environment import WatchdogEnvironment
+from stacks.bundling import Runtime
 from stacks.ingest_role import secret_statements
-from stacks.job_code import JobSettings
+from stacks.job_code import COLUMNAR, JobCode, JobSettings
+from stacks.wheels import ROOT
 from tests.synth.conftest import text
 from tests.synth.deployments import job as a_job
 from tests.synth.test_lake import listed, statements
@@ -41,7 +43,8 @@ def test_a_job_is_told_what_only_the_deploy_knows(jobs):
     assert conf["spark.sql.catalog.lake.client.region"] == "<Region>"
     assert conf["spark.driver.extraJavaOptions"] == java_options()
     assert "--bootstrap-servers" not in arguments
-    assert text(arguments["--extra-files"]).endswith("/" + arguments["--settings-file"])
+    names = [each.rpartition("/")[2] for each in text(arguments["--extra-files"]).split(",")]
+    assert names == [arguments["--settings-file"], arguments["--packages"]]
 
 
 def test_a_deployed_job_announces_and_may_send_nothing_else(synthesized, jobs):
@@ -61,6 +64,19 @@ def test_no_package_index_and_no_secret_is_in_the_arguments(jobs):
     for job in jobs.values():
         assert "--additional-python-modules" not in job["DefaultArguments"]
         assert "password" not in json.dumps(job).replace("secret|password", "").lower()
+
+
+def test_a_job_brings_what_the_columnar_engine_needs_as_the_lock_has_it(tmp_path):
+    assert COLUMNAR.requirements.read_text().splitlines()[1:] == [
+        line.removesuffix(" \\")
+        for line in (ROOT / "requirements.txt").read_text().splitlines()
+        if line.split("==")[0] in {"cramjam", "google-crc32c", "kafka-python", "llvmlite", "numba"}
+    ]
+
+
+def test_an_emulator_runs_jobs_on_this_machine_which_has_them():
+    stack = Stack(App(context={"aws:cdk:bundling-stacks": []}), "s")
+    assert JobCode(stack, "Code", runtime=Runtime.read(None, "host")).columnar is None
 
 
 def test_the_hand_over_waits_for_the_job_it_hands_over(synthesized, jobs):
