@@ -33,7 +33,7 @@ _INT64, _INT8 = (types.Array(each, 1, "C") for each in (types.int64, types.int8)
 _PLACES = types.Array(types.int32, 2, "C")
 
 
-@kernel(types.int64(BYTES, types.int64, types.int64))
+@kernel(types.int64(BYTES, types.int64, types.int64), inline=True)
 def big_endian(data: Any, at: Any, size: Any) -> Any:
     """A signed number of so many bytes."""
     value = np.int64(np.int8(data[at]))
@@ -75,11 +75,14 @@ def scan(data: Any, batches: Any) -> Any:
     return count, WELL
 
 
-@kernel(_PAIR(BYTES, types.int64, types.int64))
+@kernel(_PAIR(BYTES, types.int64, types.int64), inline=True)
 def varint(data: Any, at: Any, end: Any) -> Any:
-    """A zigzag number of 32 bits that begins at `at`, and the place after it: -1 where there is none before `end`."""
+    """A zigzag number of 32 bits that begins at `at`, and the place after it; -1 where none ends before `end`, and after a -1."""
+    if at >= 0 and at < end and data[at] < 0x80:
+        value = np.int64(data[at])
+        return (value >> 1) ^ -(value & 1), at + 1
     value, shift = np.int64(0), 0
-    while at < end and shift < 35:
+    while at >= 0 and at < end and shift < 35:
         byte = np.int64(data[at])
         value |= (byte & 0x7F) << shift
         at += 1
@@ -90,11 +93,11 @@ def varint(data: Any, at: Any, end: Any) -> Any:
     return np.int64(0), np.int64(-1)
 
 
-@kernel(_PAIR(BYTES, types.int64, types.int64))
+@kernel(_PAIR(BYTES, types.int64, types.int64), inline=True)
 def varlong(data: Any, at: Any, end: Any) -> Any:
     """The same for 64 bits."""
     value, shift = np.uint64(0), np.uint64(0)
-    while at < end and shift < np.uint64(70):
+    while at >= 0 and at < end and shift < np.uint64(70):
         byte = np.uint64(data[at])
         value |= (byte & np.uint64(0x7F)) << shift
         at += 1
@@ -108,14 +111,8 @@ def varlong(data: Any, at: Any, end: Any) -> Any:
 def aborts(data: Any, at: Any, end: Any) -> Any:
     """Whether the records at `at`, those of a control batch, abort a transaction (1), and `WELL` or not."""
     _, at = varint(data, at, end)
-    if at < 0 or end - at < 1:
-        return 0, CORRUPT
-    _, at = varlong(data, at + 1, end)
-    if at < 0:
-        return 0, CORRUPT
+    _, at = varlong(data, at + 1, end)  # after a byte of attributes
     _, at = varint(data, at, end)
-    if at < 0:
-        return 0, CORRUPT
     size, at = varint(data, at, end)
     if at < 0 or size < 4 or end - at < size:
         return 0, CORRUPT
@@ -156,45 +153,27 @@ def choose(data: Any, batches: Any, aborted: Any, chosen: Any) -> Any:
     return WELL
 
 
-@kernel(types.int64(BYTES, types.int64, types.int64, types.int64))
-def after_headers(data: Any, at: Any, end: Any, count: Any) -> Any:
-    """The place after so many headers; -1 where they do not fit."""
-    for _ in range(count):
-        size, at = varint(data, at, end)
-        if at < 0 or size < 0 or size > end - at:
-            return -1
-        size, at = varint(data, at + size, end)
-        if at < 0 or size > end - at:
-            return -1
-        at += max(size, 0)
-    return at
-
-
-@kernel(_PAIR(BYTES, types.int64, types.int64))
+@kernel(_PAIR(BYTES, types.int64, types.int64), inline=True)
 def nullable(data: Any, at: Any, end: Any) -> Any:
     """The size of bytes that follow it, -1 for null, and the place where they begin: -1 where they do not fit."""
     size, at = varint(data, at, end)
-    if at < 0 or size > end - at:
-        return np.int64(0), np.int64(-1)
-    return max(size, np.int64(-1)), at
+    return (max(size, np.int64(-1)), at) if size <= end - at else (np.int64(0), np.int64(-1))
 
 
-@kernel(types.int64(BYTES, types.int64, types.int64, _PLACES, types.int64))
-def find(data: Any, at: Any, stop: Any, places: Any, number: Any) -> Any:
-    """Where key, value and headers of a record lie: from `at`, where its key's size is, to `stop`; whether all is `WELL`."""
-    key_size, key_at = nullable(data, at, stop)
-    if key_at < 0:
-        return CORRUPT
-    value_size, value_at = nullable(data, key_at + max(key_size, 0), stop)
-    if value_at < 0:
-        return CORRUPT
-    headers, headers_at = varint(data, value_at + max(value_size, 0), stop)
-    if headers_at < 0 or headers < 0 or after_headers(data, headers_at, stop, headers) != stop:
-        return CORRUPT
-    places[0, number], places[1, number] = key_at if key_size >= 0 else 0, key_size
-    places[2, number], places[3, number] = value_at if value_size >= 0 else 0, value_size
-    places[4, number], places[5, number] = headers_at, headers
-    return WELL
+@kernel(types.int64(BYTES, types.int64, types.int64, types.int64))
+def after_headers(data: Any, at: Any, end: Any, count: Any) -> Any:
+    """The place after so many headers; -1 where they do not fit, or are fewer than none."""
+    if count < 0:
+        return -1
+    for _ in range(count):
+        size, at = varint(data, at, end)
+        if at < 0 or size < 0:
+            return -1
+        size, at = nullable(data, at + size, end)
+        if at < 0:
+            return -1
+        at += max(size, 0)
+    return at
 
 
 @kernel(_PAIR(BYTES, _ROWS, types.int64, types.int64, _INT64, _INT64, _INT8, _PLACES))
@@ -210,26 +189,30 @@ def parse(
     for number in range(len(batches)):
         batch = batches[number]
         at, end, base, before = batch[AT], batch[END], batch[BASE], batch[BASE] - 1
-        append_time = batch[ATTRIBUTES] & APPEND_TIME
+        append_time, first_time, last = batch[ATTRIBUTES] & APPEND_TIME, batch[FIRST_TIME], batch[LAST]
         for _ in range(batch[COUNT]):
             size, at = varint(data, at, end)
-            if at < 0 or size < 1 or size > end - at:
-                return found, CORRUPT
             stop = at + size
+            if at < 0 or size < 1 or stop > end:
+                return found, CORRUPT
             elapsed, at = varlong(data, at + 1, stop)  # after a byte of attributes, of which there are none
-            if at < 0:
-                return found, CORRUPT
             delta, at = varint(data, at, stop)
-            offset = base + delta
-            if at < 0 or offset <= before or offset > batch[LAST]:
+            key_size, key_at = nullable(data, at, stop)
+            value_size, value_at = nullable(data, key_at + max(key_size, 0), stop)
+            headers, headers_at = varint(data, value_at + max(value_size, 0), stop)
+            if (headers_at if headers == 0 else after_headers(data, headers_at, stop, headers)) != stop:
                 return found, CORRUPT
-            if find(data, at, stop, places, found) != WELL:
+            offset = base + delta
+            if offset <= before or offset > last:
                 return found, CORRUPT
             before, at = offset, stop
-            if start <= offset < to:
+            if offset >= start and offset < to:
                 offsets[found] = offset
-                times[found] = batch[MAX_TIME] if append_time else batch[FIRST_TIME] + elapsed
+                times[found] = batch[MAX_TIME] if append_time else first_time + elapsed
                 kinds[found] = 1 if append_time else 0
+                places[0, found], places[1, found] = key_at if key_size >= 0 else 0, key_size
+                places[2, found], places[3, found] = value_at if value_size >= 0 else 0, value_size
+                places[4, found], places[5, found] = headers_at, headers
                 found += 1
         if at != end:
             return found, CORRUPT

@@ -1,6 +1,7 @@
 """Functions that numba compiles: once on a machine, kept on disk for every later process.
 
-A kernel calls kernels of its own file only: numba looks at no other file to tell whether what it kept is out of date.
+A kernel calls kernels of its own file only: numba looks at no other file to tell whether what it kept is out of date. In a loop
+write `a <= b and b < c`: numba makes something slow of `a <= b < c`.
 To run kernels with bounds checks set NUMBA_BOUNDSCHECK=1, and NUMBA_CACHE_DIR to a new directory.
 """
 
@@ -23,11 +24,14 @@ BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
-def kernel(signature: object) -> Callable[[_Function], _Function]:
-    """Compile for one signature (numba's, as text or types) where the module is imported; runs without Python's lock."""
+def kernel(signature: object, *, inline: bool = False) -> Callable[[_Function], _Function]:
+    """Compile for one signature (numba's, as text or types) where the module is imported; runs without Python's lock.
+
+    inline: for what a loop calls for each record: a call costs more than what it does.
+    """
 
     def compiled(function: _Function) -> _Function:
-        return cast("_Function", njit(signature, cache=True, nogil=True)(function))
+        return cast("_Function", njit(signature, cache=True, nogil=True, forceinline=inline)(function))
 
     return compiled
 
