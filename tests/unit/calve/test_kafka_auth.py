@@ -1,4 +1,4 @@
-"""One setting in the dialects of two clients."""
+"""One setting in the dialects of three clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from calve.errors import ConfigError
 from calve.job import Kafka
-from calve.kafka_auth import jaas_text, java_properties, librdkafka_properties
+from calve.kafka_auth import (
+    jaas_text,
+    java_properties,
+    kafka_python_properties,
+    librdkafka_properties,
+)
 from calve.secrets import Redacted
 
 if TYPE_CHECKING:
@@ -55,6 +60,9 @@ def test_plaintext_needs_nothing() -> None:
     kafka = Kafka(SERVERS)
     properties = {"bootstrap.servers": SERVERS, "security.protocol": "PLAINTEXT"}
     assert java_properties(kafka, None) == librdkafka_properties(kafka, None) == properties
+    assert kafka_python_properties(kafka, None) == {
+        name.replace(".", "_"): value for name, value in properties.items()
+    }
 
 
 def test_sasl_plain_over_tls_is_what_confluent_cloud_wants() -> None:
@@ -73,6 +81,13 @@ def test_sasl_plain_over_tls_is_what_confluent_cloud_wants() -> None:
         "sasl.username": "trader",
         "sasl.password": 'a"b\\c',
     }
+    assert kafka_python_properties(kafka, SECRET) == {
+        "bootstrap_servers": SERVERS,
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "trader",
+        "sasl_plain_password": 'a"b\\c',
+    }
 
 
 @pytest.mark.parametrize(
@@ -88,6 +103,18 @@ def test_scram_speaks_the_chosen_mechanism(mechanism: str | None, spoken: str) -
     )
 
 
+def test_a_name_is_escaped_where_the_client_puts_it_into_scram_as_it_is() -> None:
+    kafka = Kafka(SERVERS, auth="sasl_scram", tls=True, secret="env:KAFKA")
+    secret = Redacted(username="cn=trader,o=desk", password="a=b")
+    assert kafka_python_properties(kafka, secret) == {
+        "bootstrap_servers": SERVERS,
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "cn=3Dtrader=2Co=3Ddesk",
+        "sasl_plain_password": "a=b",
+    }
+
+
 def test_msk_iam_uses_amazons_login_module_and_no_secret() -> None:
     kafka = Kafka(SERVERS, auth="msk_iam", tls=True)
     assert java_properties(kafka, None) == {
@@ -98,6 +125,7 @@ def test_msk_iam_uses_amazons_login_module_and_no_secret() -> None:
         "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
     }
     assert librdkafka_properties(kafka, None)["sasl.mechanism"] == "OAUTHBEARER"
+    assert kafka_python_properties(kafka, None)["sasl_mechanism"] == "AWS_MSK_IAM"
 
 
 def test_mtls_presents_the_client_certificate() -> None:
@@ -108,6 +136,8 @@ def test_mtls_presents_the_client_certificate() -> None:
     assert java["ssl.keystore.type"] == "PEM"
     assert java["ssl.keystore.certificate.chain"] == native["ssl.certificate.pem"] == CERTIFICATE
     assert java["ssl.keystore.key"] == native["ssl.key.pem"] == KEY
+    python = kafka_python_properties(kafka, secret)
+    assert (python["security_protocol"], python["certificate"], python["key"]) == ("SSL", CERTIFICATE, KEY)
 
 
 def test_a_key_in_a_form_that_kafka_cannot_read_is_refused_with_the_command_that_converts_it() -> None:
@@ -129,6 +159,7 @@ def test_the_authorities_travel_inline(tmp_path: Path) -> None:
         "ssl.truststore.certificates": CERTIFICATE,
     }
     assert librdkafka_properties(kafka, None)["ssl.ca.pem"] == CERTIFICATE
+    assert kafka_python_properties(kafka, None)["authorities"] == CERTIFICATE
 
 
 @pytest.mark.parametrize("content", [None, b"\xff", b"no certificate"])
@@ -149,6 +180,7 @@ def test_missing_credentials_are_named(secret: Redacted | None) -> None:
 
 def test_properties_do_not_show_their_values() -> None:
     kafka = Kafka(SERVERS, auth="sasl_plain", tls=True, secret="env:KAFKA")
-    for properties in (java_properties(kafka, SECRET), librdkafka_properties(kafka, SECRET)):
+    for dialect in (java_properties, librdkafka_properties, kafka_python_properties):
+        properties = dialect(kafka, SECRET)
         assert "trader" not in repr(properties)
         assert "a" + '"' not in repr(properties)
