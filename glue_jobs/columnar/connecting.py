@@ -33,6 +33,7 @@ _LIMITS = {
     "reconnect_backoff_max_ms": 1_000,
     "slow_task_threshold_secs": 0,
 }
+NO_ID = UUID(int=0)
 _MSK = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
 logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # it would log bytes of records that it cannot read
@@ -52,10 +53,16 @@ def settings_of(connection: Connection) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Leaders:
-    """Who leads the partitions of a topic: node and epoch of the leader, without those that have none."""
+    """Who leads the partitions of a topic: node and epoch of the leader, without those that have none.
 
-    topic_id: UUID | None
+    topic_id: 0 of brokers that know no ids.
+    """
+
+    topic_id: UUID
     of: dict[int, tuple[int, int]]
+
+    def are_of(self, topic_id: UUID) -> bool:
+        return self.topic_id in (topic_id, NO_ID)
 
 
 class Client:
@@ -91,15 +98,16 @@ class Client:
         except Exception as error:  # noqa: BLE001 whatever has ended a connection, and its text may hold anything
             raise KafkaConnectionError(type(error).__name__) from None
 
-    def leaders(self, topic: str) -> Leaders:
-        """Leaders of a topic's partitions, as of the last time that they were asked for.
+    def leaders(self, topic: str, topic_id: UUID) -> Leaders:
+        """Leaders of a topic's partitions, as they were when last asked for; they may be of another topic of its name.
 
         Raises:
             KafkaError: the topic's, or there is no answer.
         """
-        if topic not in self._leaders:
-            self._leaders[topic] = self.answer(self._manager.call_soon(self._found, topic))
-        return self._leaders[topic]
+        known = self._leaders.get(topic)
+        if known is None or not known.are_of(topic_id):
+            known = self._leaders[topic] = self.answer(self._manager.call_soon(self._found, topic))
+        return known
 
     def forget_leaders(self, topic: str) -> None:
         self._leaders.pop(topic, None)
@@ -135,7 +143,8 @@ class Client:
             if found.error_code:
                 raise for_code(found.error_code)(topic)
             leaders = {p.partition_index: (p.leader_id, p.leader_epoch) for p in found.partitions}
-            return Leaders(found.topic_id, {p: each for p, each in leaders.items() if each[0] >= 0})
+            led = {p: each for p, each in leaders.items() if each[0] >= 0}
+            return Leaders(found.topic_id or NO_ID, led)
         raise error
 
 

@@ -28,7 +28,6 @@ READ_COMMITTED = 1
 NO_SESSION = -1
 OLDEST_VERSION = 4
 """Of the fetch request: the first that knows transactions; from 13 on the broker looks at the topic's id itself."""
-NO_ID = UUID(int=0)
 FetchTopic = FetchRequest.FetchTopic
 
 
@@ -112,8 +111,9 @@ class _Reader:
         Raises:
             KafkaError: it is not known who that is. Suspended: `topic_recreated`.
         """
-        leaders = self.client.leaders(self.topic)
-        if leaders.topic_id not in (None, NO_ID, uuid_of(self.topic_id)):
+        topic_id = uuid_of(self.topic_id)
+        leaders = self.client.leaders(self.topic, topic_id)
+        if not leaders.are_of(topic_id):
             raise topic_recreated(self.topic, self.topic_id)
         node, _ = leaders.of.get(next(iter(self.ahead)), (None, 0))
         if node is None:
@@ -134,7 +134,7 @@ class _Reader:
             max_bytes=self.chunk_bytes,
             isolation_level=READ_COMMITTED,
             session_epoch=NO_SESSION,
-            topics=[FetchTopic(topic=self.topic, topic_id=uuid_of(self.topic_id), partitions=wanted)],
+            topics=[FetchTopic(topic=self.topic, topic_id=topic_id, partitions=wanted)],
             min_version=OLDEST_VERSION,
         )
         return self.client.ask(node, request)

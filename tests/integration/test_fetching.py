@@ -17,7 +17,7 @@ from calve.errors import Fatal, Retryable
 from calve.job import Kafka
 from glue_jobs.columnar import fetching
 from glue_jobs.columnar.connecting import Leaders, client_of, settings_of
-from glue_jobs.columnar.fetching import Range, fetch
+from glue_jobs.columnar.fetching import Range, fetch, uuid_of
 from glue_jobs.connection import Connection
 from glue_jobs.kafka import read
 from tests.integration.engine import Engine, suspended
@@ -215,9 +215,16 @@ def test_another_topic_of_the_same_name_is_not_read(engine: Engine) -> None:
         send(engine, topic, mixed(20))
         with suspended("topic_recreated"):  # the client still knows the leaders of the one before
             list(fetch(settings, topic, before, [Range(0, 0, 10)], 100_000))
-        engine.delete(topic)
-        with pytest.raises(Retryable, match=f"topic {topic} does not exist"):
-            list(fetch(settings, topic, before, [Range(0, 0, 10)], 100_000))
+        now = engine.cluster.state(topic).key.topic_id
+        assert sum(map(len, fetch(settings, topic, now, [Range(0, 0, 20)], 100_000))) == 20
+
+
+def test_a_topic_that_is_gone_is_told(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    topic_id = engine.cluster.state(topic).key.topic_id
+    engine.delete(topic)
+    with pytest.raises(Retryable, match=f"topic {topic} does not exist"):
+        fetched(engine, topic, [Range(0, 0, 10)], topic_id=topic_id)
 
 
 def test_records_that_are_gone_are_told(engine: Engine) -> None:
@@ -243,7 +250,7 @@ def test_a_leader_that_is_none_is_looked_for_again(engine: Engine, leader: tuple
     send(engine, topic, mixed(10))
     with connected(engine) as connection:
         client, topic_id = client_of(settings_of(connection)), engine.cluster.state(topic).key.topic_id
-        client._leaders[topic] = Leaders(client.leaders(topic).topic_id, {0: leader})
+        client._leaders[topic] = Leaders(uuid_of(topic_id), {0: leader})
         chunks = list(fetch(settings_of(connection), topic, topic_id, [Range(0, 0, 10)], 100_000))
         assert sum(map(len, chunks)) == 10
 
