@@ -80,7 +80,7 @@ class _Backfill:
         held = self.base.of(topic.key) or {}
         chosen = range_of(*ends, held=held, log_start=topic.log_start)
         start, to = ({p: each[end] for p, each in chosen.items()} for end in (0, 1))
-        staged, _ = Reading(target, start, to).stage_rows(uuid.uuid4().hex, self.bytes_per_record)
+        staged, _ = Reading(target, start, to, topic.key).stage_rows(uuid.uuid4().hex, self.bytes_per_record)
         try:
             old = _within(target.lake.spark.table(target.name.quoted(CATALOG)), chosen).distinct().persist()
             try:

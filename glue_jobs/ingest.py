@@ -21,12 +21,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from calve.engines import of_settings
 from calve.errors import CalveError, ConfigError
 from calve.event_bus import EventBus
 from calve.job import Job
 from calve.log import event
 from calve.names import TableName
-from glue_jobs import faults
+from glue_jobs import engines, faults
 from glue_jobs.arguments import flag, job_of, job_parser
 from glue_jobs.discovery import Discovery
 from glue_jobs.handover import HandOver
@@ -84,6 +85,8 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
             opened.callback(outbox.close, FLUSH_S)
         opening, loops = Opening(job, Lake(spark, job.name), cluster, output, outbox), Loops(stop)
         targets = list(map(opening.target, job.tables))
+        if any(each.engine != "rows" and not of_settings(each) for each in (*job.tables, *job.patterns)):
+            engines.load(spark.sparkContext)
         event("job.started", job=job.job, writer=opening.writer, tables=[str(each.name) for each in targets])
 
         def keep(target: Target) -> TableName:

@@ -16,6 +16,7 @@ from calve.rejects import Rejects
 from glue_jobs.change_data import stage_change_data
 from glue_jobs.decode import REJECT, decode
 from glue_jobs.duplicates import stage_firsts
+from glue_jobs.engines import columnar
 from glue_jobs.kafka import read
 from glue_jobs.keys import OFFSET, PARTITION, at, key_names
 from glue_jobs.layout import clustered, tasks_for
@@ -43,7 +44,7 @@ PLACE = (PARTITION, OFFSET)
 
 @dataclass(slots=True)
 class Reading:
-    """Offsets [start, to) of the target's topic; `mark` is what `glue_jobs.decode` appends to every value.
+    """Offsets [start, to) of the target's topic, of this incarnation; `mark` is what `glue_jobs.decode` appends to every value.
 
     failing: places of records of which a row cannot be computed, with the reason, once a read has shown that there are some.
     """
@@ -51,6 +52,7 @@ class Reading:
     target: Target
     start: Offsets
     to: Offsets
+    topic: TopicKey
     mark: bytes = field(default_factory=lambda: os.urandom(8))
     failing: DataFrame | None = None
 
@@ -66,16 +68,21 @@ class Reading:
         Of one without duplicates: the first of each key that the table does not have. Of one of totals: those of the groups that
         they change.
         """
-        tasks = tasks_for(bytes_per_record * sum(self.span.values()), self.target.cores, len(self.to))
-        staged, seen = self._stage(stage_id, tasks)
+        size_bytes = bytes_per_record * sum(self.span.values())
+        engine = columnar(self.target)
+        staged, seen = (
+            engine.stage(self, stage_id, size_bytes) if engine else self._stage(stage_id, size_bytes)
+        )
         if seen.failed:
             discard(self.target.main, staged)
             self.failing = self._failing()
-            staged, seen = self._stage(stage_id, tasks)
+            staged, seen = self._stage(stage_id, size_bytes)
         return staged, seen
 
-    def _stage(self, stage_id: str, tasks: int) -> tuple[Staged, Seen]:
+    def _stage(self, stage_id: str, size_bytes: float) -> tuple[Staged, Seen]:
+        """By rows."""
         target, mode = self.target, self.target.mode
+        tasks = tasks_for(size_bytes, target.cores, len(self.to))
         if isinstance(mode, ChangeData):
             return stage_change_data(target, mode, self.records, tasks, stage_id)
         observed, observation = observe_records(self.records())
@@ -115,13 +122,13 @@ class Reading:
         seen = replace(seen, duplicates=seen.applied - firsts)
         return staged, with_rows_seen(seen, several[0]) if several[0] else seen
 
-    def stage_rejects(self, seen: Seen, *, topic: TopicKey, round_id: str) -> tuple[Staged, dict[str, int]]:
+    def stage_rejects(self, seen: Seen, round_id: str) -> tuple[Staged, dict[str, int]]:
         """Write the rejects as data files of the dead-letter table, in a second read of their range, and count the reasons.
 
         Those of a table that masks are sealed by the key that is the newest now.
         """
         observed, observation = observe_rejects(self._rejects(seen))
-        refused = rejected(observed, topic=topic, round_id=round_id)
+        refused = rejected(observed, topic=self.topic, round_id=round_id)
         if self.target.table.masks:
             refused = sealed(refused, newest(self.target.masking_keys, time.time_ns() // 1_000))
         letters = self.target.letters.ensure()

@@ -18,7 +18,10 @@ MERGE_AT = "commit.manifest.min-count-to-merge"
 
 
 class Meter:
-    """Measures what happens in the thread that made it, and in the tasks of the Spark jobs that it starts, from then on."""
+    """Measures what happens in the thread that made it, and in the tasks of the Spark jobs that it starts, from then on.
+
+    tasks_s: CPU seconds of tasks that Spark does not account for, added by whoever knows them.
+    """
 
     def __init__(self, target: Target, group: str) -> None:
         self._target = target
@@ -26,6 +29,7 @@ class Meter:
         self._group = group
         self._context.setLocalProperty(GROUP, group)
         self._began = self._threads_s()
+        self.tasks_s = 0.0
 
     def receipt(self, staged: Staged, letters: Staged, *, had_letters: bool) -> dict[str, Any]:
         """What the round has taken, with the commit that it is about to make, as figures for `calve.metrics`.
@@ -45,7 +49,7 @@ class Meter:
             letters=bool(letters.rows),
             had_letters=had_letters,
         )
-        cpu_s = self._threads_s() - self._began + self._tasks_s()
+        cpu_s = self._threads_s() - self._began + self._tasks_s() + self.tasks_s
         return asked.metrics() | {"bytes_written": sum(sizes), "cpu_s": round(cpu_s, 3)}
 
     def _threads_s(self) -> float:

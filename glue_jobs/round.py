@@ -163,7 +163,7 @@ class Round:
 
     def stage(self) -> None:
         """Read, decode and write the good records as data files that no snapshot holds."""
-        self.reading = Reading(self.target, self.offsets, self.to)
+        self.reading = Reading(self.target, self.offsets, self.to, self.topic.key)
         if self.to != self.offsets:
             self._stage_rows()
 
@@ -185,9 +185,7 @@ class Round:
             self.skipped = self.reading.count_rejects(self.seen)
             require_same(self.topic, self.seen, sum(self.skipped.reasons.values()))
             return
-        self.rejects, self.reasons = self.reading.stage_rejects(
-            self.seen, topic=self.topic.key, round_id=self.id
-        )
+        self.rejects, self.reasons = self.reading.stage_rejects(self.seen, self.id)
         require_same(self.topic, self.seen, self.rejects.rows)
         faults.point("reject.staged", self.target.table.name)
         self.held = self.target.letters.hold(self.rejects, round_id=self.id, base=self.base)
@@ -304,6 +302,7 @@ class Round:
         began = time.monotonic()
         self.main, self.seen = self.reading.stage_rows(self.id, self.memory.bytes_per_record or 0.0)
         self.stage_ms = _ms(began)
+        self.meter.tasks_s += self.main.cpu_s
 
     def _reached(self) -> Position:
         """The table's position, moved on over offsets that were read and held no record."""

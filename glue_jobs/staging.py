@@ -32,7 +32,7 @@ class Staged:
     """Files that no snapshot holds yet; they may be committed again until a commit is known to have succeeded.
 
     `deletes`: position deletes of rows that the data files, or tombstones, take the place of. `counts`: what `count_values` has
-    counted, where the table has a column for it.
+    counted, where the table has a column for it. `cpu_s`: CPU seconds of tasks that Spark does not account for.
     """
 
     files: tuple[Any, ...]
@@ -40,6 +40,7 @@ class Staged:
     size_bytes: int
     deletes: Deletes | None = None
     counts: Mapping[str, Any] | None = None
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

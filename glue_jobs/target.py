@@ -5,12 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from calve import job
 from calve.columns import KAFKA, Json, struct, with_ids
 from calve.decoding import Decoding
+from calve.engines import Chosen
 from calve.errors import Suspended
 from calve.evolution import Change, SchemaProblem, changes, data_columns, has_column
 from calve.job import Deduplicate, Upsert
@@ -51,6 +53,9 @@ from glue_jobs.steps.means import Supply
 from glue_jobs.steps.tokens import MaskingKeys
 from glue_jobs.tally import require_countable
 
+if TYPE_CHECKING:
+    from glue_jobs.columnar.engine import Columnar
+
 OWNER = "owner"
 
 
@@ -80,6 +85,10 @@ class Target:
     mode: job.Mode | None = field(init=False)
     lacks_values: bool = False
     """A round of this process has seen updates without all values: the next ones look for them at once."""
+    engine: Chosen | None = None
+    """What has made the newest rows; None: none were made yet."""
+    columnar: Columnar | None = None
+    """The columnar engine of this table, once it was looked at whether that can make it."""
     layout_refused: object = None
     """What calve.yaml says of the layout, where the table cannot have it: said once."""
     _every: Json = None

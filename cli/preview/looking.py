@@ -70,7 +70,7 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
         [target] = open_targets(replace(job, tables=(table,)), Lake(spark, job.name), cluster)
         target.foresee()
         topic = cluster.state(table.topic)
-        found = Reading(target, _start(topic, newest), topic.end).records().cache()
+        found = Reading(target, _start(topic, newest), topic.end, topic.key).records().cache()
         try:
             return _preview(target, found)
         finally:

@@ -15,10 +15,11 @@ from calve.spark_conf import CATALOG
 from cli.embedded import stack as embedded
 from cli.progress import LineProgress
 from cli.spark import spark_environment
+from glue_jobs import engines
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake as JobLake
 from glue_jobs.session import require_avro_guard, spark_session
-from tests.integration.engine import DATABASE, Engine
+from tests.integration.engine import CHOICE, DATABASE, Engine
 from tests.integration.exporting import Deployment, deploy_weekly
 from tests.integration.projects import project
 
@@ -65,6 +66,8 @@ def engine(stack: embedded.Stack, spark: SparkSession) -> Iterator[Engine]:
         "log_level": 0,  # these clients outlive the broker that tests stop, and say so many times a second
     }
     cluster = Cluster(spark, Kafka(stack.bootstrap_servers))
+    if CHOICE != "rows":
+        engines.load(spark.sparkContext).wait()
     yield Engine(
         stack,
         spark,

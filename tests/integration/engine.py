@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -53,6 +54,8 @@ TRADE = json.dumps(
     }
 )
 DATABASE = "tests"
+CHOICE: Any = os.environ.get("CALVE_TEST_ENGINE", "auto")
+"""What makes rows (`calve.job.Table.engine`) where a test does not say it."""
 
 
 @dataclass
@@ -184,7 +187,9 @@ class Engine:
         registry = settings.pop("registry", None) or Registry(self.stack.registry_url)
         masking = settings.pop("masking", None)
         job = self.job(
-            Table(name=table or topic, topic=topic, **settings), registry=registry, masking=masking
+            Table(name=table or topic, topic=topic, **{"engine": CHOICE} | settings),
+            registry=registry,
+            masking=masking,
         )
         return open_targets(job, self.lake, self.cluster)[0]
 

@@ -39,6 +39,8 @@ def test_the_tree_keeps_the_layers(tree: Path) -> None:
         ("glue_jobs/planted.py", "import confluent_kafka", "jobs are pyspark"),
         ("glue_jobs/planted.py", "import calve.settings", "jobs are pyspark"),
         ("glue_jobs/planted.py", "import lambdas", "operator above"),
+        ("glue_jobs/planted.py", "import numba", "imported by it alone"),
+        ("glue_jobs/planted.py", "import glue_jobs.columnar.records", "lacks that makes tables by rows"),
         ("lambdas/planted.py", "import pyspark", "functions have no Spark"),
         ("stacks/planted.py", "import boto3", "stacks have neither"),
     ],

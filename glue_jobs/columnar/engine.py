@@ -1,0 +1,151 @@
+"""The columnar engine on the driver: offsets become tasks, and what those have done becomes staged files and figures."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import SparkContext
+
+from calve.avro_program import reasons
+from calve.columns import Json
+from calve.decoding import Decoding
+from calve.position import Offsets
+from calve.spark_conf import CATALOG
+from glue_jobs.columnar.connecting import settings_of
+from glue_jobs.columnar.counted import Counted
+from glue_jobs.columnar.data_files import data_files, layout_of, location_of, sweep
+from glue_jobs.columnar.fetching import Range
+from glue_jobs.columnar.layouts import Layout, Unsupported
+from glue_jobs.columnar.storage import Storage
+from glue_jobs.columnar.tasks import Done, Trouble, Work, run_in_worker, run_task
+from glue_jobs.seen import Seen
+from glue_jobs.staging import Staged
+from glue_jobs.tally import counts
+
+if TYPE_CHECKING:
+    from glue_jobs.reading import Reading
+    from glue_jobs.target import Target
+
+BYTES_PER_TASK = 16_000_000
+SMALL_BYTES = 4_000_000
+"""A round of fewer bytes is not worth a task of Spark's: the driver does it."""
+
+_here = threading.BoundedSemaphore(os.cpu_count() or 1)
+"""The driver does no more rounds at once, since each needs the memory of a task."""
+
+
+@dataclass(slots=True)
+class Columnar:
+    """The engine of one table."""
+
+    target: Target
+    _judged: tuple[Decoding, Json, tuple[str, ...]] | None = None
+
+    def unsupported(self) -> tuple[str, ...]:
+        """Why the table, as it is open now, cannot be made by this engine."""
+        decoding, columns = self.target.decoding, self.target.shaping.source
+        if self._judged is None or self._judged[0] is not decoding:
+            self._judged = decoding, columns, tuple(reasons(decoding, columns))
+        try:
+            self._layout()
+        except Unsupported as why:
+            return (*self._judged[2], why.message)
+        return self._judged[2]
+
+    def stage(self, reading: Reading, stage_id: str, size_bytes: float) -> tuple[Staged, Seen]:
+        """As `Reading.stage_rows`, of rows that have so many bytes in Kafka, more or less.
+
+        Raises:
+            CalveError: as `run_task`; of several tasks' errors the first. Nothing is left behind.
+            Unexpected: as `Trouble`.
+        """
+        target, work = self.target, self._work(reading, stage_id)
+        if size_bytes < SMALL_BYTES:
+            with _here:
+                found = [run_task(work, part, "0") for part in planned(reading.start, reading.to, 1)]
+        else:
+            parts = planned(reading.start, reading.to, tasks_for(size_bytes, target.cores))
+            found = _spread(target.lake.spark.sparkContext, work, parts)
+        done = [each for each in found if isinstance(each, Done)]
+        for trouble in (each for each in found if isinstance(each, Trouble)):
+            sweep(target.main, work.location)
+            raise trouble.error()
+        counted = Counted.together(each.counted for each in done)
+        return _staged(target, work, done, counted), counted.seen()
+
+    def _work(self, reading: Reading, stage_id: str) -> Work:
+        target = self.target
+        return Work(
+            settings=settings_of(target.cluster.connection),
+            topic=target.table.topic,
+            topic_id=reading.topic.topic_id,
+            decoding=target.decoding,
+            columns=target.shaping.source,
+            layout=self._layout(),
+            location=location_of(target.main, f"{stage_id}-{uuid.uuid4().hex[:8]}"),
+            count_by=target.table.count_by,
+        )
+
+    def _layout(self) -> Layout:
+        get = self.target.lake.spark.conf.get
+        of = f"spark.sql.catalog.{CATALOG}"
+        return layout_of(
+            self.target.main, Storage(str(get(f"{of}.client.region")), get(f"{of}.s3.endpoint", None))
+        )
+
+
+def compile_everywhere(context: SparkContext) -> None:
+    """Let every machine of the job have the kernels before a round needs them; this one has compiled them by now."""
+    if not str(context.master).startswith("local"):
+        tasks = context.defaultParallelism
+        context.parallelize(range(tasks), tasks).map(_compiled).collect()
+
+
+def tasks_for(size_bytes: float, cores: int) -> int:
+    """As many tasks as there are cores, unless they would have too little to do."""
+    return max(1, min(cores, int(size_bytes // BYTES_PER_TASK)))
+
+
+def planned(start: Offsets, to: Offsets, tasks: int) -> list[tuple[Range, ...]]:
+    """The offsets in at most so many parts of the same size: whole partitions, but for those in which a part ends."""
+    total = sum(to[p] - o for p, o in start.items())
+    left = share = -(-total // tasks)
+    parts: list[list[Range]] = [[]]
+    for partition, at in sorted(start.items()):
+        while at < to[partition]:
+            if not left:
+                parts.append([])
+                left = share
+            taken = min(to[partition] - at, left)
+            parts[-1].append(Range(partition, at, at + taken))
+            at, left = at + taken, left - taken
+    return [tuple(part) for part in parts if part]
+
+
+def _spread(context: SparkContext, work: Work, parts: Sequence[tuple[Range, ...]]) -> list[Done | Trouble]:
+    """Each part in a task of Spark's. The work goes with the function, in memory alone: Spark writes data into a file."""
+    numbers = context.parallelize(range(len(parts)), len(parts))
+    return numbers.map(lambda number: run_in_worker(work, parts[number], number)).collect()
+
+
+def _staged(target: Target, work: Work, done: Sequence[Done], counted: Counted) -> Staged:
+    written = [file for each in done for file in each.files]
+    rows = sum(each.rows for each in written)
+    values = (counted.values or {}).items()
+    return Staged(
+        data_files(target.main, work.layout, written),
+        rows,
+        sum(each.size for each in written),
+        counts=counts(work.count_by, values, rows) if work.count_by else None,
+        cpu_s=sum(each.cpu_s for each in done),
+    )
+
+
+def _compiled(number: int) -> int:
+    """That this module is there says that the kernels are."""
+    return number

@@ -1,0 +1,140 @@
+"""One task of a round: offsets of a topic become data files, and figures; no row leaves it.
+
+A task runs in a Python worker of Spark, or in the driver where a round is small. It answers by values: an error of calve's is
+one, and of any other only the class and the place are told, since its text may quote a record.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from calve.columns import Json
+from calve.decoding import Decoding
+from calve.errors import CalveError, Suspended
+from calve.masking import Key
+from calve.names import SYSTEM_COLUMN
+from glue_jobs.columnar.connecting import Settings
+from glue_jobs.columnar.counted import Counted
+from glue_jobs.columnar.decoder import Decoder
+from glue_jobs.columnar.fetching import Range, fetch
+from glue_jobs.columnar.kafka_column import kafka_column
+from glue_jobs.columnar.layouts import Layout
+from glue_jobs.columnar.parquet import Files, Written
+from glue_jobs.columnar.values import Values, values_of
+
+if TYPE_CHECKING:
+    from glue_jobs.columnar.steps.chain import Steps
+
+CHUNK_BYTES = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the tasks of a staging share. columns: those that records are decoded to. location: where the names of their files
+    begin, of this staging and of no other. count_by: a column whose values are counted. keys: those that mask.
+    """
+
+    settings: Settings
+    topic: str
+    topic_id: str
+    decoding: Decoding
+    columns: Json
+    layout: Layout
+    location: str
+    steps: Steps | None = None
+    count_by: str | None = None
+    keys: tuple[Key, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """cpu_s: CPU seconds of the worker's process that no other task has told."""
+
+    files: tuple[Written, ...]
+    counted: Counted
+    cpu_s: float = 0.0
+
+
+class Unexpected(Exception):
+    """An error that nobody has foreseen: its class and its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An error on its way to the driver."""
+
+    kind: type[CalveError] | None
+    arguments: tuple[str, ...]
+    fix: str | None = None
+
+    @classmethod
+    def of(cls, error: Exception) -> Trouble:
+        match error:
+            case Suspended():
+                return cls(type(error), (error.code, error.message), error.fix)
+            case CalveError():
+                return cls(type(error), (error.message,), error.fix)
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return cls(None, (f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}",))
+
+    def error(self) -> Exception:
+        return self.kind(*self.arguments, fix=self.fix) if self.kind else Unexpected(*self.arguments)
+
+
+def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> Done | Trouble:
+    """Do a part of the work. place: names the task and its attempt in the names of its files."""
+    files = Files(work.layout, f"{work.location}-{place}")
+    try:
+        counted = Counted.together(_chunks(work, ranges, files))
+        return Done(tuple(files.close()), counted)
+    except Exception as error:  # noqa: BLE001 told by value
+        files.abort()
+        return Trouble.of(error)
+
+
+_told_s = 0.0
+
+
+def run_in_worker(work: Work, ranges: tuple[Range, ...], number: int) -> Done | Trouble:
+    """The same in a worker of Spark, with the CPU seconds of its process, which has one task at a time."""
+    global _told_s
+    context = TaskContext.get()
+    done = run_task(work, ranges, f"{number}-{context.taskAttemptId() if context else 0}")
+    taken_s, _told_s = time.process_time() - _told_s, time.process_time()
+    return Done(done.files, done.counted, taken_s) if isinstance(done, Done) else done
+
+
+def _chunks(work: Work, ranges: tuple[Range, ...], files: Files) -> Iterator[Counted]:
+    """Write chunk by chunk, and count each."""
+    decoder = Decoder(work.decoding, work.columns)
+    for records in fetch(work.settings, work.topic, work.topic_id, ranges, CHUNK_BYTES):
+        decoded = decoder.decode(records)
+        yield Counted.of_records(records, decoded.rejected, decoded.others)
+        kafka = kafka_column(work.topic, records, decoded.good, decoded.schema_id)
+        columns = decoded.columns.append_column(SYSTEM_COLUMN, kafka)
+        if work.steps is None:
+            files.write(columns)
+            yield Counted(values=_values(work, columns))
+            continue
+        for made in work.steps.run(columns, work.keys):
+            files.write(made.rows)
+            yield Counted.of_rows(
+                records.offset[decoded.good[made.rejected]],
+                left_out=made.left_out,
+                made=made.made,
+                failed=made.failed,
+                cut=made.cut,
+                values=_values(work, made.rows),
+            )
+
+
+def _values(work: Work, rows: pa.Table) -> Values | None:
+    return values_of(rows[work.count_by]) if work.count_by else {}
