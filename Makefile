@@ -10,6 +10,9 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Each worker has a stack and a Spark session of its own; tests that share something costly go to one worker.
 PYTEST_BY_TWO := $(BIN)/python -m pytest -n 2 --dist loadgroup
+# What make test does by the columnar engine wherever that can, here by rows.
+BY_ROWS := $(addprefix tests/integration/test_,rounds.py types.py evolution.py rejects.py layout.py steps.py flatten_step.py \
+	mask_step.py route_step.py sql_step.py crash.py topic_changes.py on_error.py registries.py freshness.py)
 UV_COMPILE = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 help: ## Show this screen
@@ -39,6 +42,7 @@ test: check ## check, then the stacks as templates, and all of it on the real br
 
 test-full: test ## test, and what takes minutes or a browser
 	$(PYTEST_BY_TWO) -m full tests
+	CALVE_TEST_ENGINE=rows $(PYTEST_BY_TWO) -m "not full" $(BY_ROWS)
 
 test-snowflake: $(READY) ## What calve takes Snowflake to do, tried on a real account (says what it needs)
 	CALVE_SNOWFLAKE_REAL=1 $(BIN)/python -m pytest tests/unit/lambdas/snowflake/test_contract.py

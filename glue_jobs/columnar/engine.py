@@ -14,6 +14,7 @@ from pyspark import SparkContext
 from calve.avro_program import reasons
 from calve.columns import Json
 from calve.decoding import Decoding
+from calve.errors import Retryable, Suspended
 from calve.position import Offsets
 from calve.spark_conf import CATALOG
 from glue_jobs.columnar.connecting import settings_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from glue_jobs.reading import Reading
     from glue_jobs.target import Target
 
+LOST = ("topic_recreated", "offsets_expired")
 BYTES_PER_TASK = 16_000_000
 SMALL_BYTES = 4_000_000
 """A round of fewer bytes is not worth a task of Spark's: the driver does it."""
@@ -74,7 +76,7 @@ class Columnar:
         done = [each for each in found if isinstance(each, Done)]
         for trouble in (each for each in found if isinstance(each, Trouble)):
             sweep(target.main, work.location)
-            raise trouble.error()
+            raise _as_policy_says(trouble.error(), target)
         counted = Counted.together(each.counted for each in done)
         return _staged(target, work, done, counted), counted.seen()
 
@@ -144,6 +146,12 @@ def _staged(target: Target, work: Work, done: Sequence[Done], counted: Counted) 
         counts=counts(work.count_by, values, rows) if work.count_by else None,
         cpu_s=sum(each.cpu_s for each in done),
     )
+
+
+def _as_policy_says(error: Exception, target: Target) -> Exception:
+    """What expired, or was made again, while it was read: where that is accepted, the next round begins behind it."""
+    lost = isinstance(error, Suspended) and error.code in LOST
+    return Retryable(str(error)) if lost and target.table.on_data_loss == "continue" else error
 
 
 def _compiled(number: int) -> int:
