@@ -10,12 +10,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from calve.errors import Suspended
+from calve.errors import CalveError, Suspended
 from calve.job import EngineChoice, Table
 
 Engine = Literal["columnar", "rows"]
 FORMATS = {"json": "JSON", "protobuf": "Protobuf"}
 MODES = ("upsert", "change_data", "deduplicate", "aggregate")
+
+
+class Unsupported(CalveError):
+    """The columnar engine cannot make a table, or not surely the same; the message says why, as a reason does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 from calve.errors import ConfigError
@@ -21,7 +22,11 @@ from calve.secrets import secret_text
 
 EXAMPLE = '{"keys": [{"id": "2026a", "from": "2026-01-01T00:00:00Z", "key": "<base64 of 32 random bytes>"}]}'
 LEAST_BYTES = 32
+BLOCK_BYTES = 64
+"""Of SHA-256. A longer key is hashed before it is padded (RFC 2104)."""
 SEAL = b"calve.dead-letters"
+FIRST_YEAR_DAY, FIRST_YEAR_US = -2_147_483_456, -9_223_371_158_400_000_000
+"""When the first year begins of which dates, or timestamps, have the first day; Spark fails on what is before."""
 
 _ID = re.compile(r"[a-z0-9_-]{1,16}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,6 +67,13 @@ def newest(keys: Sequence[Key], now_us: int) -> Key:
     """The key that counts at a moment: the last of `read_keys` whose time has begun, else the first."""
     begun = [each for each in keys if each.since_us <= now_us]
     return begun[-1] if begun else keys[0]
+
+
+def pads(secret: bytes) -> tuple[bytes, bytes]:
+    """What stands before the data of the inner and of the outer hash."""
+    secret = sha256(secret).digest() if len(secret) > BLOCK_BYTES else secret
+    block = secret.ljust(BLOCK_BYTES, b"\0")
+    return bytes(each ^ 0x36 for each in block), bytes(each ^ 0x5C for each in block)
 
 
 def _parsed(text: str) -> tuple[str | None, list[Key]]:

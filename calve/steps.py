@@ -48,6 +48,19 @@ class Flatten:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaf:
+    """A column that `flatten` makes of what is at a path of structs: as it is, of a map the value of `key`, or the map `without`
+    keys. shown: the field as messages call it.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    shown: str
+    key: str | None = None
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """Records for which the condition, a Spark SQL expression, is not true make no row."""
 

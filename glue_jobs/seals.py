@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from calve.columns import SEALED
-from calve.masking import Key
-from glue_jobs.steps.tokens import frame_of, hmac_hex, pads, struct_of
+from calve.masking import Key, pads
+from glue_jobs.steps.tokens import frame_of, hmac_hex, struct_of
 
 UNOPENED = "calve:unopened"
 """True: with the keys that there are the letter could not be opened; what was sealed is null."""

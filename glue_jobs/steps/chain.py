@@ -46,16 +46,16 @@ class Chain:
     def of_records(self, frame: DataFrame) -> DataFrame:
         """What the steps up to the first explosion make of rows that each stand for a record."""
         for number, step in enumerate(self.steps[: self._first_explosion + 1]):
-            frame = self._run(number, step, frame)
+            frame = self.run(number, step, frame)
         return frame
 
     def of_rows(self, frame: DataFrame) -> DataFrame:
         """What the first explosion and the steps behind it make of rows that `of_records` has made."""
         for number, step in enumerate(self.steps):
             if number > self._first_explosion:
-                frame = self._run(number, step, frame)
+                frame = self.run(number, step, frame)
             if number >= self._first_explosion and isinstance(step, Flatten):
-                with self._naming(number, step):
+                with self.naming(number, step):
                     frame = exploded(frame, step)
         return frame
 
@@ -104,8 +104,9 @@ class Chain:
         found = (n for n, step in enumerate(self.steps) if isinstance(step, Flatten) and step.explode)
         return next(found, len(self.steps))
 
-    def _run(self, number: int, step: Step, frame: DataFrame) -> DataFrame:
-        with self._naming(number, step):
+    def run(self, number: int, step: Step, frame: DataFrame) -> DataFrame:
+        """What one of the steps makes of a frame; a list that it explodes is still a list."""
+        with self.naming(number, step):
             match step:
                 case Route():
                     return run_route(frame, step)
@@ -121,15 +122,15 @@ class Chain:
                     return run_mask(frame, step, self.means.keys(), self.means.tags)
 
     @contextmanager
-    def _naming(self, number: int, step: Step) -> Iterator[None]:
+    def naming(self, number: int, step: Step) -> Iterator[None]:
         """Problems of a step say which one it is."""
         try:
             yield
         except Suspended as problem:
-            text = f"{self._place(number, step)}: {problem.message}"
+            text = f"{self.place(number, step)}: {problem.message}"
             raise Suspended(problem.code, text, fix=problem.fix) from None
 
-    def _place(self, number: int, step: Step) -> str:
+    def place(self, number: int, step: Step) -> str:
         """Where calve.yaml has the step: a route stands beside the list, and comes before it."""
         if isinstance(step, Route):
             return step.kind

@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from calve.names import SYSTEM_COLUMN, field_problem, quote
-from calve.steps import Flatten
+from calve.names import field_problem, quote
+from calve.steps import Flatten, Leaf
 from glue_jobs.steps.frame import beside, data, unusable
 
 
 def run_flatten(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> DataFrame:
     """Structs as columns named by their path; those of `stay` remain as they are. The list that is exploded is left a list."""
-    return _flattened(frame, step.separator, _maps(step, in_items=False), stay)
+    return _flattened(frame, leaves(frame, step, stay))
 
 
-def _flattened(
+def leaves(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> list[Leaf]:
+    """The columns that `run_flatten` makes."""
+    return _found(frame, step.separator, _maps(step, in_items=False), stay)
+
+
+def leaves_of_items(frame: DataFrame, step: Flatten, name: str) -> list[Leaf]:
+    """The columns that `exploded` makes of rows that have an item in the column of that name."""
+    return _found(frame, step.separator, _maps(step, in_items=True), {*data(frame)} - {name})
+
+
+def _found(
     frame: DataFrame, separator: str, maps: Mapping[str, Sequence[str]], stay: Collection[str]
-) -> DataFrame:
-    found: list[tuple[str, Column, str]] = []
-    for each in frame.schema.fields:
-        if each.name == SYSTEM_COLUMN or ":" in each.name:
-            continue
+) -> list[Leaf]:
+    names = data(frame)
+    found: list[Leaf] = []
+    for each in (each for each in frame.schema.fields if each.name in names):
         if each.name in stay:
-            found.append((each.name, F.col(quote(each.name)), each.name))
+            found.append(Leaf(each.name, (each.name,), each.name))
         else:
-            found += _leaves(each, F.col(quote(each.name)), (each.name,), separator, maps)
-    _require_maps(separator, maps, [name for name, _, _ in found])
+            found += _leaves(each.dataType, (each.name,), separator, maps)
+    _require_maps(separator, maps, [each.name for each in found])
     _require_distinct(found)
-    return frame.select(*(column.alias(name) for name, column, _ in found), *map(quote, beside(frame)))
+    return found
+
+
+def _flattened(frame: DataFrame, found: Iterable[Leaf]) -> DataFrame:
+    return frame.select(*(_value(each).alias(each.name) for each in found), *map(quote, beside(frame)))
+
+
+def _value(leaf: Leaf) -> Column:
+    value = reduce(lambda above, name: above[name], leaf.path[1:], F.col(quote(leaf.path[0])))
+    if leaf.key is not None:
+        return F.try_element_at(value, F.lit(leaf.key))
+    return F.map_filter(value, lambda key, _: ~key.isin(*leaf.without)) if leaf.without else value
 
 
 def exploded(frame: DataFrame, step: Flatten) -> DataFrame:
@@ -42,37 +63,44 @@ def exploded(frame: DataFrame, step: Flatten) -> DataFrame:
     """
     if step.explode is None:
         return frame
-    name = _column(step.explode, step)
+    name = exploded_column(frame, step)
+    items = frame.withColumn(name, F.explode_outer(quote(name)))
+    return _flattened(items, leaves_of_items(items, step, name))
+
+
+def exploded_column(frame: DataFrame, step: Flatten) -> str:
+    """The column of the list that is exploded.
+
+    Raises:
+        Suspended: there is none.
+    """
+    path = str(step.explode)
+    name = _column(path, step)
     kinds = {each.name: each.dataType for each in frame.schema.fields if each.name in data(frame)}
     if name not in kinds:
-        raise unusable(f"there is no column {step.explode} to explode{_hint(name, kinds)}")
+        raise unusable(f"there is no column {path} to explode{_hint(name, kinds)}")
     if not isinstance(kinds[name], T.ArrayType):
-        raise unusable(f"{step.explode} is a {_shown(kinds[name])}, and only a list can be exploded")
-    items = frame.withColumn(name, F.explode_outer(quote(name)))
-    return _flattened(items, step.separator, _maps(step, in_items=True), kinds.keys() - {name})
+        raise unusable(f"{path} is a {_shown(kinds[name])}, and only a list can be exploded")
+    return name
 
 
 def _leaves(
-    field: T.StructField,
-    value: Column,
-    path: tuple[str, ...],
-    separator: str,
-    maps: Mapping[str, Sequence[str]],
-) -> Iterator[tuple[str, Column, str]]:
+    kind: T.DataType, path: tuple[str, ...], separator: str, maps: Mapping[str, Sequence[str]]
+) -> Iterator[Leaf]:
     name, shown = separator.join(path), ".".join(path)
-    if isinstance(field.dataType, T.StructType):
-        for each in field.dataType.fields:
-            yield from _leaves(each, value[each.name], (*path, each.name), separator, maps)
-    elif name in maps and _has_texts(field.dataType):
+    if isinstance(kind, T.StructType):
+        for each in kind.fields:
+            yield from _leaves(each.dataType, (*path, each.name), separator, maps)
+    elif name in maps and _has_texts(kind):
         keys = maps[name]
-        yield name, F.map_filter(value, lambda key, _: ~key.isin(*keys)), shown
+        yield Leaf(name, path, shown, without=tuple(keys))
         for key in keys:
             made = f"{name}{separator}{key}"
             if problem := field_problem(made):
                 raise unusable(f"the key {key} of {shown} cannot become a column: {problem}")
-            yield made, F.try_element_at(value, F.lit(key)), f"{shown}{{{key}}}"
+            yield Leaf(made, path, f"{shown}{{{key}}}", key=key)
     else:
-        yield name, value, shown
+        yield Leaf(name, path, shown)
 
 
 def _maps(step: Flatten, *, in_items: bool) -> dict[str, tuple[str, ...]]:
@@ -93,12 +121,14 @@ def _require_maps(separator: str, maps: Mapping[str, Sequence[str]], names: Sequ
             raise unusable(f"{name} is no map with keys of text{_hint(name, names)}")
 
 
-def _require_distinct(found: Sequence[tuple[str, Column, str]]) -> None:
+def _require_distinct(found: Iterable[Leaf]) -> None:
     first: dict[str, str] = {}
-    for name, _, path in found:
-        other = first.setdefault(name.lower(), path)
-        if other != path:
-            raise unusable(f"{other} and {path} would both be the column {name}: use another `separator`")
+    for each in found:
+        other = first.setdefault(each.name.lower(), each.shown)
+        if other != each.shown:
+            raise unusable(
+                f"{other} and {each.shown} would both be the column {each.name}: use another `separator`"
+            )
 
 
 def _column(path: str, step: Flatten) -> str:

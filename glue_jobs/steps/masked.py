@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from calve.masking import FIRST_YEAR_DAY, FIRST_YEAR_US
 from calve.steps import Rule
 from glue_jobs.steps.frame import unusable
 from glue_jobs.steps.tokens import token
@@ -33,8 +34,6 @@ MOMENTS = {
 }
 DOMAIN = r"(@[A-Za-z0-9.-]+\.[A-Za-z][A-Za-z0-9-]*)\z"
 """What is shown of an e-mail address. Whatever else may follow an @ is hidden: it need not be one."""
-FIRST_YEAR_DAY, FIRST_YEAR_US = -2_147_483_456, -9_223_371_158_400_000_000
-"""When the first year begins of which dates, or timestamps, have the first day; Spark fails on what is before."""
 LONGS = 2.0**63
 
 

@@ -10,20 +10,17 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from calve.masking import Key, read_keys
+from calve.masking import BLOCK_BYTES, Key, pads, read_keys
 from calve.names import quote
 from glue_jobs.keys import TIMESTAMP, at
 from glue_jobs.verdicts import case
 
 KEY = "calve:masking_key"
 """The key that hashes the row's values."""
-BLOCK_BYTES = 64
-"""Of SHA-256. A longer key is hashed before it is padded (RFC 2104)."""
 READ_EVERY_S = 300.0
 KEY_TYPE = "struct<id: string, since: timestamp, inner: binary, outer: binary>"
 
@@ -96,13 +93,6 @@ def hmac_hex(key: Column, data: Column) -> Column:
     """The HMAC-SHA-256 of bytes, in hexadecimal digits; `key` has the `pads`, as `inner` and `outer`."""
     inner = F.unhex(F.sha2(F.concat(key["inner"], data), 256))
     return F.sha2(F.concat(key["outer"], inner), 256)
-
-
-def pads(secret: bytes) -> tuple[bytes, bytes]:
-    """What stands before the data of the inner and of the outer hash."""
-    secret = sha256(secret).digest() if len(secret) > BLOCK_BYTES else secret
-    block = secret.ljust(BLOCK_BYTES, b"\0")
-    return bytes(each ^ 0x36 for each in block), bytes(each ^ 0x5C for each in block)
 
 
 def _since(spark: SparkSession, key: Key) -> object:

@@ -16,11 +16,10 @@ from typing import Any
 from calve import redrive
 from calve.forget import REQUEST, Condition, Entry, Request
 from calve.job import Budget, Table
-from calve.masking import Key
+from calve.masking import Key, pads
 from calve.redrive import Result
 from calve.steps import Mask, Rule
 from cli.forget import sealed
-from glue_jobs.steps.tokens import pads
 from glue_jobs.target import Target
 from tests.integration.engine import Engine
 from tests.integration.planted import Planted, Search

@@ -19,13 +19,12 @@ import pytest
 
 from calve.columns import REASONS
 from calve.job import Budget, Deduplicate, Table, Upsert
-from calve.masking import Key
+from calve.masking import Key, pads
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.redrive import REQUEST, Request, Result
 from calve.spark_conf import java_options
 from calve.steps import Mask, Rule
 from cli.spark import JAVA_OPTIONS, spark_environment
-from glue_jobs.steps.tokens import pads
 from lambdas.export_notify.mail import new_file
 from lambdas.export_notify.notice import Manifest
 from lambdas.links import Link

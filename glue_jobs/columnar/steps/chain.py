@@ -1,0 +1,99 @@
+"""All steps of a table on columns of Arrow, as `glue_jobs.steps.chain` has them on rows of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from calve.masking import Key
+from calve.names import SYSTEM_COLUMN
+from glue_jobs.columnar.steps.flatten import Explosion, Flattening
+from glue_jobs.columnar.steps.mask import Masking
+from glue_jobs.columnar.steps.query import Computation, Condition
+from glue_jobs.columnar.steps.route import Routing
+from glue_jobs.columnar.steps.rows import Rows
+from glue_jobs.columnar.types import conformed
+
+Operation = Routing | Flattening | Masking | Condition | Computation
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What records have become. rows: the columns of the table, with `_kafka`. left_out: how many records a step has left out.
+    rejected: places of the records that are rejects. made: rows, where a record may make several; of them `failed` cannot be
+    computed, and `cut` are left out; neither is in `rows`.
+    """
+
+    rows: pa.Table
+    left_out: int
+    rejected: NDArray[np.int64]
+    made: int | None = None
+    failed: int = 0
+    cut: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """of_records: what is done to records. explosion: what makes several rows of them. of_rows: what is done to these. columns:
+    those of the table.
+
+    Holds no secret: the masking keys are given to `run`.
+    """
+
+    of_records: tuple[Operation, ...]
+    explosion: Explosion | None
+    of_rows: tuple[Operation, ...]
+    columns: tuple[tuple[str, pa.DataType], ...]
+
+    @property
+    def explodes(self) -> bool:
+        """Whether a record may make several rows."""
+        return self.explosion is not None
+
+    def run(self, batch: pa.Table, keys: Sequence[Key] = ()) -> Iterator[Made]:
+        """What becomes of good records with the columns that they are decoded to, and `_kafka`: once, or in several parts.
+
+        keys: `calve.masking.read_keys`, where the table masks.
+        """
+        rows, left_out, rejected = _run(self.of_records, Rows.of(batch), keys)
+        if self.explosion is None:
+            yield Made(self._table(rows), left_out, rejected)
+            return
+        for number, part in enumerate(self.explosion.run(rows)):
+            made, cut, failed = _run(self.of_rows, part, keys)
+            first = number == 0
+            yield Made(
+                self._table(made),
+                left_out if first else 0,
+                rejected if first else rejected[:0],
+                len(part),
+                len(failed),
+                cut,
+            )
+
+    def _table(self, rows: Rows) -> pa.Table:
+        arrays = {name: conformed(rows.columns.get(name), kind, len(rows)) for name, kind in self.columns}
+        return pa.table(arrays | {SYSTEM_COLUMN: rows.kafka})
+
+
+def _run(
+    operations: Sequence[Operation], rows: Rows, keys: Sequence[Key]
+) -> tuple[Rows, int, NDArray[np.int64]]:
+    """The rows that are left, how many are left out, and the records of those that are rejected."""
+    left_out, rejected = 0, [rows.record[:0]]
+    for each in operations:
+        match each:
+            case Flattening():
+                rows = each.run(rows)
+            case Masking():
+                rows = each.run(rows, keys)
+            case Routing() | Condition() | Computation():
+                made, cut, failed = each.run(rows)
+                left_out += int(cut.sum())
+                rejected.append(rows.record[failed])
+                rows = made.where(~(cut | failed))
+    return rows, left_out, np.concatenate(rejected)

@@ -1,0 +1,153 @@
+"""Single values masked, as `glue_jobs.steps.masked` masks them. Null stays null."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from calve.masking import FIRST_YEAR_DAY, FIRST_YEAR_US
+from calve.steps import Rule
+from glue_jobs.columnar.steps.bytes_of import Begins, Bytes, spans, texts, validity
+from glue_jobs.columnar.steps.text_kernels import (
+    LONGEST_MOMENT,
+    write_days,
+    write_decimals,
+    write_domains,
+    write_ends,
+    write_moments,
+)
+from glue_jobs.columnar.steps.tokens import Tokens
+
+Longs = NDArray[np.int64]
+Valid = NDArray[np.bool_]
+MOST_DIGITS = 18
+"""Of decimals that generalise: their units are computed as longs."""
+
+
+def masked(array: pa.Array, rule: Rule, tokens: Tokens) -> pa.Array:
+    match rule.how:
+        case "hash":
+            return tokens.made_of(text(array))
+        case "partial":
+            return _partial(text(array), rule.argument)
+        case "generalise" if isinstance(rule.argument, int):
+            return _band(array, rule.argument)
+    return _span(array, str(rule.argument))
+
+
+def text(array: pa.Array) -> pa.Array:
+    """The text of each value that is hashed; bytes as they are."""
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return array
+    if pa.types.is_decimal(kind):
+        return _digits(array)
+    if pa.types.is_date(kind):
+        return _written(array, lambda begins, out: write_days(_longs(array), begins, out), LONGEST_MOMENT)
+    if pa.types.is_timestamp(kind):
+        utc = kind.tz is not None
+        return _written(
+            array, lambda begins, out: write_moments(_longs(array), utc, begins, out), LONGEST_MOMENT
+        )
+    return array.cast(pa.string())
+
+
+def _written(like: pa.Array, write: Callable[[Begins, Bytes], None], room: int, shared: int = 0) -> pa.Array:
+    """The texts that a kernel writes. room: of each value; shared: of all together, beside that."""
+    begins, out = np.zeros(len(like) + 1, np.int32), np.empty(len(like) * room + shared, np.uint8)
+    write(begins, out)
+    return texts(begins, out, like)
+
+
+def _longs(array: pa.Array) -> Longs:
+    """The numbers by which days, moments and integers are stored; zero for null."""
+    width = pa.int32() if pa.types.is_date(array.type) else pa.int64()
+    found: Longs = array.cast(width).fill_null(0).to_numpy().astype(np.int64, copy=False)
+    return found
+
+
+def _digits(array: pa.Array) -> pa.Array:
+    """Every digit of decimals, without needless zeros."""
+    whole = pa.Array.from_buffers(
+        pa.decimal128(38, 0), len(array), array.buffers(), offset=array.offset
+    ).cast(pa.string())
+    begins, data = spans(whole)
+    scale = array.type.scale
+    return _written(
+        array,
+        lambda out_begins, out: write_decimals(begins, data, scale, out_begins, out),
+        scale + 2,
+        len(data),
+    )
+
+
+def _partial(array: pa.Array, stays: str | int | None) -> pa.Array:
+    begins, data = spans(array)
+    if isinstance(stays, int):
+        return _written(array, lambda places, out: write_ends(begins, data, stays, places, out), 0, len(data))
+    return _written(array, lambda places, out: write_domains(begins, data, places, out), 3, len(data))
+
+
+def _span(array: pa.Array, unit: str) -> pa.Array:
+    """The first day of the year or the month; null where there is no such day in the type."""
+    is_date = pa.types.is_date(array.type)
+    least, step = (FIRST_YEAR_DAY, "D") if is_date else (FIRST_YEAR_US, "us")
+    numbers = _longs(array)
+    valid = _valid(array) & (numbers >= least)
+    moments = np.where(valid, numbers, 0).astype(f"datetime64[{step}]")
+    first = moments.astype(f"datetime64[{unit[0].upper()}]").astype(moments.dtype).astype(np.int64)
+    stored = pa.int32() if is_date else pa.int64()
+    return pa.array(first.astype(stored.to_pandas_dtype()), mask=~valid).cast(array.type)
+
+
+def _band(array: pa.Array, width: int) -> pa.Array:
+    """The greatest multiple of `width` that is not greater; null where there is no such number in the type."""
+    kind = array.type
+    if pa.types.is_floating(kind):
+        return _float_band(array, width)
+    if not pa.types.is_decimal(kind):
+        least = -(2 ** (kind.bit_width - 1))
+        band, fits = _long_band(_longs(array), width)
+        valid = _valid(array) & fits & (band >= least)
+        return pa.array(np.where(valid, band, 0).astype(kind.to_pandas_dtype()), mask=~valid)
+    unit = 10**kind.scale
+    band, fits = _long_band(_units(array) // unit, width)
+    valid = _valid(array) & fits & (np.abs(band) < 10 ** (kind.precision - kind.scale))
+    return _decimals(np.where(valid, band, 0) * unit, valid, kind)
+
+
+def _long_band(whole: Longs, width: int) -> tuple[Longs, Valid]:
+    above = whole % width
+    fits = whole >= np.iinfo(np.int64).min + above
+    return np.where(fits, whole - np.where(fits, above, 0), 0), fits
+
+
+def _float_band(array: pa.Array, width: int) -> pa.Array:
+    value = array.fill_null(0).to_numpy()
+    steps = value.astype(np.float64) / float(width)
+    valid = _valid(array) & (np.abs(steps) < 2.0**63)
+    whole = np.floor(np.where(valid, steps, 0.0)).astype(np.int64)
+    with np.errstate(over="ignore"):
+        found = (whole.astype(np.float64) * float(width)).astype(value.dtype)
+    return pa.array(found, mask=~valid)
+
+
+def _units(array: pa.Array) -> Longs:
+    """Decimals of at most `MOST_DIGITS` in units of their last digit."""
+    words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :: 2][: len(array)]
+    return np.where(_valid(array), words, 0)
+
+
+def _decimals(units: Longs, valid: Valid, kind: pa.DataType) -> pa.Array:
+    words = np.stack([units, units >> 63], axis=1)
+    bits = validity(pa.array(units, mask=~valid))
+    return pa.Array.from_buffers(kind, len(units), [bits, pa.py_buffer(words)])
+
+
+def _valid(array: pa.Array) -> Valid:
+    found: Valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    return found
