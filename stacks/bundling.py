@@ -1,4 +1,4 @@
-"""The code of a function: `calve`, the function's own package and its pinned dependencies."""
+"""The code of a function: `calve`, the function's own package and its locked dependencies."""
 
 from __future__ import annotations
 
@@ -119,5 +119,5 @@ class Bundle:
             file
             for folder in {self.name.partition("_")[0], self.name}
             for file in (ROOT / "lambdas" / folder).rglob("*")
-            if file.is_file() and "__pycache__" not in file.parts and file != self.wheels.requirements
+            if file.is_file() and "__pycache__" not in file.parts and file.stem != "requirements"
         )

@@ -23,7 +23,7 @@ SCRIPT = ROOT / "glue_jobs" / "ingest.py"
 COLUMNAR = Wheels(
     ROOT / "glue_jobs" / "columnar" / "requirements.txt",
     Runtime(python="3.13", architecture="x86_64"),
-    pruned=("numpy*", "bin", "**/tests"),
+    pruned=("bin", "**/tests"),
 )
 """What the columnar engine needs and Glue 6.0 lacks."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)

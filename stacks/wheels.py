@@ -72,7 +72,8 @@ class Wheels:
                 "install",
                 "--no-compile",
             ),
-            *("--only-binary=:all:", "--target", str(target), "-r", str(self.requirements)),
+            *("--only-binary=:all:", "--require-hashes", "--target", str(target)),
+            *("--no-deps", "-r", str(self.requirements)),
         ]
         if not self.runtime.native:
             command += ["--implementation", "cp", "--python-version", self.runtime.python]

@@ -24,6 +24,16 @@ def test_a_bundle_has_the_core_without_its_settings_and_one_function(tmp_path):
     assert not {name for name in names if name.startswith(("calve/settings", "lambdas/lake_adoption"))}
 
 
+def test_functions_get_nothing_whose_hash_is_not_known():
+    functions = [file.parent for file in (ROOT / "lambdas").glob("*/handler.py")]
+    for function in functions:
+        locked = (function / "requirements.txt").read_text()
+        for each in re.split(r"\n(?=\S)", locked.strip()):
+            assert re.match(r"[\w.\[\]-]+==\S+.*--hash=sha256:", each, re.DOTALL), (function.name, each)
+        for wanted in (function / "requirements.in").read_text().split():
+            assert re.sub(r"\[.*\]", "", wanted) in locked.split(), (function.name, wanted)
+
+
 @pytest.mark.full
 def test_the_release_bundle_of_the_export_fits_and_has_wheels_for_arm64_and_python_3_13(tmp_path):
     bundle = Bundle("csv_export", Runtime())
