@@ -19,7 +19,7 @@ from glue_jobs.columnar.fields import Leaf
 
 SAMPLE = 4_096
 NEIGHBOURS = 64
-WHOLE = frozenset({"int", "long", "date", "time", "timestamp", "timestamptz"})
+WHOLE = frozenset({"int", "long", "date", "timestamp", "timestamptz"})
 TEXTS = frozenset({"string", "binary"})
 
 

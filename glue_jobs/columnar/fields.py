@@ -19,7 +19,6 @@ PRIMITIVES: dict[str, pa.DataType] = {
     "float": pa.float32(),
     "double": pa.float64(),
     "date": pa.date32(),
-    "time": pa.time64("us"),
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", "UTC"),
     "string": pa.string(),

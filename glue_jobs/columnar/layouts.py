@@ -127,7 +127,7 @@ def _measured(name: str, properties: Mapping[str, str]) -> bool:
 
 def _partition_field(field: dict[str, Any], column: str, kind: str) -> PartitionField:
     transform = _transform(field["transform"], column)
-    if transform and transform.name == "identity" and kind in ("float", "double", "time"):
+    if transform and transform.name == "identity" and kind in ("float", "double"):
         raise Unsupported(f"it is partitioned by {column}, which is of the type {kind}")
     return PartitionField(field["field-id"], transform, kind)
 

@@ -39,7 +39,7 @@ class Files:
 
     Rows are gathered up to `Layout.batch_bytes` of Arrow, then written as one row group; where the table has a partitioning or a
     sort order they are arranged first, and each partition is a file. One file is open at a time: however many partitions there
-    are, memory holds a batch twice, and a row group made of it.
+    are, memory holds a batch three times at most, and the row group made of it.
     """
 
     def __init__(self, layout: Layout, location: str) -> None:
@@ -180,6 +180,7 @@ class _File:
             dictionary_pagesize_limit=layout.dictionary_bytes,
             store_decimal_as_integer=True,
             store_schema=False,
+            write_page_index=True,
             metadata_collector=self._footers,
         )
 
@@ -215,5 +216,6 @@ class _File:
         )
 
     def drop(self) -> None:
-        with suppress(OSError):
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
             self._sink.close()

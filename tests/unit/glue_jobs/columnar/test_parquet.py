@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,70 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from calve.columns import KAFKA, field, list_of, map_of, struct
+from calve.columns import field, list_of, struct
 from calve.errors import Fatal
 from calve.job import Transform
-from glue_jobs.columnar.fields import leaves, schema
+from glue_jobs.columnar.fields import leaves
 from glue_jobs.columnar.layouts import PartitionField, SortField
+from tests.arrow_rows import ALL, EMPTY, ROW, plain
 from tests.unit.glue_jobs.columnar.layouts import layout, local, read, written
-
-ALL = struct(
-    field("boolean", "boolean"),
-    field("int", "int"),
-    field("long", "long"),
-    field("float", "float"),
-    field("double", "double"),
-    field("date", "date"),
-    field("time", "time"),
-    field("timestamp", "timestamp"),
-    field("timestamptz", "timestamptz"),
-    field("small", "decimal(9, 2)"),
-    field("middle", "decimal(18, 3)"),
-    field("large", "decimal(38, 10)"),
-    field("string", "string"),
-    field("binary", "binary"),
-    field("fixed", "fixed[4]"),
-    field("listed", list_of(list_of("string"))),
-    field("mapped", map_of(struct(field("inner", "long", required=True)))),
-    KAFKA,
-)
-KAFKA_ROW = {
-    "topic": "t",
-    "partition": 1,
-    "offset": 2**40,
-    "timestamp": dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
-    "timestamp_type": 0,
-    "key": b"\x00",
-    "headers": [{"key": "a", "value": None}, {"key": "b", "value": b"x"}],
-    "schema_id": 7,
-}
-ROW: dict[str, Any] = {
-    "boolean": True,
-    "int": -(2**31),
-    "long": 2**63 - 1,
-    "float": 0.5,
-    "double": -0.1,
-    "date": dt.date(1, 1, 1),
-    "time": dt.time(23, 59, 59, 999_999),
-    "timestamp": dt.datetime(1582, 10, 10, 1, 2, 3, 4),  # noqa: DTZ001 local time
-    "timestamptz": dt.datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC),
-    "small": Decimal("-9999999.99"),
-    "middle": Decimal("999999999999999.999"),
-    "large": Decimal("-9999999999999999999999999999.9999999999"),
-    "string": "žąsis 🧊",
-    "binary": bytes(range(256)),
-    "fixed": b"\x00\xff\x00\xff",
-    "listed": [[], ["x", None], None],
-    "mapped": [("k", {"inner": -1}), ("n", None)],
-    "_kafka": KAFKA_ROW,
-}
-EMPTY = dict.fromkeys(ROW)
-
-
-def plain(columns: Any) -> pa.Schema:
-    """The columns' types as a decoder makes them, without ids."""
-    made = layout(columns)
-    return schema(made.columns, pa.schema([])).remove_metadata()
 
 
 def ids(kind: Any) -> set[int]:
@@ -112,7 +53,7 @@ def test_fields_of_every_level_have_icebergs_ids(rows: pa.Table, tmp_path: Path)
     made = pq.read_schema(local(file))
     numbered = layout(ALL)
     assert {each.id for each in leaves(numbered.columns)} < ids(made)
-    assert len(ids(made)) == 18 + 2 + 3 + 8 + 3
+    assert len(ids(made)) == 17 + 2 + 3 + 8 + 3
     assert ids(made) == set(range(1, len(ids(made)) + 1))
 
 
@@ -184,11 +125,13 @@ def test_encodings_follow_the_values(tmp_path: Path) -> None:
 
 
 def test_unmeasured_columns_show_no_value_in_a_footer(tmp_path: Path) -> None:
-    columns = struct(field("secret", "string"), field("open", "string"), field("amount", "double"))
+    fields = struct(field("secret", "string"), field("open", "string"), field("amount", "double"))
     rows = pa.table({"secret": ["Gedimino 1"], "open": ["Vilnius"], "amount": [1.5]})
-    (file,) = written(tmp_path, layout(columns, unmeasured=frozenset({1, 3})), rows)
+    (file,) = written(tmp_path, layout(fields, unmeasured=frozenset({1, 3})), rows)
     group = pq.read_metadata(local(file)).row_group(0)
-    assert [group.column(n).is_stats_set for n in range(3)] == [False, True, False]
+    columns = [group.column(n) for n in range(3)]
+    assert [each.is_stats_set for each in columns] == [False, True, False]
+    assert [each.has_column_index for each in columns] == [False, True, False]
     assert b"Gedimino" not in file.footer
     assert b"Vilnius" in file.footer
     assert file.nans == {}
