@@ -55,10 +55,11 @@ class Files:
         self._count = 0
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Rows with all columns of the table, in any order; a leaf may be a dictionary.
+        """Rows with columns of the table, in any order; those that are not there are null. A leaf may be a dictionary.
 
         Raises:
             Retryable: the object store fails.
+            Fatal: there is a column that the table has not, or has of another type.
         """
         table = self._fitted(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows)
         if not table.num_rows:
@@ -92,6 +93,8 @@ class Files:
         columns = self._layout.columns
         if self._schema is None:
             self._schema = schema(columns, rows.schema)
+        if unknown := set(rows.column_names) - set(self._schema.names):
+            raise Fatal(f"the table has no column {', '.join(sorted(unknown))}")
         try:
             return _cast(rows, self._schema)
         except pa.ArrowException:
@@ -136,14 +139,16 @@ class Files:
 
 
 def _cast(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
-    held = ((rows.column(each.name), each.type) for each in wanted)
-    columns = [column if column.type.equals(kind) else column.cast(kind) for column, kind in held]
+    columns = []
+    for each in wanted:
+        column = rows.column(each.name) if each.name in rows.column_names else pa.nulls(len(rows), each.type)
+        columns.append(column if column.type.equals(each.type) else column.cast(each.type))
     return pa.Table.from_arrays(columns, schema=wanted)
 
 
 def _misfit(rows: pa.Table, wanted: pa.Schema) -> str:
     """Which columns are not what they should be; Arrow's own message would show a value."""
-    held = ((each.name, rows.schema.field(each.name).type, each.type) for each in wanted)
+    held = ((each.name, each.type, wanted.field(each.name).type) for each in rows.schema)
     return "; ".join(f"column {name} is {kind}, not {of}" for name, kind, of in held if not kind.equals(of))
 
 

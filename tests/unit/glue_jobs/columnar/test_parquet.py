@@ -176,6 +176,18 @@ def test_a_column_of_another_type_is_named_and_no_value_is_told(tmp_path: Path) 
     assert "hidden" not in str(error.value)
 
 
+def test_a_column_that_the_rows_lack_is_null(tmp_path: Path) -> None:
+    columns = struct(field("n", "long"), field("later", list_of("string")))
+    assert read(written(tmp_path, layout(columns), pa.table({"n": [1]}))).to_pylist() == [
+        {"n": 1, "later": None}
+    ]
+
+
+def test_a_column_that_the_table_lacks_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match="no column other"):
+        written(tmp_path, layout(struct(field("n", "long"))), pa.table({"n": [1], "other": [2]}))
+
+
 def test_each_partition_is_a_file_in_its_order(tmp_path: Path) -> None:
     made = layout(
         struct(field("side", "string"), field("n", "long")),
