@@ -21,12 +21,14 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
 from calve.kafka_auth import kafka_python_properties
+from glue_jobs.columnar import sockets
 from glue_jobs.connection import TIMEOUT_MS, Access, Connection
 
 LARGEST_RESPONSE = 1 << 30
 """Bytes; a broker answers with more than it was asked for where one batch is larger than that."""
 _LIMITS = {
     "client_id": "calve",
+    "proxy_url": sockets.URL,
     "receive_message_max_bytes": LARGEST_RESPONSE,
     "request_timeout_ms": TIMEOUT_MS // 2,
     "socket_connection_setup_timeout_ms": 5_000,
@@ -171,6 +173,7 @@ def drop_client(settings: Settings) -> None:
 
 def _ssl_context(authorities: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslsocket_class = sockets.TlsSocket
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if authorities:
         context.load_verify_locations(cadata=authorities)
