@@ -56,16 +56,17 @@ class Items:
 
 def weights(array: pa.Array) -> NDArray[np.int64]:
     """The bytes that each value of an array takes, roughly."""
+    found = np.zeros(len(array), np.int64)
     kind = array.type
     if pa.types.is_struct(kind):
-        fields = [weights(array.field(n)) for n in range(kind.num_fields)]
-        return np.sum(fields, axis=0, dtype=np.int64)
-    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        for n in range(kind.num_fields):
+            found += weights(array.field(n))
+    elif pa.types.is_list(kind) or pa.types.is_map(kind):
         items = Items.of(array)
         each = weights(items.values) + (0 if items.keys is None else weights(items.keys))
-        before = np.concatenate([[0], np.cumsum(each)])
-        return np.diff(before[items.begins])
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        sizes = pc.binary_length(array).fill_null(0)
-        return sizes.to_numpy().astype(np.int64) + 4
-    return np.full(len(array), max(kind.bit_width // 8, 1), np.int64)
+        found += np.diff(np.concatenate([[0], np.cumsum(each)])[items.begins])
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        found += pc.binary_length(array).fill_null(0).to_numpy() + 4
+    else:
+        found += max(kind.bit_width // 8, 1)
+    return found

@@ -5,34 +5,23 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.columns import Json, decimal_digits
+from calve.columns import Json
+from glue_jobs.columnar.fields import leaf_type
 from glue_jobs.columnar.nested import Items
 
-PLAIN: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamptz": pa.timestamp("us", "UTC"),
-    "timestamp": pa.timestamp("us"),
-    "string": pa.string(),
-    "binary": pa.binary(),
-}
 
-
-def arrow_type(kind: Json) -> pa.DataType:
-    """The type of a column, as Spark reads and writes it: what is fixed, or a UUID, is bytes of any length."""
+def arrow_type(kind: Json, *, fixed: bool = True) -> pa.DataType:
+    """The type of a column; where not `fixed`, bytes of a fixed length are of any length, as Spark has them."""
     if isinstance(kind, str):
-        digits = decimal_digits(kind)
-        return pa.decimal128(*digits) if digits else PLAIN.get(kind, pa.binary())
+        return leaf_type(kind) if fixed or not kind.startswith("fixed") else pa.binary()
     match kind["type"]:
         case "struct":
-            return pa.struct([(each["name"], arrow_type(each["type"])) for each in kind["fields"]])
+            return pa.struct(
+                [(each["name"], arrow_type(each["type"], fixed=fixed)) for each in kind["fields"]]
+            )
         case "list":
-            return pa.list_(arrow_type(kind["element"]))
-    return pa.map_(arrow_type(kind["key"]), arrow_type(kind["value"]))
+            return pa.list_(arrow_type(kind["element"], fixed=fixed))
+    return pa.map_(arrow_type(kind["key"], fixed=fixed), arrow_type(kind["value"], fixed=fixed))
 
 
 def conformed(array: pa.Array | None, wanted: pa.DataType, length: int) -> pa.Array:

@@ -83,7 +83,7 @@ def _by_rows(frame: DataFrame, shaping: Shaping) -> Outcome:
     if REJECT in judged.columns:
         found = judged.where(F.col(REJECT).isNotNull()).select(at(OFFSET).alias("offset"))
         rejected = sorted(row["offset"] for row in found.collect())
-    left_out = judged.where(FILTERED).count() if FILTERED in judged.columns else 0
+    left_out = judged.where(F.col(FILTERED)).count() if FILTERED in judged.columns else 0
     if counted is None:
         return Outcome(columns, texts, tuple(rejected), left_out)
     return Outcome(

@@ -21,8 +21,10 @@ BLOBS = (b"", b"\x00", b"\xff", b"ab")
 CENTS = tuple(map(Decimal, ("0.00", "1.00", "-1.50", "99999999.99", "-99999999.99", "0.01")))
 MILLS = tuple(map(Decimal, ("0.000", "1.000", "-1.500", "999999999.999", "0.001")))
 DAYS = (date(1970, 1, 1), date(1, 1, 1), date(9999, 12, 31), date(2026, 2, 28))
-MOMENTS = tuple(
-    datetime(*each, tzinfo=UTC) for each in ((1970, 1, 1), (1969, 12, 31, 23, 59, 59, 999_999), (2026, 7, 1))
+MOMENTS = (
+    datetime(1970, 1, 1, tzinfo=UTC),
+    datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    datetime(2026, 7, 1, tzinfo=UTC),
 )
 POOLS: tuple[tuple[Any, ...], ...] = (
     INTS, INTS, LONGS, LONGS, DOUBLES, DOUBLES, FLOATS, TEXTS, TEXTS, BLOBS, CENTS, MILLS, DAYS, MOMENTS, (True, False),

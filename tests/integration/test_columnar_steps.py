@@ -72,14 +72,14 @@ ORDER = (
     " items array<struct<sku: string, price: double, maker: struct<name: string>>>, labels map<string, string>"
 )
 LABELS = {"color": "red", "size": "xl"}
-ORDERS = (
+ORDERS: tuple[tuple[Any, ...], ...] = (
     (1, CUSTOMER, ITEMS, LABELS),
     (2, None, [], {}),
     (3, {"name": "Bob", "address": None}, None, None),
     (4, CUSTOMER, [None], {"size": None}),
     (5, CUSTOMER, ITEMS * 3, {"weight": "1", "a": "b"}),
 )
-MAPS = {"labels": ("size", "weight")}
+MAPS: dict[str, tuple[str, ...]] = {"labels": ("size", "weight")}
 
 
 @pytest.mark.parametrize(

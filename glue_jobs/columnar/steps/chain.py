@@ -18,6 +18,7 @@ from glue_jobs.columnar.steps.route import Routing
 from glue_jobs.columnar.steps.rows import Rows
 from glue_jobs.columnar.types import conformed
 
+Columns = tuple[tuple[str, pa.DataType], ...]
 Operation = Routing | Flattening | Masking | Condition | Computation
 
 
@@ -38,8 +39,8 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """of_records: what is done to records. explosion: what makes several rows of them. of_rows: what is done to these. columns:
-    those of the table.
+    """of_records: what is done to records. explosion: what makes several rows of them. of_rows: what is done to these. source:
+    the columns that records are decoded to, as Spark has them. columns: those of the table.
 
     Holds no secret: the masking keys are given to `run`.
     """
@@ -47,7 +48,8 @@ class Steps:
     of_records: tuple[Operation, ...]
     explosion: Explosion | None
     of_rows: tuple[Operation, ...]
-    columns: tuple[tuple[str, pa.DataType], ...]
+    source: Columns
+    columns: Columns
 
     @property
     def explodes(self) -> bool:
@@ -59,7 +61,7 @@ class Steps:
 
         keys: `calve.masking.read_keys`, where the table masks.
         """
-        rows, left_out, rejected = _run(self.of_records, Rows.of(batch), keys)
+        rows, left_out, rejected = _run(self.of_records, _as(self.source, Rows.of(batch)), keys)
         if self.explosion is None:
             yield Made(self._table(rows), left_out, rejected)
             return
@@ -76,8 +78,14 @@ class Steps:
             )
 
     def _table(self, rows: Rows) -> pa.Table:
-        arrays = {name: conformed(rows.columns.get(name), kind, len(rows)) for name, kind in self.columns}
-        return pa.table(arrays | {SYSTEM_COLUMN: rows.kafka})
+        return pa.table({**_as(self.columns, rows).columns, SYSTEM_COLUMN: rows.kafka})
+
+
+def _as(columns: Columns, rows: Rows) -> Rows:
+    """Rows with just these columns, of these types."""
+    return rows.with_columns(
+        {name: conformed(rows.columns.get(name), kind, len(rows)) for name, kind in columns}
+    )
 
 
 def _run(

@@ -59,8 +59,13 @@ def columnar_steps(chain: Chain, spark: SparkSession, source: Json, columns: Jso
                 of_rows.append(Flattening(tuple(leaves_of_items(items, step, name))))
                 made = exploded(made, step)
         frame = made
-    kinds = tuple((each["name"], arrow_type(each["type"])) for each in columns["fields"])
-    return Steps(tuple(of_records), explosion, tuple(of_rows), kinds)
+    return Steps(
+        tuple(of_records),
+        explosion,
+        tuple(of_rows),
+        tuple((each["name"], arrow_type(each["type"], fixed=False)) for each in source["fields"]),
+        tuple((each["name"], arrow_type(each["type"])) for each in columns["fields"]),
+    )
 
 
 def _operations(step: Step, frame: DataFrame, chain: Chain, place: str) -> list[Operation]:

@@ -21,8 +21,8 @@ class Tokens:
 
     which: NDArray[np.int64]
     heads: tuple[bytes, ...]
-    inner: NDArray[np.uint64] = field(repr=False)
-    outer: NDArray[np.uint64] = field(repr=False)
+    inner: NDArray[np.uint32] = field(repr=False)
+    outer: NDArray[np.uint32] = field(repr=False)
 
     @staticmethod
     def of(keys: Sequence[Key], kafka: pa.StructArray) -> Tokens:
@@ -33,7 +33,7 @@ class Tokens:
         which = np.maximum(np.searchsorted(since, known, "right") - 1, 0)
         both = [pads(each.secret) for each in keys]
         inner, outer = (
-            np.array([state_of(pair[n]) for pair in both], np.uint64).reshape(-1, 8) for n in (0, 1)
+            np.array([state_of(pair[n]) for pair in both], np.uint32).reshape(-1, 8) for n in (0, 1)
         )
         return Tokens(which, tuple(f"{each.id}:".encode() for each in keys), inner, outer)
 
@@ -50,16 +50,9 @@ class Tokens:
         out = np.empty(out_begins[-1], np.uint8)
         head_begins = np.cumsum([0, *map(len, self.heads)], dtype=np.int32)
         heads = np.frombuffer(b"".join(self.heads), np.uint8)
+        there = np.flatnonzero(valid)
+        order = there[np.argsort(np.diff(begins)[there], kind="stable")]
         write_tokens(
-            begins,
-            data,
-            valid.view(np.uint8),
-            self.which,
-            self.inner,
-            self.outer,
-            heads,
-            head_begins,
-            out_begins,
-            out,
+            order, begins, data, self.which, self.inner, self.outer, heads, head_begins, out_begins, out
         )
         return texts(out_begins, out, values)
