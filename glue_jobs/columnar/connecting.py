@@ -137,6 +137,8 @@ class Client:
             )
             try:
                 answer = await self._sent(node, request)
+            except NodeNotReadyError:
+                continue
             except KafkaError as failure:
                 error = failure
                 continue

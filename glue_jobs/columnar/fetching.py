@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from kafka.errors import KafkaError, LeaderNotAvailableError, OffsetOutOfRangeError, for_code
+from kafka.errors import (
+    KafkaError,
+    LeaderNotAvailableError,
+    NodeNotReadyError,
+    OffsetOutOfRangeError,
+    for_code,
+)
 from kafka.future import Future
 from kafka.protocol.consumer import FetchRequest
 
@@ -84,18 +90,18 @@ class _Reader:
 
     def next(self) -> list[Batches]:
         """Batches of the next response that brings any partition forward."""
-        until = time.monotonic() + TIMEOUT_MS / 1000
+        until, why = time.monotonic() + TIMEOUT_MS / 1000, "nothing came"
         while True:
             try:
                 asked, self.asked = self.asked or self._ask(), None
-                batches = self._taken(self.client.answer(asked))
+                if batches := self._taken(self.client.answer(asked)):
+                    return batches
                 why = "it has less than it said"
+            except NodeNotReadyError:  # it is left alone for a moment after what was told before
+                pass
             except KafkaError as error:
                 self.client.forget_leaders(self.topic)
                 why = told(error, self.topic, self.client.servers)
-                batches = []
-            if batches:
-                return batches
             if time.monotonic() > until:
                 raise Retryable(f"Kafka at {self.client.servers} does not answer: {why}")
             time.sleep(PAUSE_S)

@@ -26,7 +26,7 @@ def told(error: KafkaError, topic: str, servers: str) -> str:
     Raises:
         Retryable, Suspended, Fatal: there is no use in asking again.
     """
-    text = f"{type(error).__name__}: {error}"
+    text = str(error)
     if isinstance(error, HOPELESS) or "CERTIFICATE_VERIFY_FAILED" in text:
         raise Fatal(f"Kafka at {servers} refused: {text}", fix="check kafka.auth in calve.yaml") from None
     if isinstance(error, SaslAuthenticationFailedError):

@@ -186,7 +186,7 @@ def test_a_refused_password_is_told_without_it(engine: Engine, tmp_path: Path) -
     topic, wrong = engine.topic(partitions=1), secrets.token_urlsafe(12)
     send(engine, topic, mixed(3))
     user = User(engine.admin, f"u{secrets.token_hex(4)}", wrong)
-    with pytest.raises(Retryable, match="refused the key: SaslAuthenticationFailedError") as refused:
+    with pytest.raises(Retryable, match=r"refused the key: .*invalid credentials") as refused:
         fetched(
             engine, topic, [Range(0, 0, 3)], kafka=scram(engine.stack, user.write(tmp_path / "user.json"))
         )
