@@ -1,0 +1,114 @@
+"""Bytes that cells point to, copied into the buffers of Arrow's arrays, and compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from glue_jobs.columnar.compiled import BYTES, kernel
+
+LENGTH = 0xFFFFFFFF
+"""The part of a cell that is the number of bytes; the rest is their place in the buffer."""
+CELLS = types.Array(types.int64, 1, "C", readonly=True)
+LONGS = types.Array(types.int64, 1, "C")
+OFFSETS = types.Array(types.int32, 1, "C")
+READ_OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
+WRITTEN = types.Array(types.uint8, 1, "C")
+FEW = 16
+
+
+@kernel(types.int64(CELLS, BYTES, OFFSETS))
+def lay_out(cells: Any, marks: Any, offsets: Any) -> Any:
+    """The offsets of the bytes of each cell once they are copied, and their number; without marks every cell has some."""
+    total = np.int64(0)
+    offsets[0] = 0
+    for row in range(cells.size):
+        if marks.size == 0 or marks[row]:
+            total += cells[row] & LENGTH
+        offsets[row + 1] = total
+    return total
+
+
+@kernel(types.void(CELLS, BYTES, READ_OFFSETS, WRITTEN))
+def copy(cells: Any, data: Any, offsets: Any, out: Any) -> Any:
+    """What `lay_out` has laid out."""
+    for row in range(cells.size):
+        begin, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        place = (cells[row] >> 32) - begin
+        for at in range(begin, end):
+            out[at] = data[place + at]
+
+
+@kernel(types.void(CELLS, BYTES, BYTES, types.int64, WRITTEN))
+def copy_fixed(cells: Any, marks: Any, data: Any, size: Any, out: Any) -> Any:
+    """So many bytes of each cell, zeros where there is no mark."""
+    for row in range(cells.size):
+        marked = marks.size == 0 or marks[row]
+        place = cells[row] >> 32
+        for at in range(size):
+            out[row * size + at] = data[place + at] if marked else 0
+
+
+@kernel(types.void(CELLS, BYTES, LONGS))
+def digest(cells: Any, data: Any, out: Any) -> Any:
+    """A number of the bytes of each cell; those of equal bytes are equal."""
+    for row in range(cells.size):
+        place = cells[row] >> 32
+        found = np.int64(-3750763034362895579)
+        for at in range(place, place + (cells[row] & LENGTH)):
+            found = (found ^ np.int64(data[at])) * 1099511628211
+        out[row] = found
+
+
+@kernel(types.int64(CELLS, READ_OFFSETS, WRITTEN))
+def find_repeated(digests: Any, offsets: Any, found: Any) -> Any:
+    """Mark the maps of which two entries have one digest; the number of such maps."""
+    count = np.int64(0)
+    for row in range(found.size):
+        begin, end = offsets[row], offsets[row + 1]
+        repeated = False
+        if end - begin <= FEW:
+            for one in range(begin, end):
+                for other in range(one + 1, end):
+                    repeated = repeated or digests[one] == digests[other]
+        else:
+            ordered = np.sort(digests[begin:end])
+            for place in range(1, ordered.size):
+                repeated = repeated or ordered[place - 1] == ordered[place]
+        found[row] = repeated
+        count += np.int64(repeated)
+    return count
+
+
+@kernel(types.int64(CELLS, BYTES, BYTES, WRITTEN))
+def find_no_utf_8(cells: Any, marks: Any, data: Any, found: Any) -> Any:
+    """Mark the cells whose bytes are no UTF-8; the number of such cells."""
+    count = np.int64(0)
+    for row in range(cells.size):
+        found[row] = 0
+        if marks.size and not marks[row]:
+            continue
+        at = cells[row] >> 32
+        end = at + (cells[row] & LENGTH)
+        while at < end:
+            lead = data[at]
+            size = 1 if lead < 0x80 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+            if (lead >= 0x80 and lead < 0xC2) or lead > 0xF4 or at + size > end:
+                break
+            if size > 1:
+                low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
+                high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
+                if data[at + 1] < low or data[at + 1] > high:
+                    break
+                rest = True
+                for place in range(at + 2, at + size):
+                    rest = rest and data[place] & 0xC0 == 0x80
+                if not rest:
+                    break
+            at += size
+        if at < end:
+            found[row] = 1
+            count += 1
+    return count
