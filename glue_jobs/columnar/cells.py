@@ -11,24 +11,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calve.avro_operations import Absent, Group, Items, Leaf, Pairs, Part, Program
-from calve.columns import Json, decimal_digits
 from glue_jobs.columnar.copies import copy, copy_fixed, digest, find_repeated, lay_out
+from glue_jobs.columnar.types import arrow_type
 
 Bytes = NDArray[np.uint8]
 Longs = NDArray[np.int64]
 NOTHING: Bytes = np.zeros(0, np.uint8)
-ARROW = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", tz="UTC"),
-}
+PLAINER = {
+    pa.string(): pa.binary(), pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64(), pa.timestamp("us", "UTC"): pa.int64()
+}  # fmt: skip
+"""Types that hold the same, and all of it can be an object of Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +48,7 @@ class Cells:
         return NOTHING if found.all() else found
 
 
-PLAINER = {
-    pa.string(): pa.binary(), pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64(), pa.timestamp("us", "UTC"): pa.int64()
-}  # fmt: skip
-"""Types that hold the same, and all of it can be an object of Python."""
 Build = Callable[[Cells], Any]
-
-
-def arrow_type(column: Json) -> Any:
-    """The Arrow type of a column (Iceberg, JSON form)."""
-    if isinstance(column, str):
-        digits = decimal_digits(column)
-        if column.startswith("fixed"):
-            return pa.binary(int(column[len("fixed[") : -1]))
-        return pa.decimal128(*digits) if digits else ARROW[column]
-    match column["type"]:
-        case "struct":
-            return pa.struct([pa.field(each["name"], arrow_type(each["type"])) for each in column["fields"]])
-        case "list":
-            return pa.list_(pa.field("element", arrow_type(column["element"])))
-        case _:
-            return pa.map_(arrow_type(column["key"]), arrow_type(column["value"]))
 
 
 def builder(part: Part, level: int = 0) -> Build:
@@ -223,7 +195,8 @@ def _digests(key: Leaf, cells: Cells) -> Longs:
     """Numbers that are equal where keys are."""
     numbers = cells.numbers(key.cell)
     if key.kind == "decimal":
-        return numbers ^ cells.numbers(key.cell + 1) * 1099511628211
+        mixed: Longs = numbers ^ cells.numbers(key.cell + 1) * 1099511628211
+        return mixed
     if key.kind not in ("bytes", "fixed"):
         return numbers
     found = np.empty(numbers.size, np.int64)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from calve.avro_program import reasons
 from pyspark import SparkContext
 
+from calve.avro_program import reasons
 from calve.columns import Json
 from calve.decoding import Decoding
 from calve.errors import Retryable, Suspended
