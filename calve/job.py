@@ -86,7 +86,10 @@ AnyRegistry = Registry | GlueRegistry
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Where tables live. `warehouse` is an S3 URI without a trailing slash."""
+    """Where tables live. `warehouse` is an S3 URI without a trailing slash.
+
+    names_key: the bucket was there before, so that `kms_key` encrypts only what is sent with its name.
+    """
 
     database: str
     warehouse: str
@@ -94,6 +97,7 @@ class Lake:
     region: str = "us-east-1"
     endpoint: str | None = None
     kms_key: str | None = None
+    names_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)

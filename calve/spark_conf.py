@@ -7,6 +7,8 @@ import re
 from calve.job import Job
 
 CATALOG = "lake"
+NAMES_KEY = f"spark.sql.catalog.{CATALOG}.calve.names-key"
+"""Whether only what is sent with the name of the lake's key is encrypted by it."""
 COPIES = "copies"
 """The catalog in memory in which `glue_jobs.deletes` keeps copies of tables for the length of a round."""
 OWN_SETTINGS = re.compile(
@@ -65,6 +67,8 @@ def spark_conf(job: Job) -> dict[str, str]:
     }
     if job.lake.kms_key:
         conf |= {f"{catalog}.s3.sse.type": "kms", f"{catalog}.s3.sse.key": job.lake.kms_key}
+    if job.lake.names_key:
+        conf[NAMES_KEY] = "true"
     if job.lake.endpoint:
         conf |= {
             f"{catalog}.glue.endpoint": job.lake.endpoint,

@@ -145,6 +145,7 @@ def _lake(checked: Configuration, stack: StackDefaults) -> Lake:
         region=lake.region or stack.region or "us-east-1",
         endpoint=None if lake.bucket else stack.endpoint,
         kms_key=lake.kms_key,
+        names_key=bool(lake.bucket and lake.kms_key),
     )
 
 

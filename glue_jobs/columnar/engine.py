@@ -16,7 +16,7 @@ from calve.columns import Json
 from calve.decoding import Decoding
 from calve.errors import Retryable, Suspended
 from calve.position import Offsets
-from calve.spark_conf import CATALOG
+from calve.spark_conf import CATALOG, NAMES_KEY
 from glue_jobs.columnar.connecting import settings_of
 from glue_jobs.columnar.counted import Counted
 from glue_jobs.columnar.data_files import data_files, layout_of, location_of, sweep
@@ -94,11 +94,9 @@ class Columnar:
         )
 
     def _layout(self) -> Layout:
-        get = self.target.lake.spark.conf.get
-        of = f"spark.sql.catalog.{CATALOG}"
-        return layout_of(
-            self.target.main, Storage(str(get(f"{of}.client.region")), get(f"{of}.s3.endpoint", None))
-        )
+        get, of = self.target.lake.spark.conf.get, f"spark.sql.catalog.{CATALOG}"
+        region, endpoint = str(get(f"{of}.client.region")), get(f"{of}.s3.endpoint", None)
+        return layout_of(self.target.main, Storage(region, endpoint, get(NAMES_KEY, None) == "true"))
 
 
 def compile_everywhere(context: SparkContext) -> None:

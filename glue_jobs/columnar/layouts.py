@@ -70,6 +70,8 @@ def layout(columns: Json, spec: Json, order: Json, properties: Mapping[str, str]
     Raises:
         Unsupported: the table wants something that is not done here.
     """
+    if storage.names_key:
+        raise Unsupported("the lake's bucket was there before, and a file would have to name lake.kms_key")
     _require_supported(columns, properties)
     sources = {each.id: (each.name, each.kind) for each in leaves(columns)}
     file_bytes = int(properties.get("write.target-file-size-bytes", 512 << 20))

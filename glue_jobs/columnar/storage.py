@@ -21,14 +21,18 @@ AWS_ERROR = re.compile(r"AWS Error (\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Credentials are those of the process: of the role on Glue, of the environment on a laptop."""
+    """Credentials are those of the process: of the role on Glue, of the environment on a laptop.
+
+    names_key: what is sent must name the key that encrypts it, which Arrow does not.
+    """
 
     region: str
     endpoint: str | None = None
+    names_key: bool = False
 
     @classmethod
     def of(cls, lake: Lake) -> Storage:
-        return cls(lake.region, lake.endpoint)
+        return cls(lake.region, lake.endpoint, lake.names_key)
 
     def create(self, location: str) -> pa.NativeFile:
         """A new object, sent in parts while it is written; there is none before it is closed.

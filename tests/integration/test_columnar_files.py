@@ -19,7 +19,6 @@ from calve.spark_conf import CATALOG
 from cli.duck import connect
 from cli.lake import open_catalog
 from glue_jobs.columnar.data_files import data_files, layout_of, location_of, sweep
-from glue_jobs.columnar.layouts import Unsupported
 from glue_jobs.columnar.parquet import Files
 from glue_jobs.columnar.storage import Storage
 from glue_jobs.lake import Table, settings
@@ -288,17 +287,6 @@ def test_a_store_that_refuses_is_retryable_and_names_no_object(engine: Engine) -
     with pytest.raises(Retryable, match="NO_SUCH_BUCKET") as error:
         files.close()
     assert "secret-name" not in str(error.value)
-
-
-def test_what_is_not_written_is_told(engine: Engine) -> None:
-    for name, value, told in (
-        ("write.format.default", "orc", "its files are orc"),
-        ("write.parquet.compression-codec", "lz4", "compressed by lz4"),
-        ("write.parquet.bloom-filter-enabled.column.n", "true", "Bloom filters"),
-    ):
-        table = make(engine, struct(field("n", "long")), properties={name: value})
-        with pytest.raises(Unsupported, match=told):
-            layout_of(table, Storage.of(engine.job().lake))
 
 
 def test_large_files_go_up_in_parts(engine: Engine) -> None:

@@ -229,7 +229,7 @@ def test_named_servers_replace_the_stacks(write: Write) -> None:
 def test_a_lake_is_described_in_full(write: Write) -> None:
     lake = "lake: {database: raw, namespace: cluster_id, bucket: b-1, prefix: a/b, region: eu-west-1, kms_key: arn:x}"
     (job,) = load(write(f"name: t\n{lake}\ntables: {{a: {{topic: t}}}}"), stack=STACK)
-    assert job.lake == Lake("raw", "s3://b-1/a/b", "cluster_id", "eu-west-1", kms_key="arn:x")
+    assert job.lake == Lake("raw", "s3://b-1/a/b", "cluster_id", "eu-west-1", kms_key="arn:x", names_key=True)
 
 
 def test_a_prefix_goes_into_the_stacks_bucket_too(write: Write) -> None:

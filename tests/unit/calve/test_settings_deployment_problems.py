@@ -262,7 +262,7 @@ def test_a_command_is_told_where_the_brokers_of_a_made_cluster_are() -> None:
 
 
 def test_no_setting_of_the_jobs_can_be_overruled() -> None:
-    lake = Lake("d", "s3://b", endpoint="http://e", kms_key="arn:k")
+    lake = Lake("d", "s3://b", endpoint="http://e", kms_key="arn:k", names_key=True)
     job = Job("n", "main", Kafka("b:1"), Registry("http://r"), lake, ())
     assert [name for name in spark_conf(job) if not OWN_SETTINGS.fullmatch(name)] == []
 
