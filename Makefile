@@ -54,10 +54,9 @@ check: $(READY) ## Style, types, layers and unit tests
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n auto -m "not full" tests/unit
 
-bench: $(READY) ## Measure the ingest against a bare Spark program, and formats and steps against each other
-	$(BIN)/python -m bench.ingest
-	$(BIN)/python -m bench.formats
-	$(BIN)/python -m bench.steps
+bench: $(READY) ## Measure calve beside its peers (QUICK=1, FULL=1, SYSTEM=connect, WORKLOAD=trades)
+	$(BIN)/python -m bench --size $(if $(FULL),full,$(if $(QUICK),quick,default)) \
+	  $(if $(SYSTEM),--system $(SYSTEM)) $(if $(WORKLOAD),--workload $(WORKLOAD))
 
 up: $(READY) ## Start the embedded stack
 	$(BIN)/calve up

@@ -1,0 +1,123 @@
+"""`python -m bench.programs.limits fetch|parse|decode|parquet SETTINGS`: the way of records as far as one of the engine's parts.
+
+One process, no Spark; files go to a folder of this machine, and no table knows of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from glue_jobs.columnar.decoder import Decoder
+from glue_jobs.columnar.kafka_column import kafka_column
+from glue_jobs.columnar.tasks import CHUNK_BYTES
+
+from bench.programs.marks import LAP, READY, mark
+from calve.columns import KAFKA, Json, struct, with_ids
+from calve.decoding import Decoding
+from calve.job import Job, Table
+from calve.names import SYSTEM_COLUMN
+from calve.parts import parts_of
+from calve.registry import open_registry
+from cli.kafka import Cluster
+from glue_jobs.columnar.batches import Span
+from glue_jobs.columnar.connecting import Settings, client_of, settings_of
+from glue_jobs.columnar.fetching import Range, _Reader, fetch
+from glue_jobs.columnar.layouts import layout
+from glue_jobs.columnar.parquet import Files
+from glue_jobs.columnar.records import Records
+from glue_jobs.columnar.storage import Storage
+from glue_jobs.connection import Connection
+from glue_jobs.lake import PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """All of a topic, and how its values are decoded."""
+
+    settings: Settings
+    topic: str
+    topic_id: str
+    ranges: tuple[Range, ...]
+    decoding: Decoding
+    columns: Json
+
+    @classmethod
+    def of(cls, job: Job, table: Table) -> Way:
+        assert job.registry is not None
+        settings = settings_of(Connection(None, job.kafka))
+        topic_id = client_of(settings).leaders(table.topic).topic_id
+        assert topic_id is not None
+        parts = parts_of(table, open_registry(job.registry))
+        versions = parts.versions()
+        columns = parts.first_columns(versions)
+        ends = Cluster(job.kafka, job.lake.region).topics({table.topic})[table.topic].end
+        return cls(
+            settings,
+            table.topic,
+            base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("="),
+            tuple(Range(partition, 0, end) for partition, end in ends.items()),
+            parts.decoding(columns, versions),
+            columns,
+        )
+
+    def fetch(self) -> None:
+        """Bytes, checked, and where their batches begin."""
+        spans = {
+            each.partition: Span(self.topic, each.partition, each.start, each.to) for each in self.ranges
+        }
+        reader = _Reader(self.settings, self.topic, self.topic_id, CHUNK_BYTES, spans)
+        while reader.ahead:
+            reader.next()
+            reader.ask_ahead()
+
+    def records(self) -> Iterator[Records]:
+        return fetch(self.settings, self.topic, self.topic_id, self.ranges, CHUNK_BYTES)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The rows of calve's table."""
+        decoder = Decoder(self.decoding, self.columns)
+        for records in self.records():
+            decoded = decoder.decode(records)
+            kafka = kafka_column(self.topic, records, decoded.good, decoded.schema_id)
+            yield decoded.columns.append_column(SYSTEM_COLUMN, kafka)
+
+    def files(self, folder: Path) -> Files:
+        columns = with_ids(struct(*self.columns["fields"], KAFKA))
+        spec, order = {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}
+        return Files(layout(columns, spec, order, PROPERTIES, Storage("none")), f"file://{folder}/")
+
+
+def go(way: Way, step: str, folder: Path) -> None:
+    match step:
+        case "fetch":
+            way.fetch()
+        case "parse":
+            for _ in way.records():
+                pass
+        case "decode":
+            for _ in way.tables():
+                pass
+        case "parquet":
+            files = way.files(folder)
+            for table in way.tables():
+                files.write(table)
+            files.close()
+
+
+def main(step: str, settings: Path) -> None:
+    job = Job.from_json(settings.read_text())
+    mark(READY)
+    for table in job.tables:
+        folder = settings.parent / table.name
+        folder.mkdir()
+        go(Way.of(job, table), step, folder)
+        mark(LAP, table=table.name)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,114 @@
+"""What was measured as tables: on the terminal, and as the page docs/benchmarks.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bench.results import Figures, Results, Spread, figures
+from bench.systems.all import TITLES
+from bench.targets import Verdict, verdicts
+
+Row = dict[str, object]
+
+HEAD = """# Benchmarks
+
+Written by `make bench`, but for the last part. How it is measured, and why so:
+[ADR 37](adr/0037-how-calve-is-measured.md).
+
+Every system reads the same topics of the same broker, decodes them by the same registry, and writes tables with the same columns
+and properties into the same catalog and object store, in turn, round after round, each as a process of its own. A figure counts
+only once DuckDB has read the table: every record once, and in every column the values of the other systems' tables.
+*Steady* is a second pass over the topic in a warm process, *first* the first, *all in* that one with the start of the process.
+Rates are records per second of CPU time of all the system's processes; broker, registry and store are not in them.
+"""
+
+
+def throughput_rows(found: Sequence[Figures], workload: str) -> list[Row]:
+    """A row for each system, the fastest last."""
+    mine = [each for each in found if each.workload == workload]
+    return [
+        {
+            "system": TITLES[each.system],
+            "steady k/s": _thousands(each.steady),
+            "first k/s": _thousands(each.first),
+            "all in k/s": _thousands(each.all_in),
+            "MB/s": f"{each.steady.median * each.value_bytes / 1e6:,.1f}",
+            "start CPU s": f"{each.start_cpu_s:.1f}",
+            "wall s": f"{each.wall_s:.1f}",
+            "broker CPU s/M": f"{each.broker_s_per_million:.2f}",
+            "B/row": f"{each.bytes_per_row:.1f}" if each.files else "-",
+            "files": f"{each.files:.0f}" if each.files else "-",
+            "peak MB": f"{each.peak_bytes / 1e6:,.0f}",
+            "others": f"{each.disturbance:.0%}",
+        }
+        for each in sorted(mine, key=lambda each: each.steady.median)
+    ]
+
+
+def workloads(found: Sequence[Figures]) -> list[str]:
+    return list(dict.fromkeys(each.workload for each in found))
+
+
+def target_rows(found: Sequence[Verdict]) -> list[Row]:
+    return [
+        {
+            "workload": each.target.workload,
+            "target": f"at {'most' if each.target.at_most else 'least'} {each.target.goal:,.3g} {each.target.what}",
+            "measured": f"{each.measured:,.3g}",
+            "state": "met" if each.met else "missed",
+        }
+        for each in found
+    ]
+
+
+def page(results: Results, said: str, chart: str) -> str:
+    """The page; `said`: what people have written about the figures, `chart`: the name of the picture."""
+    found = figures(results.throughput)
+    parts = [HEAD, f"![Records per CPU second]({chart})\n", "## Where and when\n", _facts(results.facts)]
+    parts += ["## Targets\n", *_table(target_rows(verdicts(found)))]
+    for workload in workloads(found):
+        parts += [f"## {workload}\n", _size(results, workload), *_table(throughput_rows(found, workload))]
+    for name, rows in results.others.items():
+        parts += [f"## {name}\n", *_table(rows)]
+    return "\n".join([*parts, said.rstrip(), ""])
+
+
+def _size(results: Results, workload: str) -> str:
+    mine = [each for each in results.throughput if each.workload == workload]
+    rounds = max(each.round for each in mine)
+    size = mine[0].value_bytes / mine[0].count
+    return f"{mine[0].count:,} records with values of {size:.0f} bytes, {rounds} round{'s' if rounds > 1 else ''}.\n"
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    machine, versions = facts["machine"], facts["versions"]
+    return "\n".join(
+        [
+            f"- {facts['at']}, commit {facts['commit']}, sizes: {facts['sizes']}",
+            f"- {machine['cores']} cores ({machine['processor']}), {machine['memory_gib']} GiB, {machine['system']}",
+            f"- {', '.join(f'{name} {version}' for name, version in versions.items())}",
+            "",
+        ]
+    )
+
+
+def _table(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
+    if not rows:
+        yield "Nothing was measured.\n"
+        return
+    yield _line(rows[0])
+    yield _line(["---"] * len(rows[0]))
+    yield from (_line(map(str, row.values())) for row in rows)
+    yield ""
+
+
+def _line(cells: Any) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _thousands(spread: Spread) -> str:
+    median = f"{spread.median / 1000:,.0f}"
+    if spread.least == spread.most:
+        return median
+    return f"{median} ({spread.least / 1000:,.0f} to {spread.most / 1000:,.0f})"

@@ -1,0 +1,31 @@
+"""The systems by name; a name of a group stands for all of it."""
+
+from __future__ import annotations
+
+from bench.scene import System
+from bench.systems.connect import Connect
+from bench.systems.limits import LIMITS
+from bench.systems.spark import BareSpark, Calve
+
+JSON_TOO = frozenset({"AVRO", "JSON"})
+SYSTEMS: tuple[System, ...] = (
+    Calve("calve_rows", "calve, row engine", JSON_TOO | {"PROTOBUF"}, makes_tables=True),
+    Calve("calve_columnar", "calve, columnar engine", makes_tables=True, engine="columnar"),
+    BareSpark("spark_batch", "bare Spark, batch", JSON_TOO),
+    BareSpark("spark_streaming", "bare Spark, streaming", JSON_TOO, kind="streaming"),
+    Connect("connect", "Iceberg Kafka Connect", kafka=("topic", "partition", "offset", "timestamp")),
+    *LIMITS,
+)
+TITLES = {each.name: each.title for each in SYSTEMS}
+
+
+def chosen(name: str | None) -> list[System]:
+    """All systems, or those whose name begins like this.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = [each for each in SYSTEMS if each.name.startswith(name or "")]
+    if not found:
+        raise ValueError(f"no system is named {name}; there are {', '.join(TITLES)}")
+    return found

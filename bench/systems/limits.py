@@ -1,0 +1,35 @@
+"""What the machine could do at best: the parts of the columnar engine in one process, without Spark, table and commit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.scene import Run, Scene, System, run_program
+from bench.topics import Topic
+from calve.job import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Limit(System):
+    """The path of a record as far as one of its parts."""
+
+    step: str = ""
+
+    def run(self, scene: Scene, topic: Topic, tables: Sequence[str]) -> Run:
+        settings = scene.settings([Table(each, topic.name) for each in tables])
+        command = [sys.executable, "-m", "bench.programs.limits", self.step, str(settings)]
+        return run_program(scene, command, tables[0], len(tables))
+
+
+STEPS = {
+    "fetch": "record batches",
+    "parse": "+ places of records",
+    "decode": "+ Arrow columns",
+    "parquet": "+ Parquet files",
+}
+LIMITS = tuple(
+    Limit(f"limit_{step}", f"limit: {title}", keeps=False, makes_tables=True, step=step)
+    for step, title in STEPS.items()
+)

@@ -1,0 +1,57 @@
+"""calve's engines and bare Spark: programs in Python that start a JVM."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.metering import Metered
+from bench.scene import Follower, Run, Scene, run_program
+from bench.topics import Topic
+from calve.job import Table
+
+ROUND_S = 0.2
+"""What a small round takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calve(Follower):
+    """`calve ingest` by one of its engines."""
+
+    engine: Literal["rows", "columnar"] = "rows"
+
+    def run(self, scene: Scene, topic: Topic, tables: Sequence[str]) -> Run:
+        settings = scene.settings([Table(each, topic.name, engine=self.engine) for each in tables])
+        command = [sys.executable, "-m", "bench.programs.calve_job", str(settings)]
+        return run_program(scene, command, tables[0], len(tables))
+
+    @contextmanager
+    def following(self, scene: Scene, topic: str, table: str, round_s: float) -> Iterator[Metered]:
+        """The promise that leaves room for a round of that length: what a user of calve would ask for."""
+        promise_s = round_s + ROUND_S
+        settings = scene.settings([Table(table, topic, engine=self.engine, freshness_s=promise_s)])
+        command = [sys.executable, "-m", "glue_jobs.ingest", "--settings-file", str(settings)]
+        with scene.metered(command, table, marks=False) as running:
+            yield running
+
+
+@dataclass(frozen=True, slots=True)
+class BareSpark(Follower):
+    """The shortest Spark program that does it."""
+
+    kind: Literal["batch", "streaming"] = "batch"
+
+    def run(self, scene: Scene, topic: Topic, tables: Sequence[str]) -> Run:
+        settings = scene.settings([Table(each, topic.name) for each in tables])
+        command = [sys.executable, "-m", "bench.programs.spark_job", self.kind, str(settings)]
+        return run_program(scene, command, tables[0], len(tables))
+
+    @contextmanager
+    def following(self, scene: Scene, topic: str, table: str, round_s: float) -> Iterator[Metered]:
+        settings = scene.settings([Table(table, topic, freshness_s=round_s)])
+        command = [sys.executable, "-m", "bench.programs.spark_job", "follow", str(settings)]
+        with scene.metered(command, table, marks=False) as running:
+            yield running

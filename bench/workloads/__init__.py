@@ -1,0 +1,1 @@
+"""What is read in the benchmark: topics of different records."""

@@ -1,0 +1,96 @@
+"""Figures, verdicts, the page and the picture are made of what was measured, and of nothing else."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from bench.chart import svg
+from bench.metering import Spent
+from bench.report import page, throughput_rows
+from bench.results import Measured, Results, Spread, figures
+from bench.systems.all import SYSTEMS, chosen
+from bench.targets import verdicts
+
+FACTS = {
+    "sizes": "default",
+    "at": "2026-11-23T08:00:00+00:00",
+    "commit": "0123456789ab",
+    "machine": {"cores": 2, "memory_gib": 24, "processor": "some", "system": "Linux"},
+    "versions": {"Python": "3.11.9"},
+}
+
+
+def spent(cpu_s: float, *, broker_s: float = 0.1) -> Spent:
+    return Spent(wall_s=cpu_s / 2, cpu_s=cpu_s, broker_s=broker_s, other_s=0.0)
+
+
+def measured(system: str, *laps: float, number: int = 1, broker_s: float = 0.1, size: int = 9) -> Measured:
+    made = tuple(spent(each, broker_s=broker_s) for each in laps)
+    return Measured(
+        "trades", system, number, 1_000_000, 55_000_000, spent(2.0), made, 500, 4, size * 1_000_000
+    )
+
+
+def test_a_figure_is_the_median_of_rounds_with_its_spread() -> None:
+    rounds = [
+        measured("calve_columnar", 2.0, lap, number=n) for n, lap in enumerate((1.0, 0.5, 0.8), start=1)
+    ]
+    [found] = figures(rounds)
+    assert found.rounds == 3
+    assert found.steady == Spread(1_250_000, 1_000_000, 2_000_000)
+    assert found.first.median == 500_000
+    assert found.all_in.median == 250_000
+    assert found.bytes_per_row == 9
+    assert found.value_bytes == 55
+
+
+def test_a_process_of_one_lap_is_steady_by_it() -> None:
+    [found] = figures([measured("limit_fetch", 0.5)])
+    assert found.steady.median == 2_000_000
+
+
+def test_targets_are_judged_where_all_that_they_compare_was_measured() -> None:
+    ours = measured("calve_columnar", 2.0, 0.8, broker_s=0.01)
+    stream = measured("spark_streaming", 8.0, 3.2, broker_s=0.1, size=13)
+    alone = {each.target.what for each in verdicts(figures([ours]))}
+    assert alone == {"thousand records per CPU second"}
+    both = {each.target.what: each for each in verdicts(figures([ours, stream]))}
+    assert both["thousand records per CPU second"].met
+    assert both["times Spark streaming, steady"].measured == pytest.approx(4)
+    assert not both["times Spark streaming, steady"].met
+    assert not both["of the broker's CPU that Spark streaming asks for"].met
+    assert both["of the bytes of Spark's files"].met
+
+
+def test_the_page_and_the_picture_show_every_system() -> None:
+    found = [
+        measured("calve_columnar", 2.0, 0.8),
+        measured("connect", 9.0, 5.0),
+        measured("limit_parse", 0.3),
+    ]
+    results = Results(FACTS, found, {"freshness": [{"system": "calve", "p50 ms": 600}]})
+    text = page(results, "## What the figures say\n\nMuch.\n", "benchmarks.svg")
+    assert "| calve, columnar engine | 1,250 |" in text
+    assert "0123456789ab" in text
+    assert "## freshness\n\n| system | p50 ms |" in text
+    assert text.endswith("## What the figures say\n\nMuch.\n")
+    slowest, *_ = throughput_rows(figures(found), "trades")
+    assert slowest["system"] == "Iceberg Kafka Connect"
+    drawn = ET.fromstring(svg(figures(found)))
+    words = [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"calve, columnar engine", "Iceberg Kafka Connect", "1,250"} <= set(words)
+
+
+def test_results_come_back_from_their_file() -> None:
+    results = Results(FACTS, [measured("connect", 9.0, 5.0)], {"commits": [{"commit": 10}]})
+    assert Results.from_json(results.to_json()) == results
+
+
+def test_a_system_is_run_by_name_and_a_group_by_the_beginning_of_its_names() -> None:
+    assert [each.name for each in chosen("connect")] == ["connect"]
+    assert [each.name for each in chosen("calve")] == ["calve_rows", "calve_columnar"]
+    assert chosen(None) == list(SYSTEMS)
+    with pytest.raises(ValueError, match="no system is named flink; there are calve_rows"):
+        chosen("flink")
