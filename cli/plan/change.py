@@ -15,7 +15,9 @@ KINDS: dict[Kind, str] = {"+": "new", "~": "changed", "=": "same", "-": "no long
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`note` says what the kind alone does not, `undecided` which fields are to be decided on."""
+    """`note` says what the kind alone does not, `undecided` which fields are to be decided on, `engine` what makes the rows of a
+    table, and why (`calve.engines.Chosen`).
+    """
 
     section: str
     name: str
@@ -24,6 +26,7 @@ class Change:
     note: str = ""
     undecided: tuple[str, ...] = ()
     consequences: tuple[Consequence, ...] = ()
+    engine: str | None = None
 
     @property
     def breaking(self) -> bool:

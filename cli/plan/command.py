@@ -60,9 +60,9 @@ def plan(
     What a month costs, before and after, stands below the changes.
 
     + is new, ~ is changed, - is deployed and no longer configured; what is the same is counted. ! is a consequence that breaks
-    something for those who use what is deployed, ? a field that somebody should decide on. Code is not compared: a deploy always
-    brings that of this folder. The steps of tables are tried on the schemas that are registered now; the exit code is 1 where
-    one of them cannot be run.
+    something for those who use what is deployed, ? a field that somebody should decide on. Below a table stands the engine that
+    makes its rows, and why not the columnar one. Code is not compared: a deploy always brings that of this folder. The steps of
+    tables are tried on the schemas that are registered now; the exit code is 1 where one of them cannot be run.
 
     With --table and --schema: what registering the schema would change in the table, or why the table refuses it, by path and
     rule. The exit code is then 0 or 1.
@@ -124,7 +124,7 @@ def _plan_deploy(
     deployed = read(deployment, account)
     whole = expanded(deployment, deployed)
     made = _made_by_steps(whole.deployment)
-    found, unasked = with_undecided(changes(whole.deployment, deployed, made), whole.deployment, deployed)
+    found, unasked = with_findings(changes(whole.deployment, deployed, made), whole.deployment, deployed)
     found = [*found, *whole.entries]
     costs = bills(deployment, deployed, Load(topic_rate), rates())
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
@@ -160,20 +160,23 @@ def counted(found: Sequence[Change]) -> str:
     return ", ".join(f"{count} {word}" for count, word in counts if count)
 
 
-def with_undecided(
+def with_findings(
     found: Sequence[Change], deployment: Deployment, deployed: Deployed
 ) -> tuple[list[Change], str | None]:
-    """The changes with what is to be decided on in each table; or without, and why."""
+    """The changes with the engine of each table and what is to be decided on in it; or without, and why."""
+    from cli.plan.engines import engines, with_engines
     from cli.plan.undecided import undecided
 
+    jobs = [job.settings for job in deployment.jobs]
     try:
-        told = undecided((job.settings for job in deployment.jobs), deployed.tables)
+        told, by = undecided(jobs, deployed.tables), engines(jobs)
     except CalveError as problem:
-        return list(found), f"fields that look like personal data were not looked for: {problem.message}"
-    return [
+        return list(found), f"neither personal data nor engines of tables were looked for: {problem.message}"
+    found = [
         replace(each, undecided=told.get(each.name, ())) if each.section == "tables" else each
         for each in found
-    ], None
+    ]
+    return with_engines(found, by), None
 
 
 def _made_by_steps(deployment: Deployment) -> Made:
@@ -211,6 +214,7 @@ def _branch(change: Change) -> Branch:
     ]
     below += [Branch("", "!" if each.breaking else "", each.text) for each in change.consequences]
     below += [Branch("", "?", each) for each in change.undecided]
+    below += [Branch("", note=f"engine {change.engine}")] if change.engine else []
     return Branch(change.name, change.kind, change.note, below)
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark import SparkContext
 
 from calve.avro_program import reasons
-from calve.columns import Json
-from calve.decoding import Decoding
+from calve.engines import Unsupported
 from calve.errors import Retryable, Suspended
 from calve.position import Offsets
 from calve.spark_conf import CATALOG, NAMES_KEY
@@ -21,10 +20,14 @@ from glue_jobs.columnar.connecting import settings_of
 from glue_jobs.columnar.counted import Counted
 from glue_jobs.columnar.data_files import data_files, layout_of, location_of, sweep
 from glue_jobs.columnar.fetching import Range
-from glue_jobs.columnar.layouts import Layout, Unsupported
+from glue_jobs.columnar.layouts import Layout
+from glue_jobs.columnar.layouts import Unsupported as LayoutUnsupported
+from glue_jobs.columnar.steps.chain import Steps
+from glue_jobs.columnar.steps.planning import columnar_steps
 from glue_jobs.columnar.storage import Storage
 from glue_jobs.columnar.tasks import Done, Trouble, Work, run_in_worker, run_task
 from glue_jobs.seen import Seen
+from glue_jobs.shaping import Shaping
 from glue_jobs.staging import Staged
 from glue_jobs.tally import counts
 
@@ -41,23 +44,36 @@ _here = threading.BoundedSemaphore(os.cpu_count() or 1)
 """The driver does no more rounds at once, since each needs the memory of a task."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What is known of a table for as long as it is shaped so. steps: None: it has none."""
+
+    shaping: Shaping
+    steps: Steps | None
+    reasons: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Columnar:
     """The engine of one table."""
 
     target: Target
-    _judged: tuple[Decoding, Json, tuple[str, ...]] | None = None
+    _planned: _Planned | None = None
 
     def unsupported(self) -> tuple[str, ...]:
-        """Why the table, as it is open now, cannot be made by this engine."""
-        decoding, columns = self.target.decoding, self.target.shaping.source
-        if self._judged is None or self._judged[0] is not decoding:
-            self._judged = decoding, columns, tuple(reasons(decoding, columns))
+        """Why the table, as it is open now, cannot be made by this engine.
+
+        Raises:
+            Suspended: `step_unusable`, as the steps themselves.
+        """
+        shaping = self.target.shaping
+        if self._planned is None or self._planned.shaping is not shaping:
+            self._planned = _planned(self.target, shaping)
         try:
             self._layout()
-        except Unsupported as why:
-            return (*self._judged[2], why.message)
-        return self._judged[2]
+        except LayoutUnsupported as why:
+            return (*self._planned.reasons, why.message)
+        return self._planned.reasons
 
     def stage(self, reading: Reading, stage_id: str, size_bytes: float) -> tuple[Staged, Seen]:
         """As `Reading.stage_rows`, of rows that have so many bytes in Kafka, more or less.
@@ -82,6 +98,8 @@ class Columnar:
 
     def _work(self, reading: Reading, stage_id: str) -> Work:
         target = self.target
+        if self._planned is None:
+            raise AssertionError("it was not asked whether the table is supported")
         return Work(
             settings=settings_of(target.cluster.connection),
             topic=target.table.topic,
@@ -90,7 +108,9 @@ class Columnar:
             columns=target.shaping.source,
             layout=self._layout(),
             location=location_of(target.main, f"{stage_id}-{uuid.uuid4().hex[:8]}"),
+            steps=self._planned.steps,
             count_by=target.table.count_by,
+            keys=target.masking_keys if target.table.masks else (),
         )
 
     def _layout(self) -> Layout:
@@ -125,6 +145,17 @@ def planned(start: Offsets, to: Offsets, tasks: int) -> list[tuple[Range, ...]]:
             parts[-1].append(Range(partition, at, at + taken))
             at, left = at + taken, left - taken
     return [tuple(part) for part in parts if part]
+
+
+def _planned(target: Target, shaping: Shaping) -> _Planned:
+    found = reasons(target.decoding, shaping.source)
+    if not shaping.chain.steps:
+        return _Planned(shaping, None, tuple(found))
+    try:
+        steps = columnar_steps(shaping.chain, target.lake.spark, shaping.source, shaping.columns)
+    except Unsupported as why:
+        return _Planned(shaping, None, (*found, why.message))
+    return _Planned(shaping, steps, tuple(found))
 
 
 def _spread(context: SparkContext, work: Work, parts: Sequence[tuple[Range, ...]]) -> list[Done | Trouble]:

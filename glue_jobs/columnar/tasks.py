@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -28,10 +27,8 @@ from glue_jobs.columnar.fetching import Range, fetch
 from glue_jobs.columnar.kafka_column import kafka_column
 from glue_jobs.columnar.layouts import Layout
 from glue_jobs.columnar.parquet import Files, Written
+from glue_jobs.columnar.steps.chain import Steps
 from glue_jobs.columnar.values import Values, values_of
-
-if TYPE_CHECKING:
-    from glue_jobs.columnar.steps.chain import Steps
 
 CHUNK_BYTES = 4_000_000
 

@@ -18,7 +18,7 @@ from cli.plan.candidate import proposed, read_candidate, tree
 from cli.plan.change import Change
 from cli.plan.changes import changes
 from cli.plan.command import tree as plan_tree
-from cli.plan.command import with_undecided
+from cli.plan.command import with_findings
 from cli.plan.deployed import Deployed, DeployedTable
 from cli.plan.undecided import undecided
 from tests.unit.cli.test_plan import DEPLOYMENT, SAME
@@ -111,10 +111,10 @@ def test_without_the_registry_the_plan_is_as_it_was_and_says_so() -> None:
     settings = replace(DEPLOYMENT.jobs[0].settings, registry=Registry("http://127.0.0.1:1"))
     deployment = replace(DEPLOYMENT, jobs=(replace(DEPLOYMENT.jobs[0], settings=settings),))
     found = changes(deployment, Deployed("t"))
-    told, unasked = with_undecided(found, deployment, SAME)
+    told, unasked = with_findings(found, deployment, SAME)
     assert told == found
     assert unasked is not None
-    assert unasked.startswith("fields that look like personal data were not looked for: ")
+    assert unasked.startswith("neither personal data nor engines of tables were looked for: ")
     assert "does not answer" in unasked
 
 

@@ -1,0 +1,37 @@
+"""What `calve plan` says of the engine of each table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from calve.job import Deduplicate, Job, Kafka, Lake, Source, Table
+from cli.plan.bill import Bills
+from cli.plan.change import Change
+from cli.plan.command import tree
+from cli.plan.engines import engines, with_engines
+
+AVRO = json.dumps({"type": "record", "name": "Sale", "fields": [{"name": "id", "type": "long"}]})
+TABLE = Table("sales", "sales", value=Source(format="avro", schema=AVRO))
+
+
+def said(**settings: object) -> str:
+    table = replace(TABLE, **settings)  # type: ignore[arg-type]
+    return engines([Job("t", "main", Kafka("b:1"), None, Lake("t", "s3://lake"), (table,))])["sales"]
+
+
+def test_a_table_is_columnar_or_it_is_said_why_not() -> None:
+    assert said() == said(engine="columnar") == "columnar"
+    assert said(engine="rows") == "rows: calve.yaml says so"
+    assert said(deduplicate=Deduplicate(("id",))) == "rows: its mode is deduplicate"
+    assert said(value=Source(format="string", column="line")) == "columnar"
+    refused = said(deduplicate=Deduplicate(("id",)), engine="columnar")
+    assert refused == "table sales cannot be made by the columnar engine: its mode is deduplicate"
+
+
+def test_it_stands_below_tables_that_are_shown() -> None:
+    found = [Change("tables", "sales", "+"), Change("tables", "gone", "-"), Change("jobs", "sales", "+")]
+    told = with_engines(found, {"sales": "columnar", "gone": "rows"})
+    assert [each.engine for each in told] == ["columnar", None, None]
+    lines = list(tree("t", "account 1", told[:1], Bills(0.0, 0.0, ()), 1.0).lines())
+    assert lines[0].endswith("tables  + sales  engine columnar")
