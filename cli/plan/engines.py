@@ -44,12 +44,15 @@ def with_engines(found: Sequence[Change], told: Mapping[str, str]) -> list[Chang
 
 
 def _of_table(table: Table, parts: Parts) -> str:
+    """Whether expressions of steps have columnar form only the job can tell, which has Spark read them."""
     try:
         why = of_settings(table)
         if not why:
             versions = parts.versions()
             columns = parts.first_columns(versions)
             why = tuple(reasons(parts.decoding(columns, versions), columns))
-        return str(choose(table.name, table.engine, why))
+        chosen = choose(table.name, table.engine, why)
+        open_ = chosen.engine == "columnar" and table.steps
+        return f"{chosen}, where its steps allow it" if open_ else str(chosen)
     except Suspended as error:
         return error.message

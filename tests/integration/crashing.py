@@ -38,7 +38,7 @@ from cli.verify.verification import verify
 from glue_jobs import faults
 from glue_jobs.loop import State, TableLoop
 from tests.debezium import envelope, event
-from tests.integration.engine import DATABASE, TRADE, Engine, trades
+from tests.integration.engine import CHOICE, DATABASE, TRADE, Engine, trades
 from tests.integration.producing import Raw, produce
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +125,7 @@ class Scene:
 
     @property
     def table(self) -> Table:
-        return Table(name=self.topic, topic=self.topic, flush_bytes=FLUSH_BYTES, **self._modes)
+        return Table(self.topic, self.topic, engine=CHOICE, flush_bytes=FLUSH_BYTES, **self._modes)
 
     def evolve(self) -> None:
         """Register the next version of the schema, with a field more."""

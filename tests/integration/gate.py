@@ -74,8 +74,9 @@ def _handler(gate: Gate) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def serve(self) -> None:
-            assert "Transfer-Encoding" not in self.headers, "chunked requests are not passed on"
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.headers.get("Transfer-Encoding") == "chunked":
+                body = b"".join(iter(self.chunk, b""))
             answer = gate.answer(Request(self.command, self.path, dict(self.headers), body))
             if answer is None:
                 self.close_connection = True
@@ -90,6 +91,12 @@ def _handler(gate: Gate) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             if not head:
                 self.wfile.write(answer.body)
+
+        def chunk(self) -> bytes:
+            """The next part of a body that comes in parts; the last one is empty."""
+            found = self.rfile.read(int(self.rfile.readline().partition(b";")[0], 16))
+            self.rfile.readline()
+            return found
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 from calve.job import Deduplicate, Job, Kafka, Lake, Source, Table
+from calve.steps import Filter
 from cli.plan.bill import Bills
 from cli.plan.change import Change
 from cli.plan.command import tree
@@ -25,6 +26,7 @@ def test_a_table_is_columnar_or_it_is_said_why_not() -> None:
     assert said(engine="rows") == "rows: calve.yaml says so"
     assert said(deduplicate=Deduplicate(("id",))) == "rows: its mode is deduplicate"
     assert said(value=Source(format="string", column="line")) == "columnar"
+    assert said(steps=(Filter("id > 1"),)) == "columnar, where its steps allow it"
     refused = said(deduplicate=Deduplicate(("id",)), engine="columnar")
     assert refused == "table sales cannot be made by the columnar engine: its mode is deduplicate"
 
