@@ -56,7 +56,7 @@ class Steps:
         """Whether a record may make several rows."""
         return self.explosion is not None
 
-    def run(self, batch: pa.Table, keys: Sequence[Key] = ()) -> Iterator[Made]:
+    def run(self, batch: pa.Table | pa.RecordBatch, keys: Sequence[Key] = ()) -> Iterator[Made]:
         """What becomes of good records with the columns that they are decoded to, and `_kafka`: once, or in several parts.
 
         keys: `calve.masking.read_keys`, where the table masks.

@@ -24,7 +24,7 @@ class Rows:
     record: NDArray[np.int64]
 
     @staticmethod
-    def of(batch: pa.Table) -> Rows:
+    def of(batch: pa.Table | pa.RecordBatch) -> Rows:
         arrays = {
             name: _whole(column) for name, column in zip(batch.column_names, batch.columns, strict=True)
         }
@@ -56,7 +56,9 @@ class Rows:
         return Rows(columns, self.kafka.take(taken), self.record[places])
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

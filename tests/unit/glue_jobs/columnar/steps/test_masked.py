@@ -91,7 +91,7 @@ def test_a_decimal_has_its_digits_and_no_more(data: st.DataObject, digits: int) 
     units = data.draw(
         st.lists(st.none() | st.integers(1 - 10**digits, 10**digits - 1) | st.just(0), max_size=10)
     )
-    values = [None if each is None else Decimal(each).scaleb(-scale) for each in units]
+    values = [None if each is None else Decimal(f"{each}E-{scale}") for each in units]
     found = text(pa.array([None, *values], pa.decimal128(digits, scale)).slice(1)).to_pylist()
     for value, shown_ in zip(values, found, strict=True):
         plain = None if value is None else f"{value:f}"
