@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from glue_jobs.columnar.decoder import Decoder
-from glue_jobs.columnar.kafka_column import kafka_column
-from glue_jobs.columnar.tasks import CHUNK_BYTES
 
 from bench.programs.marks import LAP, READY, mark
 from calve.columns import KAFKA, Json, struct, with_ids
@@ -26,11 +23,14 @@ from calve.registry import open_registry
 from cli.kafka import Cluster
 from glue_jobs.columnar.batches import Span
 from glue_jobs.columnar.connecting import Settings, client_of, settings_of
+from glue_jobs.columnar.decoder import Decoder
 from glue_jobs.columnar.fetching import Range, _Reader, fetch
+from glue_jobs.columnar.kafka_column import kafka_column
 from glue_jobs.columnar.layouts import layout
 from glue_jobs.columnar.parquet import Files
 from glue_jobs.columnar.records import Records
 from glue_jobs.columnar.storage import Storage
+from glue_jobs.columnar.tasks import CHUNK_BYTES
 from glue_jobs.connection import Connection
 from glue_jobs.lake import PROPERTIES
 

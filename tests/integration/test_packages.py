@@ -18,10 +18,10 @@ def test_what_a_job_brings_is_imported_everywhere(spark: SparkSession, tmp_path:
 
     def ask(_: int) -> int:
         packages.use()
-        import calve_brought
+        import calve_brought  # type: ignore[import-not-found]
         import pyarrow as pa
 
-        return calve_brought.ANSWER + len(pa.array([None]))
+        return int(calve_brought.ANSWER) + len(pa.array([None]))
 
     before = list(sys.path)
     try:
