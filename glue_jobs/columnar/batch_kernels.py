@@ -107,18 +107,6 @@ def varlong(data: Any, at: Any, end: Any) -> Any:
     return np.int64(0), np.int64(-1)
 
 
-@kernel(_PAIR(BYTES, types.int64, types.int64))
-def aborts(data: Any, at: Any, end: Any) -> Any:
-    """Whether the records at `at`, those of a control batch, abort a transaction (1), and `WELL` or not."""
-    _, at = varint(data, at, end)
-    _, at = varlong(data, at + 1, end)  # after a byte of attributes
-    _, at = varint(data, at, end)
-    size, at = varint(data, at, end)
-    if at < 0 or size < 4 or end - at < size:
-        return 0, CORRUPT
-    return 1 if big_endian(data, at + 2, 2) == 0 else 0, WELL
-
-
 @kernel(types.boolean(_ROW, _ROWS, _INT8))
 def is_aborted(batch: Any, aborted: Any, ended: Any) -> Any:
     """Whether a batch is of one of the aborted transactions, of which some have ended before it."""
@@ -130,11 +118,11 @@ def is_aborted(batch: Any, aborted: Any, ended: Any) -> Any:
     return False
 
 
-@kernel(types.int64(BYTES, _ROWS, _ROWS, _INT8))
-def choose(data: Any, batches: Any, aborted: Any, chosen: Any) -> Any:
+@kernel(types.void(_ROWS, _ROWS, _INT8))
+def choose(batches: Any, aborted: Any, chosen: Any) -> Any:
     """Tell which batches hold committed records; `aborted`: producer and first offset of transactions, by that offset.
 
-    A producer has one transaction at a time: its records from the first offset on are aborted until its marker says so.
+    A producer has one transaction at a time: its records from the first offset on are aborted, until a marker of its own.
     """
     ended = np.zeros(len(aborted), dtype=np.int8)
     for number in range(len(batches)):
@@ -144,20 +132,9 @@ def choose(data: Any, batches: Any, aborted: Any, chosen: Any) -> Any:
             chosen[number] = 0 if transactional and is_aborted(batch, aborted, ended) else 1
             continue
         chosen[number] = 0
-        abort, state = aborts(data, batch[AT] + HEADER, batch[END])
-        if state != WELL or batch[ATTRIBUTES] & CODEC:
-            return CORRUPT
         for each in range(len(aborted)):
-            if abort and aborted[each, 0] == batch[PRODUCER] and aborted[each, 1] <= batch[LAST]:
+            if aborted[each, 0] == batch[PRODUCER] and aborted[each, 1] <= batch[LAST]:
                 ended[each] = 1
-    return WELL
-
-
-@kernel(_PAIR(BYTES, types.int64, types.int64), inline=True)
-def nullable(data: Any, at: Any, end: Any) -> Any:
-    """The size of bytes that follow it, -1 for null, and the place where they begin: -1 where they do not fit."""
-    size, at = varint(data, at, end)
-    return (max(size, np.int64(-1)), at) if size <= end - at else (np.int64(0), np.int64(-1))
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64, types.int64))
@@ -169,7 +146,7 @@ def after_headers(data: Any, at: Any, end: Any, count: Any) -> Any:
         size, at = varint(data, at, end)
         if at < 0 or size < 0:
             return -1
-        size, at = nullable(data, at + size, end)
+        size, at = varint(data, at + size, end)
         if at < 0:
             return -1
         at += max(size, 0)
@@ -197,11 +174,14 @@ def parse(
                 return found, CORRUPT
             elapsed, at = varlong(data, at + 1, stop)  # after a byte of attributes, of which there are none
             delta, at = varint(data, at, stop)
-            key_size, key_at = nullable(data, at, stop)
-            value_size, value_at = nullable(data, key_at + max(key_size, 0), stop)
+            key_size, key_at = varint(data, at, stop)
+            value_size, value_at = varint(data, key_at + max(key_size, 0), stop)
             headers, headers_at = varint(data, value_at + max(value_size, 0), stop)
             if (headers_at if headers == 0 else after_headers(data, headers_at, stop, headers)) != stop:
-                return found, CORRUPT
+                return (
+                    found,
+                    CORRUPT,
+                )  # so does a size that leads out of the record: nothing after it lies within
             offset = base + delta
             if offset <= before or offset > last:
                 return found, CORRUPT
@@ -210,8 +190,8 @@ def parse(
                 offsets[found] = offset
                 times[found] = batch[MAX_TIME] if append_time else first_time + elapsed
                 kinds[found] = 1 if append_time else 0
-                places[0, found], places[1, found] = key_at if key_size >= 0 else 0, key_size
-                places[2, found], places[3, found] = value_at if value_size >= 0 else 0, value_size
+                places[0, found], places[1, found] = key_at if key_size >= 0 else 0, max(key_size, -1)
+                places[2, found], places[3, found] = value_at if value_size >= 0 else 0, max(value_size, -1)
                 places[4, found], places[5, found] = headers_at, headers
                 found += 1
         if at != end:

@@ -91,13 +91,11 @@ class Batches:
         next_offset = int(rows[-1, LAST]) + 1 if count else span.start
         if state != WELL and next_offset < span.to:
             raise span.refused(state, next_offset)
-        rows = rows[(rows[:, LAST] >= span.start) & (rows[:, BASE] < span.to)]
+        rows = rows[rows[:, BASE] < span.to]
         _check(span, data, rows)
         transactions = np.array(sorted(aborted, key=lambda each: each[1]), dtype=np.int64).reshape(-1, 2)
         chosen = np.zeros(len(rows), dtype=np.int8)
-        state = choose(view, rows, transactions, chosen)
-        if state != WELL:
-            raise span.refused(state, int(rows[0, BASE]))
+        choose(rows, transactions, chosen)
         return cls(span, data, rows[chosen != 0], max(next_offset, span.start))
 
     def records(self, chunk_bytes: int) -> Iterator[Records]:

@@ -184,7 +184,6 @@ def lying(change: Any) -> bytes:
         lambda raw: struct.pack_into(">i", raw, 23, -1),
         lambda raw: struct.pack_into(">h", raw, 21, 5),  # a codec that there is not
         lambda raw: struct.pack_into(">h", raw, 21, 4),  # no zstd
-        lambda raw: struct.pack_into(">h", raw, 21, 32),  # a marker of a transaction that is none
         lambda raw: raw.__setitem__(16, 3),  # a message format to come
     ],
 )
