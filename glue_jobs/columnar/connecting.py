@@ -72,11 +72,12 @@ class Client:
 
     def __init__(self, settings: Settings) -> None:
         config: dict[str, Any] = {**settings.properties, **_LIMITS}
-        self.servers = str(config["bootstrap_servers"])
         pem = {name: config.pop(name, None) for name in ("authorities", "certificate", "key")}
         if config["security_protocol"].endswith("SSL"):
             config["ssl_context"] = _ssl_context(**pem)
-        if config.get("sasl_mechanism") == "AWS_MSK_IAM" and (region := _MSK.search(self.servers)):
+        if config.get("sasl_mechanism") == "AWS_MSK_IAM" and (
+            region := _MSK.search(config["bootstrap_servers"])
+        ):
             os.environ.setdefault("AWS_DEFAULT_REGION", region[1])  # what the token is signed for
         self._net = NetworkSelector(**config)
         self._manager = KafkaConnectionManager(self._net, **config)
@@ -84,8 +85,12 @@ class Client:
         self._net.start()
 
     def ask(self, node: int, request: Any) -> Future:
-        """Send a request; its answer comes in whether it is awaited or not."""
-        return self._manager.call_soon(self._sent, node, request)
+        """Send a request; its answer comes in whether it is awaited or not.
+
+        Raises:
+            KafkaError: the client was dropped.
+        """
+        return self._soon(self._sent, node, request)
 
     def answer(self, future: Future) -> Any:
         """Wait for an answer.
@@ -108,7 +113,7 @@ class Client:
         """
         known = self._leaders.get(topic)
         if known is None or not known.are_of(topic_id):
-            known = self._leaders[topic] = self.answer(self._manager.call_soon(self._found, topic))
+            known = self._leaders[topic] = self.answer(self._soon(self._found, topic))
         return known
 
     def forget_leaders(self, topic: str) -> None:
@@ -118,6 +123,12 @@ class Client:
         self._net.stop(TIMEOUT_MS)
         self._manager.close()
         self._net.close()
+
+    def _soon(self, action: Any, *arguments: Any) -> Future:
+        try:
+            return self._manager.call_soon(action, *arguments)
+        except RuntimeError:
+            raise KafkaConnectionError("closed") from None
 
     async def _sent(self, node: int | str, request: Any) -> Any:
         connection = self._manager.get_connection(node, refresh_metadata_on_err=False)

@@ -62,48 +62,41 @@ def fetch(
     """
     spans = (Span(topic, each.partition, each.start, each.to) for each in ranges if each.to > each.start)
     reader = _Reader(settings, topic, topic_id, chunk_bytes, {span.partition: span for span in spans})
-    try:
-        while reader.ahead:
-            batches = reader.next()
-            reader.ask_ahead()
-            for each in batches:
-                yield from each.records(chunk_bytes)
-    except Retryable:
-        drop_client(settings)
-        raise
+    while reader.ahead:
+        batches = reader.next()
+        reader.ask_ahead()
+        for each in batches:
+            yield from each.records(chunk_bytes)
 
 
 @dataclass(slots=True)
 class _Reader:
-    """ahead: what is still to be read, by partition, in this order. asked: a request without its answer."""
+    """ahead: what is still to be read, by partition, in this order. asked: a request without its answer, and of whom."""
 
     settings: Settings
     topic: str
     topic_id: str
     chunk_bytes: int
     ahead: dict[int, Span]
-    asked: Future | None = None
-
-    @property
-    def client(self) -> Client:
-        return client_of(self.settings)
+    asked: tuple[Client, Future] | None = None
 
     def next(self) -> list[Batches]:
         """Batches of the next response that brings any partition forward."""
         until, why = time.monotonic() + TIMEOUT_MS / 1000, "nothing came"
         while True:
             try:
-                asked, self.asked = self.asked or self._ask(), None
-                if batches := self._taken(self.client.answer(asked)):
+                (client, asked), self.asked = self.asked or self._ask(), None
+                if batches := self._taken(client.answer(asked)):
                     return batches
                 why = "it has less than it said"
             except NodeNotReadyError:  # it is left alone for a moment after what was told before
                 pass
             except KafkaError as error:
-                self.client.forget_leaders(self.topic)
-                why = told(error, self.topic, self.client.servers)
+                client_of(self.settings).forget_leaders(self.topic)
+                why = told(error, self.topic, self.servers)
             if time.monotonic() > until:
-                raise Retryable(f"Kafka at {self.client.servers} does not answer: {why}")
+                drop_client(self.settings)
+                raise Retryable(f"Kafka at {self.servers} does not answer: {why}")
             time.sleep(PAUSE_S)
 
     def ask_ahead(self) -> None:
@@ -111,14 +104,19 @@ class _Reader:
         with suppress(KafkaError):  # asked again once it is needed
             self.asked = self._ask() if self.ahead else None
 
-    def _ask(self) -> Future:
+    @property
+    def servers(self) -> str:
+        return self.settings.properties["bootstrap_servers"]
+
+    def _ask(self) -> tuple[Client, Future]:
         """Ask the leader of the partition that is next for all that it leads.
 
         Raises:
             KafkaError: it is not known who that is. Suspended: `topic_recreated`.
         """
         topic_id = uuid_of(self.topic_id)
-        leaders = self.client.leaders(self.topic, topic_id)
+        client = client_of(self.settings)
+        leaders = client.leaders(self.topic, topic_id)
         if not leaders.are_of(topic_id):
             raise topic_recreated(self.topic, self.topic_id)
         node, _ = leaders.of.get(next(iter(self.ahead)), (None, 0))
@@ -143,7 +141,7 @@ class _Reader:
             topics=[FetchTopic(topic=self.topic, topic_id=topic_id, partitions=wanted)],
             min_version=OLDEST_VERSION,
         )
-        return self.client.ask(node, request)
+        return client, client.ask(node, request)
 
     def _taken(self, answer: Any) -> list[Batches]:
         """What brings a partition forward; a broker leaves out what does not fit, and may send less than a batch of it.
