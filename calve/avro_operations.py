@@ -31,8 +31,6 @@ class Op(IntEnum):
     """a: size, -1: as its length says. b: place in the pool of the least number with too many digits (low half, high half) and of
     1 where it is of a map's entry.
     """
-    MOMENT = auto()
-    """A text that says a moment, which becomes microseconds. a: 1: of a map's entry."""
     MARK = auto()
     """A struct, which has no bytes of its own."""
     UNION = auto()

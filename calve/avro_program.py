@@ -237,7 +237,7 @@ class _Compiler:
             return Items(column, cell, mark, level, parts[0])
         key, value = parts
         if not isinstance(key, Leaf):
-            raise Unsupported("keys of a map have fields")
+            raise Unsupported("keys of its maps have fields")
         return Pairs(column, cell, mark, level, key, value)
 
     def item(self, node: Json, read: Json, shape: Json | None, column: Json | None) -> tuple[Part, ...]:
@@ -250,7 +250,7 @@ class _Compiler:
             self.maps -= 1
             return key, value
         if not _takes_bytes(node["items"]):
-            raise Unsupported("items of a list take no bytes")
+            raise Unsupported("its lists hold what takes no bytes")
         if shape and "entries" in shape:
             sides = zip(("key", "value"), shape["entries"], strict=True)
             shaped = {"struct": [[name, inner, None] for name, inner in sides]}
@@ -263,7 +263,9 @@ class _Compiler:
         self, node: Json, read: Json, shape: Json | None, column: Json | None, *, optional: bool, null: int
     ) -> Leaf:
         kind, logical = node["type"], read.get("logicalType") if isinstance(read, dict) else None
-        unfit = logical == "decimal" or logical in MILLIS or bool(shape and "moment" in shape)
+        if shape and "moment" in shape:
+            raise Unsupported("its texts say moments")
+        unfit = logical == "decimal" or logical in MILLIS
         in_map = min(self.maps, 1)
         cell, size = self.cell(), int(node.get("size", 0))
         mark = self.mark(needed=optional or (unfit and in_map > 0))
@@ -274,9 +276,8 @@ class _Compiler:
             self.pool += [_signed(least), least >> 64, in_map]
             return Leaf(column, "decimal", cell, mark)
         if unfit:
-            op = Op.MILLIS if logical in MILLIS else Op.MOMENT
-            self.emit(op, cell=cell, mark=mark, null=null, a=in_map)
-            return Leaf(column, "long", cell, mark)
+            self.emit(Op.MILLIS, cell=cell, mark=mark, null=null, a=in_map)
+            return Leaf(column, kind, cell, mark)
         if kind == "enum":
             symbols = tuple(node["symbols"])
             self.emit(Op.ENUM, cell=cell, mark=mark, null=null, a=len(symbols))

@@ -14,9 +14,9 @@ from numba import types
 from glue_jobs.columnar.compiled import BYTES, kernel
 
 (
-    BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT, FIXED, ENUM, MILLIS, DECIMAL, MOMENT, MARK, UNION, JUMP, LIST, NEXT,
+    BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT, FIXED, ENUM, MILLIS, DECIMAL, MARK, UNION, JUMP, LIST, NEXT,
     SKIP_INT, SKIP_LONG, SKIP_BYTES, SKIP_FIXED, SKIP_LIST, SKIP_NEXT, END,
-) = range(23)  # fmt: skip
+) = range(22)  # fmt: skip
 """`calve.avro_operations.Op`, which numba would not look at to tell whether what it kept is out of date."""
 CELL, MARKED, NULL, JUMP_TO, A, B, SECOND, WIDTH = range(1, 9)
 GOOD, MALFORMED, DOUBTFUL = 0, 1, 2
@@ -104,75 +104,6 @@ def _decimal(data: Any, at: Any, size: Any, pool: Any, limit: Any) -> Any:
         up = ~high + (1 if low == 0 else 0)
     fits = up >= 0 and (up < high_limit or (up == high_limit and (down ^ LEAST) < (low_limit ^ LEAST)))
     return low, high, np.int64(fits)
-
-
-@kernel(types.int64(BYTES, types.int64, types.int64))
-def _digits(data: Any, at: Any, size: Any) -> Any:
-    """The number that so many digits say; -1: they are none."""
-    value = np.int64(0)
-    for place in range(size):
-        digit = np.int64(data[at + place]) - 48
-        if digit < 0 or digit > 9:
-            return np.int64(-1)
-        value = value * 10 + digit
-    return value
-
-
-@kernel(types.int64(types.int64, types.int64, types.int64))
-def _days(year: Any, month: Any, day: Any) -> Any:
-    """Days since 1970-01-01 by the calendar that is in use now, for all time; `LEAST`: there is no such day."""
-    leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
-    last = 30 if month in (4, 6, 9, 11) else 31
-    if month == 2:
-        last = 29 if leap else 28
-    if year < 1 or month < 1 or month > 12 or day < 1 or day > last:
-        return np.int64(LEAST)
-    early = np.int64(month <= 2)
-    year -= early
-    era = year // 400
-    of_era = year - era * 400
-    of_year = (153 * (month + 12 * early - 3) + 2) // 5 + day - 1
-    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
-
-
-@kernel(PAIR(BYTES, types.int64, types.int64))
-def _moment(data: Any, at: Any, size: Any) -> Any:  # noqa: C901 one pass over a text
-    """Microseconds, and whether the text says them: what `glue_jobs.moments.moment` takes."""
-    bad = (np.int64(0), np.int64(0))
-    if size < 20 or data[at + 4] != 45 or data[at + 7] != 45 or data[at + 13] != 58 or data[at + 16] != 58:
-        return bad
-    if data[at + 10] != 84 and data[at + 10] != 116 and data[at + 10] != 32:
-        return bad
-    days = _days(_digits(data, at, 4), _digits(data, at + 5, 2), _digits(data, at + 8, 2))
-    hour, minute, second = (
-        _digits(data, at + 11, 2), _digits(data, at + 14, 2), _digits(data, at + 17, 2)
-    )  # fmt: skip
-    if days == LEAST or min(hour, minute, second) < 0 or hour > 23 or minute > 59 or second > 59:
-        return bad
-    micros, place, end = np.int64(0), at + 19, at + size
-    if data[place] == 46:
-        first, place = place + 1, place + 1
-        while place < end and data[place] >= 48 and data[place] <= 57:
-            if place - first < 6:
-                micros = micros * 10 + (np.int64(data[place]) - 48)
-            elif data[place] != 48:
-                return bad
-            place += 1
-        if place == first:
-            return bad
-        for _ in range(place - first, 6):
-            micros *= 10
-    offset = np.int64(0)
-    if end - place == 1 and (data[place] == 90 or data[place] == 122):
-        offset = np.int64(0)
-    elif end - place == 6 and (data[place] == 43 or data[place] == 45) and data[place + 3] == 58:
-        hours, minutes = _digits(data, place + 1, 2), _digits(data, place + 4, 2)
-        if min(hours, minutes) < 0 or minutes > 59 or hours * 60 + minutes > 18 * 60:
-            return bad
-        offset = (hours * 60 + minutes) * (60 if data[place] == 43 else -60)
-    else:
-        return bad
-    return ((days * 24 + hour) * 3600 + minute * 60 + second - offset) * 1_000_000 + micros, np.int64(1)
 
 
 @kernel(PAIR(BYTES, types.int64, types.int64))
@@ -344,14 +275,6 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
                     cells[cell], cells[code[pc + SECOND] + row] = low, high
                     fits = few == 1
                     in_map = pool[limit + 2] == 1
-                    at += size
-            elif op == MOMENT:
-                size, at = _long(data, at, end)
-                good = at >= 0 and size >= 0 and size <= string_limit and size <= end - at
-                if good:
-                    cells[cell], said = _moment(data, at, size)
-                    fits = said == 1
-                    in_map = code[pc + A] == 1
                     at += size
             elif op == END:
                 good = at == end

@@ -1,0 +1,305 @@
+"""The machine against fastavro, another reader of Avro: the same bytes are the same values."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+import zlib
+from decimal import Context, Decimal
+from random import Random
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calve.avro import is_map
+from calve.columns import Json, field
+from calve.columns import struct as columns_of
+from calve.decoding import Decoding, decoding, first_columns
+from calve.registry import Schema
+from calve.wire import BARE, CONFLUENT, GLUE, Wire
+from calve.writers import PlainWriter
+from glue_jobs.columnar import reader
+from glue_jobs.columnar.decoder import Decoded, Decoder
+from tests.columnar import plain, records_of
+from tests.integration.avro_records import entries, logical, nullable, record
+from tests.random_avro import Schemas, Values, zigzag
+
+FRAME = CONFLUENT.frame(7)
+EXACT = Context(prec=40)
+
+
+def read(schema: Json, *values: bytes) -> Decoded:
+    """What values, without their frames, are to a table made for their schema."""
+    versions = [Schema(7, json.dumps(schema))]
+    columns = first_columns(versions, "it")
+    return Decoder(decoding(columns, versions), columns).decode(records_of([FRAME + each for each in values]))
+
+
+def column(kind: Json, *values: bytes) -> list[Any]:
+    """The values of one field; malformed ones are left out."""
+    return plain(read(record("R", f=kind), *values).columns["f"])
+
+
+def text(content: bytes) -> bytes:
+    return zigzag(len(content)) + content
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**64))
+def test_random_values_are_what_fastavro_reads(seed: int) -> None:
+    random = Random(seed)
+    schema = Schemas(random, unions=False).record()
+    values = [Values(random).of(schema) for _ in range(20)]
+    plainer = fastavro.parse_schema(without_logical_types(schema))
+    found = read(schema, *values)
+    assert found.good.tolist() == list(range(20))
+    rows: list[Any] = [fastavro.schemaless_reader(io.BytesIO(each), plainer, None) for each in values]
+    for each in schema["fields"]:
+        name = each["name"]
+        assert plain(found.columns[name]) == [expected(each["type"], row[name]) for row in rows], name
+
+
+def without_logical_types(node: Json) -> Json:
+    if isinstance(node, list):
+        return [without_logical_types(each) for each in node]
+    if isinstance(node, dict):
+        return {key: without_logical_types(each) for key, each in node.items() if key != "logicalType"}
+    return node
+
+
+def expected(schema: Json, value: Any) -> Any:
+    """What a column holds, as `plain` has it."""
+    if isinstance(schema, list):
+        [schema] = [each for each in schema if each != "null"]
+    if value is None:
+        return None
+    node: Json = {"type": schema} if isinstance(schema, str) else schema
+    match node["type"], node.get("logicalType"):
+        case "record", _:
+            return {each["name"]: expected(each["type"], value[each["name"]]) for each in node["fields"]}
+        case "array", _ if is_map(node):
+            kinds = {each["name"]: each["type"] for each in node["items"]["fields"]}
+            pairs = {
+                expected(kinds["key"], each["key"]): expected(kinds["value"], each["value"]) for each in value
+            }
+            return sorted(pairs.items(), key=lambda each: repr(each[0]))
+        case "array", _:
+            return [expected(node["items"], each) for each in value]
+        case "map", _:
+            pairs = {key.encode(): expected(node["values"], each) for key, each in value.items()}
+            return sorted(pairs.items(), key=lambda each: repr(each[0]))
+        case "bytes" | "fixed", "decimal":
+            return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-node["scale"], EXACT)
+        case "long", "timestamp-millis" | "local-timestamp-millis":
+            return value * 1000
+    if isinstance(value, str):
+        return value.encode()
+    return repr(value) if isinstance(value, bool | float) else value
+
+
+DECIMAL_18 = logical("bytes", "decimal", precision=18, scale=2)
+DECIMAL_20 = logical("bytes", "decimal", precision=20, scale=2)
+MILLIS = logical("long", "timestamp-millis")
+FAR = zigzag(2**63 // 1000 + 1)
+LEAST = zigzag(-(2**63))
+INTS = {"type": "array", "items": "int"}
+DAYS = entries("MapEntry", logical("int", "date"), "string")
+
+
+NINE = b"\x01" + b"\x00" * 7
+A, B = text(b"a"), text(b"b")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "found"),
+    [
+        ("boolean", [b"\x01", b"\x00", b"\x02"], ["True", "False", "False"]),
+        (
+            "int",
+            [b"\x80\x80\x80\x80\x00", b"\x80\x80\x80\x80\x80\x00", b"\xfe\xff\xff\xff\x7f", b"\x80"],
+            [0, 2**31 - 1],
+        ),
+        ("long", [LEAST, b"\xff" * 9 + b"\x03", b"\xff" * 10 + b"\x01"], [-(2**63), -(2**63)]),
+        ("string", [zigzag(-1), zigzag(1) + b"\xff", zigzag(2) + b"a", zigzag(0) + b"a"], [b"\xff"]),
+        ("bytes", [zigzag(-(2**40)), zigzag(2**62) + b"a", zigzag(16_777_217) + bytes(16_777_217)], []),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, [zigzag(-1), zigzag(1), zigzag(2)], [b"B"]),
+        (
+            ["null", "int", "string"],
+            [zigzag(3), zigzag(-1), zigzag(1) + zigzag(5)],
+            [{"int": 5, "string": None}],
+        ),
+        (nullable("int"), [zigzag(2), zigzag(-1), zigzag(0), zigzag(1) + zigzag(5)], [None, 5]),
+        (MILLIS, [FAR, zigzag(-(2**63 // 1000)), zigzag(-1)], [-(2**63 // 1000) * 1000, -1000]),
+        (DECIMAL_18, [zigzag(0), text((10**18).to_bytes(8, "big"))], []),
+        (
+            DECIMAL_18,
+            [text(b"\x81"), text(bytes(9)), text(NINE + b"\x07")],
+            [Decimal("-1.27"), Decimal(0), Decimal("0.07")],
+        ),
+        (
+            DECIMAL_20,
+            [zigzag(0), text((10**20).to_bytes(9, "big")), text(NINE + bytes(9)), text(b"\x80" + bytes(16))],
+            [],
+        ),
+        (DECIMAL_20, [text(b"\xff" * 40)], [Decimal("-0.01")]),
+        (
+            DECIMAL_20,
+            [text((1 - 10**20).to_bytes(30, "big", signed=True))],
+            [Decimal(1 - 10**20).scaleb(-2, EXACT)],
+        ),
+        (INTS, [LEAST + zigzag(0), zigzag(-2) + zigzag(77) + b"\x02\x04" + zigzag(0)], [[], [1, 2]]),
+        (INTS, [zigzag(1_000_001), zigzag(1) + b"\x02" + LEAST, zigzag(1) + b"\x02"], []),
+        (
+            {"type": "map", "values": "int"},
+            [zigzag(3) + A + b"\x02" + B + b"\x04" + A + b"\x06\x00"],
+            [[(b"a", 3), (b"b", 2)]],
+        ),
+        ({"type": "map", "values": "int"}, [zigzag(1) + zigzag(-1) + b"\x00\x00"], []),
+        ({"type": "map", "values": MILLIS}, [zigzag(2) + A + FAR + A + b"\x02\x00"], [[(b"a", 1000)]]),
+        ({"type": "map", "values": MILLIS}, [zigzag(2) + A + b"\x02" + A + FAR + b"\x00"], []),
+        (DAYS, [zigzag(2) + zigzag(-(2**31)) + A + zigzag(-(2**31)) + B + b"\x00"], [[(-(2**31), b"b")]]),
+    ],
+)
+def test_values_that_readers_differ_about(kind: Json, values: list[bytes], found: list[Any]) -> None:
+    """Each is what Spark makes of it; `test_columnar_decoding` asks it."""
+    assert column(kind, *values) == found
+
+
+def test_what_is_skipped_is_looked_at_less() -> None:
+    letters = {"type": "enum", "name": "E", "symbols": ["A"]}
+    inside = record("I", s="string", a={"type": "array", "items": "long"}, e=letters)
+    versions = [Schema(7, json.dumps(record("R", skipped=nullable(inside), kept="int")))]
+    columns = columns_of(field("kept", "int"))
+    found = decoding(first_columns(versions, "it"), versions, fields={"kept"})
+    decoder = Decoder(found, columns)
+    items = zigzag(-5) + zigzag(2) + b"\xff\xff" + zigzag(1) + zigzag(8) + zigzag(0)
+    lenient = zigzag(1) + zigzag(-9) + items + zigzag(99)
+    strange = [lenient, zigzag(0), zigzag(2), zigzag(1) + zigzag(1)]
+    decoded = decoder.decode(records_of([FRAME + each + zigzag(4) for each in strange]))
+    assert decoded.good.tolist() == [0, 1]
+    assert plain(decoded.columns["kept"]) == [4, 4]
+
+
+def test_a_list_of_as_many_items_as_may_be() -> None:
+    kind = {"type": "array", "items": nullable("boolean")}
+    assert [len(each) for each in column(kind, zigzag(1_000_000) + b"\x00" * 1_000_001)] == [1_000_000]
+
+
+def test_room_for_few_cells_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = record(
+        "R", a={"type": "array", "items": {"type": "map", "values": "string"}}, b="int", c=nullable("string")
+    )
+    values = [Values(Random(seed)).of(schema) for seed in range(300)]
+    values[::7] = [b"\xff"] * len(values[::7])
+    expected = read(schema, *values)
+    monkeypatch.setattr(reader, "ROOM", 40)
+    found = read(schema, *values)
+    assert found.columns.column(0).num_chunks > expected.columns.column(0).num_chunks
+    assert found.good.tolist() == expected.good.tolist() == [n for n in range(300) if n % 7]
+    assert all(plain(found.columns[name]) == plain(expected.columns[name]) for name in "abc")
+
+
+NARROW, WIDE = record("R", a="int", b="string"), record("R", b="string", a="long", c=nullable("double"))
+
+
+def versions_of(*schemas: Json) -> list[Schema]:
+    return [Schema(7 + n, json.dumps(each)) for n, each in enumerate(schemas)]
+
+
+def test_several_writers_in_one_chunk_keep_their_order() -> None:
+    versions = versions_of(NARROW, WIDE)
+    columns = first_columns(versions, "it")
+    old, new = zigzag(5) + text(b"x"), text(b"y") + zigzag(2**40) + zigzag(0)
+    values = [CONFLUENT.frame(8) + new, FRAME + old, CONFLUENT.frame(8) + new, FRAME + b"\x80", FRAME + old]
+    found = Decoder(decoding(columns, versions), columns).decode(records_of(values))
+    assert found.good.tolist() == [0, 1, 2, 4]
+    assert found.rejected.tolist() == [3]
+    assert found.schema_id.to_pylist() == [8, 7, 8, 7]
+    assert found.columns.column_names == ["a", "b", "c"]
+    assert found.columns["a"].to_pylist() == [2**40, 5, 2**40, 5]
+    assert found.columns["b"].to_pylist() == ["y", "x", "y", "x"]
+
+
+def test_frames_tell_rows_from_rejects_and_records_of_other_tables() -> None:
+    [ours, theirs] = versions_of(NARROW, WIDE)
+    columns = first_columns([ours], "it")
+    others = decoding(columns, [ours], [theirs], shared=True)
+    good = zigzag(5) + text(b"x")
+    values = [
+        FRAME + good,
+        None,
+        b"",
+        b"\x00\x00",
+        b"\x01" + FRAME[1:] + good,
+        CONFLUENT.frame(8),
+        CONFLUENT.frame(9) + good,
+    ]
+    found = Decoder(others, columns).decode(records_of(values))
+    assert found.good.tolist() == [0]
+    assert found.others == {0: 1}
+    assert found.rejected.tolist() == [1, 2, 3, 4, 6]
+    assert Decoder(Decoding(()), columns).decode(records_of(values)).rejected.tolist() == list(range(7))
+
+
+def test_glue_s_frames_with_and_without_compression() -> None:
+    identity = uuid.UUID(int=2**127 + 5).int
+    version = Schema(identity, json.dumps(NARROW), version=3)
+    columns = first_columns([version], "it")
+    good, frame = zigzag(5) + text(b"x"), GLUE.frame(identity)
+    packed = b"\x03\x05" + frame[2:]
+    values = [
+        packed + zlib.compress(good),
+        frame + good,
+        packed + good,
+        packed + zlib.compress(good + b"!"),
+        packed + zlib.compress(good),
+    ]
+    found = Decoder(decoding(columns, [version], wire=GLUE), columns).decode(records_of(values))
+    assert found.good.tolist() == [0, 1, 4]
+    assert found.columns["b"].to_pylist() == ["x"] * 3
+    assert found.schema_id.to_pylist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("is_text", "kept"),
+    [(True, [b"ok", None, b""]), (False, [b"ok", None, b"\xff", b"", b"\xed\xa0\x80", b"\xf0\x8f\xbf\xbf"])],
+)
+def test_values_that_are_kept_as_they_are(is_text: bool, kept: list[bytes | None]) -> None:
+    columns = columns_of(field("value", "string" if is_text else "binary"))
+    decoder = Decoder(Decoding((PlainWriter(0, b"", "value", is_text),), wire=BARE), columns)
+    values = [b"ok", None, b"\xff", b"", b"\xed\xa0\x80", b"\xf0\x8f\xbf\xbf"]
+    found = decoder.decode(records_of(values))
+    assert plain(found.columns["value"]) == kept
+    assert [values[n] for n in found.good] == kept
+    assert found.schema_id.to_pylist() == [None] * len(kept)
+
+
+def test_keys_are_columns_too() -> None:
+    columns = columns_of(
+        field("a", "int"), field("k", "string"), field("b", "string"), field("later", "long")
+    )
+    values = decoding(columns_of(*columns["fields"][::2]), versions_of(NARROW))
+    key = Decoding((PlainWriter(0, b"", "k", text=True),), wire=BARE)
+    good = FRAME + zigzag(5) + text(b"x")
+    records = records_of([good, good, good, b"bad"], keys=[b"one", None, b"\xff", b"four"])
+    found = Decoder(Decoding(values.writers, key=key), columns).decode(records)
+    assert found.good.tolist() == [0, 1]
+    assert found.rejected.tolist() == [2, 3]
+    assert found.columns.to_pylist() == [
+        {"a": 5, "k": "one", "b": "x", "later": None},
+        {"a": 5, "k": None, "b": "x", "later": None},
+    ]
+
+
+@pytest.mark.parametrize("wire", [CONFLUENT, BARE])
+def test_no_records_are_no_rows(wire: Wire) -> None:
+    versions = versions_of(NARROW)
+    columns = first_columns(versions, "it")
+    found = Decoder(decoding(columns, versions, wire=wire), columns).decode(records_of([]))
+    assert found.columns.num_rows == found.good.size == found.rejected.size == 0
+    assert found.columns.schema.types == [pa.int32(), pa.string()]
