@@ -1,0 +1,62 @@
+"""Mutated values, one after the other, for the machine to read: `python -m tests.mutations COUNT SEED`.
+
+Run with NUMBA_BOUNDSCHECK=1 every place that it reads or writes is looked at. What lies behind a value in the buffer must not
+matter: they are read once more in another order. What it may take is bounded: a value that makes it take more ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from random import Random
+
+from calve.avro_program import reasons
+from calve.decoding import decoding, first_columns
+from calve.errors import CalveError
+from calve.registry import Schema
+from calve.wire import CONFLUENT
+from glue_jobs.columnar.decoder import Decoder
+from tests.columnar import records_of
+from tests.random_avro import Schemas, Values, mutated
+
+CHUNK = 2_000
+MOST_BYTES = 3 * 2**30
+"""Of address space, of which libraries take most."""
+
+
+def decoder(random: Random) -> tuple[Decoder, list[bytes]]:
+    """One of a random schema, and some of its values."""
+    while True:
+        schema = Schemas(random).record()
+        versions = [Schema(7, json.dumps(schema))]
+        try:
+            columns = first_columns(versions, "it")
+        except CalveError:
+            continue
+        found = decoding(columns, versions)
+        if found.writers and not reasons(found, columns):
+            values = Values(random)
+            return Decoder(found, columns), [CONFLUENT.frame(7) + values.of(schema) for _ in range(20)]
+
+
+def main() -> None:
+    count, random = int(sys.argv[1]), Random(int(sys.argv[2]))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    good = 0
+    for _ in range(0, count, CHUNK):
+        made, values = decoder(random)
+        chunk = [mutated(random.choice(values), random) for _ in range(CHUNK)]
+        decoded, backwards = made.decode(records_of(chunk)), made.decode(records_of(chunk[::-1]))
+        for each in decoded.columns.columns:
+            each.validate()
+        if sorted([*decoded.good, *decoded.rejected]) != list(range(CHUNK)):
+            raise AssertionError("a record is lost")
+        if decoded.good.tolist() != (CHUNK - 1 - backwards.good[::-1]).tolist():
+            raise AssertionError("a value is judged by what lies behind it")
+        good += decoded.good.size
+    sys.stdout.write(f"{good} of {count} are good\n")
+
+
+if __name__ == "__main__":
+    main()
