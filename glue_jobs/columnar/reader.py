@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from calve.avro_operations import CELL, MARKED, SECOND, WIDTH, Program
+from calve.avro_operations import CELL, MARKED, SECOND, WIDTH, Op, Program
 from calve.columns import Json
 from calve.spark_conf import ITEMS_LIMIT, STRING_LIMIT
 from calve.writers import PlainWriter
@@ -50,6 +50,8 @@ class Reader:
         self._lists = np.empty((max(1, program.depth), 4), np.int64)
         self._per_record = np.ones(program.levels)
         self._cells, self._marks = np.empty(0, np.int64), np.empty(0, np.uint8)
+        fitted = np.isin(self._code[:, 0], (Op.DECIMAL, Op.MILLIS))
+        self._fitted = self._code[fitted][:, [CELL, MARKED]].tolist()
         self._build = builder(program.row)
         self.names = [each["name"] for each in program.row.type["fields"]]
 
@@ -75,11 +77,15 @@ class Reader:
         return pa.RecordBatch.from_struct_array(self._build(cells))
 
     def _kept(self, batch: Any, cells: Cells, doubtful: Longs) -> Any:
-        """Which rows are good: of the doubtful ones those that are the same where values that fit no column are null."""
-        without = self._batch(replace(cells, marks=np.where(cells.marks == UNFIT, np.uint8(0), cells.marks)))
+        """Which rows are good: of the doubtful ones those that are the same when values that fit no column are others."""
+        others = replace(cells, cells=cells.cells.copy())
+        for cell, mark in self._fitted:
+            numbers, base = others.numbers(cell), cells.mark_base[mark]
+            numbers[cells.marks[base : base + numbers.size] == UNFIT] ^= 1
+        changed = self._batch(others)
         kept = np.ones(batch.num_rows, np.bool_)
         for row in doubtful.tolist():
-            kept[row] = _shown(batch, row) == _shown(without, row)
+            kept[row] = _shown(batch, row) == _shown(changed, row)
         return kept
 
     def _space(self, records: int) -> Longs:

@@ -1,0 +1,85 @@
+"""Values about which readers of Avro differ: what Spark makes of each.
+
+`tests/integration/test_columnar_decoding.py` asks Spark.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from typing import Any
+
+from calve.columns import Json
+from tests.integration.avro_records import entries, logical, nullable
+from tests.random_avro import zigzag
+
+EXACT = Context(prec=40)
+
+
+def text(content: bytes) -> bytes:
+    return zigzag(len(content)) + content
+
+
+DECIMAL_18 = logical("bytes", "decimal", precision=18, scale=2)
+DECIMAL_20 = logical("bytes", "decimal", precision=20, scale=2)
+MILLIS = logical("long", "timestamp-millis")
+FAR = zigzag(2**63 // 1000 + 1)
+LEAST = zigzag(-(2**63))
+INTS = {"type": "array", "items": "int"}
+DAYS = entries("MapEntry", logical("int", "date"), "string")
+
+
+SUMS = {"type": "map", "values": entries("MapEntry", DECIMAL_18, "int")}
+UNFIT_KEY = zigzag(1) + text((10**18).to_bytes(8, "big")) + b"\x02\x00"
+NINE = b"\x01" + b"\x00" * 7
+A, B = text(b"a"), text(b"b")
+
+CASES: list[tuple[Json, list[bytes], list[Any]]] = [
+    ("boolean", [b"\x01", b"\x00", b"\x02"], ["True", "False", "False"]),
+    (
+        "int",
+        [b"\x80\x80\x80\x80\x00", b"\x80\x80\x80\x80\x80\x00", b"\xfe\xff\xff\xff\x7f", b"\x80"],
+        [0, 2**31 - 1],
+    ),
+    ("long", [LEAST, b"\xff" * 9 + b"\x03", b"\xff" * 10 + b"\x01"], [-(2**63), -(2**63)]),
+    ("string", [zigzag(-1), zigzag(1) + b"\xff", zigzag(2) + b"a", zigzag(0) + b"a"], [b"\xff"]),
+    ("bytes", [zigzag(-(2**40)), zigzag(2**62) + b"a", zigzag(16_777_217) + bytes(16_777_217)], []),
+    ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, [zigzag(-1), zigzag(1), zigzag(2)], [b"B"]),
+    (
+        ["null", "int", "string"],
+        [zigzag(3), zigzag(-1), zigzag(1) + zigzag(5)],
+        [{"int": 5, "string": None}],
+    ),
+    (nullable("int"), [zigzag(2), zigzag(-1), zigzag(0), zigzag(1) + zigzag(5)], [None, 5]),
+    (MILLIS, [FAR, zigzag(-(2**63 // 1000)), zigzag(-1)], [-(2**63 // 1000) * 1000, -1000]),
+    (DECIMAL_18, [zigzag(0), text((10**18).to_bytes(8, "big"))], []),
+    (
+        DECIMAL_18,
+        [text(b"\x81"), text(bytes(9)), text(NINE + b"\x07")],
+        [Decimal("-1.27"), Decimal(0), Decimal("0.07")],
+    ),
+    (
+        DECIMAL_20,
+        [zigzag(0), text((10**20).to_bytes(9, "big")), text(NINE + bytes(9)), text(b"\x80" + bytes(16))],
+        [],
+    ),
+    (DECIMAL_20, [text(b"\xff" * 40)], [Decimal("-0.01")]),
+    (
+        DECIMAL_20,
+        [text((1 - 10**20).to_bytes(30, "big", signed=True))],
+        [Decimal(1 - 10**20).scaleb(-2, EXACT)],
+    ),
+    (INTS, [LEAST + zigzag(0), zigzag(-2) + zigzag(77) + b"\x02\x04" + zigzag(0)], [[], [1, 2]]),
+    (INTS, [zigzag(1_000_001), zigzag(1) + b"\x02" + LEAST, zigzag(1) + b"\x02"], []),
+    (
+        {"type": "map", "values": "int"},
+        [zigzag(3) + A + b"\x02" + B + b"\x04" + A + b"\x06\x00"],
+        [[(b"a", 3), (b"b", 2)]],
+    ),
+    ({"type": "map", "values": "int"}, [zigzag(1) + zigzag(-1) + b"\x00\x00"], []),
+    ({"type": "map", "values": MILLIS}, [zigzag(2) + A + FAR + A + b"\x02\x00"], [[(b"a", 1000)]]),
+    ({"type": "map", "values": MILLIS}, [zigzag(2) + A + b"\x02" + A + FAR + b"\x00"], []),
+    (DAYS, [zigzag(2) + zigzag(-(2**31)) + A + zigzag(-(2**31)) + B + b"\x00"], [[(-(2**31), b"b")]]),
+    (SUMS, [zigzag(2) + A + UNFIT_KEY + A + b"\x00\x00"], [[(b"a", [])]]),
+    (SUMS, [zigzag(2) + A + b"\x00" + A + UNFIT_KEY + b"\x00"], []),
+]
+"""A type, values of it, and those that are good, as `tests.columnar.plain` has them."""
