@@ -90,6 +90,14 @@ def test_equal_rows_stay_in_the_order_of_their_offsets(held: list[Any]) -> None:
         assert places == sorted(places)
 
 
+def test_rows_of_a_partition_stay_in_the_order_of_their_offsets() -> None:
+    made = layout(COLUMNS, partition=(PartitionField(1000, Transform("b"), "int"),))
+    rows = pa.table({"b": pa.array([n * 7 % 5 for n in range(1_000)], pa.int32()), "at": range(1_000)})
+    parts = [part.column("at").to_pylist() for _, part in arranged(rows, made)]
+    assert len(parts) == 5
+    assert all(part == sorted(part) for part in parts)
+
+
 def test_rows_in_order_are_not_copied() -> None:
     rows = pa.table({"a": ["x", "y"], "b": pa.array([1, 2], pa.int32())})
     made = layout(COLUMNS, order=(by("b", "int"),))

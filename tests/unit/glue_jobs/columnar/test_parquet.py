@@ -61,7 +61,7 @@ def test_types_are_stored_as_iceberg_stores_them(rows: pa.Table, tmp_path: Path)
     (file,) = written(tmp_path, layout(ALL), rows)
     stored = pq.ParquetFile(local(file)).schema
     held = {c.path: (c.physical_type, str(c.logical_type)) for c in map(stored.column, range(len(stored)))}
-    assert held["small"][0], held["middle"][0] == ("INT32", "INT64")
+    assert (held["small"][0], held["middle"][0]) == ("INT32", "INT64")
     assert held["large"][0] == "FIXED_LEN_BYTE_ARRAY"
     assert "isAdjustedToUTC=true, timeUnit=microseconds" in held["timestamptz"][1]
     assert "isAdjustedToUTC=false, timeUnit=microseconds" in held["timestamp"][1]
@@ -92,6 +92,7 @@ def test_a_leaf_may_be_a_dictionary_that_changes_from_batch_to_batch(tmp_path: P
         "a": ["x", None, "yy", "yy", "zzz", "plain"],
         "s": [{"b": n} for n in (1, 0, 2, 2, 3, 9)],
     }
+    assert [each.splits for each in files] == [(4,), (4,)]
 
 
 def encodings(file: Any) -> dict[str, tuple[str, ...]]:
