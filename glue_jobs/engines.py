@@ -60,6 +60,16 @@ def load(context: SparkContext) -> _Loading:
         return _loading
 
 
+def reasons_foreseen(target: Target) -> tuple[str, ...]:
+    """Why a table whose records are only foreseen (`Target.foresee`) would not be columnar, but for its layout."""
+    loading = load(target.lake.spark.sparkContext)
+    loading.wait()
+    if loading.module is None:
+        return (str(loading.lacks),)
+    found: tuple[str, ...] = loading.module.reasons_of(target)
+    return found
+
+
 def columnar(target: Target) -> Columnar | None:
     """The columnar engine of the table, where that is to be made by it, as it is open now; None: it is made by rows.
 

@@ -15,14 +15,14 @@ from cli.cost.command import RateOption
 from cli.plan.change import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from calve.deployment import Deployment
     from calve.job import PartName
     from cli.plan.bill import Bills
     from cli.plan.change import Change
-    from cli.plan.changes import Made
     from cli.plan.deployed import Deployed
+    from cli.plan.steps import Foreseen
 
 CHANGED, BREAKING = 3, 4
 """2 is taken: as of every command, it says that it was misused, or its configuration cannot be used."""
@@ -123,8 +123,12 @@ def _plan_deploy(
     number = account.id()
     deployed = read(deployment, account)
     whole = expanded(deployment, deployed)
-    made = _made_by_steps(whole.deployment)
-    found, unasked = with_findings(changes(whole.deployment, deployed, made), whole.deployment, deployed)
+    foreseen = _made_by_steps(whole.deployment)
+    made = {name: each.columns for name, each in foreseen.items()}
+    by_rows = {name: each.by_rows for name, each in foreseen.items()}
+    found, unasked = with_findings(
+        changes(whole.deployment, deployed, made), whole.deployment, deployed, by_rows
+    )
     found = [*found, *whole.entries]
     costs = bills(deployment, deployed, Load(topic_rate), rates())
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
@@ -161,15 +165,21 @@ def counted(found: Sequence[Change]) -> str:
 
 
 def with_findings(
-    found: Sequence[Change], deployment: Deployment, deployed: Deployed
+    found: Sequence[Change],
+    deployment: Deployment,
+    deployed: Deployed,
+    by_rows: Mapping[str, tuple[str, ...]],
 ) -> tuple[list[Change], str | None]:
-    """The changes with the engine of each table and what is to be decided on in it; or without, and why."""
+    """The changes with the engine of each table and what is to be decided on in it; or without, and why.
+
+    by_rows: why tables with steps are not made by the columnar engine.
+    """
     from cli.plan.engines import engines, with_engines
     from cli.plan.undecided import undecided
 
     jobs = [job.settings for job in deployment.jobs]
     try:
-        told, by = undecided(jobs, deployed.tables), engines(jobs)
+        told, by = undecided(jobs, deployed.tables), engines(jobs, by_rows)
     except CalveError as problem:
         return list(found), f"neither personal data nor engines of tables were looked for: {problem.message}"
     found = [
@@ -179,9 +189,9 @@ def with_findings(
     return with_engines(found, by), None
 
 
-def _made_by_steps(deployment: Deployment) -> Made:
+def _made_by_steps(deployment: Deployment) -> dict[str, Foreseen]:
     """What steps make now, asked of Spark: only where a table has some."""
-    found: Made = {}
+    found: dict[str, Foreseen] = {}
     jobs = [job.settings for job in deployment.jobs if any(each.steps for each in job.settings.tables)]
     if not jobs:
         return found

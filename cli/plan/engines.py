@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from cli.plan.change import Change
 
 
-def engines(jobs: Iterable[Job]) -> dict[str, str]:
+def engines(jobs: Iterable[Job], by_rows: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """The engine of each table, with the reasons for it; without tables whose schemas are not registered yet.
+
+    by_rows: what keeps the steps of a table from being columnar.
 
     Raises:
         CalveError: the registry does not answer, or its secret cannot be read.
@@ -31,7 +33,7 @@ def engines(jobs: Iterable[Job]) -> dict[str, str]:
         for table in job.tables:
             parts = parts_of(table, registry)
             if all(each.schemas.listed() for each in (parts.value, parts.key) if each):
-                found[table.name] = _of_table(table, parts)
+                found[table.name] = _of_table(table, parts, by_rows.get(table.name, ()))
     return found
 
 
@@ -43,16 +45,13 @@ def with_engines(found: Sequence[Change], told: Mapping[str, str]) -> list[Chang
     ]
 
 
-def _of_table(table: Table, parts: Parts) -> str:
-    """Whether expressions of steps have columnar form only the job can tell, which has Spark read them."""
+def _of_table(table: Table, parts: Parts, by_rows: tuple[str, ...]) -> str:
     try:
         why = of_settings(table)
         if not why:
             versions = parts.versions()
             columns = parts.first_columns(versions)
-            why = tuple(reasons(parts.decoding(columns, versions), columns))
-        chosen = choose(table.name, table.engine, why)
-        open_ = chosen.engine == "columnar" and table.steps
-        return f"{chosen}, where its steps allow it" if open_ else str(chosen)
+            why = by_rows or tuple(reasons(parts.decoding(columns, versions), columns))
+        return str(choose(table.name, table.engine, why))
     except Suspended as error:
         return error.message

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from calve.errors import CalveError
+from glue_jobs.engines import reasons_foreseen
 from glue_jobs.ingest import open_targets
 from glue_jobs.kafka import Cluster
 from glue_jobs.lake import Lake
@@ -19,8 +19,18 @@ if TYPE_CHECKING:
     from calve.job import Job
 
 
-def made_by_steps(spark: SparkSession, job: Job) -> Mapping[str, Json | CalveError]:
-    """The data columns that rows of each table with steps have now, or why its steps cannot be run.
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What steps make of records. columns: the data columns, or why the steps cannot be run. by_rows: why the rows are not
+    made by the columnar engine.
+    """
+
+    columns: Json | CalveError
+    by_rows: tuple[str, ...] = ()
+
+
+def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
+    """What the steps of each table that has some make now.
 
     Raises:
         CalveError: the cluster does not answer, or its secret cannot be read.
@@ -28,12 +38,12 @@ def made_by_steps(spark: SparkSession, job: Job) -> Mapping[str, Json | CalveErr
     tables = tuple(each for each in job.tables if each.steps)
     if not tables:
         return {}
-    found: dict[str, Json | CalveError] = {}
+    found: dict[str, Foreseen] = {}
     with closing(Cluster(spark, job.kafka)) as cluster:
         for target in open_targets(replace(job, tables=tables), Lake(spark, job.name), cluster):
             try:
                 target.foresee()
-                found[target.table.name] = target.shaping.made
+                found[target.table.name] = Foreseen(target.shaping.made, reasons_foreseen(target))
             except CalveError as problem:
-                found[target.table.name] = problem
+                found[target.table.name] = Foreseen(problem)
     return found

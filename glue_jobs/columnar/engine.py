@@ -66,9 +66,8 @@ class Columnar:
         Raises:
             Suspended: `step_unusable`, as the steps themselves.
         """
-        shaping = self.target.shaping
-        if self._planned is None or self._planned.shaping is not shaping:
-            self._planned = _planned(self.target, shaping)
+        if self._planned is None or self._planned.shaping is not self.target.shaping:
+            self._planned = _planned(self.target)
         try:
             self._layout()
         except LayoutUnsupported as why:
@@ -119,6 +118,11 @@ class Columnar:
         return layout_of(self.target.main, Storage(region, endpoint, get(NAMES_KEY, None) == "true"))
 
 
+def reasons_of(target: Target) -> tuple[str, ...]:
+    """Why a table cannot be made by this engine, but for its layout."""
+    return _planned(target).reasons
+
+
 def compile_everywhere(context: SparkContext) -> None:
     """Let every machine of the job have the kernels before a round needs them; this one has compiled them by now."""
     if not str(context.master).startswith("local"):
@@ -147,7 +151,8 @@ def planned(start: Offsets, to: Offsets, tasks: int) -> list[tuple[Range, ...]]:
     return [tuple(part) for part in parts if part]
 
 
-def _planned(target: Target, shaping: Shaping) -> _Planned:
+def _planned(target: Target) -> _Planned:
+    shaping = target.shaping
     found = reasons(target.decoding, shaping.source)
     if not shaping.chain.steps:
         return _Planned(shaping, None, tuple(found))

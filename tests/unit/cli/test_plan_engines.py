@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 from calve.job import Deduplicate, Job, Kafka, Lake, Source, Table
-from calve.steps import Filter
 from cli.plan.bill import Bills
 from cli.plan.change import Change
 from cli.plan.command import tree
@@ -16,9 +15,11 @@ AVRO = json.dumps({"type": "record", "name": "Sale", "fields": [{"name": "id", "
 TABLE = Table("sales", "sales", value=Source(format="avro", schema=AVRO))
 
 
-def said(**settings: object) -> str:
+def said(*by_rows: str, **settings: object) -> str:
     table = replace(TABLE, **settings)  # type: ignore[arg-type]
-    return engines([Job("t", "main", Kafka("b:1"), None, Lake("t", "s3://lake"), (table,))])["sales"]
+    return engines(
+        [Job("t", "main", Kafka("b:1"), None, Lake("t", "s3://lake"), (table,))], {"sales": by_rows}
+    )["sales"]
 
 
 def test_a_table_is_columnar_or_it_is_said_why_not() -> None:
@@ -26,7 +27,9 @@ def test_a_table_is_columnar_or_it_is_said_why_not() -> None:
     assert said(engine="rows") == "rows: calve.yaml says so"
     assert said(deduplicate=Deduplicate(("id",))) == "rows: its mode is deduplicate"
     assert said(value=Source(format="string", column="line")) == "columnar"
-    assert said(steps=(Filter("id > 1"),)) == "columnar, where its steps allow it"
+    assert said("steps[0].filter: rand() is computed by rows alone").startswith(
+        "rows: steps[0].filter: rand()"
+    )
     refused = said(deduplicate=Deduplicate(("id",)), engine="columnar")
     assert refused == "table sales cannot be made by the columnar engine: its mode is deduplicate"
 

@@ -111,7 +111,7 @@ def test_without_the_registry_the_plan_is_as_it_was_and_says_so() -> None:
     settings = replace(DEPLOYMENT.jobs[0].settings, registry=Registry("http://127.0.0.1:1"))
     deployment = replace(DEPLOYMENT, jobs=(replace(DEPLOYMENT.jobs[0], settings=settings),))
     found = changes(deployment, Deployed("t"))
-    told, unasked = with_findings(found, deployment, SAME)
+    told, unasked = with_findings(found, deployment, SAME, {})
     assert told == found
     assert unasked is not None
     assert unasked.startswith("neither personal data nor engines of tables were looked for: ")
