@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import uuid
 from collections.abc import Sequence
@@ -40,8 +39,8 @@ BYTES_PER_TASK = 16_000_000
 SMALL_BYTES = 4_000_000
 """A round of fewer bytes is not worth a task of Spark's: the driver does it."""
 
-_here = threading.BoundedSemaphore(os.cpu_count() or 1)
-"""The driver does no more rounds at once, since each needs the memory of a task."""
+_here = threading.BoundedSemaphore(16)
+"""The driver does no more rounds at once, whose records are in its memory; some may wait for a broker that does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +54,11 @@ class _Planned:
 
 @dataclass(slots=True)
 class Columnar:
-    """The engine of one table."""
+    """The engine of one table. It is asked, before each stage, whether it supports the table."""
 
     target: Target
     _planned: _Planned | None = None
+    _layout: Layout | None = None
 
     def unsupported(self) -> tuple[str, ...]:
         """Why the table, as it is open now, cannot be made by this engine.
@@ -69,7 +69,7 @@ class Columnar:
         if self._planned is None or self._planned.shaping is not self.target.shaping:
             self._planned = _planned(self.target)
         try:
-            self._layout()
+            self._layout = _layout_of(self.target)
         except LayoutUnsupported as why:
             return (*self._planned.reasons, why.message)
         return self._planned.reasons
@@ -97,7 +97,7 @@ class Columnar:
 
     def _work(self, reading: Reading, stage_id: str) -> Work:
         target = self.target
-        if self._planned is None:
+        if self._planned is None or self._layout is None:
             raise AssertionError("it was not asked whether the table is supported")
         return Work(
             settings=settings_of(target.cluster.connection),
@@ -105,17 +105,12 @@ class Columnar:
             topic_id=reading.topic.topic_id,
             decoding=target.decoding,
             columns=target.shaping.source,
-            layout=self._layout(),
+            layout=self._layout,
             location=location_of(target.main, f"{stage_id}-{uuid.uuid4().hex[:8]}"),
             steps=self._planned.steps,
             count_by=target.table.count_by,
             keys=target.masking_keys if target.table.masks else (),
         )
-
-    def _layout(self) -> Layout:
-        get, of = self.target.lake.spark.conf.get, f"spark.sql.catalog.{CATALOG}"
-        region, endpoint = str(get(f"{of}.client.region")), get(f"{of}.s3.endpoint", None)
-        return layout_of(self.target.main, Storage(region, endpoint, get(NAMES_KEY, None) == "true"))
 
 
 def reasons_of(target: Target) -> tuple[str, ...]:
@@ -161,6 +156,12 @@ def _planned(target: Target) -> _Planned:
     except Unsupported as why:
         return _Planned(shaping, None, (*found, why.message))
     return _Planned(shaping, steps, tuple(found))
+
+
+def _layout_of(target: Target) -> Layout:
+    get, of = target.lake.spark.conf.get, f"spark.sql.catalog.{CATALOG}"
+    region, endpoint = str(get(f"{of}.client.region")), get(f"{of}.s3.endpoint", None)
+    return layout_of(target.main, Storage(region, endpoint, get(NAMES_KEY, None) == "true"))
 
 
 def _spread(context: SparkContext, work: Work, parts: Sequence[tuple[Range, ...]]) -> list[Done | Trouble]:
