@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -94,7 +95,9 @@ def _by_rows(frame: DataFrame, shaping: Shaping) -> Outcome:
 def _by_columns(frame: DataFrame, chain: Chain, source: Json, columns: Json, keys: Sequence[Key]) -> Outcome:
     batch = frame.toArrow()
     offsets = batch[SYSTEM_COLUMN].combine_chunks().field("offset")
-    parts = list(columnar_steps(chain, frame.sparkSession, source, columns).run(batch, keys))
+    planned = columnar_steps(chain, frame.sparkSession, source, columns)
+    carried: Steps = pickle.loads(pickle.dumps(planned))
+    parts = list(carried.run(batch, keys))
     told, texts = _told(pa.concat_tables([each.rows for each in parts]))
     rejected = sorted(
         offset for each in parts for offset in offsets.take(pa.array(each.rejected)).to_pylist()

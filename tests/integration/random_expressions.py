@@ -102,10 +102,12 @@ class Expressions:
             case "date":
                 ways += ["cast(at as date)", "to_date(at)"]
             case "int":
-                ways += ["p['a']"]
+                ways += ["p['a']", f"try_add({one}, {other})", f"try_multiply({one}, b)"]
             case "long":
+                ways += [f"try_subtract({one}, l)", "try_multiply(l, m)"]
                 ways += [f"cast({self.value('int', depth - 1)} as long)"]
         if kind == "double":
+            ways += [f"try_divide({one}, {other})", "try_divide(l, m)"]
             ways += [f"cast({self.value(each, depth - 1)} as double)" for each in ("int", "long", "float")]
         return self._chance.choice(ways)
 
@@ -144,7 +146,7 @@ class Expressions:
         kind = self._chance.choice(("int", "long"))
         one, other = self.value(kind, 0), self._chance.choice(COLUMNS[kind])
         double, whole = self._chance.choice(COLUMNS["double"]), self._chance.choice(COLUMNS["int"])
-        sign = self._chance.choice("+-*%")
+        sign = self._chance.choice(("+", "-", "*", "%", "div"))
         ways = [
             f"{one} {sign} {other}",
             f"{other} {sign} ({one} - {other})",

@@ -48,6 +48,14 @@ def remainder(left: Longs, right: Longs, _: pa.DataType) -> Computed:
     return np.where(plain, 0, np.fmod(left, np.where(plain, 1, right))), right == 0
 
 
+def quotient(left: Longs, right: Longs, _: pa.DataType) -> Computed:
+    """The whole part, cut off towards zero."""
+    plain = (right == 0) | (right == -1)
+    divisor = np.where(plain, 1, right)
+    found = (left - np.fmod(left, divisor)) // divisor
+    return np.where(plain, -left, found), (right == 0) | ((right == -1) & (left == LEAST))
+
+
 def moment_of_seconds(numbers: Longs, kind: pa.DataType) -> Computed:
     return multiply(np.full_like(numbers, 1_000_000), numbers, kind)
 
@@ -68,8 +76,9 @@ FAILING: Mapping[str, Callable[..., Computed]] = {
     "multiply": multiply,
     "divide": divide,
     "remainder": remainder,
+    "quotient": quotient,
     "moment_of_seconds": moment_of_seconds,
     "moment_of_millis": moment_of_millis,
 }
-RIGHT_FIRST = ("divide", "remainder")
+RIGHT_FIRST = ("divide", "remainder", "quotient")
 """Functions of which Spark computes the left operand only where the right one is not null."""

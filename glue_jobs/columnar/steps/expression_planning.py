@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import StructType
 
 from calve.engines import Unsupported
 from glue_jobs.columnar.steps.expressions import At, Constant, Expression
@@ -26,9 +25,7 @@ def spelled(frame: DataFrame, path: Sequence[str]) -> tuple[str, ...]:
     kind: Any = frame.schema
     found: list[str] = []
     for name in path:
-        field = next(
-            each for each in StructType.fromJson(kind.jsonValue()) if each.name.lower() == name.lower()
-        )
+        field = next(each for each in kind.fields if each.name.lower() == name.lower())
         kind = field.dataType
         found.append(field.name)
     return tuple(found)

@@ -37,11 +37,14 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`and`, `or`, `cast`, or a function of `FUNCTIONS` or `FAILING`. kind: the type of its values; None: any."""
+    """`and`, `or`, `cast`, or a function of `FUNCTIONS` or `FAILING`. kind: the type of its values; None: any. tries: where it
+    fails is null.
+    """
 
     function: str
     arguments: tuple[Expression, ...]
     kind: pa.DataType | None
+    tries: bool = False
 
 
 Expression = At | Constant | Call
@@ -64,14 +67,14 @@ def evaluate(expression: Expression, rows: Rows) -> Values:
             return Values(rows.at(path))
         case Constant(value, kind):
             return Values(pa.scalar(value, kind))
-        case Call(function, arguments, kind):
+        case Call(function, arguments, kind, tries):
             found = [evaluate(each, rows) for each in arguments]
     if function in ("and", "or"):
         return _connected(function, *found)
     if function in FAILING:
         ordered = found[::-1] if function in RIGHT_FIRST else found
         values, failed = _computed(function, found, kind, len(rows))
-        return Values(values, _either(_first_failure(ordered), failed))
+        return Values(values, _either(_first_failure(ordered), None if tries else failed))
     plain = [each.values for each in found]
     made = cast(plain[0], kind) if function == "cast" else FUNCTIONS[function](*plain)
     return Values(made, _first_failure(found))

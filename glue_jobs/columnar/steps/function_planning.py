@@ -90,18 +90,29 @@ def _connected(function: str) -> Callable[[Arguments, Any], Planned | None]:
 def _summed(of_integers: str, of_others: str) -> Callable[[Arguments, Any], Planned | None]:
     def planned(arguments: Arguments, tree: Any) -> Planned | None:
         kind = kind_of(tree)
-        if kind is None or not _is_ansi(tree):
+        if kind is None:
             return None
         if pa.types.is_decimal(kind):
-            return _call(of_others, arguments, kind) if _has_room(of_others, arguments, kind) else None
+            room = _has_room(of_others, arguments, kind)
+            return _call(of_others, arguments, kind) if room and _mode(tree) == "ANSI" else None
         if not _alike(arguments):
             return None
         if pa.types.is_floating(kind):
             return _call(of_others, arguments, kind)
-        found = _call(of_integers, arguments, kind, fails=True)
-        return found if kind in INTEGER_DIGITS and _constants(found.of, of_integers) <= 1 else None
+        found = _attempted(of_integers, arguments, kind, tree) if kind in INTEGER_DIGITS else None
+        return found if found and _constants(found.of, of_integers) <= 1 else None
 
     return planned
+
+
+def _attempted(function: str, arguments: Arguments, kind: pa.DataType, tree: Any) -> Planned | None:
+    """What fails, or where Spark is to try it, has no value then."""
+    match _mode(tree):
+        case "ANSI":
+            return _call(function, arguments, kind, fails=True)
+        case "TRY" if not any(each.fails for each in arguments):
+            return Planned(Call(function, tuple(each.of for each in arguments), kind, tries=True), kind)
+    return None
 
 
 def _constants(of: Expression, function: str) -> int:
@@ -126,20 +137,19 @@ def _has_room(function: str, arguments: Arguments, kind: pa.DataType) -> bool:
 
 def _divided(function: str, *kinds: pa.DataType) -> Callable[[Arguments, Any], Planned | None]:
     def planned(arguments: Arguments, tree: Any) -> Planned | None:
-        if not _is_ansi(tree) or not _alike(arguments) or arguments[0].kind not in kinds:
-            return None
-        return _call(function, arguments, arguments[0].kind, fails=True)
+        known = _alike(arguments) and arguments[0].kind in kinds
+        return _attempted(function, arguments, arguments[0].kind, tree) if known else None
 
     return planned
 
 
-def _is_ansi(tree: Any) -> bool:
-    return str(tree.evalMode().toString()) == "ANSI"
+def _mode(tree: Any) -> str:
+    return str(tree.evalMode().toString())
 
 
 def _cast(arguments: Arguments, tree: Any) -> Planned | None:
     [of], to = arguments, kind_of(tree)
-    if of.kind is None or to is None or not _is_ansi(tree):
+    if of.kind is None or to is None or _mode(tree) != "ANSI":
         return None
     if of.kind == MOMENT and to == pa.date32():
         return _call("day_of", arguments, to)
@@ -244,6 +254,7 @@ STRICT: Mapping[str, Callable[[Arguments, Any], Planned | None]] = {
     "Multiply": _summed("multiply", "times"),
     "Divide": _divided("divide", pa.float64()),
     "Remainder": _divided("remainder", pa.int32(), pa.int64()),
+    "IntegralDivide": _divided("quotient", pa.int64()),
     "Cast": _cast,
     "SecondsToTimestamp": _moment("moment_of_seconds"),
     "MillisToTimestamp": _moment("moment_of_millis"),

@@ -14,22 +14,29 @@ from hypothesis import strategies as st
 
 from glue_jobs.columnar.steps.arithmetic import FAILING
 
+KINDS = (pa.int32(), pa.int64())
 EDGES = st.sampled_from([0, 1, -1, 2, 46_341, 3_037_000_500, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)])
 
 
+def quotient(left: int, right: int) -> int:
+    size = abs(left) // abs(right)
+    return size if (left < 0) == (right < 0) else -size
+
+
 def remainder(left: int, right: int) -> int:
-    return left - right * (abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1))
+    return left - right * quotient(left, right)
 
 
-@pytest.mark.parametrize("kind", [pa.int32(), pa.int64()], ids=str)
 @pytest.mark.parametrize(
-    ("name", "exact"),
+    ("name", "exact", "kind"),
     [
-        ("add", operator.add),
-        ("subtract", operator.sub),
-        ("multiply", operator.mul),
-        ("remainder", remainder),
+        *(("add", operator.add, kind) for kind in KINDS),
+        *(("subtract", operator.sub, kind) for kind in KINDS),
+        *(("multiply", operator.mul, kind) for kind in KINDS),
+        *(("remainder", remainder, kind) for kind in KINDS),
+        ("quotient", quotient, pa.int64()),
     ],
+    ids=str,
 )
 @given(data=st.data())
 def test_a_value_is_exact_or_fails(
@@ -41,7 +48,8 @@ def test_a_value_is_exact_or_fails(
     left, right = (np.array(each, np.int64) for each in zip(*pairs, strict=True))
     found, failed = FAILING[name](left, right, kind)
     for (one, other), value, fails in zip(pairs, found.tolist(), failed.tolist(), strict=True):
-        wanted = None if name == "remainder" and other == 0 else exact(one, other)
+        nothing = name in ("remainder", "quotient") and other == 0
+        wanted = None if nothing else exact(one, other)
         assert fails == (wanted is None or not least <= wanted < -least)
         assert fails or value == wanted
 
