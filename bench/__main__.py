@@ -15,7 +15,7 @@ from bench.report import page, target_rows, throughput_rows
 from bench.results import Results, figures
 from bench.scene import Scene, System
 from bench.sections import SECTIONS
-from bench.sizes import SIZES, Sizes
+from bench.sizes import FULL, SIZES, Sizes
 from bench.systems.all import chosen
 from bench.targets import verdicts
 from bench.throughput import throughput
@@ -40,7 +40,10 @@ def main(arguments: Sequence[str]) -> None:
         scene = Scene(stack, job, Path(folder))
         _throughput(scene, console, systems, sizes, options.workload, results)
         for name, section in SECTIONS.items():
-            if options.workload in (None, name) and (rows := section(scene, console, systems, sizes)):
+            rows = section(scene, console, systems, sizes) if options.workload in (None, name) else []
+            if options.workload == name and not rows:
+                rows = section(scene, console, systems, FULL)
+            if rows:
                 results.others[name] = rows
                 console.table(name, rows)
     _keep(root, results, whole=not options.system and not options.workload and sizes.name != "quick")
@@ -55,6 +58,8 @@ def _throughput(
     only: str | None,
     results: Results,
 ) -> None:
+    if only and only not in sizes.records:
+        sizes = FULL
     for name, count in sizes.records.items():
         if only not in (None, name):
             continue
@@ -80,7 +85,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="default", help="how much is measured")
     parser.add_argument("--system", help="only the systems whose names begin like this")
-    parser.add_argument("--workload", choices=[*WORKLOADS, *SECTIONS], help="only this one")
+    parser.add_argument(
+        "--workload",
+        choices=[*WORKLOADS, *SECTIONS],
+        help="only this one, in full where the size has none of it",
+    )
     return parser.parse_args(arguments)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import cast
 
-from pyiceberg.types import StructType
+from pyiceberg.types import MapType, NestedField, StructType
 
 from bench.topics import Topic
 from calve.job import Lake
@@ -33,9 +33,9 @@ def read(lake: Lake, name: str, kafka: Collection[str] | None = None) -> Table:
     if head is None:
         return Table(0, 0, {}, 0, 0, 0)
     totals = head.summary.additional_properties if head.summary else {}
-    columns = [each.name for each in table.schema().fields if each.name != "_kafka"]
+    fields = [each for each in table.schema().fields if each.name != "_kafka"]
     inner = [each.name for each in cast("StructType", table.schema().find_type("_kafka")).fields]
-    summed = {each: identifier(each) for each in columns}
+    summed = {each.name: _value(each) for each in fields}
     summed |= {
         f"_kafka.{each}": f"_kafka.{identifier(each)}" for each in inner if kafka is None or each in kafka
     }
@@ -66,3 +66,9 @@ def problem(found: Table, topic: Topic, others: Table | None) -> str | None:
     if different := sorted(each for each in both if found.sums[each] != others.sums[each]):
         return f"its columns {', '.join(different)} hold other values"
     return None
+
+
+def _value(column: NestedField) -> str:
+    """A column as it is compared: the entries of a map have no order."""
+    name = identifier(column.name)
+    return f"list_sort(map_entries({name}))" if isinstance(column.field_type, MapType) else name

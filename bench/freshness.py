@@ -18,6 +18,7 @@ from bench import topics
 from bench.metering import Spent
 from bench.scene import Follower, Scene, System
 from bench.sizes import Sizes
+from bench.systems.spark import engines
 from bench.workloads.trades import TRADES
 from bench.workloads.workload import blocks
 from calve.job import Lake
@@ -31,9 +32,9 @@ RATE = 2_000
 TICK_S = 0.02
 LOOK_S = 0.05
 PATIENCE_S = 60
-WARM_S = 15
-ROUNDS_S = {"calve": (1.0, 0.2), "spark_streaming": (1.0,), "connect": (1.0,)}
-"""Seconds from round to round, by the beginning of a system's name."""
+WARM_S = 10
+ROUND_S, OUR_ROUNDS_S = 1.0, (1.0, 0.2)
+FOLLOWERS = ("spark_streaming", "connect")
 
 
 def freshness(
@@ -41,13 +42,10 @@ def freshness(
 ) -> list[dict[str, Any]]:
     if not sizes.seconds:
         return []
-    chosen = [
-        (each, round_s)
-        for each in systems
-        for name, rounds_s in ROUNDS_S.items()
-        for round_s in rounds_s
-        if isinstance(each, Follower) and each.name.startswith(name)
-    ]
+    ours = engines(systems, all_of_them=sizes.name == "full")
+    others = [each for each in systems if isinstance(each, Follower) and each.name in FOLLOWERS]
+    chosen: list[tuple[Follower, float]] = [(each, round_s) for each in ours for round_s in OUR_ROUNDS_S]
+    chosen += [(each, ROUND_S) for each in others]
     found = []
     for system, round_s in chosen:
         with console.progress().task(f"freshness: {system.title}, {round_s} s"):

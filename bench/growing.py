@@ -13,7 +13,7 @@ from bench.metering import Spent
 from bench.programs.commits import WINDOW
 from bench.scene import Scene, System, run_program
 from bench.sizes import Sizes
-from bench.systems.spark import Calve
+from bench.systems.spark import engines
 from bench.topics import fill
 from bench.workloads.trades import TRADES
 from calve.job import Table
@@ -24,7 +24,7 @@ EARLY, LATER = 20, 100
 
 def commits(scene: Scene, console: Console, systems: Sequence[System], sizes: Sizes) -> list[dict[str, Any]]:
     """What a round of a few records costs, and the table's metadata, at commits far apart."""
-    if not sizes.commits or not any(isinstance(each, Calve) for each in systems):
+    if not sizes.commits or not engines(systems, all_of_them=False):
         return []
     at = sorted({EARLY, LATER, sizes.commits})
     name = f"commits_{uuid.uuid4().hex[:6]}"
@@ -60,8 +60,8 @@ def commits(scene: Scene, console: Console, systems: Sequence[System], sizes: Si
 
 def many(scene: Scene, console: Console, systems: Sequence[System], sizes: Sizes) -> list[dict[str, Any]]:
     """One job for all of many small topics."""
-    calves = [each for each in systems if isinstance(each, Calve)] if sizes.topics else []
-    if not calves:
+    calves = engines(systems, all_of_them=sizes.name == "full")
+    if not calves or not sizes.topics:
         return []
     small, prefix = replace(TRADES, partitions=1), f"many_{uuid.uuid4().hex[:6]}"
     names = [f"{prefix}_{number}" for number in range(sizes.topics)]

@@ -18,7 +18,7 @@ from typing import Any
 from bench import checking
 from bench.scene import Scene, System
 from bench.sizes import Sizes
-from bench.systems.spark import Calve
+from bench.systems.spark import engines
 from bench.topics import fill
 from bench.workloads.trades import TRADES
 from calve.job import Table
@@ -33,8 +33,8 @@ AFTER_S = 0.15
 
 def kills(scene: Scene, console: Console, systems: Sequence[System], sizes: Sizes) -> list[dict[str, Any]]:
     """What was lost or doubled, and how long the next job took from its start to its first commit."""
-    calves = [each for each in systems if isinstance(each, Calve)] if sizes.kill_records else []
-    if not calves:
+    calves = engines(systems, all_of_them=sizes.name == "full")
+    if not calves or not sizes.kill_records:
         return []
     name = f"kills_{uuid.uuid4().hex[:6]}"
     topic = fill(scene.job, name, TRADES, sizes.kill_records, lambda _: None)

@@ -27,23 +27,15 @@ class Sizes:
     kill_records: int = 0
 
 
-QUICK = Sizes("quick", {"trades": 500_000, "orders": 40_000}, {"trades": 1, "orders": 1})
+QUICK = Sizes("quick", {"trades": 500_000, "orders": 30_000}, {"trades": 1, "orders": 1})
 DEFAULT = Sizes(
     "default",
-    {
-        "trades": 2_000_000,
-        "orders": 150_000,
-        "wide": 50_000,
-        "trades_json": 500_000,
-        "trades_protobuf": 500_000,
-    },
-    {"trades": 3, "orders": 2, "wide": 1, "trades_json": 1, "trades_protobuf": 1},
-    modes=("upsert",),
-    keys=(250_000, 1_000_000),
+    {"trades": 1_500_000, "orders": 100_000, "wide": 30_000},
+    {"trades": 2, "orders": 1, "wide": 1},
     seconds=12,
-    commits=300,
-    topics=30,
-    kill_records=2_000_000,
+    commits=200,
+    topics=20,
+    kill_records=1_500_000,
 )
 FULL = Sizes(
     "full",
@@ -54,7 +46,7 @@ FULL = Sizes(
         "trades_json": 3_000_000,
         "trades_protobuf": 3_000_000,
     },
-    {"trades": 3, "orders": 3, "wide": 3, "trades_json": 2, "trades_protobuf": 2},
+    {"trades": 3, "orders": 3, "wide": 2, "trades_json": 2, "trades_protobuf": 2},
     modes=("upsert", "deduplicate", "aggregate"),
     keys=(1_000_000, 4_000_000, 16_000_000),
     seconds=30,

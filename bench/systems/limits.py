@@ -24,10 +24,10 @@ class Limit(System):
 
 
 STEPS = {
-    "fetch": "record batches",
-    "parse": "+ places of records",
-    "decode": "+ Arrow columns",
-    "parquet": "+ Parquet files",
+    "fetch": "fetch",
+    "parse": "fetch to places of records",
+    "decode": "fetch to Arrow",
+    "parquet": "fetch to Parquet",
 }
 LIMITS = tuple(
     Limit(f"limit_{step}", f"limit: {title}", keeps=False, makes_tables=True, step=step)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bench.metering import Metered
-from bench.scene import Follower, Run, Scene, run_program
+from bench.scene import Follower, Run, Scene, System, run_program
 from bench.topics import Topic
 from calve.job import Table
 
@@ -36,6 +36,12 @@ class Calve(Follower):
         command = [sys.executable, "-m", "glue_jobs.ingest", "--settings-file", str(settings)]
         with scene.metered(command, table, marks=False) as running:
             yield running
+
+
+def engines(systems: Sequence[System], *, all_of_them: bool) -> list[Calve]:
+    """Of calve's engines among the systems all, or the last."""
+    found = [each for each in systems if isinstance(each, Calve)]
+    return found if all_of_them else found[-1:]
 
 
 @dataclass(frozen=True, slots=True)
