@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
                 results.others[name] = rows
                 console.table(name, rows)
     _keep(root, results, whole=not options.system and not options.workload and sizes.name != "quick")
-    console.table("targets", target_rows(verdicts(figures(results.throughput))))
+    console.table("targets", target_rows(verdicts(results)))
 
 
 def _throughput(

@@ -53,9 +53,9 @@ def workloads(found: Sequence[Figures]) -> list[str]:
 def target_rows(found: Sequence[Verdict]) -> list[Row]:
     return [
         {
-            "workload": each.target.workload,
-            "target": f"at {'most' if each.target.at_most else 'least'} {each.target.goal:,.3g} {each.target.what}",
-            "measured": f"{each.measured:,.3g}",
+            "workload": each.workload,
+            "target": f"at {'most' if each.at_most else 'least'} {each.goal:,.4g} {each.what}",
+            "measured": f"{each.measured:,.4g}",
             "state": "met" if each.met else "missed",
         }
         for each in found
@@ -66,7 +66,7 @@ def page(results: Results, said: str, chart: str) -> str:
     """The page; `said`: what people have written about the figures, `chart`: the name of the picture."""
     found = figures(results.throughput)
     parts = [HEAD, f"![Records per CPU second]({chart})\n", "## Where and when\n", _facts(results.facts)]
-    parts += ["## Targets\n", *_table(target_rows(verdicts(found)))]
+    parts += ["## Targets\n", *_table(target_rows(verdicts(results)))]
     for workload in workloads(found):
         parts += [f"## {workload}\n", _size(results, workload), *_table(throughput_rows(found, workload))]
     for name, rows in results.others.items():

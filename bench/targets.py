@@ -1,90 +1,95 @@
-"""What the columnar engine is to reach, as ratios in one run."""
+"""What calve is to reach, as ratios in one run and as bounds, and what was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from bench.results import Figures
+from bench.results import Figures, Results, figures
+from bench.systems.all import TITLES
 
 OURS, STREAM, CONNECT = "calve_columnar", "spark_streaming", "connect"
-Systems = Mapping[str, Figures]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """`figure` is to be at least, or at most, `goal`; it is of the systems that `needs` names."""
-
-    workload: str
-    what: str
-    goal: float
-    figure: Callable[[Systems], float]
-    needs: tuple[str, ...]
-    at_most: bool = False
+RATES = {"trades": (1_200, 5, 6), "orders": (130, 5, 7)}
+"""Thousand records per CPU second, and how many times those of Spark streaming and of Connect."""
+P99_MS = {1.0: 1_200, 0.2: 500}
+"""By seconds from round to round."""
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A target and what was measured."""
+    """`measured` is to be at least, or at most, `goal`."""
 
-    target: Target
+    workload: str
+    what: str
+    goal: float
     measured: float
+    at_most: bool = False
 
     @property
     def met(self) -> bool:
-        return self.measured <= self.target.goal if self.target.at_most else self.measured >= self.target.goal
+        return self.measured <= self.goal if self.at_most else self.measured >= self.goal
 
 
-def _thousands(systems: Systems) -> float:
-    return systems[OURS].steady.median / 1000
-
-
-def _steady(other: str) -> Callable[[Systems], float]:
-    return lambda systems: systems[OURS].steady / systems[other].steady
-
-
-def _rates(workload: str, thousands: float, spark: float, connect: float) -> list[Target]:
+def verdicts(results: Results) -> list[Verdict]:
+    """Of the targets for which everything was measured."""
+    found = figures(results.throughput)
+    of = {name: {each.system: each for each in found if each.workload == name} for name in RATES}
+    others = results.others
     return [
-        Target(workload, "thousand records per CPU second", thousands, _thousands, (OURS,)),
-        Target(workload, "times Spark streaming, steady", spark, _steady(STREAM), (OURS, STREAM)),
-        Target(workload, "times Iceberg Kafka Connect, steady", connect, _steady(CONNECT), (OURS, CONNECT)),
+        *(
+            verdict
+            for name, systems in of.items()
+            if OURS in systems
+            for verdict in _throughput(name, systems)
+        ),
+        *_freshness(others.get("freshness", [])),
+        *_commits(others.get("commits", [])),
+        *(verdict for row in others.get("kills", []) for verdict in _kills(row)),
     ]
 
 
-TARGETS = (
-    *_rates("trades", 1_200, 5, 6),
-    Target(
-        "trades",
-        "times Iceberg Kafka Connect, all in",
-        9,
-        lambda systems: systems[OURS].all_in / systems[CONNECT].all_in,
-        (OURS, CONNECT),
-    ),
-    Target(
-        "trades",
-        "of the broker's CPU that Spark streaming asks for",
-        1 / 20,
-        lambda systems: systems[OURS].broker_s_per_million / systems[STREAM].broker_s_per_million,
-        (OURS, STREAM),
-        at_most=True,
-    ),
-    Target(
-        "trades",
-        "of the bytes of Spark's files",
-        0.75,
-        lambda systems: systems[OURS].bytes_per_row / systems[STREAM].bytes_per_row,
-        (OURS, STREAM),
-        at_most=True,
-    ),
-    *_rates("orders", 130, 5, 7),
-)
+def _throughput(name: str, systems: Mapping[str, Figures]) -> Iterator[Verdict]:
+    thousands, spark, connect = RATES[name]
+    ours, stream, sink = systems[OURS], systems.get(STREAM), systems.get(CONNECT)
+    yield Verdict(name, "thousand records per CPU second, steady", thousands, ours.steady.median / 1000)
+    if stream:
+        yield Verdict(name, "times Spark streaming, steady", spark, ours.steady / stream.steady)
+    if sink:
+        yield Verdict(name, "times Iceberg Kafka Connect, steady", connect, ours.steady / sink.steady)
+    if sink and name == "trades":
+        yield Verdict(name, "times Iceberg Kafka Connect, all in", 9, ours.all_in / sink.all_in)
+    if stream and name == "trades":
+        broker = ours.broker_s_per_million / stream.broker_s_per_million
+        size = ours.bytes_per_row / stream.bytes_per_row
+        yield Verdict(name, "of the broker's CPU under Spark streaming", 1 / 20, broker, at_most=True)
+        yield Verdict(name, "of the bytes of Spark's files", 0.75, size, at_most=True)
 
 
-def verdicts(figures: Sequence[Figures]) -> list[Verdict]:
-    """Of the targets whose systems were measured."""
-    found = []
-    for target in TARGETS:
-        systems = {each.system: each for each in figures if each.workload == target.workload}
-        if systems.keys() >= set(target.needs):
-            found.append(Verdict(target, target.figure(systems)))
-    return found
+def _freshness(rows: list[dict[str, Any]]) -> Iterator[Verdict]:
+    ours = {row["rounds s"]: row for row in rows if row["system"] == TITLES[OURS]}
+    for seconds, goal in P99_MS.items():
+        if seconds in ours:
+            what = f"ms to visible, p99, with rounds of {seconds} s"
+            yield Verdict("freshness", what, goal, ours[seconds]["p99 ms"], at_most=True)
+    for row in rows:
+        if row["system"] == TITLES[STREAM] and 1.0 in ours and row["cores"]:
+            cpu = ours[1.0]["cores"] / row["cores"]
+            yield Verdict("freshness", "of Spark streaming's CPU, both each second", 1, cpu, at_most=True)
+
+
+def _commits(rows: list[dict[str, Any]]) -> Iterator[Verdict]:
+    if not rows:
+        return
+    young, old = rows[0], rows[-1]
+    what = f"of what commit {young['commit']} took: commit {old['commit']}"
+    yield Verdict("commits", what, 1.2, old["commit ms"] / young["commit ms"], at_most=True)
+    yield Verdict("commits", "kB of metadata file", 60, old["metadata kB"], at_most=True)
+    yield Verdict("commits", "ms to plan a scan", 50, old["plan ms"], at_most=True)
+
+
+def _kills(row: Row) -> Iterator[Verdict]:
+    what = f"records lost or doubled by kills ({row['system']})"
+    yield Verdict("kills", what, 0, row["lost"] + row["doubled"], at_most=True)
+    yield Verdict("kills", f"s to recover ({row['system']})", 5, row["recovery s"], at_most=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from bench import checking
 from bench.results import Measured
 from bench.scene import Scene, System
-from bench.topics import Topic, create_table, fill
+from bench.topics import Topic, create_table, drop_table, fill
 from bench.workloads.workload import Workload
 from cli.console import Console
 
@@ -59,6 +59,8 @@ class _Bench:
         with self._console.progress().task(f"{topic.workload.name}: {system.title}, round {number}"):
             run = system.run(self._scene, topic, tables)
             checked = [self._checked(system, table) for table in tables] if system.keeps else []
+            for table in tables if system.keeps else ():
+                drop_table(self._scene.job, table)
         return Measured(
             topic.workload.name,
             system.name,

@@ -88,3 +88,8 @@ def create_table(settings: job.Job, topic: str, table: str) -> None:
         Columns.model_validate_json(json.dumps(schema)),
         properties=PROPERTIES,
     )
+
+
+def drop_table(settings: job.Job, table: str) -> None:
+    """Drop a table with its files: the embedded store keeps all of them in memory."""
+    open_catalog(settings.lake).purge_table((settings.lake.database, table))

@@ -54,14 +54,39 @@ def test_a_process_of_one_lap_is_steady_by_it() -> None:
 def test_targets_are_judged_where_all_that_they_compare_was_measured() -> None:
     ours = measured("calve_columnar", 2.0, 0.8, broker_s=0.01)
     stream = measured("spark_streaming", 8.0, 3.2, broker_s=0.1, size=13)
-    alone = {each.target.what for each in verdicts(figures([ours]))}
-    assert alone == {"thousand records per CPU second"}
-    both = {each.target.what: each for each in verdicts(figures([ours, stream]))}
-    assert both["thousand records per CPU second"].met
+    alone = {each.what for each in verdicts(Results(FACTS, [ours]))}
+    assert alone == {"thousand records per CPU second, steady"}
+    both = {each.what: each for each in verdicts(Results(FACTS, [ours, stream]))}
+    assert both["thousand records per CPU second, steady"].met
     assert both["times Spark streaming, steady"].measured == pytest.approx(4)
     assert not both["times Spark streaming, steady"].met
-    assert not both["of the broker's CPU that Spark streaming asks for"].met
+    assert not both["of the broker's CPU under Spark streaming"].met
     assert both["of the bytes of Spark's files"].met
+
+
+def test_bounds_are_judged_by_the_rows_of_their_tables() -> None:
+    freshness = [
+        {"system": "calve, columnar engine", "rounds s": 1.0, "p99 ms": 1_100, "cores": 0.4},
+        {"system": "calve, columnar engine", "rounds s": 0.2, "p99 ms": 600, "cores": 0.9},
+        {"system": "bare Spark, streaming", "rounds s": 1.0, "p99 ms": 2_300, "cores": 0.8},
+    ]
+    commits = [
+        {"commit": 20, "commit ms": 100, "metadata kB": 9, "plan ms": 9},
+        {"commit": 200, "commit ms": 130, "metadata kB": 30, "plan ms": 9},
+    ]
+    kills = [{"system": "calve, columnar engine", "lost": 0, "doubled": 1, "recovery s": 4.0}]
+    results = Results(FACTS, [], {"freshness": freshness, "commits": commits, "kills": kills})
+    met = {each.what: each.met for each in verdicts(results)}
+    assert met == {
+        "ms to visible, p99, with rounds of 1.0 s": True,
+        "ms to visible, p99, with rounds of 0.2 s": False,
+        "of Spark streaming's CPU, both each second": True,
+        "of what commit 20 took: commit 200": False,
+        "kB of metadata file": True,
+        "ms to plan a scan": True,
+        "records lost or doubled by kills (calve, columnar engine)": False,
+        "s to recover (calve, columnar engine)": True,
+    }
 
 
 def test_the_page_and_the_picture_show_every_system() -> None:
