@@ -36,7 +36,7 @@ def remainder(left: int, right: int) -> int:
         *(("remainder", remainder, kind) for kind in KINDS),
         ("quotient", quotient, pa.int64()),
     ],
-    ids=str,
+    ids=lambda each: each.__name__ if callable(each) else str(each),  # a function's own text has its address
 )
 @given(data=st.data())
 def test_a_value_is_exact_or_fails(
