@@ -1,9 +1,11 @@
-"""Sockets that receive as much as has come: kafka-python asks for 4 KiB at a time, which costs more than all else in fetching."""
+"""Sockets that receive as much as has come: kafka-python asks for 4 KiB at a time, which costs more than all else in fetching.
+
+Through TLS that makes no difference.
+"""
 
 from __future__ import annotations
 
 import socket
-import ssl
 
 from kafka.net.inet import KafkaNetSocket
 
@@ -14,13 +16,6 @@ URL = "direct://"
 
 class _Socket(socket.socket):
     def recv(self, size: int, flags: int = 0) -> bytes:
-        return super().recv(max(size, RECEIVE_BYTES), flags)
-
-
-class TlsSocket(ssl.SSLSocket):
-    """For `ssl.SSLContext.sslsocket_class`."""
-
-    def recv(self, size: int = 0, flags: int = 0) -> bytes:
         return super().recv(max(size, RECEIVE_BYTES), flags)
 
 
