@@ -177,11 +177,9 @@ def parse(
             key_size, key_at = varint(data, at, stop)
             value_size, value_at = varint(data, key_at + max(key_size, 0), stop)
             headers, headers_at = varint(data, value_at + max(value_size, 0), stop)
+            # After a size that leads out of the record nothing lies within it: all sizes are right where it ends at its stop.
             if (headers_at if headers == 0 else after_headers(data, headers_at, stop, headers)) != stop:
-                return (
-                    found,
-                    CORRUPT,
-                )  # so does a size that leads out of the record: nothing after it lies within
+                return found, CORRUPT
             offset = base + delta
             if offset <= before or offset > last:
                 return found, CORRUPT
