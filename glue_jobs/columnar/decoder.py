@@ -50,7 +50,7 @@ class Decoder:
     """
 
     def __init__(self, decoding: Decoding, columns: Json) -> None:
-        self._columns = columns
+        self._schema = pa.schema(arrow_type(columns))
         self._value = _Part(decoding, columns)
         self._key = _Part(decoding.key, columns) if decoding.key else None
 
@@ -68,13 +68,12 @@ class Decoder:
             for name in keys.column_names:
                 columns = columns.append_column(name, keys.column(name))
         rejected[good] = False
+        names = set(columns.column_names)
         arrays = [
-            columns.column(each["name"])
-            if each["name"] in columns.column_names
-            else pa.nulls(good.size, arrow_type(each["type"]))
-            for each in self._columns["fields"]
+            columns.column(each.name) if each.name in names else pa.nulls(good.size, each.type)
+            for each in self._schema
         ]
-        made = pa.Table.from_arrays(arrays, schema=pa.schema(arrow_type(self._columns)))
+        made = pa.Table.from_arrays(arrays, schema=self._schema)
         return Decoded(made, good, np.flatnonzero(rejected), found.others, numbers)
 
 

@@ -25,6 +25,8 @@ UNFIT = 2
 """The mark of such a value."""
 PARENT, LEFT, COUNT_AT, FIRST = range(4)
 """Of a list that is being read: the row that it is in, items left in the block, the cell for their number, its first row."""
+U = np.uint64
+"""An index that is not negative: numba looks at others for that, each time."""
 POSITIVE = 2**63 - 1
 LEAST = -(2**63)
 MOST_MILLIS = POSITIVE // 1000
@@ -42,7 +44,7 @@ def _varint(data: Any, at: Any, end: Any, most: Any) -> Any:
     """An integer of at most so many bytes, and the place after it, which is -1 where there is none."""
     value, shift = np.int64(0), np.int64(0)
     while at < end and shift < most:
-        byte = np.int64(data[at])
+        byte = np.int64(data[U(at)])
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -53,8 +55,8 @@ def _varint(data: Any, at: Any, end: Any, most: Any) -> Any:
 
 @kernel(PAIR(BYTES, types.int64, types.int64), inline=True)
 def _int(data: Any, at: Any, end: Any) -> Any:
-    if at < end and data[at] < 0x80:
-        byte = np.int64(data[at])
+    if at < end and data[U(at)] < 0x80:
+        byte = np.int64(data[U(at)])
         return (byte >> 1) ^ -(byte & 1), at + 1
     value, at = _varint(data, at, end, 35)
     value &= 0xFFFFFFFF
@@ -72,7 +74,7 @@ def _little(data: Any, at: Any, size: Any) -> Any:
     """The bits of so many bytes, the lowest first."""
     value = np.int64(0)
     for place in range(size):
-        value |= np.int64(data[at + place]) << (8 * place)
+        value |= np.int64(data[U(at + place)]) << (8 * place)
     return value
 
 
@@ -83,21 +85,21 @@ def _decimal(data: Any, at: Any, size: Any, pool: Any, limit: Any) -> Any:
     Of at most 18 digits Spark looks at the lower 64 bits alone, whatever is above them.
     """
     low_limit, high_limit = pool[limit], pool[limit + 1]
-    low = high = -np.int64(data[at] >> 7) if size > 0 else np.int64(0)
+    low = high = -np.int64(data[U(at)] >> 7) if size > 0 else np.int64(0)
     if high_limit == 0 and low_limit > 0 and low_limit <= 10**18:
         for place in range(max(0, size - 8), size):
-            low = low << 8 | np.int64(data[at + place])
+            low = low << 8 | np.int64(data[U(at + place)])
         return low, low >> 63, np.int64(size > 0 and -low_limit < low and low < low_limit)
     sign = low & 0xFF
     for place in range(size - 16):
-        if data[at + place] != sign:
+        if data[U(at + place)] != sign:
             return low, high, np.int64(0)
     first = max(0, size - 16)
     if size == 0 or (size > 16 and (data[at + first] >> 7) != (sign >> 7)):
         return low, high, np.int64(0)
     for place in range(first, size):
         high = high << 8 | (low >> 56) & 0xFF
-        low = low << 8 | np.int64(data[at + place])
+        low = low << 8 | np.int64(data[U(at + place)])
     up, down = high, low
     if sign:
         down = -low
@@ -163,20 +165,20 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
         at = np.int64(places[record]) + prefix
         end = np.int64(places[record]) + np.int64(sizes[record])
         for level in range(rows.size):
-            before[level] = rows[level]
-        row, pc, top, good, verdict = rows[0], np.int64(0), np.int64(-1), at <= end, GOOD
+            before[level] = rows[U(level)]
+        row, pc, top, good, verdict = rows[U(0)], np.int64(0), np.int64(-1), at <= end, GOOD
         while good:
-            op, null = code[pc], code[pc + NULL]
+            op, null = code[U(pc)], code[U(pc + NULL)]
             if null >= 0:
                 index, at = _int(data, at, end)
                 if at < 0 or (index != null and index != 1 - null):
                     good = False
                     break
                 if index == null:
-                    pc = code[pc + JUMP_TO]
+                    pc = code[U(pc + JUMP_TO)]
                     continue
-            cell, fits, in_map = code[pc + CELL] + row, True, False
-            marks[code[pc + MARKED] + row] = 1
+            cell, fits, in_map = U(code[U(pc + CELL)] + row), True, False
+            marks[U(code[U(pc + MARKED)] + row)] = 1
             if op == LONG:
                 cells[cell], at = _long(data, at, end)
                 good = at >= 0
@@ -197,34 +199,34 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
             elif op == ENUM:
                 index, at = _int(data, at, end)
                 cells[cell] = index
-                good = at >= 0 and index >= 0 and index < code[pc + A]
+                good = at >= 0 and index >= 0 and index < code[U(pc + A)]
             elif op == BOOLEAN:
                 good = at < end
                 if good:
-                    cells[cell] = np.int64(data[at] == 1)
+                    cells[cell] = np.int64(data[U(at)] == 1)
                     at += 1
             elif op == MARK:
                 pass
             elif op == LIST:
-                level = code[pc + A]
+                level = code[U(pc + A)]
                 count, at = _block(data, at, end)
                 good = at >= 0 and count <= items_limit
                 collected = max(count, np.int64(0))
                 cells[cell] = 0
                 if not good or count <= 0:
-                    pc = code[pc + JUMP_TO]
+                    pc = code[U(pc + JUMP_TO)]
                     continue
                 top += 1
-                lists[top, PARENT], lists[top, LEFT], lists[top, COUNT_AT] = row, count, cell
-                row = rows[level]
+                lists[top, PARENT], lists[top, LEFT], lists[top, COUNT_AT] = row, count, np.int64(cell)
+                row = rows[U(level)]
                 lists[top, FIRST] = row
-                if row >= space[level]:
+                if row >= space[U(level)]:
                     _clear(rows, before, mark_level, mark_base, marks)
                     return number, level
             elif op == NEXT:
-                level = code[pc + A]
+                level = code[U(pc + A)]
                 row += 1
-                rows[level] = row
+                rows[U(level)] = row
                 left = lists[top, LEFT] - 1
                 if left == 0:
                     left, at = _block(data, at, end)
@@ -232,22 +234,22 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
                     collected += left
                 if good and left > 0:
                     lists[top, LEFT] = left
-                    if row >= space[level]:
+                    if row >= space[U(level)]:
                         _clear(rows, before, mark_level, mark_base, marks)
                         return number, level
-                    pc = code[pc + JUMP_TO]
+                    pc = code[U(pc + JUMP_TO)]
                     continue
-                cells[lists[top, COUNT_AT]] = row - lists[top, FIRST]
+                cells[U(lists[top, COUNT_AT])] = row - lists[top, FIRST]
                 row = lists[top, PARENT]
                 top -= 1
             elif op == UNION:
                 index, at = _int(data, at, end)
-                good = at >= 0 and index >= 0 and index < code[pc + A]
+                good = at >= 0 and index >= 0 and index < code[U(pc + A)]
                 if good:
-                    pc = pool[code[pc + B] + index]
+                    pc = pool[U(code[U(pc + B)] + index)]
                     continue
             elif op == JUMP:
-                pc = code[pc + JUMP_TO]
+                pc = code[U(pc + JUMP_TO)]
                 continue
             elif op == FLOAT:
                 good = end - at >= 4
@@ -258,23 +260,23 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
                 millis, at = _long(data, at, end)
                 cells[cell] = millis * 1000
                 fits = millis >= -MOST_MILLIS and millis <= MOST_MILLIS
-                good, in_map = at >= 0, code[pc + A] == 1
+                good, in_map = at >= 0, code[U(pc + A)] == 1
             elif op == FIXED:
-                size = code[pc + A]
+                size = code[U(pc + A)]
                 good = size <= end - at
                 cells[cell] = at << 32 | size
                 at += size
             elif op == DECIMAL:
-                size = code[pc + A]
+                size = code[U(pc + A)]
                 if size < 0:
                     size, at = _long(data, at, end)
                 good = at >= 0 and size >= 0 and size <= string_limit and size <= end - at
                 if good:
-                    limit = code[pc + B]
+                    limit = code[U(pc + B)]
                     low, high, few = _decimal(data, at, size, pool, limit)
-                    cells[cell], cells[code[pc + SECOND] + row] = low, high
+                    cells[cell], cells[U(code[U(pc + SECOND)] + row)] = low, high
                     fits = few == 1
-                    in_map = pool[limit + 2] == 1
+                    in_map = pool[U(limit + 2)] == 1
                     at += size
             elif op == END:
                 good = at == end
@@ -290,15 +292,15 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
                 good = at >= 0 and size <= end - at
                 at += max(size, np.int64(0))
             elif op == SKIP_FIXED:
-                at += code[pc + A]
+                at += code[U(pc + A)]
                 good = at <= end
             elif op == SKIP_LIST:
                 count, at = _block_to_skip(data, at, end)
-                while at >= 0 and count > 0 and code[pc + A] == 0:
+                while at >= 0 and count > 0 and code[U(pc + A)] == 0:
                     count, at = _block_to_skip(data, at, end)
                 good = at >= 0
                 if count <= 0:
-                    pc = code[pc + JUMP_TO]
+                    pc = code[U(pc + JUMP_TO)]
                     continue
                 top += 1
                 lists[top, LEFT] = count
@@ -309,16 +311,16 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
                     good = at >= 0
                 lists[top, LEFT] = left
                 if good and left > 0:
-                    pc = code[pc + JUMP_TO]
+                    pc = code[U(pc + JUMP_TO)]
                     continue
                 top -= 1
             if not fits:
                 good = good and in_map
-                marks[code[pc + MARKED] + row] = UNFIT
+                marks[U(code[U(pc + MARKED)] + row)] = UNFIT
                 verdict = DOUBTFUL
             pc += WIDTH
         if good:
-            rows[0] += 1
+            rows[U(0)] += 1
         else:
             _clear(rows, before, mark_level, mark_base, marks)
         verdicts[number] = verdict if good else MALFORMED
