@@ -46,8 +46,8 @@ def _moving(_: Any, out: Any, at: Any, data: Any, place: Any) -> Any:
     """Copy `MOVED` bytes at once: a loop over them is not made one instruction, as the arrays might overlap."""
 
     def generate(context: Any, builder: Any, _: Any, given: Any) -> Any:
-        source = _pointer(context, builder, data, *given[2:], 8 * MOVED)
-        to = _pointer(context, builder, out, *given[:2], 8 * MOVED)
+        source = _pointer(context, builder, data, given[2], given[3], 8 * MOVED)
+        to = _pointer(context, builder, out, given[0], given[1], 8 * MOVED)
         builder.store(builder.load(source, align=1), to, align=1)
         return context.get_dummy_value()
 
@@ -58,7 +58,7 @@ def _expecting(_: Any, data: Any, place: Any) -> Any:
     """Have bytes brought nearer that are read soon: those of neighbours in a column lie a record apart."""
 
     def generate(context: Any, builder: Any, _: Any, given: Any) -> Any:
-        number, at = ir.IntType(32), _pointer(context, builder, data, *given, 8)
+        number, at = ir.IntType(32), _pointer(context, builder, data, given[0], given[1], 8)
         kind = ir.FunctionType(ir.VoidType(), [at.type, number, number, number])
         prefetch = get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
         builder.call(prefetch, [at, *(ir.Constant(number, each) for each in (0, 3, 1))])
