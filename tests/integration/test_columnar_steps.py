@@ -102,12 +102,12 @@ def test_structs_lists_and_maps_become_columns(spark: SparkSession, steps: tuple
 def test_a_list_of_plain_values_makes_rows(spark: SparkSession) -> None:
     rows = records(
         spark,
-        "n array<int>, o struct<m: array<map<string, int>>>",
-        ([3, None], ([{"a": 1, "b": 2}],)),
+        "n array<int>, o struct<m: array<struct<t: map<string, int>>>>",
+        ([3, None], ([({"a": 1, "b": 2},), ({},), None],)),
         (None, None),
     )
     same(rows, (Flatten(explode="n"),))
-    same(rows, (Flatten(explode="o.m", maps={"o.m": ("a",)}),))
+    same(rows, (Flatten(explode="o.m", maps={"o.m.t": ("a",)}),))
 
 
 def test_no_records(spark: SparkSession) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from calve.engines import Unsupported
@@ -44,8 +45,14 @@ class Planning:
         )
         self._shared: dict[str, Planned] = {}
 
-    def of(self, column: Column) -> Expression:
-        """Raises Unsupported."""
+    def of(self, column: Column | str) -> Expression:
+        """Of an expression, or of the column of a name.
+
+        Raises:
+            Unsupported: it is not known to be computed the same.
+        """
+        if isinstance(column, str):
+            return At(spelled(self._frame, [column]))
         return self._planned(self._tree(column._jc)).of
 
     def _planned(self, tree: Any) -> Planned:
@@ -84,7 +91,7 @@ class Planning:
         kind = kind_of(tree)
         try:
             value = tree.eval(None)
-        except Py4JJavaError:
+        except (Py4JJavaError, PySparkException):
             raise Unsupported(f"{self._place}: {tree.sql()} fails for every record") from None
         if kind is None:
             raise self._refused(tree)

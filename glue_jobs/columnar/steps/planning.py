@@ -85,8 +85,7 @@ def _operations(step: Step, frame: DataFrame, chain: Chain, place: str) -> list[
     planning = Planning(frame, place)
     found: list[Operation] = [] if query.condition is None else [Condition(planning.of(query.condition))]
     if query.columns:
-        made = {n: F.col(quote(of)) if isinstance(of, str) else of for n, of in query.columns.items()}
-        found.append(Computation(tuple((name, planning.of(each)) for name, each in made.items())))
+        found.append(Computation(tuple((name, planning.of(each)) for name, each in query.columns.items())))
     return found
 
 

@@ -166,12 +166,8 @@ def _load(w: Words, lane: int, data: Bytes, begin: int, end: int, block: int) ->
     for n in range(BLOCK_WORDS):
         at, word = begin + block * BLOCK + 4 * n, u32(0)
         for k in range(4):
-            byte = u32(0)
-            if at + k < end:
-                byte = u32(data[at + k])
-            elif at + k == end:
-                byte = u32(0x80)
-            word = u32((word << u32(8)) | byte)
+            byte = data[at + k] if at + k < end else 0x80 if at + k == end else 0
+            word = u32((word << u32(8)) | u32(byte))
         w[n * LANES + lane] = word
     if block + 1 == _blocks(end - begin):
         bits = (BLOCK + end - begin) * 8
@@ -180,8 +176,10 @@ def _load(w: Words, lane: int, data: Bytes, begin: int, end: int, block: int) ->
 
 @kernel(types.void(WORDS, _PLACE, types.Array(types.uint8, 1, "C"), _PLACE), inline=True)
 def _write(state: Words, lane: int, out: Bytes, at: int) -> None:
-    for k in range(DIGITS):
-        out[at + k] = HEX[(state[k // 8 * LANES + lane] >> u32(28 - 4 * (k % 8))) & u32(0xF)]
+    for n in range(STATE_WORDS):
+        word = state[n * LANES + lane]
+        for k in range(8):
+            out[at + 8 * n + k] = HEX[(word >> u32(28 - 4 * k)) & u32(0xF)]
 
 
 @kernel(
