@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from calve.masking import Key
@@ -77,6 +77,7 @@ def test_the_last_characters_stay(values: list[str | None], stays: int) -> None:
 
 
 @given(st.lists(st.none() | ADDRESSES, max_size=20))
+@example(["@.a", "a@b.c", "a@b.", "@a.1", "x@@a.b", "@a.b-", "@a.b.c", "a@.b.c", "@", "", "a@b,c.de"])
 def test_the_domain_of_an_address_stays(values: list[str | None]) -> None:
     def domain(value: str) -> str:
         found = DOMAIN.search(value)
