@@ -130,7 +130,7 @@ def prepared(
     s3 = aws.client("s3", stack.aws_endpoint)
     (script,) = _fetch(s3, [definition.script], folder)
     _fetch(s3, definition.files(FILES), folder)
-    packages = _fetch(s3, definition.files(PY_FILES), folder)
+    packages = _fetch(s3, definition.files(PY_FILES), Layout(stack.root).job_code)
     environment = spark_environment(
         stack.root,
         stack,
@@ -154,11 +154,14 @@ def prepared(
 
 
 def _fetch(s3: Any, uris: Sequence[str], folder: Path) -> list[Path]:
+    """The files, which are named by their content: one that is there already is left as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
     found = []
     for uri in uris:
         bucket, _, key = uri.removeprefix("s3://").partition("/")
         found.append(folder / Path(key).name)
-        s3.download_file(bucket, key, str(found[-1]))
+        if not found[-1].exists():
+            s3.download_file(bucket, key, str(found[-1]))
     return found
 
 

@@ -61,6 +61,11 @@ class Layout:
         return self.run / "deploy"
 
     @property
+    def job_code(self) -> Path:
+        """The code of jobs as it was deployed, where each run of it finds what the one before has compiled."""
+        return self.run / "job-code"
+
+    @property
     def demo(self) -> Path:
         """What the newest demo leaves: its mail."""
         return self.state / "demo"
