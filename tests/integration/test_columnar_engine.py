@@ -16,7 +16,7 @@ from glue_jobs.columnar import engine as columnar
 from glue_jobs.columnar.tasks import Done, Trouble, run_in_worker
 from glue_jobs.outcome import Memory, Outcome
 from tests.integration.crashing import KINDS, broken
-from tests.integration.engine import Engine, everything, suspended, trades
+from tests.integration.engine import Engine, at, everything, suspended, trades
 
 LARGE = Memory(bytes_per_record=500_000)
 """Makes a round worth tasks of Spark's."""
@@ -132,6 +132,20 @@ def test_an_error_in_a_task_leaves_no_file_and_quotes_no_record(
     assert "4111" not in str(caught.value)
     folder = target.main.java.locationProvider().newDataLocation("")
     assert not target.main.java.io().listPrefix(str(folder)).iterator().hasNext()
+
+
+@pytest.mark.parametrize("choice", ["columnar", "rows"])
+def test_what_expires_while_it_is_read_is_for_the_next_round_where_that_is_accepted(
+    engine: Engine, choice: str
+) -> None:
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 10)
+    target = engine.target(topic, engine=choice, on_data_loss="continue")
+    with at("stage.begin", lambda _: engine.expire(topic, 5)), pytest.raises(Retryable):
+        engine.round(target)
+    (outcome,) = engine.drain(target)
+    assert outcome.ledger.lost == 5
+    assert engine.offsets(topic) == everything(10)[5:]
 
 
 def test_what_the_engine_cannot_make_is_made_by_rows_or_suspended(
