@@ -26,26 +26,38 @@ class _Loading:
         self._context = context
         self.module: ModuleType | None = None
         self.lacks: str | None = None
-        self._thread = threading.Thread(target=self._load, name="columnar engine", daemon=True)
-        self._thread.start()
+        self._over = threading.Event()
+        # No daemon: a process that ends under a compiler that works crashes.
+        threading.Thread(target=self._load, name="columnar engine").start()
 
     def wait(self) -> None:
-        self._thread.join()
+        self._over.wait()
 
     @property
     def over(self) -> bool:
-        return not self._thread.is_alive()
+        return self._over.is_set()
 
     def _load(self) -> None:
         try:
             from glue_jobs.columnar import engine
-
-            engine.compile_everywhere(self._context)
-            self.module = engine
         except ImportError as error:
-            self.lacks = f"the job's Python lacks {error.name}"
+            self._end(lacks=f"the job's Python lacks {error.name}")
         except Exception as error:  # noqa: BLE001 told as the reason
-            self.lacks = f"the columnar engine could not be loaded: {type(error).__name__}"
+            self._end(lacks=f"the columnar engine could not be loaded: {type(error).__name__}")
+        else:
+            threading.Thread(target=self._spread, args=[engine], daemon=True).start()
+
+    def _spread(self, engine: ModuleType) -> None:
+        try:
+            engine.compile_everywhere(self._context)
+        except Exception as error:  # noqa: BLE001 told as the reason
+            self._end(lacks=f"the columnar engine could not be loaded by a worker: {type(error).__name__}")
+        else:
+            self._end(engine)
+
+    def _end(self, module: ModuleType | None = None, lacks: str | None = None) -> None:
+        self.module, self.lacks = module, lacks
+        self._over.set()
 
 
 _lock = threading.Lock()
