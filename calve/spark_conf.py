@@ -13,7 +13,7 @@ COPIES = "copies"
 """The catalog in memory in which `glue_jobs.deletes` keeps copies of tables for the length of a round."""
 OWN_SETTINGS = re.compile(
     r"spark\.sql\.(extensions|catalog\..*|ansi\.enabled|execution\.arrow\.maxBytesPerBatch|mapKeyDedupPolicy|session\.timeZone)"
-    r"|spark\.dynamicAllocation\.minExecutors|spark\.(driver|executor)\.extraJavaOptions|spark\.(redaction\.regex|scheduler\.mode|speculation|ui\..*)"
+    r"|spark\.dynamicAllocation\.minExecutors|spark\.(driver|executor)\.extraJavaOptions|spark\.(redaction\.regex|scheduler\.mode|speculation|ui\..*|broadcast\.UDFCompressionThreshold)"
 )
 """Names that calve sets; a configuration may not."""
 LEAST_EXECUTORS = "spark.dynamicAllocation.minExecutors"
@@ -53,6 +53,8 @@ def spark_conf(job: Job) -> dict[str, str]:
         f"spark.sql.catalog.{COPIES}.cache-enabled": "false",
         "spark.driver.extraJavaOptions": java_options(),
         "spark.executor.extraJavaOptions": java_options(),
+        # What Python tasks are handed, keys among it, stays in memory: more than this Spark writes into a file.
+        "spark.broadcast.UDFCompressionThreshold": "256m",
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.ansi.enabled": "false",
