@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pyspark import SparkContext
 
 from calve.avro_program import reasons
 from calve.engines import Unsupported
-from calve.errors import Retryable, Suspended
+from calve.errors import CalveError, Retryable, Suspended
 from calve.position import Offsets
 from calve.spark_conf import CATALOG, NAMES_KEY
 from glue_jobs.columnar.connecting import settings_of
@@ -24,7 +25,7 @@ from glue_jobs.columnar.layouts import Unsupported as LayoutUnsupported
 from glue_jobs.columnar.steps.chain import Steps
 from glue_jobs.columnar.steps.planning import columnar_steps
 from glue_jobs.columnar.storage import Storage
-from glue_jobs.columnar.tasks import Done, Trouble, Work, run_in_worker, run_task
+from glue_jobs.columnar.tasks import Done, Trouble, Unexpected, Work, run_in_worker, run_task
 from glue_jobs.seen import Seen
 from glue_jobs.shaping import Shaping
 from glue_jobs.staging import Staged
@@ -38,6 +39,9 @@ LOST = ("topic_recreated", "offsets_expired")
 BYTES_PER_TASK = 16_000_000
 SMALL_BYTES = 4_000_000
 """A round of fewer bytes is not worth a task of Spark's: the driver does it."""
+TRIES = 3
+REST_S = 600.0
+"""How long the other engine makes rows after so many failures: that can do it where this one lacks a right or a library."""
 
 _here = threading.BoundedSemaphore(16)
 """The driver does no more rounds at once, whose records are in its memory; some may wait for a broker that does not answer."""
@@ -54,9 +58,15 @@ class _Planned:
 
 @dataclass(slots=True)
 class Columnar:
-    """The engine of one table. It is asked, before each stage, whether it supports the table."""
+    """The engine of one table. It is asked, before each stage, whether it supports the table.
+
+    failures: how many times in a row it has failed. rests_until (by the monotonic clock), because: once it had done so too often.
+    """
 
     target: Target
+    failures: int = 0
+    rests_until: float = 0.0
+    because: str = ""
     _planned: _Planned | None = None
     _layout: Layout | None = None
 
@@ -66,6 +76,8 @@ class Columnar:
         Raises:
             Suspended: `step_unusable`, as the steps themselves.
         """
+        if self.target.table.engine == "auto" and time.monotonic() < self.rests_until:
+            return (f"it has failed {self.failures} times in a row, and is tried again soon: {self.because}",)
         if self._planned is None or self._planned.shaping is not self.target.shaping:
             self._planned = _planned(self.target)
         try:
@@ -81,6 +93,19 @@ class Columnar:
             CalveError: as `run_task`; of several tasks' errors the first. Nothing is left behind.
             Unexpected: as `Trouble`.
         """
+        try:
+            made = self._stage(reading, stage_id, size_bytes)
+        except Suspended:
+            raise
+        except Exception as error:
+            self.failures += 1
+            if self.failures >= TRIES:
+                self.rests_until, self.because = time.monotonic() + REST_S, _told(error)
+            raise
+        self.failures = 0
+        return made
+
+    def _stage(self, reading: Reading, stage_id: str, size_bytes: float) -> tuple[Staged, Seen]:
         target, work = self.target, self._work(reading, stage_id)
         if size_bytes < SMALL_BYTES:
             with _here:
@@ -181,6 +206,13 @@ def _staged(target: Target, work: Work, done: Sequence[Done], counted: Counted) 
         counts=counts(work.count_by, values, rows) if work.count_by else None,
         cpu_s=sum(each.cpu_s for each in done),
     )
+
+
+def _told(error: Exception) -> str:
+    """What is known to quote no record."""
+    if isinstance(error, CalveError):
+        return error.message
+    return str(error) if isinstance(error, Unexpected) else type(error).__name__
 
 
 def _as_policy_says(error: Exception, target: Target) -> Exception:
