@@ -96,28 +96,44 @@ class Leftover:
 
 def leftover_letters(main: Position, letters: Iterable[Commit]) -> Leftover | None:
     """The rounds above the newest one that main stands for; None where the history does not hold that one (any more)."""
+    above, found = _above(main, letters)
+    return Leftover(above, found) if found in _rounds_of(main) else None
+
+
+def rounds_since(main: Position, letters: Iterable[Commit]) -> frozenset[str]:
+    """The rounds that the history holds, where it no longer reaches back to one that main stands for: all came later."""
+    above, found = _above(main, letters)
+    return above if found is None else frozenset()
+
+
+def _above(main: Position, letters: Iterable[Commit]) -> tuple[frozenset[str], str | None]:
+    """The rounds above the newest one that main stands for, and that; or above the table's beginning; None: neither is there."""
     above: set[str] = set()
     withdrawn: set[str] = set()
     for commit in letters:
         found = commit.summary.get("calve.round")
         if found is None or found in withdrawn:
             continue
-        if found in _rounds_of(main):
-            return Leftover(frozenset(above), found)
-        if found == NO_LETTERS:
-            return None
+        if found in (*_rounds_of(main), NO_LETTERS):
+            return frozenset(above), found
         above.add(found)
         withdrawn.update(json.loads(commit.summary.get(_WITHDRAWN, "[]")))
-    return None
+    return frozenset(above), None
 
 
 def leftover_by_offsets(
-    main: Position, *, newest: str | None, beyond: AbstractSet[str], stored: Mapping[str, int]
+    main: Position,
+    *,
+    newest: str | None,
+    beyond: AbstractSet[str],
+    stored: Mapping[str, int],
+    since: AbstractSet[str] = frozenset(),
 ) -> Leftover:
     """What `leftover_letters` cannot tell from the history, told from what the dead-letter table holds.
 
     `newest`: `letters_round`. `beyond`: the rounds of dead letters that lie at or beyond main's position. `stored`: how many
-    dead letters the table holds, by round.
+    dead letters the table holds, by round. `since`: `rounds_since`; a writer that slept through the rollback may have moved
+    main's offsets on beyond some of them.
 
     Raises:
         Suspended: the table lacks what it must hold, so it was itself rolled back or replaced (`dead_letters_lost`).
@@ -132,7 +148,7 @@ def leftover_by_offsets(
             f"the dead-letter table ends with round {newest or 'unknown'} and lacks those that the table names: {named}",
             fix="restore the dead-letter table (was it rolled back or replaced?)",
         )
-    return Leftover(frozenset(beyond), back_to)
+    return Leftover(frozenset(beyond | since), back_to)
 
 
 def may_release(main: Position, letters: Iterable[Commit]) -> bool:

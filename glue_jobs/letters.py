@@ -19,6 +19,7 @@ from calve.dead_letters import (
     letters_round,
     may_release,
     recover_letters,
+    rounds_since,
     was_rolled_back,
 )
 from calve.errors import LostRace, Retryable
@@ -224,6 +225,7 @@ class Letters:
             newest=newest,
             beyond=beyond | marks.without_rows(main_rows),
             stored=stored | marks.counts(),
+            since=rounds_since(main, table.ancestors()),
         )
 
     def _marks(self, table: Table) -> Marks:

@@ -13,6 +13,7 @@ from calve.dead_letters import (
     letters_round,
     may_release,
     recover_letters,
+    rounds_since,
     was_rolled_back,
 )
 from calve.position import (
@@ -160,6 +161,19 @@ def test_where_the_history_is_gone_what_is_left_over_is_told_by_offsets(
     main: Position, newest: str | None, beyond: set[str], stored: dict[str, int], left: Leftover
 ) -> None:
     assert leftover_by_offsets(main, newest=newest, beyond=beyond, stored=stored) == left
+
+
+def test_a_history_that_does_not_reach_back_to_main_holds_what_is_left_over_alone() -> None:
+    """A sleeper has moved main's offsets on beyond the letters of r3, which main does not stand for."""
+    main = naming("r5", previous="r1")
+    since = rounds_since(main, history(released("r4"), released("r3"), cut=True))
+    assert since == {"r3", "r4"}
+    left = leftover_by_offsets(
+        main, newest="r4", beyond={"r4"}, stored={"r1": 1, "r3": 1, "r4": 1}, since=since
+    )
+    assert left == Leftover(frozenset({"r3", "r4"}), "r1")
+    assert rounds_since(main, history(released("r4"), EMPTY)) == set()
+    assert rounds_since(main, history(released("r4"), released("r1"), cut=True)) == set()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from calve.dead_letters import (
     leftover_letters,
     letters_round,
     recover_letters,
+    rounds_since,
 )
 from calve.errors import LostRace
 from calve.position import Position
@@ -114,7 +115,8 @@ def _search(world: World, main: Position, now: Metadata, newest: str | None) -> 
     marked = {row.redriven for row in rows} - {""}
     past |= marked - {row.redriven for row in rows if row.record in held}
     stored = Counter(row.round for row in rows) + Counter(row.redriven for row in rows)
-    return leftover_by_offsets(main, newest=newest, beyond=past, stored=stored)
+    since = rounds_since(main, now.ancestors())
+    return leftover_by_offsets(main, newest=newest, beyond=past, stored=stored, since=since)
 
 
 def beyond(main: Position, row: Row) -> bool:
