@@ -83,3 +83,14 @@ CASES: list[tuple[Json, list[bytes], list[Any]]] = [
     (SUMS, [zigzag(2) + A + b"\x00" + A + UNFIT_KEY + b"\x00"], []),
 ]
 """A type, values of it, and those that are good, as `tests.columnar.plain` has them."""
+
+MOST = 1_000_000
+LISTS = {"type": "array", "items": {"type": "array", "items": "boolean"}}
+FLAGS = {"type": "array", "items": nullable("boolean")}
+MANY: list[tuple[Json, bytes, list[int]]] = [
+    (FLAGS, zigzag(MOST) + b"\x00" * MOST + b"\x00", [MOST]),
+    (FLAGS, zigzag(1) + b"\x00" + zigzag(MOST) + b"\x00" * MOST + b"\x00", []),
+    (LISTS, zigzag(1) + b"\x00" + zigzag(MOST) + b"\x00" * MOST + b"\x00", [MOST + 1]),
+    (LISTS, zigzag(1) + b"\x02\x01\x00" + zigzag(MOST) + b"\x00" * MOST + b"\x00", []),
+]
+"""As many items as may be: a type, a value, and the number of its items. Items of the list within stand for those before it."""

@@ -30,7 +30,7 @@ from glue_jobs.columnar.kafka_column import kafka_column
 from glue_jobs.columnar.types import arrow_type
 from glue_jobs.decode import OTHER, REJECT, decode
 from glue_jobs.records import flattened
-from tests.avro_cases import CASES, text
+from tests.avro_cases import CASES, MANY, text
 from tests.columnar import Headers, plain, records_of
 from tests.integration.avro_records import nullable, record
 from tests.random_avro import Schemas, Values, mutated, zigzag
@@ -116,6 +116,14 @@ def test_values_that_readers_differ_about(spark: SparkSession) -> None:
     values = [CONFLUENT.frame(7 + n) + each for n, (_, held, _) in enumerate(CASES) for each in held]
     good = same(spark, decoding(columns, versions), columns, values)
     assert good == sum(len(found) for _, _, found in CASES)
+
+
+@pytest.mark.full
+def test_as_many_items_as_may_be(spark: SparkSession) -> None:
+    for kind, value, found in MANY:
+        versions = versions_of(record("R", f=kind))
+        columns = first_columns(versions, "it")
+        assert same(spark, decoding(columns, versions), columns, [CONFLUENT.frame(7) + value]) == len(found)
 
 
 def test_random_values_and_mutations_of_them(spark: SparkSession) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ from calve.wire import BARE, CONFLUENT, GLUE, Wire
 from calve.writers import PlainWriter
 from glue_jobs.columnar import reader
 from glue_jobs.columnar.decoder import Decoded, Decoder
-from tests.avro_cases import CASES, EXACT, text
+from tests.avro_cases import CASES, EXACT, MANY, text
 from tests.columnar import plain, records_of
 from tests.integration.avro_records import nullable, record
 from tests.random_avro import Schemas, Values, zigzag
@@ -118,9 +119,10 @@ def test_what_is_skipped_is_looked_at_less() -> None:
     assert plain(decoded.columns["kept"]) == [4, 4]
 
 
-def test_a_list_of_as_many_items_as_may_be() -> None:
-    kind = {"type": "array", "items": nullable("boolean")}
-    assert [len(each) for each in column(kind, zigzag(1_000_000) + b"\x00" * 1_000_001)] == [1_000_000]
+@pytest.mark.parametrize(("kind", "value", "items"), MANY)
+def test_a_list_of_as_many_items_as_may_be(kind: Json, value: bytes, items: list[int]) -> None:
+    found = read(record("R", f=kind), value).columns["f"]
+    assert pc.list_value_length(found).to_pylist() == items
 
 
 def test_room_for_few_cells_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,21 +183,20 @@ def test_frames_tell_rows_from_rejects_and_records_of_other_tables() -> None:
 
 def test_glue_s_frames_with_and_without_compression() -> None:
     identity = uuid.UUID(int=2**127 + 5).int
-    version = Schema(identity, json.dumps(NARROW), version=3)
+    version, theirs = (Schema(identity + n, json.dumps(NARROW), version=3 + n) for n in range(2))
     columns = first_columns([version], "it")
     good, frame = zigzag(5) + text(b"x"), GLUE.frame(identity)
     packed = b"\x03\x05" + frame[2:]
-    values = [
-        packed + zlib.compress(good),
-        frame + good,
-        packed + good,
-        packed + zlib.compress(good + b"!"),
-        packed + zlib.compress(good),
-    ]
-    found = Decoder(decoding(columns, [version], wire=GLUE), columns).decode(records_of(values))
-    assert found.good.tolist() == [0, 1, 4]
-    assert found.columns["b"].to_pylist() == ["x"] * 3
-    assert found.schema_id.to_pylist() == [3, 3, 3]
+    deflated, foreign = packed + zlib.compress(good), b"\x03\x05" + GLUE.frame(theirs.id)[2:]
+    values = [deflated, frame + good, packed + good, packed + zlib.compress(good + b"!"), deflated]
+    values += [foreign + zlib.compress(good), foreign + good]
+    found = decoding(columns, [version], [theirs], wire=GLUE, shared=True)
+    decoded = Decoder(found, columns).decode(records_of(values))
+    assert decoded.good.tolist() == [0, 1, 4]
+    assert decoded.columns["b"].to_pylist() == ["x"] * 3
+    assert decoded.schema_id.to_pylist() == [3, 3, 3]
+    assert decoded.rejected.tolist() == [2, 3]
+    assert decoded.others == {0: 2}
 
 
 @pytest.mark.parametrize(
