@@ -92,7 +92,8 @@ def _leaf(part: Leaf, kind: Any) -> Build:
         case "fixed":
             return lambda cells: _fixed(part, kind, cells)
         case "enum":
-            return lambda cells: _enum(part, pa.array(part.symbols, pa.string()), cells)
+            symbols = pa.array(part.symbols, pa.string())
+            return lambda cells: _enum(part, symbols, cells)
         case "decimal":
             return lambda cells: _plain(part, kind, cells, _halves(part, cells))
         case "boolean":

@@ -18,7 +18,7 @@ from calve.columns import Json
 from calve.decoding import Decoding
 from calve.writers import PlainWriter, Writer
 from glue_jobs.columnar.cells import Longs
-from glue_jobs.columnar.framing import Prefixes
+from glue_jobs.columnar.framing import NOBODY, Prefixes
 from glue_jobs.columnar.payloads import inflated
 from glue_jobs.columnar.reader import PlainReader, Reader, Spans
 from glue_jobs.columnar.records import Records
@@ -44,9 +44,7 @@ class Decoder:
     """Not to be shared between threads. columns: all that records are decoded to (`glue_jobs.shaping.Shaping.source`).
 
     Besides the columns that it gives it takes what `Reader` does for each schema that it has met, and what `inflated` does.
-
-    Raises:
-        Unsupported: the values of a writer are only read as rows.
+    `calve.avro_program.reasons` says beforehand whether there is a program for all.
     """
 
     def __init__(self, decoding: Decoding, columns: Json) -> None:
@@ -88,70 +86,66 @@ class _Found:
     others: Counter[int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Good values of one writer."""
+
+    writer: int
+    records: Longs
+    batch: Any
+
+
 class _Part:
-    """The values of records, or their keys."""
+    """The values of records, or their keys. A program is made where a writer's first value comes."""
 
     def __init__(self, decoding: Decoding, columns: Json) -> None:
-        kinds = {each["name"]: each["type"] for each in columns["fields"]}
-        self._wire = decoding.wire
-        self._readers = [_reader(each, columns, kinds) for each in decoding.writers]
-        self._numbers = [_number(decoding, each) for each in decoding.writers]
-        self._plain = any(isinstance(each, PlainReader) for each in self._readers)
-        others = decoding.others if decoding.wire.size else ()
+        self._decoding, self._columns = decoding, columns
+        self._readers: dict[int, Reader | PlainReader] = {}
+        self._plain = any(isinstance(each, PlainWriter) for each in decoding.writers)
         places = {each: min(place, MAX_OTHERS) for place, each in enumerate(decoding.other_ids)}
-        self._places = [places[self._wire.schema_id(each)] for each in others]
-        self._prefixes = Prefixes([*(each.prefix for each in decoding.writers), *others])
-        names = dict.fromkeys(name for each in self._readers for name in each.names)
-        self._schema = pa.schema([pa.field(name, arrow_type(kinds[name])) for name in names])
+        self._places = [places[decoding.wire.schema_id(each)] for each in decoding.others]
+        self._prefixes = Prefixes([*(each.prefix for each in decoding.writers), *decoding.others])
 
     def read(self, spans: Spans) -> _Found:
         """The good values in the order of their records."""
         foreign, others = list[Longs](), Counter[int]()
-        batches, pieces, writers = list[Any](), list[Longs](), list[int]()
-        for each in inflated(spans, self._wire):
+        pieces = list[_Piece]()
+        for each in inflated(spans, self._decoding.wire):
             whose = self._whose(each)
-            for number, reader in enumerate(self._readers):
-                mine = replace(each, records=each.records[whose == number])
-                for records, batch in reader.read(mine):
-                    batches.append(self._complete(batch))
-                    pieces.append(records)
-                    writers.append(number)
-            for number, place in enumerate(self._places, len(self._readers)):
-                foreign.append(each.records[whose == number])
-                others[place] += foreign[-1].size
-        records = np.concatenate([np.zeros(0, np.int64), *pieces])
-        columns = pa.Table.from_batches(batches, self._schema)
-        numbers = self._numbers_of(writers, pieces)
+            for number in np.flatnonzero(np.bincount(whose + 1)[1:]).tolist():
+                theirs = each.records[whose == number]
+                place = number - len(self._decoding.writers)
+                if place < 0:
+                    read = self._reader(number).read(replace(each, records=theirs))
+                    pieces += [_Piece(number, records, batch) for records, batch in read]
+                else:
+                    foreign.append(theirs)
+                    others[self._places[place]] += theirs.size
+        records = np.concatenate([np.zeros(0, np.int64), *(each.records for each in pieces)])
+        columns, numbers = _together(pieces), self._numbers(pieces)
         if np.any(records[1:] < records[:-1]):
             order = np.argsort(records)
             places = pa.array(order)
             records, numbers = records[order], numbers.take(places)
             columns = columns.combine_chunks().take(places)
-        return _Found(columns, records, numbers, foreign, +others)
+        return _Found(columns, records, numbers, foreign, others)
 
     def _whose(self, spans: Spans) -> Any:
-        """The number of the writer of each value, or of the other table, after those."""
+        """The number of the writer of each value, or of the other table, after those; -1: of nobody."""
         if self._plain:
             return np.zeros(spans.records.size, np.int32)
-        return self._prefixes.find(spans.data, spans.places, spans.sizes, spans.records)
+        found = self._prefixes.find(spans.data, spans.places, spans.sizes, spans.records)
+        return np.maximum(found, NOBODY)
 
-    def _complete(self, batch: Any) -> Any:
-        """A writer's columns as those of all writers."""
-        if batch.schema.equals(self._schema):
-            return batch
-        held = set(batch.schema.names)
-        arrays = [
-            batch.column(each.name) if each.name in held else pa.nulls(batch.num_rows, each.type)
-            for each in self._schema
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+    def _reader(self, number: int) -> Reader | PlainReader:
+        if number not in self._readers:
+            self._readers[number] = _reader(self._decoding.writers[number], self._columns)
+        return self._readers[number]
 
-    def _numbers_of(self, writers: list[int], pieces: list[Longs]) -> Any:
-        each = [
-            pa.repeat(pa.scalar(self._numbers[number], pa.int32()), records.size)
-            for number, records in zip(writers, pieces, strict=True)
-        ]
-        return pa.concat_arrays(each) if each else pa.nulls(0, pa.int32())
+    def _numbers(self, pieces: list[_Piece]) -> Any:
+        numbers = [_number(self._decoding, each) for each in self._decoding.writers]
+        made = [pa.repeat(pa.scalar(numbers[each.writer], pa.int32()), each.records.size) for each in pieces]
+        return pa.concat_arrays(made) if made else pa.nulls(0, pa.int32())
 
     def of(self, chosen: Longs, records: Records) -> tuple[Any, Any]:
         """The columns of the keys of chosen records, null where there is no key; which of the records they are, but for those
@@ -167,9 +161,29 @@ class _Part:
         return found.columns.take(pa.array(places, mask=places < 0)), kept
 
 
-def _reader(writer: Writer, columns: Json, kinds: Mapping[str, Json]) -> Reader | PlainReader:
+def _together(pieces: list[_Piece]) -> Any:
+    """All columns that any of them has."""
+    fields = {each.name: each for piece in pieces for each in piece.batch.schema}
+    schema = pa.schema(fields.values())
+    batches = [
+        each.batch if each.batch.schema.equals(schema) else _padded(each.batch, schema) for each in pieces
+    ]
+    return pa.Table.from_batches(batches, schema)
+
+
+def _padded(batch: Any, schema: Any) -> Any:
+    held = set(batch.schema.names)
+    arrays = [
+        batch.column(each.name) if each.name in held else pa.nulls(batch.num_rows, each.type)
+        for each in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _reader(writer: Writer, columns: Json) -> Reader | PlainReader:
     if isinstance(writer, PlainWriter):
-        return PlainReader(writer, kinds[writer.column])
+        kinds = {each["name"]: each["type"] for each in columns["fields"]}
+        return PlainReader(writer.column, kinds[writer.column], text=writer.text)
     return Reader(program(require_avro(writer), columns), len(writer.prefix))
 
 

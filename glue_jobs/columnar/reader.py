@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from calve.avro_operations import CELL, MARKED, SECOND, WIDTH, Op, Program
 from calve.columns import Json
 from calve.spark_conf import ITEMS_LIMIT, STRING_LIMIT
-from calve.writers import PlainWriter
 from glue_jobs.columnar.cells import NOTHING, Bytes, Cells, Longs, builder, texts
 from glue_jobs.columnar.copies import find_no_utf_8
 from glue_jobs.columnar.machine import DOUBTFUL, MALFORMED, UNFIT, run
@@ -53,7 +52,6 @@ class Reader:
         fitted = np.isin(self._code[:, 0], (Op.DECIMAL, Op.MILLIS))
         self._fitted = self._code[fitted][:, [CELL, MARKED]].tolist()
         self._build = builder(program.row)
-        self.names = [each["name"] for each in program.row.type["fields"]]
 
     def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
         """The good values as record batches, and the records that they are of; those that are in none are malformed."""
@@ -66,7 +64,7 @@ class Reader:
                 good = spans.records[begin - verdicts.size : begin][verdicts != MALFORMED]
                 batch = self._batch(cells)
                 if (verdicts == DOUBTFUL).any():
-                    kept = self._kept(batch, cells, np.flatnonzero(verdicts[verdicts != MALFORMED]))
+                    kept = self._kept(batch, cells, verdicts[verdicts != MALFORMED] == DOUBTFUL)
                     good, batch = good[kept], batch.filter(pa.array(kept))
                 yield good, batch
                 space = self._space(spans.records.size - begin)
@@ -76,7 +74,7 @@ class Reader:
     def _batch(self, cells: Cells) -> Any:
         return pa.RecordBatch.from_struct_array(self._build(cells))
 
-    def _kept(self, batch: Any, cells: Cells, doubtful: Longs) -> Any:
+    def _kept(self, batch: Any, cells: Cells, doubtful: Any) -> Any:
         """Which rows are good: of the doubtful ones those that are the same when values that fit no column are others."""
         others = replace(cells, cells=cells.cells.copy())
         for cell, mark in self._fitted:
@@ -84,13 +82,13 @@ class Reader:
             numbers[cells.marks[base : base + numbers.size] == UNFIT] ^= 1
         changed = self._batch(others)
         kept = np.ones(batch.num_rows, np.bool_)
-        for row in doubtful.tolist():
+        for row in np.flatnonzero(doubtful).tolist():
             kept[row] = _shown(batch, row) == _shown(changed, row)
         return kept
 
     def _space(self, records: int) -> Longs:
         """Rows of each level for so many records, or for fewer of them, by what records had before."""
-        most = int(ROOM / (self._per_record * self._widths).sum())
+        most = int(ROOM / max(1.0, (self._per_record * self._widths).sum()))
         return (min(records, max(1, most)) * self._per_record * SPARE + 16).astype(np.int64)
 
     def _run(self, spans: Spans, begin: int, space: Longs) -> tuple[Bytes, Cells, int]:
@@ -131,21 +129,20 @@ def _bases(levels: Longs, space: Longs) -> tuple[Longs, int]:
 class PlainReader:
     """Values that are kept as they are, in one column; null is a value, too."""
 
-    def __init__(self, writer: PlainWriter, kind: Json) -> None:
-        self._writer, self._kind = writer, arrow_type(kind)
-        self.names = [writer.column]
+    def __init__(self, column: str, kind: Json, *, text: bool) -> None:
+        self._column, self._kind, self._text = column, arrow_type(kind), text
 
     def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
         """As `Reader.read`."""
         records = spans.records
         cells, marks = self._cells(spans, records)
-        if self._writer.text:
+        if self._text:
             wrong = np.empty(records.size, np.uint8)
             if find_no_utf_8(cells, marks, spans.data, wrong):
                 records = records[wrong == 0]
                 cells, marks = self._cells(spans, records)
         column = texts(self._kind, cells, marks, spans.data)
-        yield records, pa.RecordBatch.from_arrays([column], [self._writer.column])
+        yield records, pa.RecordBatch.from_arrays([column], [self._column])
 
     @staticmethod
     def _cells(spans: Spans, records: Longs) -> tuple[Longs, Bytes]:

@@ -230,6 +230,16 @@ def test_keys_are_columns_too() -> None:
     ]
 
 
+def test_rows_of_nothing_that_is_read() -> None:
+    versions = versions_of(NARROW)
+    found = decoding(first_columns(versions, "it"), versions, fields=())
+    decoded = Decoder(found, columns_of(field("later", "int"))).decode(
+        records_of([FRAME + zigzag(5) + text(b"x"), FRAME])
+    )
+    assert decoded.good.tolist() == [0]
+    assert decoded.columns.to_pylist() == [{"later": None}]
+
+
 @pytest.mark.parametrize("wire", [CONFLUENT, BARE])
 def test_no_records_are_no_rows(wire: Wire) -> None:
     versions = versions_of(NARROW)
