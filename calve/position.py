@@ -231,11 +231,12 @@ def decode(summary: Mapping[str, str], snapshot: int | None = None) -> Position:
     )
 
 
-def standing(summary: Mapping[str, str]) -> dict[str, str]:
-    """The entries by which a commit that is no round says again what another one said: where the table stands, and since which
-    round.
+def restated(summary: Mapping[str, str], metrics: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """The entries by which a commit that moves nothing says again what `summary` says: where the table stands, and since which
+    round. It is no round, and has no ledger.
     """
-    return {key: summary[key] for key in STANDING if key in summary}
+    said = {key: summary[key] for key in STANDING if key in summary}
+    return said | ({"calve.metrics": json.dumps(metrics, sort_keys=True)} if metrics else {})
 
 
 def root(*, writer: str, topic: str, round_id: str) -> dict[str, str]:
@@ -283,16 +284,6 @@ def encode(
         summary["calve.redrives"] = str(position.redrives)
     if position.mode:
         summary[MODE] = position.mode
-    return summary
-
-
-def restated(position: Position, metrics: Mapping[str, Any]) -> dict[str, str]:
-    """The summary entries of a commit that moves nothing: where the table stands, once more. It is no round, and has no
-    ledger.
-    """
-    topic = next(reversed(position.offsets))
-    summary = encode(position=position, topic=topic, start={}, ledger=Ledger(), metrics=metrics)
-    del summary["calve.from"], summary["calve.ledger"]
     return summary
 
 

@@ -60,15 +60,18 @@ class TopicState:
     complete_until: float | None = None
 
 
-def nearest_position(ancestors: Iterable[Commit]) -> Position | None:
-    """The position of the nearest ancestor that has one; `ancestors` runs from the head of main towards the root.
+def standing(ancestors: Iterable[Commit]) -> Commit | None:
+    """The nearest ancestor that says where the table stands; `ancestors` runs from the head of main towards the root.
 
     Never the newest snapshot of the table: that list also holds staged branches and what a rollback left behind.
     """
-    for commit in ancestors:
-        if has_position(commit.summary):
-            return decode(commit.summary, commit.id)
-    return None
+    return next((each for each in ancestors if has_position(each.summary)), None)
+
+
+def nearest_position(ancestors: Iterable[Commit]) -> Position | None:
+    """The position that `standing` says."""
+    stood = standing(ancestors)
+    return None if stood is None else decode(stood.summary, stood.id)
 
 
 def complete_until(ancestors: Iterable[Commit], properties: Mapping[str, str]) -> float | None:

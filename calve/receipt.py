@@ -1,4 +1,4 @@
-"""What a round asked of the object store and the catalog, by what it did: each action's requests as a proxy has counted them.
+"""What a commit asked of the object store and the catalog, by what it did: each action's requests as a proxy has counted them.
 
 Iceberg tells nobody how many requests it makes; `tests/integration/test_receipt.py` compares these figures with those that
 pass a proxy. Repetitions of requests that failed are not in them.
@@ -90,6 +90,20 @@ def requests(
         done.append(LETTERS)
     if held.files:
         done += _looks(held, mode)
+    if held.manifests + 1 >= merge_at:
+        done.append(Requests(puts=1, gets=held.manifests + 1))
+    return reduce(add, done)
+
+
+def requests_of_work(sizes: Sequence[int], held: Held, *, read: int, merge_at: int) -> Requests:
+    """Those of a commit that is no round: all manifests are looked into, `read` files are read, and files of these `sizes` take
+    the place of some, so that the manifests which name these are written anew.
+    """
+    done = [LOOK, COMMIT, Requests(puts=sum(map(_puts, sizes)))]
+    done.append(Requests(gets=held.manifests + GETS_PER_FILE * read))
+    done.append(Requests(held.manifests, held.manifests) if read else MANIFEST)
+    if sizes:
+        done.append(MANIFEST)
     if held.manifests + 1 >= merge_at:
         done.append(Requests(puts=1, gets=held.manifests + 1))
     return reduce(add, done)

@@ -26,6 +26,7 @@ from glue_jobs.java_errors import problem
 from glue_jobs.keys import OFFSET, PARTITION, at, keys_of
 from glue_jobs.publishing import publish_round
 from glue_jobs.reading import PLACE, Reading
+from glue_jobs.receipt import Meter
 from glue_jobs.redrive import carried, now
 from glue_jobs.staging import Staged, discard, rows_of, whole
 from glue_jobs.target import Target
@@ -69,6 +70,7 @@ class _Backfill:
         self.request = request
         self.bytes_per_record = bytes_per_record
         self.committing = False
+        self.meter = Meter(target.lake)
 
     def run(self) -> str:
         """Replace the rows; what was done, in words."""
@@ -129,7 +131,8 @@ class _Backfill:
         ledger = Ledger(rows_appended=staged.rows, rows_deleted=deletes.rows if deletes else 0)
         check_ledger(ledger, staged_rows=staged.rows)
         position = position_after(self.base, round_id=round_id, writer=target.writer)
-        metrics = {"files": len(staged.files), "file_bytes": staged.size_bytes} | carried(target)
+        metrics = self.meter.of_work(target.main, staged, all_read=True)
+        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | carried(target)
         summary = encode(position=position, topic=topic.key, start={}, ledger=ledger, metrics=metrics)
         summary |= {REQUEST_ID: self.request.id, REMADE: remade_json(chosen)}
         self.committing = True

@@ -89,8 +89,6 @@ INNER = (
     "metadata.committed",
     "orphans.deleted",
     "orphans.noted",
-    "maintenance.noted",
-    "maintenance.expired",
 )
 """Points inside a step, or between rounds: no two effects that are not one transaction are without a point between them."""
 

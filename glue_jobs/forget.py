@@ -57,8 +57,9 @@ from glue_jobs.forgetting.rewriting import Accept
 from glue_jobs.forgetting.sweeping import delete, old_metadata, rewritten_by_others
 from glue_jobs.java_errors import problem
 from glue_jobs.lake import Table
+from glue_jobs.receipt import Meter
 from glue_jobs.redrive import carried, now
-from glue_jobs.staging import Ambiguous, Conflict
+from glue_jobs.staging import Ambiguous, Conflict, Staged
 from glue_jobs.target import Target
 
 QUIET_S = 3600
@@ -107,6 +108,7 @@ class _Forgetting:
         self.base = base
         self.request = request
         self.deleting = False
+        self.meter = Meter(target.lake)
 
     def run(self) -> Entry:
         target, letters = self.target, self.target.letters.table
@@ -196,14 +198,15 @@ class _Forgetting:
                 error.message
             ) from None
 
-    def _next(self) -> tuple[dict[str, str], Accept]:
+    def _next(self, staged: Staged) -> tuple[dict[str, str], Accept]:
         """The summary of the next commit on main: no offset moves. It is no round, so that nothing of its files is emitted."""
         before = self.base
         self.base = position_after(before, round_id=uuid.uuid4().hex, writer=self.target.writer)
         if not before.offsets:
             summary = root(writer=self.base.writer, topic=before.topic, round_id=self.base.round)
         else:
-            topic, metrics = next(reversed(before.offsets)), carried(self.target)
+            topic = next(reversed(before.offsets))
+            metrics = self.meter.of_work(self.target.main, staged, all_read=True) | carried(self.target)
             summary = encode(position=self.base, topic=topic, start={}, ledger=Ledger(), metrics=metrics)
             del summary["calve.from"]
         return summary | {REQUEST_ID: self.request.id}, lambda ancestors: may_publish(ancestors, before)
@@ -224,7 +227,7 @@ class _Forgetting:
                 target,
                 table,
                 dead,
-                lambda: (summary, lambda ancestors: is_level(self.base, ancestors)),
+                lambda _: (summary, lambda ancestors: is_level(self.base, ancestors)),
                 self._require_alone,
             )
         except (LostRace, Conflict, Ambiguous) as error:

@@ -1,17 +1,18 @@
-"""The receipt of a round: CPU seconds that its threads and tasks took, bytes written, and the requests behind them."""
+"""The receipt of a commit: CPU seconds that threads and tasks took for it, bytes written, and the requests behind them."""
 
 from __future__ import annotations
 
 import time
+import uuid
 from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from calve.receipt import Held, requests
-from glue_jobs.lake import PROPERTIES
+from calve.job import Mode
+from calve.receipt import Held, Requests, requests, requests_of_work
+from glue_jobs.lake import PROPERTIES, Lake, Table
 from glue_jobs.staging import Staged
-from glue_jobs.target import Target
 
 GROUP = "spark.jobGroup.id"
 MERGE_AT = "commit.manifest.min-count-to-merge"
@@ -20,37 +21,45 @@ MERGE_AT = "commit.manifest.min-count-to-merge"
 class Meter:
     """Measures what happens in the thread that made it, and in the tasks of the Spark jobs that it starts, from then on.
 
-    tasks_s: CPU seconds of tasks that Spark does not account for, added by whoever knows them.
+    The CPU seconds are those of this thread, and of the tasks as far as Spark, or who staged files, has accounted for them; not
+    what all threads share, such as the garbage collector, and not those of the commit that a receipt is written into. A second
+    receipt has what the first one has not.
     """
 
-    def __init__(self, target: Target, group: str) -> None:
-        self._target = target
-        self._context: Any = target.lake.spark.sparkContext
-        self._group = group
-        self._context.setLocalProperty(GROUP, group)
-        self._began = self._threads_s()
-        self.tasks_s = 0.0
+    def __init__(self, lake: Lake) -> None:
+        self._context: Any = lake.spark.sparkContext
+        self._group = uuid.uuid4().hex
+        self._context.setLocalProperty(GROUP, self._group)
+        self._told = self._threads_s()
 
-    def receipt(self, staged: Staged, letters: Staged, *, had_letters: bool) -> dict[str, Any]:
+    def of_round(
+        self, main: Table, mode: Mode | None, staged: Staged, letters: Staged, *, had_letters: bool
+    ) -> dict[str, Any]:
         """What the round has taken, with the commit that it is about to make, as figures for `calve.metrics`.
 
-        The CPU seconds are those of this thread, and of the tasks as far as Spark has accounted for them; not what all threads
-        share, such as the garbage collector, and not the commit's. `had_letters`: earlier rounds had dead letters.
+        `had_letters`: earlier rounds had dead letters.
         """
-        main = self._target.main
-        deletes = staged.deletes.files if staged.deletes else ()
-        sizes = [int(each.fileSizeInBytes()) for each in (*staged.files, *deletes, *letters.files)]
-        head = main.snapshot(main.head) if main.head else None
         asked = requests(
-            sizes,
-            Held.of(head.summary if head else {}),
-            self._target.table.mode,
-            merge_at=int(main.properties.get(MERGE_AT, PROPERTIES[MERGE_AT])),
+            _sizes(staged, letters),
+            _held(main),
+            mode,
+            merge_at=_merge_at(main),
             letters=bool(letters.rows),
             had_letters=had_letters,
         )
-        cpu_s = self._threads_s() - self._began + self._tasks_s() + self.tasks_s
-        return asked.metrics() | {"bytes_written": sum(sizes), "cpu_s": round(cpu_s, 3)}
+        return self._receipt(asked, staged, letters)
+
+    def of_work(self, table: Table, *staged: Staged, read: int = 0, all_read: bool = False) -> dict[str, Any]:
+        """What a commit has taken that is no round. read: files that it has read, beside all of the table's if `all_read`."""
+        held = _held(table)
+        read += held.files if all_read else 0
+        asked = requests_of_work(_sizes(*staged), held, read=read, merge_at=_merge_at(table))
+        return self._receipt(asked, *staged)
+
+    def _receipt(self, asked: Requests, *staged: Staged) -> dict[str, Any]:
+        told, self._told = self._told, self._threads_s() + self._tasks_s()
+        cpu_s = self._told - told + sum(each.cpu_s for each in staged)
+        return asked.metrics() | {"bytes_written": sum(_sizes(*staged)), "cpu_s": round(cpu_s, 3)}
 
     def _threads_s(self) -> float:
         """Of this thread in Python, and of the one in the JVM that works for it."""
@@ -76,3 +85,17 @@ class Meter:
                     with suppress(Py4JJavaError):
                         taken += store.lastStageAttempt(stage).executorCpuTime()
         return taken / 1e9
+
+
+def _sizes(*staged: Staged) -> list[int]:
+    files = (each for made in staged for each in (*made.files, *(made.deletes.files if made.deletes else ())))
+    return [int(each.fileSizeInBytes()) for each in files]
+
+
+def _held(table: Table) -> Held:
+    head = table.snapshot(table.head) if table.head else None
+    return Held.of(head.summary if head else {})
+
+
+def _merge_at(table: Table) -> int:
+    return int(table.properties.get(MERGE_AT, PROPERTIES[MERGE_AT]))

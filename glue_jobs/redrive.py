@@ -38,6 +38,7 @@ from glue_jobs.layout import clustered, tasks_for
 from glue_jobs.letter_records import LETTER, as_records
 from glue_jobs.marks import RECORD, by_record, records_in
 from glue_jobs.publishing import publish_round
+from glue_jobs.receipt import Meter
 from glue_jobs.records import rows
 from glue_jobs.seals import UNOPENED
 from glue_jobs.seen import Seen, unknown_ids, with_rows_seen
@@ -102,6 +103,7 @@ class _Redrive:
         self.request = request
         self.letters = letters
         self.committing = False
+        self.meter = Meter(target.lake)
         self.mark = os.urandom(8)
 
     def run(self) -> Result:
@@ -193,7 +195,7 @@ class _Redrive:
         snapshot = publish_round(
             target.main,
             staged,
-            self._summary(position, share.topic, ledger, staged),
+            self._summary(position, share.topic, ledger, staged, marked),
             base=self.base,
             round_id=round_id,
         )
@@ -201,9 +203,13 @@ class _Redrive:
         target.letters.release(position, marked)
         self.base = replace(position, snapshot=snapshot)
 
-    def _summary(self, position: Position, topic: TopicKey, ledger: Ledger, staged: Staged) -> dict[str, str]:
+    def _summary(
+        self, position: Position, topic: TopicKey, ledger: Ledger, staged: Staged, marked: Staged
+    ) -> dict[str, str]:
         """What the commit says: the position as it was, and until when the table was complete, which remains so."""
-        metrics = {"files": len(staged.files), "file_bytes": staged.size_bytes} | carried(self.target)
+        target = self.target
+        metrics = self.meter.of_round(target.main, target.mode, staged, marked, had_letters=True)
+        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | carried(target)
         if staged.counts:
             metrics[COUNTS] = staged.counts
         summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=metrics)

@@ -89,13 +89,13 @@ def rewrite(
     lake: Lake,
     table: Table,
     chosen: list[Group],
-    summary: Mapping[str, str],
+    said: Callable[[Staged], Mapping[str, str]],
     accept: Accept,
     *,
     cores: int,
     name: str,
 ) -> Rewritten:
-    """Put the rows of all files of the groups into as few files as are worth writing.
+    """Put the rows of all files of the groups into as few files as are worth writing. said: the commit's summary, given these.
 
     The groups are of the table as of its last refresh. Row ids of format 3 stay as they are.
 
@@ -110,7 +110,7 @@ def rewrite(
         lake, table, tasks, lambda rows: clustered(rows, table, tasks_for(size, cores, cores))
     )
     faults.point("merge.staged", name)
-    snapshot = commit(table, replacement(lake, table, head, tasks, staged), summary, accept)
+    snapshot = commit(table, replacement(lake, table, head, tasks, staged), said(staged), accept)
     faults.point("merge.committed", name)
     return Rewritten(snapshot, len(tasks), len(staged.files), size, staged.size_bytes)
 

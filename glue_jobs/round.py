@@ -70,7 +70,7 @@ class Round:
         self.memory = memory
         self.id = uuid.uuid4().hex
         self.began = time.time()
-        self.meter = Meter(target, self.id)
+        self.meter = Meter(target.lake)
         self.stage_ms = 0
         self.main: Staged = NOTHING
         self.rejects: Staged = NOTHING
@@ -302,7 +302,6 @@ class Round:
         began = time.monotonic()
         self.main, self.seen = self.reading.stage_rows(self.id, self.memory.bytes_per_record or 0.0)
         self.stage_ms = _ms(began)
-        self.meter.tasks_s += self.main.cpu_s
 
     def _reached(self) -> Position:
         """The table's position, moved on over offsets that were read and held no record."""
@@ -338,7 +337,13 @@ class Round:
         self.published_at = now = time.time()
         behind = self._behind()
         newest = self.seen.newest
-        taken = self.meter.receipt(self.main, self.rejects, had_letters=self.base.dead_letters is not None)
+        taken = self.meter.of_round(
+            self.target.main,
+            self.target.table.mode,
+            self.main,
+            self.rejects,
+            had_letters=self.base.dead_letters is not None,
+        )
         return taken | {
             "bytes_in": self.seen.size_bytes,
             "files": len(self.main.files),

@@ -34,7 +34,7 @@ from calve.position import (
     encode,
     root,
 )
-from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position
+from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position, standing
 from calve.quarantine import leaves
 from calve.registry import Registry, Schema
 from calve.spark_conf import CATALOG
@@ -193,10 +193,9 @@ class Target:
 
     def mark_idle(self) -> None:
         """Keep the position through expiry by others: a tag holds its snapshot, whatever happens to main's history."""
-        refs = self.main.refs()
-        newest = next((c.id for c in self.main.ancestors() if nearest_position([c])), None)
-        if newest is not None and refs.get(POSITION_TAG) != newest:
-            self.main.set_tag(POSITION_TAG, newest)
+        stood = standing(self.main.ancestors())
+        if stood is not None and self.main.refs().get(POSITION_TAG) != stood.id:
+            self.main.set_tag(POSITION_TAG, stood.id)
             faults.point("idle.tagged", self.table.name)
 
     def note_complete(self, until: float, position: Position) -> None:

@@ -8,25 +8,24 @@ maintenance job.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JNetworkError
 
-from calve.earlier import Earlier, earlier
-from calve.emitting import Emitted, left
 from calve.errors import Fatal
 from calve.log import event
-from calve.maintenance import snapshots_to_keep
-from calve.position import EARLIER, NO_LETTERS, Position, has_position, restated
-from calve.protocol import Commit, may_publish, nearest_position
+from calve.position import Position, restated
+from calve.protocol import may_publish, standing
 from glue_jobs import faults
+from glue_jobs.expiry import expire
 from glue_jobs.java_errors import problem
 from glue_jobs.lake import SETTINGS, Table, settings
 from glue_jobs.outcome import Outcome
+from glue_jobs.receipt import Meter
 from glue_jobs.redrive import carried
-from glue_jobs.requests import REQUESTS
 from glue_jobs.rewriting import Group, groups, rewrite
+from glue_jobs.staging import Staged
 from glue_jobs.target import Target
 
 MERGED_AT_ONCE = 32
@@ -40,8 +39,6 @@ FIRST_RATE = 4_000_000.0
 LOOK_EVERY_S = 300.0
 AT_END_S = 60.0
 """How long a job that ends may merge; the table is complete by then."""
-MOST_UNSAID = 1_000
-"""Snapshots that wait for EventBridge: more of them are no reason to let the table's metadata grow."""
 
 
 @dataclass(slots=True)
@@ -100,22 +97,30 @@ class Upkeep:
         main.refresh()
         if main.total("data-files") < MERGED_AT_ONCE or len(base.offsets) != 1:
             return  # rows of a topic that was made again since are told apart by their files
-        budget, began = int(spare_s * self.rate), time.monotonic()
-        for share in TIERS:
-            if chosen := affordable(groups(target.lake, main, self._options(share)), budget):
-                break
-        else:
+        began, meter = time.monotonic(), Meter(target.lake)
+        chosen, left = self._chosen(int(spare_s * self.rate))
+        if not chosen:
             return
+        stood = standing(main.ancestors())
+        if stood is None or not may_publish([stood], base):
+            return
+
+        def said(staged: Staged) -> dict[str, str]:
+            receipt = meter.of_work(main, staged, read=_files(chosen))
+            return restated(stood.summary, receipt | carried(target))
+
         done = rewrite(
             target.lake,
             main,
             chosen,
-            restated(base, carried(target)),
+            said,
             lambda ancestors: may_publish(ancestors, base),
             cores=target.cores,
             name=target.table.name,
         )
         self.unexpired += 1
+        if left >= MERGED_AT_ONCE:
+            self.unmerged = MERGED_AT_ONCE // 2  # else what cannot be afforded would become ever more
         took_s = time.monotonic() - began
         self.rate = (self.rate + sum(each.cost for each in chosen) / took_s) / 2
         event(
@@ -128,6 +133,14 @@ class Upkeep:
             bytes_written=done.bytes_after,
             ms=int(took_s * 1000),
         )
+
+    def _chosen(self, budget: int) -> tuple[list[Group], int]:
+        """Of the smallest files of which there are enough those that can be afforded, and how many cannot."""
+        for share in TIERS:
+            found = list(groups(self.target.lake, self.target.main, self._options(share)))
+            if chosen := affordable(found, budget):
+                return chosen, _files(found) - _files(chosen)
+        return [], 0
 
     def _options(self, share: int) -> dict[str, str]:
         size = self.target.table.maintenance.file_bytes
@@ -145,55 +158,23 @@ class Upkeep:
         return self.unexpired >= max(maintenance.snapshots_at_most, maintenance.snapshots_at_least) // 2
 
     def _expire(self) -> None:
-        """Expire snapshots of the table and of its dead letters, unless they may be a part of the answer to a request."""
-        target, main = self.target, self.target.main
-        main.refresh()
-        few = int(main.java.snapshots().size()) <= target.table.maintenance.snapshots_at_least
-        if few or not REQUESTS.isdisjoint(main.properties):
-            return
-        line = list(main.ancestors())
-        kept = self._expire_line(main, line, needed(line, self._emitted(), self._said()))
-        if (letters := target.letters.table) is not None:
+        target, letters = self.target, self.target.letters.table
+        if letters is not None:
             self._settle(letters)
-            oldest = nearest_position(line[kept - 1 :])
-            named = oldest.dead_letters.round if oldest and oldest.dead_letters else NO_LETTERS
-            line = list(letters.ancestors())
-            self._expire_line(letters, line, needed_of_letters(line, named))
-
-    def _expire_line(self, table: Table, line: Sequence[Commit], needed: int) -> int:
-        """Gives how many of main's snapshots stay."""
-        began = time.time()
-        maintenance = self.target.table.maintenance
-        kept = snapshots_to_keep([began - each.committed_at for each in line], needed, maintenance)
-        kept = down_to_a_position(line, kept)
-        if kept == len(line):
-            return kept
-        if table is self.target.main:
-            known = Earlier.of(table.properties, line)
-            said = earlier(line, kept, known, self.target.table.dead_letter_budget)
-            table.set_properties({EARLIER: said.to_json()})
-            faults.point("expiry.noted", self.target.table.name)
-            self.target.mark_idle()  # else the tag holds a snapshot that is no ancestor any more
-        gone = table.expire(kept, line[kept - 1].committed_at)
-        faults.point("snapshots.expired", self.target.table.name)
-        event(
-            "table.expired",
-            **self._who() | {"table": str(table.name)},
-            snapshots=gone,
-            left=kept,
-            ms=int((time.time() - began) * 1000),
+        announcer = target.announcer
+        expire(
+            target.table,
+            target.main,
+            letters,
+            said=None if announcer.outbox is None else announcer.sent_to or 0,
         )
-        return kept
-
-    def _emitted(self) -> Emitted | None:
-        return Emitted.of(self.target.main.properties) if self.target.table.emit else None
-
-    def _said(self) -> int | None:
-        announcer = self.target.announcer
-        return None if announcer.outbox is None else announcer.sent_to or 0
 
     def _who(self) -> dict[str, str]:
         return {"table": str(self.target.name), "topic": self.target.table.topic}
+
+
+def _files(of: Iterable[Group]) -> int:
+    return sum(len(each.tasks) for each in of)
 
 
 def affordable(found: Iterable[Group], budget: int) -> list[Group]:
@@ -208,27 +189,3 @@ def affordable(found: Iterable[Group], budget: int) -> list[Group]:
         if budget <= 0:
             break
     return chosen
-
-
-def needed(line: Sequence[Commit], emitted: Emitted | None = None, said: int | None = None) -> int:
-    """How many of main's newest snapshots, `line`, are used still: down to the one that says where the table stands, the last
-    one that has not been emitted, and those that have not been announced, all above the sequence number `said`.
-    """
-    found = next((n for n, each in enumerate(line) if has_position(each.summary)), len(line) - 1) + 1
-    if emitted is not None and (waiting := left(line, emitted)):
-        found = max(found, 1 + [each.id for each in line].index(waiting[0].id))
-    if said is not None:
-        found = max(found, min(MOST_UNSAID, sum(each.sequence > said for each in line)))
-    return found
-
-
-def down_to_a_position(line: Sequence[Commit], kept: int) -> int:
-    """How many snapshots stay, if so many were to: the oldest says where the table stood, so that main can go back to it."""
-    return next((n for n in range(kept, len(line)) if has_position(line[n - 1].summary)), len(line))
-
-
-def needed_of_letters(line: Sequence[Commit], named: str) -> int:
-    """How many snapshots of the dead-letter table are used still: down to the round that the table's oldest snapshot names, so
-    that a rollback finds there what it leaves behind.
-    """
-    return next((n for n, each in enumerate(line, 1) if each.summary.get("calve.round") == named), 1)

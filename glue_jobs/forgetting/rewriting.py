@@ -18,12 +18,14 @@ from glue_jobs.java import elements
 from glue_jobs.lake import Lake, Table
 from glue_jobs.layout import clustered, tasks_for
 from glue_jobs.rewriting import sets_of
-from glue_jobs.staging import NOTHING, commit, publish, rows_of, stage, whole
+from glue_jobs.staging import NOTHING, Staged, commit, publish, rows_of, stage, whole
 
 FILE = "_file"
 
 Narrow = Callable[[DataFrame], DataFrame]
 Accept = Callable[[Iterator[Commit]], bool]
+Said = Callable[[Staged], tuple[Mapping[str, str], Accept]]
+"""The summary of the next commit, given the files that it adds, and whether it may be made on what the table stands at."""
 
 
 class Rewriting:
@@ -58,9 +60,7 @@ class Rewriting:
                 paths |= {each[FILE] for each in found}
         return [each for each in tasks if str(each.file().location()) in paths]
 
-    def replace(
-        self, tasks: list[Any], summary: Mapping[str, str], accept: Accept, *, stage_id: str, cores: int
-    ) -> None:
+    def replace(self, tasks: list[Any], said: Said, *, stage_id: str, cores: int) -> None:
         """Put what is left of the files in their place, in one commit.
 
         Raises:
@@ -79,6 +79,7 @@ class Rewriting:
         update = table.java.newOverwrite().deleteFiles(replaced, deletes)
         for each in left.files:
             update = update.addFile(each)
+        summary, accept = said(left)
         commit(table, update, summary, unmoved(self._head, accept))
         faults.point("forget.committed", self._name)
 

@@ -9,8 +9,8 @@ from typing import Any
 from calve import forget
 from calve.errors import LostRace, Retryable
 from calve.maintenance import Kind
-from calve.position import MAINTENANCE, has_position, standing
-from calve.protocol import Commit
+from calve.position import MAINTENANCE, restated
+from calve.protocol import Commit, standing
 from glue_jobs.lake import Table
 from glue_jobs.staging import Ambiguous, commit
 
@@ -48,10 +48,11 @@ class Upkept:
         self,
         kind: Kind,
         update: Callable[[], Any],
+        receipt: Mapping[str, Any],
         said: Callable[[Commit], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        """Commit what `update` makes, anew for each attempt; `said`: what the summary says besides, given the commit that says
-        where the table stands.
+        """Commit what `update` makes, anew for each attempt. receipt: what it has taken. said: what else the summary says, given
+        the commit that says where the table stands.
 
         Raises:
             Conflict: the files are not what they were; nothing was committed.
@@ -64,11 +65,11 @@ class Upkept:
             self.refresh()
             if any(each.summary.get(WORK) == work for each in self.table.ancestors()):
                 return
-            stood = _stands(self.table.ancestors())
+            stood = standing(self.table.ancestors())
             if stood is None or self.is_forgetting:
                 why = "a person is being forgotten" if stood else "its history does not say where it stands"
                 raise Retryable(f"table {self.table.name}: {why}")
-            summary = standing(stood.summary) | {MAINTENANCE: kind, WORK: work} | dict(said(stood))
+            summary = restated(stood.summary, receipt) | {MAINTENANCE: kind, WORK: work} | dict(said(stood))
             try:
                 commit(self.table, update(), summary, self._unmoved(summary["calve.round"]))
             except (LostRace, Ambiguous) as error:
@@ -81,11 +82,7 @@ class Upkept:
         def accept(ancestors: Iterator[Commit]) -> bool:
             if self._main is not self.table:
                 self._main.refresh()
-            stood = _stands(ancestors)
+            stood = standing(ancestors)
             return stood is not None and stood.summary["calve.round"] == round_id and not self.is_forgetting
 
         return accept
-
-
-def _stands(ancestors: Iterator[Commit]) -> Commit | None:
-    return next((each for each in ancestors if has_position(each.summary)), None)

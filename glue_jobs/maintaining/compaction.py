@@ -19,6 +19,7 @@ from glue_jobs.java import elements
 from glue_jobs.lake import Lake, Table
 from glue_jobs.layout import clustered, sort_columns
 from glue_jobs.maintaining.carrying import Upkept
+from glue_jobs.receipt import Meter
 from glue_jobs.rewriting import planned, replacement, write_anew
 from glue_jobs.staging import Conflict, discard
 
@@ -116,13 +117,17 @@ def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_F
 
 def _rewrite(lake: Lake, upkept: Upkept, head: Any, group: Group, done: Compacted) -> None:
     """`head`: the snapshot that the group was planned at; whatever deletes from its files since then is a conflict."""
-    table = upkept.table
+    table, meter = upkept.table, Meter(lake)
     staged = write_anew(
         lake, table, group.tasks, lambda rows: _laid_out(rows, table, group), split_bytes=group.split_bytes
     )
     faults.point("compact.staged", table.name.table)
     try:
-        upkept.commit("compact", lambda: replacement(lake, table, head, group.tasks, staged))
+        upkept.commit(
+            "compact",
+            lambda: replacement(lake, table, head, group.tasks, staged),
+            meter.of_work(table, staged, read=len(group.tasks)),
+        )
     except Conflict:
         discard(table, staged)
         done.conflicts += 1

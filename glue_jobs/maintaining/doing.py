@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from calve import job, redrive
+from calve.announcement import sent_to
 from calve.columns import REJECTED_AT
 from calve.log import event
 from calve.maintenance import Kind
+from glue_jobs.expiry import expire
 from glue_jobs.lake import Lake, Table
 from glue_jobs.maintaining.carrying import Upkept
 from glue_jobs.maintaining.compaction import GROUP_FILES, Compacted, compact, groups
-from glue_jobs.maintaining.expiry import expire
 from glue_jobs.maintaining.metadata import rewrite_deletes, rewrite_manifests
 from glue_jobs.maintaining.orphans import AGE_S, sweep
 from glue_jobs.maintaining.retention import Gone, retain
@@ -72,7 +73,7 @@ class Work:
             case "compact" | "deletes":
                 found = self._compacted(kind, budget_bytes, group_files, stop)
             case "manifests":
-                found = {"manifests": sum(map(rewrite_manifests, self._both()))}
+                found = {"manifests": sum(rewrite_manifests(self.lake, each) for each in self._both())}
             case "orphans":
                 swept = [sweep(self.lake, each, age_s=self.age_s) for each in self._both()]
                 found = {"found": sum(s.found for s in swept), "deleted": sum(s.deleted for s in swept)}
@@ -81,7 +82,8 @@ class Work:
             case "dead_letters":
                 found = self._letters_retained(budget_bytes)
             case "snapshots":
-                found = {"snapshots": expire(self.settings, self.main, self.letters)}
+                said = sent_to(self.main.ancestors()) or None  # of a table that nobody announces none waits
+                found = {"snapshots": expire(self.settings, self.main, self.letters, said=said)}
         took_ms = int((time.monotonic() - began) * 1000)
         event("maintenance.done", **self.who, kind=kind, done=found, ms=took_ms)
         return found

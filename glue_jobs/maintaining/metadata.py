@@ -16,19 +16,20 @@ from glue_jobs.java import elements
 from glue_jobs.java_errors import java_class
 from glue_jobs.lake import Lake, catalog_errors
 from glue_jobs.maintaining.carrying import Upkept
+from glue_jobs.receipt import Meter
 from glue_jobs.staging import Conflict
 
 REFUSED = (".ValidationException", ".CommitFailedException")
 
 
-def rewrite_manifests(upkept: Upkept) -> int:
+def rewrite_manifests(lake: Lake, upkept: Upkept) -> int:
     """Merge the manifests of data files that are small; how many went. It never hinders a round: Iceberg appends beside it.
 
     Raises:
         Retryable: as `Upkept.commit`.
     """
     upkept.refresh()
-    table = upkept.table
+    table, meter = upkept.table, Meter(lake)
     head, small = table.java.currentSnapshot(), table.jvm.java.util.ArrayList()
     for each in elements(head.dataManifests(table.java.io())) if head is not None else ():
         if int(each.length()) < MANIFEST_BYTES // 2:
@@ -43,7 +44,7 @@ def rewrite_manifests(upkept: Upkept) -> int:
         return made.rewriteIf(getattr(guava.Predicates, "in")(small))
 
     try:
-        upkept.commit("manifests", update)
+        upkept.commit("manifests", update, meter.of_work(table))
     except Conflict:
         return 0
     faults.point("metadata.committed", table.name.table)
@@ -63,6 +64,7 @@ def rewrite_deletes(lake: Lake, upkept: Upkept) -> int:
     current = table.java.operations().current()
     if int(current.formatVersion()) > 2 or not table.total("delete-files"):
         return 0
+    meter = Meter(lake)
     table.set_properties({HOLD: str(time.time() + HOLD_S)})
     try:
         upkept.refresh()
@@ -83,5 +85,5 @@ def rewrite_deletes(lake: Lake, upkept: Upkept) -> int:
         table.refresh()
     head = next(table.ancestors(), None)
     if head is not None and not has_position(head.summary):
-        upkept.commit("deletes", table.java.newAppend)
+        upkept.commit("deletes", table.java.newAppend, meter.of_work(table, read=gone))
     return gone

@@ -23,6 +23,7 @@ from glue_jobs.keys import at, kind_at
 from glue_jobs.lake import Lake, Table
 from glue_jobs.layout import BYTES_PER_TASK, clustered
 from glue_jobs.maintaining.carrying import Upkept
+from glue_jobs.receipt import Meter
 from glue_jobs.rewriting import sets_of
 from glue_jobs.staging import NOTHING, Conflict, Staged, discard, rows_of, stage
 
@@ -48,7 +49,7 @@ def retain(
         Retryable: as `Upkept.commit`.
     """
     upkept.refresh()
-    table = upkept.table
+    table, meter = upkept.table, Meter(lake)
     _note(upkept)
     if table.head is None:
         return Gone()
@@ -73,7 +74,7 @@ def retain(
         return {RETAINED: after(known, column, _micros(before), rows, stood.summary).to_json()}
 
     try:
-        upkept.commit(kind, update, also)
+        upkept.commit(kind, update, meter.of_work(table, left, read=len(tasks), all_read=True), also)
     except Conflict:
         discard(table, left)
         return Gone(conflict=True)

@@ -443,13 +443,13 @@ OF_FOREIGN = ("reject.discarded", "reject.restaged")
 """Points that a job passes where a record is framed with an id of another subject."""
 OF_SWITCH = ("switch.staged", "switch.marked", "switch.held", "switch.committed")
 OF_EMIT = ("emit.written", "emit.noted")
-OF_MAINTENANCE = tuple(
-    each
-    for each in faults.INNER
-    if each.startswith(("compact.", "retention.", "metadata.", "orphans.", "maintenance."))
+OF_EXPIRY = ("expiry.noted", "snapshots.expired")
+OF_MAINTENANCE = (
+    *(each for each in faults.INNER if each.startswith(("compact.", "retention.", "metadata.", "orphans."))),
+    *OF_EXPIRY,
 )
 OF_FORGET = tuple(each for each in faults.INNER if each.startswith("forget."))
-OF_UPKEEP = ("upkeep.settled", "merge.staged", "merge.committed", "expiry.noted", "snapshots.expired")
+OF_UPKEEP = ("upkeep.settled", "merge.staged", "merge.committed", *OF_EXPIRY)
 OF_TRAVEL = (
     *("travel.answered", "layout.changed"),
     *("backfill.staged", "backfill.committed", "backfill.answered"),

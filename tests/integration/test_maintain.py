@@ -353,7 +353,8 @@ OF_KIND: dict[str, Kind] = {
     "retention": "rows",
     "metadata": "manifests",
     "orphans": "orphans",
-    "maintenance": "snapshots",
+    "expiry": "snapshots",
+    "snapshots": "snapshots",
 }
 CRITICAL = ("compact.staged", "compact.committed", "retention.committed")
 

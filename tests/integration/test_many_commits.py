@@ -30,10 +30,12 @@ from tests.integration.engine import DATABASE, Engine
 from tests.integration.proofs import assert_proved, proof
 
 ROWS, AT_ONCE = 5, 50
-COMMITS = int(os.environ.get("CALVE_COMMITS", "1000"))
-"""Ten thousand take some twenty minutes more, and show the same."""
-YOUNG = 150
+COMMITS = int(os.environ.get("CALVE_COMMITS", "10000"))
+"""They take half an hour; a thousand three minutes."""
+YOUNG = 250
 """So many commits it takes until there are as many snapshots as there will ever be."""
+WINDOW, EVERY = 100, 7
+"""What a table is like is the median of many moments: manifests and small files become many and few again all the time."""
 MOST, BUSY = 1.3, 2.0
 """How much of everything there may be more, and how much slower it may be on a machine that does other things besides."""
 
@@ -49,6 +51,7 @@ class Worn:
     commit_s: list[float] = field(default_factory=list)
     upkeep_s: list[float] = field(default_factory=list)
     topic: TopicState | None = None
+    moments: list[dict[str, float]] = field(default_factory=list)
 
     def commit(self, files: Staged, to: int) -> None:
         topic = self.topic = self.topic or self.engine.cluster.state(self.target.table.topic)
@@ -66,20 +69,27 @@ class Worn:
         self.upkeep.between(Outcome(self.position, {0: to}, snapshot=snapshot), 0.5)
         self.upkeep_s.append(time.monotonic() - began)
 
-    def figures(self) -> dict[str, float]:
-        """Of the table as it is now; times are medians."""
+    def aged(self) -> dict[str, float]:
+        """The medians of the moments since this was asked last."""
+        found = {name: statistics.median(each[name] for each in self.moments) for name in self.moments[0]}
+        found["commit_ms"] = 1000 * statistics.median(self.commit_s[-WINDOW:])
+        self.moments.clear()
+        return found
+
+    def look(self) -> None:
+        """Take the figures of the table as it is now."""
         table = self.engine.table(self.target.table.topic)
         location = str(table.java.operations().current().metadataFileLocation())
         io, head = table.java.io(), table.java.currentSnapshot()
-        return {
+        now = {
             "metadata_bytes": int(io.newInputFile(location).getLength()),
             "metadata_files": len(list(elements(io.listPrefix(f"{table.java.location()}/metadata/")))),
             "manifests": len(list(elements(head.allManifests(io)))),
             "data_files": table.total("data-files"),
             "snapshots": int(table.java.snapshots().size()),
             "plan_ms": 1000 * statistics.median(self._plan_s() for _ in range(5)),
-            "commit_ms": 1000 * statistics.median(self.commit_s[-100:]),
         }
+        self.moments.append(now)
 
     def _plan_s(self) -> float:
         table = self.engine.table(self.target.table.topic)
@@ -103,6 +113,7 @@ def staged(engine: Engine, target: Target, donor: str, first: int) -> Iterator[S
 
 @pytest.mark.full
 def test_a_table_is_as_fast_after_many_commits_as_after_a_few(engine: Engine) -> None:
+    looks = {YOUNG, *range(1_000, COMMITS, 1_000), COMMITS}
     topic = engine.topic(partitions=1)
     engine.produce(topic, COMMITS * ROWS, partition=0)
     donor = engine.target(topic, table=f"{topic}d")
@@ -110,16 +121,20 @@ def test_a_table_is_as_fast_after_many_commits_as_after_a_few(engine: Engine) ->
     target = engine.target(topic)
     target.open()
     worn = Worn(engine, target, target.position(), Upkeep(target))
-    young: dict[str, float] = {}
+    ages: dict[int, dict[str, float]] = {}
     for first in range(0, COMMITS * ROWS, ROWS * AT_ONCE):
         for n, each in enumerate(staged(engine, target, donor.table.name, first), 1):
             worn.commit(each, first + n * ROWS)
-        if len(worn.commit_s) == YOUNG:
-            young = worn.figures()
-    old = worn.figures()
+            age = len(worn.commit_s)
+            if age % EVERY == 0 and any(end - WINDOW < age <= end for end in looks):
+                worn.look()
+            if age in looks:
+                ages[age] = worn.aged()
+                event("figures", commits=age, figures=ages[age])
     took = sorted(each for each in worn.upkeep_s if each > 0.05)
     turns = {"turns": len(took), "median_s": statistics.median(took), "longest_s": took[-1]}
-    event("figures", young=young, old=old, upkeep=turns, sizes=sizes(worn))
+    event("upkeep", turns=turns, sizes=sizes(worn))
+    young, old = ages[YOUNG], ages[COMMITS]
     worse = {name: old[name] / young[name] for name in young if name != "data_files"}
     assert {name for name in worse if worse[name] > (BUSY if name.endswith("_ms") else MOST)} == set(), worse
     assert old["snapshots"] <= target.table.maintenance.snapshots_at_most

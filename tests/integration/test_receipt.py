@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from calve.maintenance import Kind, Maintenance, RowRetention
 from cli.main import app
-from glue_jobs.outcome import Memory
+from glue_jobs import upkeep
+from glue_jobs.maintaining.doing import Work
+from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.round import Round
+from glue_jobs.target import Target
+from glue_jobs.upkeep import Upkeep
 from tests.integration.aws_gate import AwsGate, is_glue
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.gate import Answer, Request
@@ -71,6 +79,51 @@ def test_a_receipt_has_the_requests_that_a_proxy_counts(
         assert 0 < told["cpu_s"] < 60
     last = known[-1][0]
     assert (last["bytes_written"] > last["file_bytes"]) == (mode not in ("append", "deduplicate"))
+
+
+def merge(engine: Engine, target: Target, last: Outcome) -> None:
+    Upkeep(target).between(last, 60.0)
+
+
+def maintain(kind: Kind, engine: Engine, target: Target, _: Outcome) -> None:
+    settings = replace(target.table, maintenance=Maintenance(rows=RowRetention("_kafka.timestamp", 0.001)))
+    main = engine.lake.load(target.name)
+    assert main is not None
+    Work(engine.lake, settings, main, None).run(kind, lambda: False)
+
+
+full = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "do",
+    [
+        merge,
+        pytest.param(partial(maintain, "compact"), marks=full, id="compact"),
+        pytest.param(partial(maintain, "manifests"), marks=full, id="manifests"),
+        pytest.param(partial(maintain, "rows"), marks=full, id="rows"),
+    ],
+)
+def test_a_commit_that_is_no_round_has_a_receipt_too(
+    gate: CountingGate, engine: Engine, monkeypatch: pytest.MonkeyPatch, do: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(upkeep, "MERGED_AT_ONCE", 4)
+    counted = behind(gate, engine, attempts=4)
+    topic, target = begun(counted)
+    memory = Memory()
+    for _ in range(6):
+        last = Round(target, memory).run()
+        more(counted, topic, "append", 10)
+    head = engine.table(topic).head
+    gate.passed.clear()
+    do(counted, target, last)
+    passed = dict(gate.passed)
+    (made,) = takewhile(lambda each: each.id != head, engine.table(topic).ancestors())
+    told = json.loads(made.summary["calve.metrics"])
+    for name, least in (("s3_puts", 0.8), ("s3_gets", 0.8), ("catalog_calls", 0.6)):
+        assert least * passed[name] <= told[name] <= passed[name] / least, (name, told, passed)
+    assert 0 < told["cpu_s"] < 60
+    assert told["bytes_written"] >= 0
 
 
 @pytest.mark.full

@@ -128,6 +128,8 @@ def test_a_thousand_letters_come_back_once_when_their_schema_is_registered(engin
     bad = {1_005, 1_006}
     scene.assert_exact(dead=bad)
     main = engine.table(scene.topic).head
+    told = json.loads(next(engine.table(scene.topic).ancestors()).summary["calve.metrics"])
+    assert min(told[name] for name in ("cpu_s", "bytes_written", "s3_puts", "s3_gets", "catalog_calls")) > 0
     again = scene.redrive()
     assert (again.selected, again.redriven, again.refused) == (2, 0, {"bad_magic": 2})
     assert engine.table(scene.topic).head == main

@@ -47,7 +47,7 @@ def history(steps: list[tuple[str, int]]) -> list[Commit]:
             elif kind == "backfill":
                 summary[REMADE] = remade_json({0: (0, records)})
         elif kind == "merge" and offsets:
-            summary = restated(Position({TOPIC: offsets}, f"r{n - 1}", "w", "trades"), {})
+            summary = restated(found[0].summary)
         found.insert(0, Commit(n, n - 1, summary))
     return found
 

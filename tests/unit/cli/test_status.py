@@ -284,7 +284,7 @@ def test_a_commit_that_moves_nothing_does_not_hide_what_the_last_round_achieved(
 ) -> None:
     table = catalog.make(NAME, SCHEMA)
     append(table, 3, summary(3, metrics={"freshness_s": 1.5, "lag_records": 7, "lag_s": 2.0}))
-    still = append(table, 1, restated(Position({TOPIC: {0: 3}}, "r", "w", "stock_trades"), {}))
+    still = append(table, 1, restated(summary(3)))
     (status,) = Survey(JOB, catalog).statuses(["trades"])
     assert status.snapshot_id == still
     assert (status.freshness_s, status.lag_records, status.lag_source) == (1.5, 7, "job")

@@ -4,8 +4,9 @@ from typing import Any
 from calve.emitting import Emitted
 from calve.position import Ledger, Position, TopicKey, encode, restated
 from calve.protocol import Commit
+from glue_jobs.expiry import MOST_UNSAID, needed
 from glue_jobs.rewriting import OPEN_BYTES, Group
-from glue_jobs.upkeep import LEAST_COST, MERGED_AT_ONCE, MOST_UNSAID, affordable, needed
+from glue_jobs.upkeep import LEAST_COST, MERGED_AT_ONCE, affordable
 
 TOPIC = TopicKey("c", "t")
 
@@ -31,6 +32,11 @@ def position(n: int) -> Position:
     return Position({TOPIC: {0: n}}, f"r{n}", "w", "trades")
 
 
+def _round(n: int) -> dict[str, str]:
+    start = {TOPIC: {0: n - 1}}
+    return encode(position=position(n), topic=TOPIC, start=start, ledger=Ledger(), metrics={})
+
+
 def line(*kinds: str) -> list[Commit]:
     """Commits, the newest first: a `round`, a `merge` of the table as the round before it left it, or one of `others`."""
     found: list[Commit] = []
@@ -39,11 +45,9 @@ def line(*kinds: str) -> list[Commit]:
         summary: dict[str, str] = {}
         if kind == "round":
             last = n
-            summary = encode(
-                position=position(n), topic=TOPIC, start={TOPIC: {0: n - 1}}, ledger=Ledger(), metrics={}
-            )
+            summary = _round(n)
         elif kind == "merge":
-            summary = restated(position(last), {})
+            summary = restated(_round(last))
         found.append(Commit(n, n - 1 or None, summary, sequence=n))
     return found[::-1]
 

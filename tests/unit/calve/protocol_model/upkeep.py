@@ -1,11 +1,12 @@
-"""What a model's writer does between two rounds: what `glue_jobs.upkeep` does."""
+"""What a model's writer does between two rounds: what `glue_jobs.upkeep` and `glue_jobs.expiry` do."""
 
 from __future__ import annotations
 
 from calve.errors import LostRace
 from calve.position import NO_LETTERS, POSITION_TAG, Position, restated
-from calve.protocol import nearest_position
-from glue_jobs.upkeep import down_to_a_position, needed, needed_of_letters
+from calve.protocol import nearest_position, standing
+from calve.redrive import is_level
+from glue_jobs.expiry import down_to_a_position, needed, needed_of_letters
 from tests.unit.calve.protocol_model.lake import Metadata
 from tests.unit.calve.protocol_model.world import Ambiguous, Steps, World, commit
 
@@ -25,12 +26,15 @@ def upkeep(world: World, position: Position) -> Steps:
 
 def _merge(world: World, position: Position) -> Steps:
     main = world.main
-    if not position.offsets:
+    stood = standing(main.metadata.ancestors())
+    if stood is None or not position.offsets or not world.rules.may_merge([stood], position):
         return
+    summary = restated(stood.summary)
+    yield "rewritten"
     yield from commit(
         world,
         main,
-        lambda head: main.snapshot(head, restated(position, {}), head.head().rows),
+        lambda head: main.snapshot(head, summary, head.head().rows),
         lambda head: world.rules.may_merge(head.ancestors(), position),
     )
     yield "merged"
@@ -46,10 +50,13 @@ def _tag(world: World) -> Steps:
 
 def _expire(world: World) -> Steps:
     line = world.main.metadata.ancestors()
+    stood = nearest_position(line)
     kept = world.rules.expiry_keeps(line, min(len(line), max(world.rng.randint(*KEPT), needed(line))))
     boundary = line[kept - 1].id
     yield "chosen"
     yield from commit(world, world.main, lambda head: head.expired(kept, boundary))
+    if stood is None or not is_level(stood, world.letters.metadata.ancestors()):
+        return
     oldest = nearest_position(line[kept - 1 :])
     named = oldest.dead_letters.round if oldest and oldest.dead_letters else NO_LETTERS
     dead = world.letters.metadata.ancestors()
