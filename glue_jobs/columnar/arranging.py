@@ -63,13 +63,14 @@ def _order(
     if not keys:
         found = np.argsort(places, kind="stable")
     else:
-        columns = {str(at): key for at, key in enumerate(keys)}
-        wanted = [("places", "ascending", "at_end")]
-        for at, each in enumerate(fields):
-            direction = "descending" if each.transform.descending else "ascending"
-            wanted.append((str(at), direction, "at_start" if each.nulls_first else "at_end"))
-        found = pc.sort_indices(pa.table(columns | {"places": places}), sort_keys=wanted).to_numpy()
-        found = found.astype(np.int64)
+        columns, wanted = {"places": pa.array(places)}, [("places", "ascending")]
+        for at, (key, each) in enumerate(zip(keys, fields, strict=True)):
+            if each.nulls_first and key.null_count:
+                columns[f"null {at}"] = pc.is_null(key).cast(pa.int8())
+                wanted.append((f"null {at}", "descending"))
+            columns[str(at)] = key
+            wanted.append((str(at), "descending" if each.transform.descending else "ascending"))
+        found = pc.sort_indices(pa.table(columns), sort_keys=wanted).to_numpy().astype(np.int64)
     return None if np.array_equal(found, np.arange(len(found))) else found
 
 

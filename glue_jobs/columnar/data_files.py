@@ -30,12 +30,16 @@ def location_of(table: Table, name: str) -> str:
 
 
 def data_files(table: Table, wanted: Layout, written: Iterable[Written]) -> tuple[Any, ...]:
-    """Data files with the metrics that Iceberg itself reads off their footers, as the table's properties want them."""
+    """Data files with the metrics that Iceberg itself reads off their footers, as the table's properties want them.
+
+    Each of py4j's calls costs more than what it does, so none is made that says what Iceberg takes for granted.
+    """
     iceberg = table.jvm.org.apache.iceberg
     footer_of, metrics_of = iceberg.inmemory.InMemoryInputFile, iceberg.parquet.ParquetUtil.fileMetrics
+    builder, value, types = iceberg.DataFiles.builder, iceberg.SingleValueParser.fromJson, iceberg.types.Types
     config = iceberg.MetricsConfig.forTable(table.java)
     spec = table.java.specs().get(wanted.spec_id)
-    value, types = iceberg.SingleValueParser.fromJson, iceberg.types.Types
+    tuples = spec.partitionType()
     longs = types.ListType.ofRequired(1, types.LongType.get())
     counts = types.MapType.ofRequired(1, 2, types.IntegerType.get(), types.LongType.get())
     found = []
@@ -44,11 +48,11 @@ def data_files(table: Table, wanted: Layout, written: Iterable[Written]) -> tupl
         if each.nans:
             held = {"keys": list(each.nans), "values": list(each.nans.values())}
             metrics.nanValueCounts().putAll(value(counts, json.dumps(held)))
-        file = iceberg.DataFiles.builder(spec).withPath(each.path).withFormat("PARQUET")
-        file = file.withFileSizeInBytes(each.size).withMetrics(metrics)
-        file = file.withSplitOffsets(value(longs, json.dumps(each.splits)))
+        file = builder(spec).withPath(each.path).withFileSizeInBytes(each.size).withMetrics(metrics)
+        if len(each.splits) > 1:
+            file = file.withSplitOffsets(value(longs, json.dumps(each.splits)))
         if each.partition is not None:
-            file = file.withPartition(value(spec.partitionType(), each.partition))
+            file = file.withPartition(value(tuples, each.partition))
         if wanted.order:
             file = file.withSortOrderId(wanted.order_id)
         found.append(file.build())

@@ -57,7 +57,6 @@ class Layout:
     batch_bytes: int
     file_bytes: int
     page_bytes: int
-    page_rows: int
     dictionary_bytes: int
     delta: bool
     unmeasured: frozenset[int]
@@ -88,7 +87,6 @@ def layout(columns: Json, spec: Json, order: Json, properties: Mapping[str, str]
         batch_bytes=min(row_group_bytes, file_bytes),
         file_bytes=file_bytes,
         page_bytes=int(properties.get(f"{PARQUET}page-size-bytes", 1 << 20)),
-        page_rows=int(properties.get(f"{PARQUET}page-row-limit", 20_000)),
         dictionary_bytes=int(properties.get(f"{PARQUET}dict-size-bytes", 2 << 20)),
         delta=properties.get(f"{PARQUET}page-version") == "v2",
         unmeasured=frozenset(each.id for each in leaves(columns) if not _measured(each.name, properties)),

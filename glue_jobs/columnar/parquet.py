@@ -181,7 +181,6 @@ class _File:
             write_statistics=[each.path for each in measured],
             data_page_size=layout.page_bytes,
             data_page_version="2.0" if layout.delta else "1.0",
-            max_rows_per_page=layout.page_rows,
             dictionary_pagesize_limit=layout.dictionary_bytes,
             store_decimal_as_integer=True,
             store_schema=False,

@@ -16,6 +16,8 @@ from calve.errors import Retryable
 from calve.job import Lake
 
 ATTEMPTS = 8
+SMALL_AT_ONCE = {"allow_delayed_open": True} if int(pa.__version__.partition(".")[0]) >= 21 else {}
+"""A small file is one request. Older Arrow, which Glue may have, makes three of it."""
 AWS_ERROR = re.compile(r"AWS Error (\w+)")
 
 
@@ -62,7 +64,7 @@ def _s3(storage: Storage) -> fs.S3FileSystem:
         connect_timeout=5,
         request_timeout=60,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
-        allow_delayed_open=True,  # a small file is one request
+        **SMALL_AT_ONCE,
     )
 
 

@@ -27,7 +27,6 @@ def layout(columns: Any, **changes: Any) -> Layout:
         "batch_bytes": 1 << 27,
         "file_bytes": 1 << 28,
         "page_bytes": 1 << 20,
-        "page_rows": 20_000,
         "dictionary_bytes": 2 << 20,
         "delta": False,
         "unmeasured": frozenset(),

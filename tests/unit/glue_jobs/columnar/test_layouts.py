@@ -36,7 +36,7 @@ def partition(transform: str, source: int = ITEM_SKU) -> dict[str, Any]:
 def test_a_layout_without_properties_is_icebergs_default() -> None:
     found = made()
     assert (found.codec, found.level, found.file_bytes, found.batch_bytes) == ("zstd", None, 2**29, 2**27)
-    assert (found.page_bytes, found.page_rows, found.dictionary_bytes) == (2**20, 20_000, 2**21)
+    assert (found.page_bytes, found.dictionary_bytes) == (2**20, 2**21)
     assert (found.delta, found.unmeasured, found.partition, found.order) == (False, frozenset(), (), ())
     assert pickle.loads(pickle.dumps(found)) == found
 
@@ -47,7 +47,6 @@ def test_properties_are_obeyed() -> None:
             "write.target-file-size-bytes": "1000",
             "write.parquet.row-group-size-bytes": "2000",
             "write.parquet.page-size-bytes": "3",
-            "write.parquet.page-row-limit": "4",
             "write.parquet.dict-size-bytes": "5",
             "write.parquet.page-version": "v2",
             "write.parquet.compression-codec": "GZIP",
@@ -55,7 +54,7 @@ def test_properties_are_obeyed() -> None:
         }
     )
     assert (found.file_bytes, found.batch_bytes, found.delta) == (1000, 1000, True)
-    assert (found.page_bytes, found.page_rows, found.dictionary_bytes) == (3, 4, 5)
+    assert (found.page_bytes, found.dictionary_bytes) == (3, 5)
     assert (found.codec, found.level) == ("gzip", 6)
 
 
