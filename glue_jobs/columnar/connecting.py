@@ -186,6 +186,7 @@ def drop_client(settings: Settings) -> None:
 
 def _ssl_context(authorities: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslsocket_class = sockets.TlsSocket
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if authorities:
         context.load_verify_locations(cadata=authorities)

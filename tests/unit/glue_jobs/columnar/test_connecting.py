@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import ssl
 import tempfile
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from calve.secrets import Redacted
 from cli.embedded.certificates import write_certificates
+from glue_jobs.columnar import sockets
 from glue_jobs.columnar.connecting import Client, Settings, _ssl_context, client_of, drop_client
 from tests.unit.calve.test_kafka_auth import SERVERS
 
@@ -50,6 +52,18 @@ def test_a_client_certificate_is_shown_and_left_in_no_file(
     assert shake_hands(client, server).getpeercert()
     with pytest.raises(ssl.SSLError):
         shake_hands(_ssl_context(authorities.read_text(), None, None), server)
+
+
+def test_what_a_broker_said_before_it_hung_up_is_read() -> None:
+    """kafka-python reads until nothing is there, and takes an end for the end of all: without that pause the text is lost."""
+    broker, client = socket.socketpair()
+    with sockets._Socket(fileno=client.detach()) as mine:
+        broker.sendall(b"refused")
+        broker.close()
+        assert mine.recv(4) == b"refused"
+        with pytest.raises(BlockingIOError):
+            mine.recv(4)
+        assert mine.recv(4) == b""
 
 
 def test_settings_travel_and_tell_no_secret() -> None:
