@@ -28,8 +28,9 @@ INTS = {"type": "array", "items": "int"}
 DAYS = entries("MapEntry", logical("int", "date"), "string")
 
 
-SUMS = {"type": "map", "values": entries("MapEntry", DECIMAL_18, "int")}
-UNFIT_KEY = zigzag(1) + text((10**18).to_bytes(8, "big")) + b"\x02\x00"
+SUMS = {"type": "map", "values": entries("MapEntry", DECIMAL_20, "int")}
+UNFIT_SUM = text(bytes([16, *bytes(16)])) + b"\x02"
+UNFIT_KEY = zigzag(1) + UNFIT_SUM + b"\x00"
 NINE = b"\x01" + b"\x00" * 7
 A, B = text(b"a"), text(b"b")
 
@@ -81,6 +82,11 @@ CASES: list[tuple[Json, list[bytes], list[Any]]] = [
     (DAYS, [zigzag(2) + zigzag(-(2**31)) + A + zigzag(-(2**31)) + B + b"\x00"], [[(-(2**31), b"b")]]),
     (SUMS, [zigzag(2) + A + UNFIT_KEY + A + b"\x00\x00"], [[(b"a", [])]]),
     (SUMS, [zigzag(2) + A + b"\x00" + A + UNFIT_KEY + b"\x00"], []),
+    (
+        SUMS,
+        [zigzag(1) + A + zigzag(3) + UNFIT_SUM + text(b"\x00") + b"\x02" + text(b"\x01") + b"\x02\x00\x00"],
+        [],
+    ),
 ]
 """A type, values of it, and those that are good, as `tests.columnar.plain` has them."""
 

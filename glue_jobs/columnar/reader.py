@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -75,11 +76,15 @@ class Reader:
         return pa.RecordBatch.from_struct_array(self._build(cells))
 
     def _kept(self, batch: Any, cells: Cells, doubtful: Any) -> Any:
-        """Which rows are good: of the doubtful ones those that are the same when values that fit no column are others."""
+        """Which rows are good: of the doubtful ones those that are the same when values that fit no column are others.
+
+        Others that nobody can guess: a key that is the same as one of these would hide it.
+        """
+        other = int.from_bytes(os.urandom(7), "big") + 1
         others = replace(cells, cells=cells.cells.copy())
         for cell, mark in self._fitted:
             numbers, base = others.numbers(cell), cells.mark_base[mark]
-            numbers[cells.marks[base : base + numbers.size] == UNFIT] ^= 1
+            numbers[cells.marks[base : base + numbers.size] == UNFIT] ^= other
         changed = self._batch(others)
         kept = np.ones(batch.num_rows, np.bool_)
         for row in np.flatnonzero(doubtful).tolist():
