@@ -84,7 +84,17 @@ CASES: list[tuple[Json, list[bytes], list[Any]]] = [
     (SUMS, [zigzag(2) + A + b"\x00" + A + UNFIT_KEY + b"\x00"], []),
     (
         SUMS,
-        [zigzag(1) + A + zigzag(3) + UNFIT_SUM + text(b"\x00") + b"\x02" + text(b"\x01") + b"\x02\x00\x00"],
+        [
+            zigzag(1)
+            + A
+            + zigzag(3)
+            + text(b"\x00")
+            + b"\x02"
+            + text(b"\x01")
+            + b"\x02"
+            + UNFIT_SUM
+            + b"\x00\x00"
+        ],
         [],
     ),
 ]
