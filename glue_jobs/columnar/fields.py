@@ -97,7 +97,7 @@ def _below(way: tuple[str, ...], field_id: int, kind: Json) -> Iterator[Leaf]:
 
 
 def schema(columns: Json, held: pa.Schema) -> pa.Schema:
-    """Fields with ids for all columns of a table; a leaf that is a dictionary in `held` stays one."""
+    """Fields with ids for all columns of a table; a leaf that is a dictionary in `held` stays one, unless it is a real number."""
     return pa.schema(_fields(columns["fields"], {each.name: each.type for each in held}))
 
 
@@ -117,7 +117,8 @@ def _type(kind: Json, held: pa.DataType | None) -> pa.DataType:
     held = held or pa.null()
     if isinstance(kind, str):
         value = leaf_type(kind)
-        return pa.dictionary(held.index_type, value) if pa.types.is_dictionary(held) else value
+        kept = pa.types.is_dictionary(held) and not pa.types.is_floating(value)
+        return pa.dictionary(held.index_type, value) if kept else value
     match kind["type"]:
         case "struct":
             inner = {each.name: each.type for each in held} if pa.types.is_struct(held) else {}

@@ -220,6 +220,6 @@ class _File:
         )
 
     def drop(self) -> None:
-        with suppress(OSError, pa.ArrowException):
+        with suppress(OSError, ValueError, pa.ArrowException):
             self._writer.close()
             self._sink.close()
