@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 LOST = ("topic_recreated", "offsets_expired")
 BYTES_PER_TASK = 16_000_000
-SMALL_BYTES = 4_000_000
-"""A round of fewer bytes is not worth a task of Spark's: the driver does it."""
 TRIES = 3
 REST_S = 600.0
 """How long the other engine makes rows after so many failures: that can do it where this one lacks a right or a library."""
@@ -107,12 +105,12 @@ class Columnar:
 
     def _stage(self, reading: Reading, stage_id: str, size_bytes: float) -> tuple[Staged, Seen]:
         target, work = self.target, self._work(reading, stage_id)
-        if size_bytes < SMALL_BYTES:
-            with _here:
-                found = [run_task(work, part, "0") for part in planned(reading.start, reading.to, 1)]
-        else:
-            parts = planned(reading.start, reading.to, tasks_for(size_bytes, target.cores))
+        parts = planned(reading.start, reading.to, tasks_for(size_bytes, target.cores))
+        if len(parts) > 1:
             found = _spread(target.lake.spark.sparkContext, work, parts)
+        else:  # a task of Spark's would only be further away
+            with _here:
+                found = [run_task(work, part, "0") for part in parts]
         done = [each for each in found if isinstance(each, Done)]
         for trouble in (each for each in found if isinstance(each, Trouble)):
             sweep(target.main, work.location)
