@@ -141,9 +141,9 @@ class Watch:
         paths = ", ".join(map(literal, seen_at))
         with connect(self._lake) as connection:
             found = connection.execute(
-                "SELECT filename, epoch_ms(_kafka.timestamp) AS at, count(*) AS n"  # noqa: S608 quoted
-                f" FROM read_parquet([{paths}], filename = true) WHERE at >= {begin * 1000} AND at < {end * 1000}"
-                " GROUP BY ALL"
+                "SELECT filename, epoch_ms(_kafka.timestamp) AS sent_ms, count(*) AS n"  # noqa: S608 quoted
+                f" FROM read_parquet([{paths}], filename = true) WHERE sent_ms >= {begin * 1000} AND sent_ms < {end * 1000}"
+                " GROUP BY filename, sent_ms"
             ).fetchall()
         self.files = len({path for path, _, _ in found})
         ages = np.array([seen_at[path] * 1000 - at for path, at, _ in found])

@@ -15,7 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.cpu import cpu_of_machine, cpu_of_processes, cpu_of_session, memory_of_session
+from bench.cpu import (
+    cpu_of_machine,
+    cpu_of_processes,
+    cpu_of_session,
+    memory_of_session,
+)
 from cli.embedded import state
 from cli.embedded.layout import Layout
 from cli.embedded.processes import tail

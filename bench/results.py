@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from bench.metering import Spent
 
+TICK_S = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One process of a system: its start, its laps, and what the table of the last lap is."""
+    """One process of a system: its start, a cold pass over the topic, passes over one that is all but empty, a warm pass, and
+    what the table of that one is.
+    """
 
     workload: str
     system: str
@@ -21,7 +25,9 @@ class Measured:
     count: int
     value_bytes: int
     start: Spent
-    laps: tuple[Spent, ...]
+    cold: Spent
+    idle: tuple[Spent, ...]
+    warm: Spent
     peak_bytes: int
     files: int
     table_bytes: int
@@ -29,7 +35,11 @@ class Measured:
     @property
     def disturbance(self) -> float:
         """The share of the machine that others used meanwhile."""
-        return max(each.disturbance for each in (self.start, *self.laps))
+        return max(each.disturbance for each in (self.start, self.cold, self.warm))
+
+    def steady(self, of: Callable[[Spent], float]) -> float:
+        """What the warm pass took beyond what a table costs that has nothing to read; a tick at least."""
+        return max(of(self.warm) - statistics.mean(map(of, self.idle)), TICK_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +78,15 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A system on a workload. Rates are records per CPU second: `steady` of warm laps, `first` of the first without the start of
-    the process, `all_in` of the first with it.
+    """A system on a workload. Rates are records per CPU second: `steady` of the warm pass without what an empty one takes, `warm`
+    of all of it, `all_in` of the cold pass with the start of the process.
     """
 
     workload: str
     system: str
     rounds: int
     steady: Spread
-    first: Spread
+    warm: Spread
     all_in: Spread
     start_cpu_s: float
     wall_s: float
@@ -100,17 +110,16 @@ def _figures(workload: str, system: str, group: Sequence[Measured]) -> Figures:
     def median(value: Any) -> float:
         return float(statistics.median(map(value, group)))
 
-    warm = [(each.count, lap) for each in group for lap in each.laps[1:] or each.laps]
     return Figures(
         workload,
         system,
         len(group),
-        steady=Spread.of(count / lap.cpu_s for count, lap in warm),
-        first=Spread.of(each.count / each.laps[0].cpu_s for each in group),
-        all_in=Spread.of(each.count / (each.start.cpu_s + each.laps[0].cpu_s) for each in group),
+        steady=Spread.of(each.count / each.steady(_cpu_s) for each in group),
+        warm=Spread.of(each.count / each.warm.cpu_s for each in group),
+        all_in=Spread.of(each.count / (each.start.cpu_s + each.cold.cpu_s) for each in group),
         start_cpu_s=median(lambda each: each.start.cpu_s),
-        wall_s=statistics.median(lap.wall_s for _, lap in warm),
-        broker_s_per_million=statistics.median(lap.broker_s / count * 1e6 for count, lap in warm),
+        wall_s=median(lambda each: each.warm.wall_s),
+        broker_s_per_million=median(lambda each: each.steady(_broker_s) / each.count * 1e6),
         bytes_per_row=median(lambda each: each.table_bytes / each.count),
         value_bytes=median(lambda each: each.value_bytes / each.count),
         files=median(lambda each: each.files),
@@ -119,6 +128,14 @@ def _figures(workload: str, system: str, group: Sequence[Measured]) -> Figures:
     )
 
 
+def _cpu_s(spent: Spent) -> float:
+    return spent.cpu_s
+
+
+def _broker_s(spent: Spent) -> float:
+    return spent.broker_s
+
+
 def _measured(raw: dict[str, Any]) -> Measured:
-    parts = {"start": Spent(**raw["start"]), "laps": tuple(Spent(**each) for each in raw["laps"])}
-    return Measured(**(raw | parts))
+    parts: dict[str, Any] = {name: Spent(**raw[name]) for name in ("start", "cold", "warm")}
+    return Measured(**(raw | parts | {"idle": tuple(Spent(**each) for each in raw["idle"])}))

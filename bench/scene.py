@@ -49,8 +49,16 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
+class Lap:
+    """A topic that is to be brought into a table."""
+
+    topic: Topic
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
-    """A process of a system: its start, then the same work lap after lap, the first of them cold."""
+    """A process of a system: its start, then lap after lap, the first of them cold."""
 
     start: Spent
     laps: tuple[Spent, ...]
@@ -73,8 +81,8 @@ class System(ABC):
     kafka: tuple[str, ...] | None = None
 
     @abstractmethod
-    def run(self, scene: Scene, topic: Topic, tables: Sequence[str]) -> Run:
-        """Bring the whole topic into one table after the other, in one process."""
+    def run(self, scene: Scene, laps: Sequence[Lap]) -> Run:
+        """Go one lap after the other, in one process."""
 
 
 class Follower(System):

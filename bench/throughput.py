@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from bench import checking
 from bench.results import Measured
-from bench.scene import Scene, System
+from bench.scene import Lap, Scene, System
 from bench.topics import Topic, create_table, drop_table, fill
 from bench.workloads.workload import Workload
 from cli.console import Console
 
-LAPS = 2
 DISTURBED = 0.2
 """A process is measured once more where others used more of the machine than that."""
 
@@ -24,8 +23,9 @@ def throughput(
     name = f"{workload.name}_{uuid.uuid4().hex[:6]}"
     with console.progress().task(f"producing {workload.name}", total=count, unit="records") as task:
         topic = fill(scene.job, name, workload, count, task.update)
+    idle = fill(scene.job, f"{name}_idle", workload, workload.partitions, lambda _: None)
     reading = [each for each in systems if workload.type in each.formats]
-    bench = _Bench(scene, console, topic)
+    bench = _Bench(scene, console, topic, idle)
     for number in range(1, rounds + 1):
         turn = number % len(reading) if reading else 0
         for system in (*reading[turn:], *reading[:turn]):
@@ -37,10 +37,10 @@ def throughput(
 
 
 class _Bench:
-    """A topic, and what the first system has made of it: the others have to make the same."""
+    """A topic, and what the first system has made of it: the others have to make the same. idle: one that is all but empty."""
 
-    def __init__(self, scene: Scene, console: Console, topic: Topic) -> None:
-        self._scene, self._console, self._topic = scene, console, topic
+    def __init__(self, scene: Scene, console: Console, topic: Topic, idle: Topic) -> None:
+        self._scene, self._console, self._topic, self._idle = scene, console, topic, idle
         self._first: tuple[System, checking.Table] | None = None
         self._number = 0
 
@@ -51,34 +51,39 @@ class _Bench:
             RuntimeError: a table is not what it should be.
         """
         self._number += 1
-        topic = self._topic
-        tables = [f"{topic.name}_{system.name}_{self._number}_{lap}" for lap in range(1, LAPS + 1)]
+        topics = (self._topic, self._idle, self._idle, self._topic)
+        name = f"{self._topic.name}_{system.name}_{self._number}"
+        laps = [Lap(topic, f"{name}_{place}") for place, topic in enumerate(topics)]
         if not system.makes_tables:
-            for table in tables:
-                create_table(self._scene.job, topic.name, table)
-        with self._console.progress().task(f"{topic.workload.name}: {system.title}, round {number}"):
-            run = system.run(self._scene, topic, tables)
-            checked = [self._checked(system, table) for table in tables] if system.keeps else []
-            for table in tables if system.keeps else ():
-                drop_table(self._scene.job, table)
+            for lap in laps:
+                create_table(self._scene.job, lap.topic.name, lap.table)
+        with self._console.progress().task(f"{self._topic.workload.name}: {system.title}, round {number}"):
+            run = system.run(self._scene, laps)
+            checked = [self._checked(system, lap) for lap in laps] if system.keeps else []
+        cold, *idle, warm = run.laps
         return Measured(
-            topic.workload.name,
+            self._topic.workload.name,
             system.name,
             number,
-            topic.count,
-            topic.bytes,
+            self._topic.count,
+            self._topic.bytes,
             run.start,
-            run.laps,
+            cold,
+            tuple(idle),
+            warm,
             run.peak_bytes,
             checked[-1].files if checked else 0,
             checked[-1].bytes if checked else 0,
         )
 
-    def _checked(self, system: System, table: str) -> checking.Table:
-        found = checking.read(self._scene.job.lake, table, system.kafka)
-        first = self._first[1] if self._first else None
-        if wrong := checking.problem(found, self._topic, first):
-            than = f" than those of {self._first[0].title}" if self._first else ""
-            raise RuntimeError(f"{system.title}, table {table}: {wrong}{than}")
-        self._first = self._first or (system, found)
+    def _checked(self, system: System, lap: Lap) -> checking.Table:
+        """Read the table, then drop it."""
+        lake, first = self._scene.job.lake, self._first if lap.topic is self._topic else None
+        found = checking.read(lake, lap.table, system.kafka)
+        if wrong := checking.problem(found, lap.topic, first[1] if first else None):
+            than = f" than those of {first[0].title}" if first else ""
+            raise RuntimeError(f"{system.title}, table {lap.table}: {wrong}{than}")
+        if lap.topic is self._topic:
+            self._first = self._first or (system, found)
+        drop_table(self._scene.job, lap.table)
         return found

@@ -5,7 +5,6 @@ One process, no Spark; files go to a folder of this machine, and no table knows 
 
 from __future__ import annotations
 
-import base64
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from calve.parts import parts_of
 from calve.registry import open_registry
 from cli.kafka import Cluster
 from glue_jobs.columnar.batches import Span
-from glue_jobs.columnar.connecting import Settings, client_of, settings_of
+from glue_jobs.columnar.connecting import Settings, settings_of
 from glue_jobs.columnar.decoder import Decoder
 from glue_jobs.columnar.fetching import Range, _Reader, fetch
 from glue_jobs.columnar.kafka_column import kafka_column
@@ -49,18 +48,15 @@ class Way:
     @classmethod
     def of(cls, job: Job, table: Table) -> Way:
         assert job.registry is not None
-        settings = settings_of(Connection(None, job.kafka))
-        topic_id = client_of(settings).leaders(table.topic).topic_id
-        assert topic_id is not None
+        found = Cluster(job.kafka, job.lake.region).topics({table.topic})[table.topic]
         parts = parts_of(table, open_registry(job.registry))
         versions = parts.versions()
         columns = parts.first_columns(versions)
-        ends = Cluster(job.kafka, job.lake.region).topics({table.topic})[table.topic].end
         return cls(
-            settings,
+            settings_of(Connection(None, job.kafka)),
             table.topic,
-            base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("="),
-            tuple(Range(partition, 0, end) for partition, end in ends.items()),
+            found.key.topic_id,
+            tuple(Range(partition, 0, end) for partition, end in found.end.items()),
             parts.decoding(columns, versions),
             columns,
         )

@@ -18,8 +18,7 @@ from typing import Any
 
 from bench.jars import connect_class_path
 from bench.metering import Metered, metered
-from bench.scene import MEMORY, Follower, Run, Scene, begun, run_of
-from bench.topics import Topic
+from bench.scene import MEMORY, Follower, Lap, Run, Scene, begun, run_of
 from calve.job import Job
 from cli.datagen.produce import create_topic
 from cli.embedded.http import call
@@ -33,7 +32,8 @@ from cli.lake import open_catalog
 LOOK_S = 0.25
 PATIENCE_S = 180
 TASKS = 2
-COMMIT_MS = 1_000
+COMMIT_MS, TIMEOUT_MS = 1_000, 5_000
+"""A task that starts late misses the first call for a commit; by default the others wait half a minute for its answer."""
 JVM = (f"-Xmx{MEMORY}", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 
@@ -41,16 +41,16 @@ JVM = (f"-Xmx{MEMORY}", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLeve
 class Connect(Follower):
     """A worker in a process of its own."""
 
-    def run(self, scene: Scene, topic: Topic, tables: Sequence[str]) -> Run:
-        with worker(scene, tables[0]) as (running, port):
+    def run(self, scene: Scene, laps: Sequence[Lap]) -> Run:
+        with worker(scene, laps[0].table) as (running, port):
             readings = [begun(running)]
             _wait(lambda: call(f"http://{HOST}:{port}/connectors") == 200, "the worker")
             readings.append(running.read())
-            for table in tables:
-                add(scene, port, topic.name, table)
-                _wait(_done(scene.job, port, table, topic.count), f"table {table}")
+            for lap in laps:
+                add(scene, port, lap.topic.name, lap.table)
+                _wait(_done(scene.job, port, lap.table, lap.topic.count), f"table {lap.table}")
                 readings.append(running.read())
-                _ask(port, "DELETE", f"connectors/{table}")
+                _ask(port, "DELETE", f"connectors/{lap.table}")
             return run_of(readings, running)
 
     @contextmanager
@@ -117,6 +117,7 @@ def connector_settings(scene: Scene, topic: str, table: str, control: str) -> di
         "iceberg.tables": f"{lake.database}.{table}",
         "iceberg.control.topic": control,
         "iceberg.control.commit.interval-ms": COMMIT_MS,
+        "iceberg.control.commit.timeout-ms": TIMEOUT_MS,
         "iceberg.catalog.catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog",
         "iceberg.catalog.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         "iceberg.catalog.warehouse": lake.warehouse,

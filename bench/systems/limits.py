@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.scene import Run, Scene, System, run_program
-from bench.topics import Topic
+from bench.scene import Lap, Run, Scene, System, run_program
 from calve.job import Table
 
 
@@ -17,10 +16,10 @@ class Limit(System):
 
     step: str = ""
 
-    def run(self, scene: Scene, topic: Topic, tables: Sequence[str]) -> Run:
-        settings = scene.settings([Table(each, topic.name) for each in tables])
+    def run(self, scene: Scene, laps: Sequence[Lap]) -> Run:
+        settings = scene.settings([Table(each.table, each.topic.name) for each in laps])
         command = [sys.executable, "-m", "bench.programs.limits", self.step, str(settings)]
-        return run_program(scene, command, tables[0], len(tables))
+        return run_program(scene, command, laps[0].table, len(laps))
 
 
 STEPS = {

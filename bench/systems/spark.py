@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bench.metering import Metered
-from bench.scene import Follower, Run, Scene, System, run_program
-from bench.topics import Topic
+from bench.scene import Follower, Lap, Run, Scene, System, run_program
 from calve.job import Table
 
 ROUND_S = 0.2
@@ -23,10 +22,10 @@ class Calve(Follower):
 
     engine: Literal["rows", "columnar"] = "rows"
 
-    def run(self, scene: Scene, topic: Topic, tables: Sequence[str]) -> Run:
-        settings = scene.settings([Table(each, topic.name, engine=self.engine) for each in tables])
+    def run(self, scene: Scene, laps: Sequence[Lap]) -> Run:
+        settings = scene.settings([Table(each.table, each.topic.name, engine=self.engine) for each in laps])
         command = [sys.executable, "-m", "bench.programs.calve_job", str(settings)]
-        return run_program(scene, command, tables[0], len(tables))
+        return run_program(scene, command, laps[0].table, len(laps))
 
     @contextmanager
     def following(self, scene: Scene, topic: str, table: str, round_s: float) -> Iterator[Metered]:
@@ -50,10 +49,10 @@ class BareSpark(Follower):
 
     kind: Literal["batch", "streaming"] = "batch"
 
-    def run(self, scene: Scene, topic: Topic, tables: Sequence[str]) -> Run:
-        settings = scene.settings([Table(each, topic.name) for each in tables])
+    def run(self, scene: Scene, laps: Sequence[Lap]) -> Run:
+        settings = scene.settings([Table(each.table, each.topic.name) for each in laps])
         command = [sys.executable, "-m", "bench.programs.spark_job", self.kind, str(settings)]
-        return run_program(scene, command, tables[0], len(tables))
+        return run_program(scene, command, laps[0].table, len(laps))
 
     @contextmanager
     def following(self, scene: Scene, topic: str, table: str, round_s: float) -> Iterator[Metered]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import astuple
 
 import pytest
 
 from bench.chart import svg
 from bench.metering import Spent
 from bench.report import page, throughput_rows
-from bench.results import Measured, Results, Spread, figures
+from bench.results import Measured, Results, figures
 from bench.systems.all import SYSTEMS, chosen
 from bench.targets import verdicts
 
@@ -26,29 +27,49 @@ def spent(cpu_s: float, *, broker_s: float = 0.1) -> Spent:
     return Spent(wall_s=cpu_s / 2, cpu_s=cpu_s, broker_s=broker_s, other_s=0.0)
 
 
-def measured(system: str, *laps: float, number: int = 1, broker_s: float = 0.1, size: int = 9) -> Measured:
-    made = tuple(spent(each, broker_s=broker_s) for each in laps)
+def measured(
+    system: str,
+    cold: float,
+    warm: float,
+    *,
+    idle: tuple[float, ...] = (0.0,),
+    number: int = 1,
+    broker_s: float = 0.1,
+    size: int = 9,
+) -> Measured:
     return Measured(
-        "trades", system, number, 1_000_000, 55_000_000, spent(2.0), made, 500, 4, size * 1_000_000
+        workload="trades",
+        system=system,
+        round=number,
+        count=1_000_000,
+        value_bytes=55_000_000,
+        start=spent(2.0),
+        cold=spent(cold),
+        idle=tuple(spent(each, broker_s=0.0) for each in idle),
+        warm=spent(warm, broker_s=broker_s),
+        peak_bytes=500,
+        files=4,
+        table_bytes=size * 1_000_000,
     )
 
 
 def test_a_figure_is_the_median_of_rounds_with_its_spread() -> None:
     rounds = [
-        measured("calve_columnar", 2.0, lap, number=n) for n, lap in enumerate((1.0, 0.5, 0.8), start=1)
+        measured("calve_columnar", 2.0, warm, idle=(0.2, 0.4), number=n)
+        for n, warm in enumerate((1.3, 0.8, 1.1), start=1)
     ]
     [found] = figures(rounds)
     assert found.rounds == 3
-    assert found.steady == Spread(1_250_000, 1_000_000, 2_000_000)
-    assert found.first.median == 500_000
+    assert astuple(found.steady) == pytest.approx((1_250_000, 1_000_000, 2_000_000))
+    assert found.warm.least == pytest.approx(1_000_000 / 1.3)
     assert found.all_in.median == 250_000
     assert found.bytes_per_row == 9
     assert found.value_bytes == 55
 
 
-def test_a_process_of_one_lap_is_steady_by_it() -> None:
-    [found] = figures([measured("limit_fetch", 0.5)])
-    assert found.steady.median == 2_000_000
+def test_a_pass_that_took_no_longer_than_an_empty_one_counts_as_a_tick() -> None:
+    [found] = figures([measured("limit_fetch", 0.5, 0.1, idle=(0.1,))])
+    assert found.steady.median == 100_000_000
 
 
 def test_targets_are_judged_where_all_that_they_compare_was_measured() -> None:
@@ -93,7 +114,7 @@ def test_the_page_and_the_picture_show_every_system() -> None:
     found = [
         measured("calve_columnar", 2.0, 0.8),
         measured("connect", 9.0, 5.0),
-        measured("limit_parse", 0.3),
+        measured("limit_parse", 0.6, 0.3),
     ]
     results = Results(FACTS, found, {"freshness": [{"system": "calve", "p50 ms": 600}]})
     text = page(results, "## What the figures say\n\nMuch.\n", "benchmarks.svg")
