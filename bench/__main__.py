@@ -6,13 +6,13 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bench import jars, machine
 from bench.chart import svg
 from bench.report import page, target_rows, throughput_rows
-from bench.results import Results, figures
+from bench.results import Failure, Results, figures
 from bench.scene import Scene, System
 from bench.sections import SECTIONS
 from bench.sizes import FULL, SIZES, Sizes
@@ -37,35 +37,51 @@ def main(arguments: Sequence[str]) -> None:
         if any(each.name == "connect" for each in systems):
             jars.download(root, console.progress())
         job = replace(load_jobs(root / "calve.yaml")[0], tables=())
-        scene = Scene(stack, job, Path(folder))
-        _throughput(scene, console, systems, sizes, options.workload, results)
-        for name, section in SECTIONS.items():
-            rows = section(scene, console, systems, sizes) if options.workload in (None, name) else []
-            if options.workload == name and not rows:
-                rows = section(scene, console, systems, FULL)
-            if rows:
-                results.others[name] = rows
-                console.table(name, rows)
+        bench = Bench(Scene(stack, job, Path(folder)), console, systems, results)
+        for name in WORKLOADS if options.workload is None else WORKLOADS.keys() & {options.workload}:
+            bench.throughput(name, sizes if name in sizes.records or not options.workload else FULL)
+        for name in SECTIONS if options.workload is None else SECTIONS.keys() & {options.workload}:
+            if not bench.section(name, sizes) and options.workload:
+                bench.section(name, FULL)
     _keep(root, results, whole=not options.system and not options.workload and sizes.name != "quick")
     console.table("targets", target_rows(verdicts(results)))
 
 
-def _throughput(
-    scene: Scene,
-    console: Console,
-    systems: Sequence[System],
-    sizes: Sizes,
-    only: str | None,
-    results: Results,
-) -> None:
-    if only and only not in sizes.records:
-        sizes = FULL
-    for name, count in sizes.records.items():
-        if only not in (None, name):
-            continue
-        for each in throughput(scene, console, WORKLOADS[name], systems, count, sizes.rounds[name]):
-            results.throughput.append(each)
-        console.table(name, throughput_rows(figures(results.throughput), name))
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Measures one thing after the other; what fails is told, and the rest goes on."""
+
+    scene: Scene
+    console: Console
+    systems: Sequence[System]
+    results: Results
+
+    def throughput(self, name: str, sizes: Sizes) -> None:
+        if name not in sizes.records:
+            return
+        count, rounds = sizes.records[name], sizes.rounds[name]
+        for each in throughput(self.scene, self.console, WORKLOADS[name], self.systems, count, rounds):
+            if isinstance(each, Failure):
+                self._failed(each)
+            else:
+                self.results.throughput.append(each)
+        self.console.table(name, throughput_rows(figures(self.results.throughput), name))
+
+    def section(self, name: str, sizes: Sizes) -> bool:
+        """Tell whether there was anything to measure."""
+        try:
+            rows = SECTIONS[name](self.scene, self.console, self.systems, sizes)
+        except (RuntimeError, TimeoutError) as error:
+            self._failed(Failure(name, "", 1, str(error)))
+            return True
+        if rows:
+            self.results.others[name] = rows
+            self.console.table(name, rows)
+        return bool(rows)
+
+    def _failed(self, failure: Failure) -> None:
+        self.results.failures.append(failure)
+        self.console.event("not measured", **asdict(failure))
 
 
 def _keep(root: Path, results: Results, *, whole: bool) -> None:

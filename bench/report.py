@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from bench.results import Figures, Results, Spread, figures
@@ -72,6 +73,8 @@ def page(results: Results, said: str, chart: str) -> str:
         parts += [f"## {workload}\n", _size(results, workload), *_table(throughput_rows(found, workload))]
     for name, rows in results.others.items():
         parts += [f"## {name}\n", *_table(rows)]
+    if results.failures:
+        parts += ["## Not measured\n", *_table([asdict(each) for each in results.failures])]
     return "\n".join([*parts, said.rstrip(), ""])
 
 

@@ -43,12 +43,23 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """A process that did not do its work, or not right: it is told, and has no figure."""
+
+    workload: str
+    system: str
+    round: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """All of a run. `facts`: machine, versions, commit, sizes. `others`: rows of tables by the name of the workload."""
 
     facts: dict[str, Any]
     throughput: list[Measured] = field(default_factory=list)
     others: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
@@ -56,7 +67,8 @@ class Results:
     @classmethod
     def from_json(cls, text: str) -> Self:
         raw = json.loads(text)
-        return cls(raw["facts"], [_measured(each) for each in raw["throughput"]], raw["others"])
+        measured = [_measured(each) for each in raw["throughput"]]
+        return cls(raw["facts"], measured, raw["others"], [Failure(**each) for each in raw["failures"]])
 
 
 @dataclass(frozen=True, slots=True)

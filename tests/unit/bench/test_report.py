@@ -10,7 +10,7 @@ import pytest
 from bench.chart import svg
 from bench.metering import Spent
 from bench.report import page, throughput_rows
-from bench.results import Measured, Results, figures
+from bench.results import Failure, Measured, Results, figures
 from bench.systems.all import SYSTEMS, chosen
 from bench.targets import verdicts
 
@@ -21,6 +21,8 @@ FACTS = {
     "machine": {"cores": 2, "memory_gib": 24, "processor": "some", "system": "Linux"},
     "versions": {"Python": "3.11.9"},
 }
+
+FAILED = Failure("trades", "spark_batch", 1, "its columns price hold other values")
 
 
 def spent(cpu_s: float, *, broker_s: float = 0.1) -> Spent:
@@ -116,11 +118,12 @@ def test_the_page_and_the_picture_show_every_system() -> None:
         measured("connect", 9.0, 5.0),
         measured("limit_parse", 0.6, 0.3),
     ]
-    results = Results(FACTS, found, {"freshness": [{"system": "calve", "p50 ms": 600}]})
+    results = Results(FACTS, found, {"freshness": [{"system": "calve", "p50 ms": 600}]}, [FAILED])
     text = page(results, "## What the figures say\n\nMuch.\n", "benchmarks.svg")
     assert "| calve, columnar engine | 1,250 |" in text
     assert "0123456789ab" in text
     assert "## freshness\n\n| system | p50 ms |" in text
+    assert "| trades | spark_batch | 1 | its columns price hold other values |" in text
     assert text.endswith("## What the figures say\n\nMuch.\n")
     slowest, *_ = throughput_rows(figures(found), "trades")
     assert slowest["system"] == "Iceberg Kafka Connect"
@@ -130,7 +133,7 @@ def test_the_page_and_the_picture_show_every_system() -> None:
 
 
 def test_results_come_back_from_their_file() -> None:
-    results = Results(FACTS, [measured("connect", 9.0, 5.0)], {"commits": [{"commit": 10}]})
+    results = Results(FACTS, [measured("connect", 9.0, 5.0)], {"commits": [{"commit": 10}]}, [FAILED])
     assert Results.from_json(results.to_json()) == results
 
 
