@@ -34,6 +34,7 @@ MANIFEST = (
     "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
 )  # fmt: skip
 """What a manifest says of a data file, but for its place and its sizes."""
+RESERVED = 2**31 - 200
 Row = dict[str, Any]
 
 
@@ -84,14 +85,20 @@ def rows_of(engine: Engine, table: Table) -> list[Row]:
 
 
 def manifests(engine: Engine, table: Table) -> list[Row]:
-    """What they say of the table's data files."""
+    """What they say of the table's data files, but for columns of Iceberg's own, which Spark writes into files of format 3: all
+    of their values are null.
+    """
     found = engine.spark.table(f"{CATALOG}.{DATABASE}.{table.name.table}.files").toArrow().to_pylist()
-    held = [{name: each.get(name) for name in MANIFEST} for each in found]
+    held = [{name: _own(each.get(name)) for name in MANIFEST} for each in found]
     return sorted(held, key=lambda each: repr(each["partition"]))
 
 
-@pytest.mark.parametrize("format_version", ["2", "3"])
-@pytest.mark.parametrize("page_version", ["v1", "v2"])
+def _own(value: Any) -> Any:
+    """Without the ids that Iceberg keeps for itself."""
+    return [pair for pair in value if pair[0] < RESERVED] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(("format_version", "page_version"), [("2", "v1"), ("2", "v2"), ("3", "v1")])
 def test_every_reader_and_the_manifests_see_what_spark_would_have_written(
     engine: Engine, format_version: str, page_version: str
 ) -> None:
@@ -196,7 +203,7 @@ PARTITIONS = [
 
 @pytest.mark.parametrize("fields", PARTITIONS, ids=lambda fields: "-".join(map(str, fields)))
 def test_partition_tuples_are_those_of_spark(engine: Engine, fields: tuple[Transform, ...]) -> None:
-    held = pa.Table.from_pylist([order(number) for number in range(60)], schema=plain(LAID_OUT))
+    held = pa.Table.from_pylist([order(number) for number in range(24)], schema=plain(LAID_OUT))
     ours = published(engine, make(engine, LAID_OUT, fields), held)
     sparks = by_spark(engine, ours, fields)
     assert same(manifests(engine, ours)) == same(manifests(engine, sparks))
