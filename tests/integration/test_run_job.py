@@ -14,6 +14,7 @@ import pytest
 from calve.errors import ConfigError, Fatal
 from cli.console import Console
 from cli.embedded import aws
+from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
 from cli.run_job import run
 
@@ -45,7 +46,7 @@ def deployed(stack: Stack, request: pytest.FixtureRequest) -> Callable[..., str]
                 made.writestr(package, "")
         files = {
             "script.py": script.encode(),
-            "code.zip": archive.getvalue(),
+            f"{name}.zip": archive.getvalue(),
             "main.json": b"{}",
             "own.jar": b"PK",
         }
@@ -57,7 +58,7 @@ def deployed(stack: Stack, request: pytest.FixtureRequest) -> Callable[..., str]
             Role="r",
             Command={"Name": "gluestreaming", "ScriptLocation": f"{where}/script.py"},
             DefaultArguments={
-                "--extra-py-files": f"{where}/code.zip",
+                "--extra-py-files": f"{where}/{name}.zip",
                 "--extra-files": f"{where}/main.json",
                 "--extra-jars": f"{where}/own.jar",
                 "--conf": "spark.a=1 --conf spark.driver.extraJavaOptions=-Dx=1 -Dy=2",
@@ -77,7 +78,7 @@ def test_code_files_arguments_and_settings_are_those_of_the_definition(
     assert run(stack, name, Console(), drain=True) == 0
     said: dict[str, Any] = json.loads((tmp_path / "said").read_text())
     (archive,) = {Path(file).parents[1] for file in said["files"][:2]}
-    assert archive.name == "code.zip"
+    assert archive == Layout(stack.root).job_code / f"{name}.zip"
     assert said["files"][2] == str(archive / "deployed_only.py")
     assert said["settings"] == "{}"
     given = dict(zip(said["arguments"][::2], said["arguments"][1::2], strict=True))
@@ -86,7 +87,6 @@ def test_code_files_arguments_and_settings_are_those_of_the_definition(
     assert "own.jar," in said["submit"]
     assert "spark.a=1" in said["submit"]
     assert "'spark.driver.extraJavaOptions=-Dx=1 -Dy=2'" in said["submit"]
-    assert not archive.exists()
 
 
 def test_a_job_that_ends_without_a_word_is_shown_with_the_end_of_its_log(
