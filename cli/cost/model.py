@@ -21,7 +21,7 @@ DAYS = HOURS / 24
 SECONDS = HOURS * 3600
 MB, GB, GIB = 1e6, 1e9, 2**30
 
-# The median of bench/RESULTS.md, the start of the JVM included, and the key and value of such a record.
+# Of the row engine, with the start of the JVM, and the key and value of such a record: never less than docs/benchmarks.md has.
 CPU_S_PER_MILLION, RECORD_BYTES = 11.17, 45
 VCPU_MB_S = RECORD_BYTES / CPU_S_PER_MILLION
 START_S = 120.0
@@ -127,7 +127,7 @@ def assumptions(load: Load) -> list[str]:
     return [
         "idle: while no data arrives",
         f"each topic: {load.topic_mb_s:g} MB/s, evenly (--topic-rate); {load.partitions} partitions (--partitions)",
-        f"a vCPU ingests {VCPU_MB_S:.1f} MB/s: {RECORD_BYTES}-byte records, measured (bench/RESULTS.md)",
+        f"a vCPU ingests {VCPU_MB_S:.1f} MB/s: {RECORD_BYTES}-byte records, measured (docs/cost.md)",
         "one worker of each job is the driver and ingests nothing",
         "always: the workers that this takes, within `workers`",
         f"scheduled: all of `workers.max`, {START_S:g} s to start a run",

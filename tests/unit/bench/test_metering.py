@@ -6,9 +6,9 @@ import subprocess
 import sys
 import time
 
-from bench.cpu import cpu_of_session
+from bench.cpu import cpu_of_session, of_session
 
-BURN = "import time; t = time.process_time() + 0.3; exec('while time.process_time() < t: pass')"
+BURN = "import time; t = time.process_time() + 0.5; exec('while time.process_time() < t: pass')"
 PROGRAM = f"""
 import subprocess, sys
 subprocess.run([sys.executable, "-c", {BURN!r}])
@@ -30,10 +30,9 @@ def test_what_children_and_orphans_have_used_is_counted() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "done\n"
         until = time.monotonic() + 30
-        while (used := cpu_of_session(process.pid)) < 0.9 and time.monotonic() < until:
+        while len(list(of_session(process.pid))) > 2 and time.monotonic() < until:  # the orphan still works
             time.sleep(0.05)
-        time.sleep(0.2)
-        settled = cpu_of_session(process.pid)
+        used = cpu_of_session(process.pid)
         process.communicate("\n")
     assert process.returncode == 0
-    assert 0.9 <= used <= settled < 5  # with the starts of four interpreters, on whatever machine this is
+    assert 1.5 <= used < 6  # with the starts of four interpreters, on whatever machine this is
