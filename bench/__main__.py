@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from bench import jars, machine
 from bench.chart import svg
@@ -69,15 +70,15 @@ class Bench:
 
     def section(self, name: str, sizes: Sizes) -> bool:
         """Tell whether there was anything to measure."""
+        rows: list[dict[str, Any]] = []
         try:
-            rows = SECTIONS[name](self.scene, self.console, self.systems, sizes)
-        except (RuntimeError, TimeoutError) as error:
-            self._failed(Failure(name, "", 1, str(error)))
-            return True
+            rows.extend(SECTIONS[name](self.scene, self.console, self.systems, sizes))
+        except Exception as error:  # noqa: BLE001 whatever it is, the others' figures are kept
+            self._failed(Failure(name, "", 1, f"{type(error).__name__}: {error}"))
         if rows:
             self.results.others[name] = rows
             self.console.table(name, rows)
-        return bool(rows)
+        return bool(rows) or any(each.workload == name for each in self.results.failures)
 
     def _failed(self, failure: Failure) -> None:
         self.results.failures.append(failure)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from confluent_kafka import Producer
@@ -39,18 +39,16 @@ FOLLOWERS = ("spark_streaming", "connect")
 
 def freshness(
     scene: Scene, console: Console, systems: Sequence[System], sizes: Sizes
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     if not sizes.seconds:
-        return []
+        return
     ours = engines(systems, all_of_them=sizes.name == "full")
     others = [each for each in systems if isinstance(each, Follower) and each.name in FOLLOWERS]
     chosen: list[tuple[Follower, float]] = [(each, round_s) for each in ours for round_s in OUR_ROUNDS_S]
     chosen += [(each, ROUND_S) for each in others]
-    found = []
     for system, round_s in chosen:
         with console.progress().task(f"freshness: {system.title}, {round_s} s"):
-            found.append(_measured(scene, system, round_s, sizes.seconds))
-    return found
+            yield _measured(scene, system, round_s, sizes.seconds)
 
 
 def _measured(scene: Scene, system: Follower, round_s: float, seconds: int) -> dict[str, Any]:
@@ -58,8 +56,7 @@ def _measured(scene: Scene, system: Follower, round_s: float, seconds: int) -> d
     frame, table = topics.make(scene.job, name, TRADES), f"{name}_{system.name}"
     if not system.makes_tables:
         topics.create_table(scene.job, name, table)
-    with system.following(scene, name, table, round_s) as running:
-        watch = Watch(scene.job.lake, table)
+    with system.following(scene, name, table, round_s) as running, Watch(scene.job.lake, table) as watch:
         load = _Load(scene, name, frame, (WARM_S + seconds) * RATE)
         watch.wait_for(load.warm())
         begin, began = running.read(), time.time()
@@ -124,7 +121,15 @@ class Watch:
         self._seen: dict[int, float] = {}
         self._over = threading.Event()
         self._rows = 0
-        threading.Thread(target=self._look, daemon=True).start()
+        self._looking = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._looking.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._looking.join()
 
     def wait_for(self, rows: int) -> None:
         """Wait until the table has so many rows."""
@@ -135,7 +140,6 @@ class Watch:
 
     def ages(self, begin: float, end: float) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Milliseconds from the timestamp of each record of that time until it could be read."""
-        self._over.set()
         table = open_catalog(self._lake).load_table((self._lake.database, self._name))
         seen_at = {path: self._seen[each] for each in self._seen for path in _added(table, each)}
         paths = ", ".join(map(literal, seen_at))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bench.results import Figures, Results, Spread, figures
+from bench.results import Failure, Figures, Results, Spread, figures
 from bench.systems.all import TITLES
 from bench.targets import Verdict, verdicts
 
@@ -74,8 +74,13 @@ def page(results: Results, said: str, chart: str) -> str:
     for name, rows in results.others.items():
         parts += [f"## {name}\n", *_table(rows)]
     if results.failures:
-        parts += ["## Not measured\n", *_table([asdict(each) for each in results.failures])]
+        parts += ["## Not measured\n", *_table([_failure(each) for each in results.failures])]
     return "\n".join([*parts, said.rstrip(), ""])
+
+
+def _failure(failure: Failure) -> Row:
+    """The first line of the reason: the rest of it is in the log."""
+    return asdict(failure) | {"why": failure.why.splitlines()[0] if failure.why else ""}
 
 
 def _size(results: Results, workload: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bench.freshness import freshness
@@ -13,7 +13,7 @@ from bench.scene import Scene, System
 from bench.sizes import Sizes
 from cli.console import Console
 
-Section = Callable[[Scene, Console, Sequence[System], Sizes], list[dict[str, Any]]]
+Section = Callable[[Scene, Console, Sequence[System], Sizes], Iterable[dict[str, Any]]]
 SECTIONS: dict[str, Section] = {
     "freshness": freshness,
     "commits": commits,
