@@ -94,7 +94,10 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A map; the cell is the number of its entries, of which several may have one key: the last one counts."""
+    """A map; the cell is the number of its entries, of which several may have one key: the last one counts.
+
+    listed: it is written as a list of entries.
+    """
 
     type: Json
     cell: int
@@ -102,6 +105,7 @@ class Pairs:
     level: int
     key: Leaf
     value: Part
+    listed: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,7 +238,7 @@ class _Compiler:
         key, value = parts
         if not isinstance(key, Leaf):
             raise Unsupported("keys of its maps have fields")
-        return Pairs(column, cell, mark, level, key, value)
+        return Pairs(column, cell, mark, level, key, value, listed=node["type"] == "array")
 
     def item(self, node: Json, read: Json, shape: Json | None, column: Json | None) -> tuple[Part, ...]:
         """What an item of a list is, or key and value of a map's entry."""

@@ -31,6 +31,8 @@ DAYS = entries("MapEntry", logical("int", "date"), "string")
 SUMS = {"type": "map", "values": entries("MapEntry", DECIMAL_20, "int")}
 UNFIT_SUM = text(bytes([16, *bytes(16)])) + b"\x02"
 UNFIT_KEY = zigzag(1) + UNFIT_SUM + b"\x00"
+PAIRS = entries("MapEntry", "boolean", {"type": "map", "values": DECIMAL_20})
+UNFIT_MAP = zigzag(1) + text(b"a") + UNFIT_SUM[:-1] + b"\x00"
 NINE = b"\x01" + b"\x00" * 7
 A, B = text(b"a"), text(b"b")
 
@@ -96,6 +98,12 @@ CASES: list[tuple[Json, list[bytes], list[Any]]] = [
             + b"\x00\x00"
         ],
         [],
+    ),
+    (PAIRS, [zigzag(2) + b"\x01" + UNFIT_MAP + b"\x01\x00\x00"], []),
+    (
+        PAIRS,
+        [zigzag(1) + b"\x01" + zigzag(2) + A + UNFIT_SUM[:-1] + A + text(b"\x01") + b"\x00\x00"],
+        [[("True", [(b"a", Decimal("0.01"))])]],
     ),
 ]
 """A type, values of it, and those that are good, as `tests.columnar.plain` has them."""

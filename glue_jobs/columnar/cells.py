@@ -25,7 +25,9 @@ PLAINER = {
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """What the machine has written. rows: of each level. cell_base, mark_base: where each column begins."""
+    """What the machine has written. rows: of each level. cell_base, mark_base: where each column begins. every_entry: maps that
+    are written as lists are to hold all entries, also where keys are repeated.
+    """
 
     program: Program
     data: Bytes
@@ -34,6 +36,7 @@ class Cells:
     marks: Bytes
     cell_base: Longs
     mark_base: Longs
+    every_entry: bool = False
 
     def numbers(self, cell: int) -> Longs:
         base = self.cell_base[cell]
@@ -181,8 +184,8 @@ def _pairs(part: Pairs, kind: Any) -> Build:
         marks = cells.marked(part.mark)
         offsets = _counts(part, cells, marks)
         key, value = (build(cells) for build in sides)
-        repeated = np.empty(offsets.size - 1, np.uint8)
-        if find_repeated(_digests(part.key, cells), offsets, repeated):
+        repeated, all_kept = np.empty(offsets.size - 1, np.uint8), cells.every_entry and part.listed
+        if not all_kept and find_repeated(_digests(part.key, cells), offsets, repeated):
             keys, values, offsets = _last_of_each(key, offsets, np.flatnonzero(repeated))
             key, value = key.take(pa.array(keys)), value.take(pa.array(values))
         entries = pa.StructArray.from_arrays([key, value], fields=[kind.key_field, kind.item_field])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -65,7 +64,7 @@ class Reader:
                 good = spans.records[begin - verdicts.size : begin][verdicts != MALFORMED]
                 batch = self._batch(cells)
                 if (verdicts == DOUBTFUL).any():
-                    kept = self._kept(batch, cells, verdicts[verdicts != MALFORMED] == DOUBTFUL)
+                    kept = self._kept(cells, verdicts[verdicts != MALFORMED] == DOUBTFUL)
                     good, batch = good[kept], batch.filter(pa.array(kept))
                 yield good, batch
                 space = self._space(spans.records.size - begin)
@@ -75,20 +74,20 @@ class Reader:
     def _batch(self, cells: Cells) -> Any:
         return pa.RecordBatch.from_struct_array(self._build(cells))
 
-    def _kept(self, batch: Any, cells: Cells, doubtful: Any) -> Any:
+    def _kept(self, cells: Cells, doubtful: Any) -> Any:
         """Which rows are good: of the doubtful ones those that are the same when values that fit no column are others.
 
-        Others that nobody can guess: a key that is the same as one of these would hide it.
+        Spark looks at each entry of a map that is written as a list; of Avro's own maps only the last one of a key reaches it.
         """
-        other = int.from_bytes(os.urandom(7), "big") + 1
+        cells = replace(cells, every_entry=True)
         others = replace(cells, cells=cells.cells.copy())
         for cell, mark in self._fitted:
             numbers, base = others.numbers(cell), cells.mark_base[mark]
-            numbers[cells.marks[base : base + numbers.size] == UNFIT] ^= other
-        changed = self._batch(others)
-        kept = np.ones(batch.num_rows, np.bool_)
+            numbers[cells.marks[base : base + numbers.size] == UNFIT] ^= 1
+        one, other = self._batch(cells), self._batch(others)
+        kept = np.ones(one.num_rows, np.bool_)
         for row in np.flatnonzero(doubtful).tolist():
-            kept[row] = _shown(batch, row) == _shown(changed, row)
+            kept[row] = _shown(one, row) == _shown(other, row)
         return kept
 
     def _space(self, records: int) -> Longs:
