@@ -9,7 +9,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from calve.columns import Json
-from tests.integration.avro_records import entries, logical, nullable
+from tests.integration.avro_records import entries, logical, nullable, record
 from tests.random_avro import zigzag
 
 EXACT = Context(prec=40)
@@ -33,6 +33,8 @@ UNFIT_SUM = text(bytes([16, *bytes(16)])) + b"\x02"
 UNFIT_KEY = zigzag(1) + UNFIT_SUM + b"\x00"
 PAIRS = entries("MapEntry", "boolean", {"type": "map", "values": DECIMAL_20})
 UNFIT_MAP = zigzag(1) + text(b"a") + UNFIT_SUM[:-1] + b"\x00"
+NUMBERS = {"type": "map", "values": record("V", d={"type": "array", "items": DECIMAL_20}, f="float")}
+FIT, NAN = text(b"\x01"), b"\x00\x00\xc0\x7f"
 NINE = b"\x01" + b"\x00" * 7
 A, B = text(b"a"), text(b"b")
 
@@ -104,6 +106,12 @@ CASES: list[tuple[Json, list[bytes], list[Any]]] = [
         PAIRS,
         [zigzag(1) + b"\x01" + zigzag(2) + A + UNFIT_SUM[:-1] + A + text(b"\x01") + b"\x00\x00"],
         [[("True", [(b"a", Decimal("0.01"))])]],
+    ),
+    (NUMBERS, [zigzag(1) + A + zigzag(7) + FIT * 3 + UNFIT_SUM[:-1] + FIT * 3 + b"\x00" + NAN + b"\x00"], []),
+    (
+        NUMBERS,
+        [zigzag(2) + A + zigzag(1) + UNFIT_SUM[:-1] + b"\x00" + NAN + A + b"\x00" + NAN + b"\x00"],
+        [[(b"a", {"d": [], "f": "nan"})]],
     ),
 ]
 """A type, values of it, and those that are good, as `tests.columnar.plain` has them."""

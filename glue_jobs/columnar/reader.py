@@ -49,8 +49,11 @@ class Reader:
         self._lists = np.empty((max(1, program.depth), 4), np.int64)
         self._per_record = np.ones(program.levels)
         self._cells, self._marks = np.empty(0, np.int64), np.empty(0, np.uint8)
-        fitted = np.isin(self._code[:, 0], (Op.DECIMAL, Op.MILLIS))
+        fitted, floats = (
+            np.isin(self._code[:, 0], each) for each in ((Op.DECIMAL, Op.MILLIS), (Op.FLOAT, Op.DOUBLE))
+        )
         self._fitted = self._code[fitted][:, [CELL, MARKED]].tolist()
+        self._floats = self._code[floats][:, CELL].tolist()
         self._build = builder(program.row)
 
     def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
@@ -79,7 +82,9 @@ class Reader:
 
         Spark looks at each entry of a map that is written as a list; of Avro's own maps only the last one of a key reaches it.
         """
-        cells = replace(cells, every_entry=True)
+        cells = replace(cells, every_entry=True, cells=cells.cells.copy())
+        for cell in self._floats:
+            cells.numbers(cell)[:] = 0  # NaN does not equal itself
         others = replace(cells, cells=cells.cells.copy())
         for cell, mark in self._fitted:
             numbers, base = others.numbers(cell), cells.mark_base[mark]
@@ -87,7 +92,7 @@ class Reader:
         one, other = self._batch(cells), self._batch(others)
         kept = np.ones(one.num_rows, np.bool_)
         for row in np.flatnonzero(doubtful).tolist():
-            kept[row] = _shown(one, row) == _shown(other, row)
+            kept[row] = one.slice(row, 1).equals(other.slice(row, 1))
         return kept
 
     def _space(self, records: int) -> Longs:
@@ -117,11 +122,6 @@ class Reader:
         )  # fmt: skip
         cells = Cells(self._program, spans.data, rows, self._cells, self._marks, cell_base, mark_base)
         return verdicts[:end], cells, full
-
-
-def _shown(batch: Any, row: int) -> list[str]:
-    """A row in words, in which NaN equals itself."""
-    return [each.slice(row, 1).to_string(window=ROOM, container_window=ROOM) for each in batch.columns]
 
 
 def _bases(levels: Longs, space: Longs) -> tuple[Longs, int]:
