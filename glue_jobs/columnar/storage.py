@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from calve.job import Lake
 ATTEMPTS = 8
 SMALL_AT_ONCE = {"allow_delayed_open": True} if int(pa.__version__.partition(".")[0]) >= 21 else {}
 """A small file is one request. Older Arrow, which Glue may have, makes three of it."""
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""Where every other client of AWS in the process looks for it; Arrow takes it from there, but not how to reach a bucket there."""
 AWS_ERROR = re.compile(r"AWS Error (\w+)")
 
 
@@ -56,7 +59,8 @@ class Storage:
 @cache
 def _s3(storage: Storage) -> fs.S3FileSystem:
     """One for a process: it holds the connections."""
-    endpoint = urlsplit(storage.endpoint or "https:")
+    named = (os.environ.get(each) for each in ENDPOINTS)
+    endpoint = urlsplit(storage.endpoint or next(filter(None, named), "https:"))
     return fs.S3FileSystem(
         region=storage.region,
         scheme=endpoint.scheme,
