@@ -213,8 +213,20 @@ def test_random_expressions_have_the_same_values(spark: SparkSession, seed: int)
     made = Expressions(chance)
     kinds = ("int", "long", "double", "float", "string", "decimal", "date", "timestamp")
     columns = [made.value(chance.choice(kinds)) for _ in range(15)] + [made.condition() for _ in range(15)]
-    listed = ", ".join(f"{each} as c{n}" for n, each in enumerate(columns))
-    assert not same(rows, (Sql(f"select {listed}, * from source where {made.condition()}"),)).rejected
+    kept = [each for each in columns if _is_columnar(rows, each)]
+    assert len(kept) * 3 > len(columns) * 2
+    listed = ", ".join(f"{each} as c{n}" for n, each in enumerate(kept))
+    condition = next(each for each in iter(made.condition, None) if _is_columnar(rows, each))
+    assert not same(rows, (Sql(f"select {listed}, * from source where {condition}"),)).rejected
+
+
+def _is_columnar(rows: DataFrame, expression: str) -> bool:
+    """Spark casts one side of a comparison to the other's type, also to one that cannot have all its values."""
+    try:
+        planned(rows, (Sql(f"select {expression} as found from source"),))
+    except Unsupported:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -238,7 +250,7 @@ def test_random_expressions_fail_for_the_same_records(spark: SparkSession, seed:
         (Filter("coalesce(a + b, 1) > 1"), "coalesce is computed by rows alone"),
         (Filter("try_add(a + b, b) > 1"), "is computed by rows alone"),
         (Filter("s like 'a_'"), "like is computed by rows alone"),
-        (Filter("a > 1 / 0"), "(1 / 0) fails for every record"),
+        (Filter("a > 1 / 0"), "fails for every record"),
         (Sql("select cast(s as int) as i from source"), "steps[0].sql: cast is computed by rows alone"),
         (Sql("select k * cast(q as decimal(38, 3)) as i from source"), "is computed by rows alone"),
         (Lookup("t", {"a": "a"}, {"z": "z"}), "steps[0].lookup is done by rows alone"),
