@@ -52,7 +52,9 @@ def orders(engine: Engine) -> str:
     topic = engine.topic(partitions=2, schema=ORDER)
     target = engine.target(topic, partition_by=LAYOUT)
     for start in (0, 8):
-        engine.produce(topic, [order(number) for number in range(start, start + 8)])
+        for partition in range(2):
+            numbers = range(start + partition, start + 8, 2)
+            engine.produce(topic, [order(number) for number in numbers], partition=partition)
         engine.drain(target)
     return topic
 
