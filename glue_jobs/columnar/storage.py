@@ -16,7 +16,8 @@ from pyarrow import fs
 from calve.errors import Retryable
 from calve.job import Lake
 
-ATTEMPTS = 8
+ATTEMPTS = 4
+"""Of a request; after them the round is tried again, ever later."""
 SMALL_AT_ONCE = {"allow_delayed_open": True} if int(pa.__version__.partition(".")[0]) >= 21 else {}
 """A small file is one request. Older Arrow, which Glue may have, makes three of it."""
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")

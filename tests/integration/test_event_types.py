@@ -7,6 +7,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import functions as F
@@ -99,6 +100,7 @@ def test_each_subject_of_a_topic_is_a_table_and_each_record_has_one_fate_in_each
     assert figures["filtered"] == {"records": 3, f"schema {schema_id(payment)}": 3}
 
 
+@pytest.mark.full
 def test_each_message_of_a_protobuf_file_is_a_table_also_one_that_a_later_version_brings(
     engine: Engine,
 ) -> None:

@@ -160,6 +160,7 @@ def test_what_cannot_be_done_is_answered_and_leaves_nothing_of_the_request(
     assert_proved(scene.proof())
 
 
+@pytest.mark.full
 def test_the_command_is_answered_by_the_running_job(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -262,7 +262,8 @@ class Scene:
         yield from catalogued(self.engine)
 
 
-@pytest.mark.parametrize(("good", "bad"), [(40, 3), pytest.param(10_000, 200, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize(("good", "bad"), [(150, 5), (10_000, 200)])
 def test_what_is_masked_is_in_no_byte_that_is_left(
     engine: Engine, tmp_path: Path, capfd: pytest.CaptureFixture[str], good: int, bad: int
 ) -> None:

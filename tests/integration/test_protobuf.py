@@ -7,6 +7,7 @@ from decimal import Decimal
 from math import inf, nan
 from typing import Any
 
+import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference
 
 from tests.integration.avro_records import read, same
@@ -226,6 +227,7 @@ VERSIONS = (
 )
 
 
+@pytest.mark.full
 def test_versions_in_one_batch_are_one_table_in_which_a_number_keeps_its_column(engine: Engine) -> None:
     references = {"shared/common_proto": COMMON}
     kinds = [message_class(each, "trades.Trade", **references) for each in VERSIONS]

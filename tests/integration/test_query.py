@@ -91,6 +91,7 @@ def test_rows_of_every_snapshot_of_a_partitioned_table(engine: Engine, orders: s
 
 
 @pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.full
 def test_a_table_that_is_upserted(engine: Engine, version: int) -> None:
     users, dice = Users(engine), random.Random(version)
     target = users.target(format_version=version)
@@ -118,6 +119,7 @@ def test_tables_of_first_records_and_of_totals(engine: Engine) -> None:
     assert_same(engine, sales.topic)
 
 
+@pytest.mark.full
 def test_renamed_and_widened_columns_at_any_depth(engine: Engine) -> None:
     topic = engine.topic(partitions=1, schema=json.dumps(FIRST))
     engine.produce(topic, [first(0)])

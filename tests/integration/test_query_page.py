@@ -27,7 +27,7 @@ from tests.integration.engine import Engine
 from tests.integration.keyed import BY_RECORD_KEY
 from tests.query_page import Snippet, snippets
 
-pytestmark = pytest.mark.xdist_group("query_page")
+pytestmark = [pytest.mark.xdist_group("query_page"), pytest.mark.full]
 DATABASE = "query_page"
 ID, MOMENT = "634951912179100320", re.compile(r"2026-11-20[ T]10:00:00(?: UTC|Z)?")
 

@@ -302,6 +302,7 @@ def test_what_cannot_be_done_is_answered_and_does_not_hold_up_the_topic(engine: 
     assert engine.offsets(scene.topic) == [(0, 2), (0, 3)]
 
 
+@pytest.mark.full
 def test_the_command_is_answered_by_the_running_job_when_a_schema_was_made_to_fit(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

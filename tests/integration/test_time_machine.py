@@ -259,6 +259,7 @@ def said(*arguments: str) -> str:
         pytest.param(Upsert(("_kafka.key",)), id="upsert", marks=pytest.mark.full),
     ],
 )
+@pytest.mark.full
 def test_a_live_table_is_laid_out_anew_and_its_old_files_stay(engine: Engine, mode: Upsert | None) -> None:
     scene = Scene(engine, {"upsert": mode} if mode else {})
     scene.batches(1)

@@ -205,6 +205,7 @@ def test_rows_that_tombstones_delete_are_proved_behind_the_steps(
     assert figures(found, "keys")["deleted"] == 1
 
 
+@pytest.mark.full
 def test_what_a_query_makes_and_leaves_out_is_proved_and_each_damage_of_it_is_found(engine: Engine) -> None:
     steps = (Sql("select *, price * 1000000 as micros from source where price <> 7"), Filter("side = 'BUY'"))
     topic = engine.topic(partitions=1)

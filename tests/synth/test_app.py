@@ -55,6 +55,7 @@ def test_a_bad_configuration_ends_with_everything_that_is_wrong_and_no_trace(run
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_what_is_left_to_the_embedded_stack_can_be_looked_at_and_not_deployed(run):
     done, out = run(LEAVES_OPEN)
     assert done.returncode == 0, done.stderr
