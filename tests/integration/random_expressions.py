@@ -124,7 +124,8 @@ class Expressions:
         down = max(depth - 1, 0)
         one, other = self.value(kind, down), self.value(kind, down)
         if kind in NUMBERS and self._chance.random() < 0.4:
-            other = self.value(self._chance.choice(NUMBERS[:4]), 0)
+            beside = ("int", "long") if kind == "decimal" else ("int", "long", "double", "float")
+            other = self.value(self._chance.choice(beside), 0)
         sign = self._chance.choice(("=", "<>", "<", "<=", ">", ">=", "<=>"))
         ways = [
             f"{one} {sign} {other}",

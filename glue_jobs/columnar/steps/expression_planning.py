@@ -63,6 +63,8 @@ class Planning:
         match str(tree.getClass().getSimpleName()):
             case "AttributeReference":
                 return self._at(tree, (str(tree.name()),))
+            case "Alias":
+                return self._planned(tree.child())
             case "GetStructField":
                 return self._field(tree)
             case "With":

@@ -149,7 +149,7 @@ def _mode(tree: Any) -> str:
 
 def _cast(arguments: Arguments, tree: Any) -> Planned | None:
     [of], to = arguments, kind_of(tree)
-    if of.kind is None or to is None or _mode(tree) != "ANSI":
+    if of.kind is None or to is None:
         return None
     if of.kind == MOMENT and to == pa.date32():
         return _call("day_of", arguments, to)
