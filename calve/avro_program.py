@@ -28,7 +28,7 @@ from calve.avro_operations import (
 )
 from calve.columns import Json, struct
 from calve.decoding import Decoding
-from calve.errors import CalveError
+from calve.engines import Unsupported
 from calve.writers import AvroWriter, PlainWriter, Writer
 
 NUMBERS = {"boolean": Op.BOOLEAN, "int": Op.INT, "long": Op.LONG, "float": Op.FLOAT, "double": Op.DOUBLE}
@@ -37,10 +37,6 @@ SKIPPED = {
     "float": (Op.SKIP_FIXED, 4), "double": (Op.SKIP_FIXED, 8), "bytes": (Op.SKIP_BYTES, 0), "string": (Op.SKIP_BYTES, 0),
 }  # fmt: skip
 MILLIS = ("timestamp-millis", "local-timestamp-millis")
-
-
-class Unsupported(CalveError):
-    """Values that no program reads; the message says why, in words that can follow "because"."""
 
 
 def program(writer: AvroWriter, columns: Json) -> Program:

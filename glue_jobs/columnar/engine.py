@@ -21,7 +21,6 @@ from glue_jobs.columnar.counted import Counted
 from glue_jobs.columnar.data_files import data_files, layout_of, location_of, sweep
 from glue_jobs.columnar.fetching import Range
 from glue_jobs.columnar.layouts import Layout
-from glue_jobs.columnar.layouts import Unsupported as LayoutUnsupported
 from glue_jobs.columnar.steps.chain import Steps
 from glue_jobs.columnar.steps.planning import columnar_steps
 from glue_jobs.columnar.storage import Storage
@@ -80,7 +79,7 @@ class Columnar:
             self._planned = _planned(self.target)
         try:
             self._layout = _layout_of(self.target)
-        except LayoutUnsupported as why:
+        except Unsupported as why:
             return (*self._planned.reasons, why.message)
         return self._planned.reasons
 

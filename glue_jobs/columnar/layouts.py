@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calve.columns import Json
-from calve.errors import CalveError
+from calve.engines import Unsupported
 from calve.job import Transform
 from glue_jobs.columnar.fields import leaf_type, leaves
 from glue_jobs.columnar.storage import Storage
@@ -15,10 +15,6 @@ from glue_jobs.columnar.storage import Storage
 METRICS = "write.metadata.metrics."
 PARQUET = "write.parquet."
 CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "brotli": "brotli", "uncompressed": "none"}
-
-
-class Unsupported(CalveError):
-    """The table asks for files that are not written here; the message says what."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from calve.columns import field, map_of, struct, with_ids
+from calve.engines import Unsupported
 from calve.job import Transform
-from glue_jobs.columnar.layouts import Layout, PartitionField, SortField, Unsupported, layout
+from glue_jobs.columnar.layouts import Layout, PartitionField, SortField, layout
 from glue_jobs.columnar.storage import Storage
 
 COLUMNS = with_ids(
