@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calve.avro_operations import Absent, Group, Items, Leaf, Pairs, Part, Program
+from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.copies import copy, copy_fixed, digest, find_repeated, lay_out
-from glue_jobs.columnar.types import arrow_type
 
 Bytes = NDArray[np.uint8]
 Longs = NDArray[np.int64]

@@ -17,12 +17,12 @@ from calve.avro_program import program, require_avro
 from calve.columns import Json
 from calve.decoding import Decoding
 from calve.writers import PlainWriter, Writer
+from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.cells import Longs
 from glue_jobs.columnar.framing import NOBODY, Prefixes
 from glue_jobs.columnar.payloads import inflated
 from glue_jobs.columnar.reader import PlainReader, Reader, Spans
 from glue_jobs.columnar.records import Records
-from glue_jobs.columnar.types import arrow_type
 from glue_jobs.verdicts import MAX_OTHERS
 
 

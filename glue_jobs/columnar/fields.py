@@ -9,21 +9,10 @@ from enum import StrEnum
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.columns import Json, decimal_digits
+from calve.columns import Json
+from glue_jobs.arrow_types import leaf_type
 
 FIELD_ID = b"PARQUET:field_id"
-PRIMITIVES: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", "UTC"),
-    "string": pa.string(),
-    "binary": pa.binary(),
-}
 
 
 class Part(StrEnum):
@@ -132,16 +121,3 @@ def _type(kind: Json, held: pa.DataType | None) -> pa.DataType:
         _field("key", kind["key"], kind["key-id"], key, required=True),
         _field("value", kind["value"], kind["value-id"], value, required=kind["value-required"]),
     )
-
-
-def leaf_type(kind: str) -> pa.DataType:
-    """The Arrow type of a primitive type of Iceberg's.
-
-    Raises:
-        KeyError: it has none here.
-    """
-    if digits := decimal_digits(kind):
-        return pa.decimal128(*digits)
-    if kind.startswith("fixed["):
-        return pa.binary(int(kind[len("fixed[") : -1]))
-    return PRIMITIVES[kind]

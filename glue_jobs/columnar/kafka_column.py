@@ -9,11 +9,11 @@ import pyarrow as pa
 from numba import types
 
 from calve.columns import KAFKA
+from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.cells import NOTHING, Bytes, Longs, texts, validity
 from glue_jobs.columnar.compiled import BYTES, kernel
 from glue_jobs.columnar.copies import find_no_utf_8
 from glue_jobs.columnar.records import Records
-from glue_jobs.columnar.types import arrow_type
 
 PLACES = types.Array(types.int32, 1, "C", readonly=True)
 RECORDS = types.Array(types.int64, 1, "C", readonly=True)

@@ -9,7 +9,8 @@ from typing import Any
 from calve.columns import Json
 from calve.engines import Unsupported
 from calve.job import Transform
-from glue_jobs.columnar.fields import leaf_type, leaves
+from glue_jobs.arrow_types import leaf_type
+from glue_jobs.columnar.fields import leaves
 from glue_jobs.columnar.storage import Storage
 
 METRICS = "write.metadata.metrics."

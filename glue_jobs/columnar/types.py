@@ -1,27 +1,11 @@
-"""Columns as Arrow has them: the types of a table's columns, and arrays as wider ones of these."""
+"""Arrays as ones of another type."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.columns import Json
-from glue_jobs.columnar.fields import leaf_type
 from glue_jobs.columnar.nested import Items
-
-
-def arrow_type(kind: Json, *, fixed: bool = True) -> pa.DataType:
-    """The type of a column; where not `fixed`, bytes of a fixed length are of any length, as Spark has them."""
-    if isinstance(kind, str):
-        return leaf_type(kind) if fixed or not kind.startswith("fixed") else pa.binary()
-    match kind["type"]:
-        case "struct":
-            return pa.struct(
-                [(each["name"], arrow_type(each["type"], fixed=fixed)) for each in kind["fields"]]
-            )
-        case "list":
-            return pa.list_(arrow_type(kind["element"], fixed=fixed))
-    return pa.map_(arrow_type(kind["key"], fixed=fixed), arrow_type(kind["value"], fixed=fixed))
 
 
 def conformed(array: pa.Array | None, wanted: pa.DataType, length: int) -> pa.Array:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from calve.columns import Json, field, struct
 from calve.protobuf.reading import Struct
-from glue_jobs.protobuf.leaves import arrow_type
+from glue_jobs.arrow_types import arrow_type
 from glue_jobs.protobuf.messages import Messages
 from glue_jobs.protobuf.scan import PADDING, Bytes, Flags, Ints, Spans
 
@@ -35,7 +35,7 @@ def row_type(frames: Sequence[Frame]) -> Json:
 
 def decode(values: Any, frames: Sequence[Frame]) -> Any:
     """A struct for each value (binary): its row, and whether it is good. Null where no frame is the value's."""
-    columns = arrow_type(row_type(frames))
+    columns = arrow_type(row_type(frames), fixed=False)
     size = len(values)
     offsets = np.frombuffer(values.buffers()[1], np.int32, size + 1, values.offset * 4).astype(np.int64)
     content = values.buffers()[2]

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calve.columns import Json, decimal_digits
+from glue_jobs.arrow_types import arrow_type
 from glue_jobs.protobuf.scan import (
     FIXED32,
     FIXED64,
@@ -31,33 +32,7 @@ WIRES = (
 FIXED_TYPES = {
     "fixed32": "<u4", "sfixed32": "<i4", "float": "<f4", "fixed64": "<u8", "sfixed64": "<i8", "double": "<f8",
 }  # fmt: skip
-ARROW = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", tz="UTC"),
-}
 Numbers = NDArray[Any]
-
-
-def arrow_type(column: Json) -> Any:
-    """The Arrow type of a column (Iceberg, JSON form), as Spark takes it."""
-    if isinstance(column, str):
-        digits = decimal_digits(column)
-        return pa.decimal128(*digits) if digits else ARROW.get(column, pa.binary())
-    match column["type"]:
-        case "struct":
-            return pa.struct([pa.field(each["name"], arrow_type(each["type"])) for each in column["fields"]])
-        case "list":
-            return pa.list_(pa.field("element", arrow_type(column["element"])))
-        case _:
-            return pa.map_(arrow_type(column["key"]), arrow_type(column["value"]))
 
 
 def numbers(kind: str, data: Bytes, found: Found) -> Numbers:
@@ -126,14 +101,15 @@ def from_numbers(made: Numbers, column: Json, symbols: dict[int, str], absent: F
 
 def texts(data: Bytes, begin: Ints, length: Ints, column: str, absent: Flags | None) -> tuple[Any, Flags]:
     """A column of strings or bytes, and which of them are no UTF-8 (and then empty)."""
-    made = _binary(data, begin, length, arrow_type(column), absent)
+    kind = arrow_type(column, fixed=False)
+    made = _binary(data, begin, length, kind, absent)
     wrong = np.zeros(begin.size, np.bool_)
     if column == "string":
         try:
             made.validate(full=True)
         except pa.ArrowInvalid:
             wrong = _not_utf8(data, begin, length)
-            made = _binary(data, begin, np.where(wrong, 0, length), arrow_type(column), absent)
+            made = _binary(data, begin, np.where(wrong, 0, length), kind, absent)
     return made, wrong
 
 

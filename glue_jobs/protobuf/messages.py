@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from calve.protobuf.reading import Column, Read, Struct, Value
+from glue_jobs.arrow_types import arrow_type
 from glue_jobs.protobuf.leaves import (
     WIRES,
-    arrow_type,
     from_numbers,
     is_sized,
     numbers,
@@ -59,7 +59,7 @@ class Messages:
                     absent[self._fields[each.source].owner] = False
             return self._struct(inside, [each.name for each in column.oneof], absent)
         if column.source is None:
-            return pa.nulls(self._count, arrow_type(column.type))
+            return pa.nulls(self._count, arrow_type(column.type, fixed=False))
         field, found = self._plan.fields[column.source], self._fields[column.source]
         if field.key is not None:
             return self._map(field, field.key, found)
@@ -177,7 +177,7 @@ class Messages:
     def _nested(self, value: Value, found: Found, owner: Ints, exists: Flags) -> tuple[Any, Flags, Flags]:
         """An array of one value for each owner, null where there is none; and which of them are broken or unfit."""
         if not exists.any():
-            return pa.nulls(exists.size, arrow_type(value.column)), exists, exists
+            return pa.nulls(exists.size, arrow_type(value.column, fixed=False)), exists, exists
         plan = value.message or members(value)
         spans = Spans(self._data, found.begin, found.begin + found.length, owner)
         inner = Messages(plan, spans, exists)

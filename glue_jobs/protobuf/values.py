@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from calve.columns import Json, decimal_digits
 from calve.protobuf.known import DATE, DECIMAL, TIMESTAMP, WRAPPERS
 from calve.protobuf.reading import Column, Read, Struct, Value
-from glue_jobs.protobuf.leaves import Numbers, arrow_type, decimals
+from glue_jobs.arrow_types import arrow_type
+from glue_jobs.protobuf.leaves import Numbers, decimals
 from glue_jobs.protobuf.scan import Flags, Ints
 
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799

@@ -25,9 +25,9 @@ from calve.names import SYSTEM_COLUMN
 from calve.registry import Schema
 from calve.wire import BARE, CONFLUENT, GLUE
 from calve.writers import PlainWriter
+from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.decoder import Decoder
 from glue_jobs.columnar.kafka_column import kafka_column
-from glue_jobs.columnar.types import arrow_type
 from glue_jobs.decode import OTHER, REJECT, decode
 from glue_jobs.records import flattened
 from tests.avro_cases import CASES, MANY, text

@@ -16,6 +16,7 @@ from calve.columns import KAFKA, Json, struct
 from calve.engines import Unsupported
 from calve.names import quote
 from calve.steps import Filter, Flatten, Lookup, Mask, Route, Rule, Sql, Step
+from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.steps.chain import Operation, Steps
 from glue_jobs.columnar.steps.expression_planning import Planning, spelled
 from glue_jobs.columnar.steps.flatten import Explosion, Flattening
@@ -23,7 +24,6 @@ from glue_jobs.columnar.steps.mask import Change, Fields, Inside, Masking
 from glue_jobs.columnar.steps.masked import MOST_DIGITS
 from glue_jobs.columnar.steps.query import Computation, Condition
 from glue_jobs.columnar.steps.route import Routing
-from glue_jobs.columnar.types import arrow_type
 from glue_jobs.steps.chain import Chain
 from glue_jobs.steps.flatten import exploded, exploded_column, leaves, leaves_of_items
 from glue_jobs.steps.frame import data
