@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from calve.avro_operations import Absent, Group, Items, Leaf, Pairs, Part, Program
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.copies import copy, copy_fixed, digest, find_repeated, lay_out
+from glue_jobs.columnar.types import stored
 
 Bytes = NDArray[np.uint8]
 Longs = NDArray[np.int64]
@@ -114,8 +115,7 @@ CUT = {
 
 
 def _number(part: Leaf, kind: Any) -> Build:
-    cut, bits = CUT[part.kind]
-    wide = np.dtype(f"{'f' if pa.types.is_floating(kind) else 'i'}{kind.bit_width // 8}")
+    (cut, bits), wide = CUT[part.kind], stored(kind)
 
     def made(cells: Cells) -> Any:
         numbers = cells.numbers(part.cell).astype(cut).view(bits)

@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
@@ -15,7 +15,6 @@ from calve.avro_program import reasons
 from calve.engines import Unsupported
 from calve.errors import CalveError, Retryable, Suspended
 from calve.position import Offsets
-from calve.spark_conf import CATALOG, NAMES_KEY
 from glue_jobs.columnar.connecting import settings_of
 from glue_jobs.columnar.counted import Counted
 from glue_jobs.columnar.data_files import data_files, layout_of, location_of, sweep
@@ -64,8 +63,12 @@ class Columnar:
     failures: int = 0
     rests_until: float = 0.0
     because: str = ""
+    _storage: Storage = field(init=False)
     _planned: _Planned | None = None
     _layout: Layout | None = None
+
+    def __post_init__(self) -> None:
+        self._storage = Storage.of(self.target.lake.spark)
 
     def unsupported(self) -> tuple[str, ...]:
         """Why the table, as it is open now, cannot be made by this engine.
@@ -78,7 +81,7 @@ class Columnar:
         if self._planned is None or self._planned.shaping is not self.target.shaping:
             self._planned = _planned(self.target)
         try:
-            self._layout = _layout_of(self.target)
+            self._layout = layout_of(self.target.main, self._storage)
         except Unsupported as why:
             return (*self._planned.reasons, why.message)
         return self._planned.reasons
@@ -178,12 +181,6 @@ def _planned(target: Target) -> _Planned:
     except Unsupported as why:
         return _Planned(shaping, None, (*found, why.message))
     return _Planned(shaping, steps, tuple(found))
-
-
-def _layout_of(target: Target) -> Layout:
-    get, of = target.lake.spark.conf.get, f"spark.sql.catalog.{CATALOG}"
-    region, endpoint = str(get(f"{of}.client.region")), get(f"{of}.s3.endpoint", None)
-    return layout_of(target.main, Storage(region, endpoint, get(NAMES_KEY, None) == "true"))
 
 
 def _spread(context: SparkContext, work: Work, parts: Sequence[tuple[Range, ...]]) -> list[Done | Trouble]:

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
+from pyspark.sql import SparkSession
 
 from calve.errors import Retryable
-from calve.job import Lake
+from calve.spark_conf import CATALOG, NAMES_KEY
 
 ATTEMPTS = 4
 """Of a request; after them the round is tried again, ever later."""
@@ -37,8 +38,11 @@ class Storage:
     names_key: bool = False
 
     @classmethod
-    def of(cls, lake: Lake) -> Storage:
-        return cls(lake.region, lake.endpoint, lake.names_key)
+    def of(cls, spark: SparkSession) -> Storage:
+        """As the session's catalog has it."""
+        get, catalog = spark.conf.get, f"spark.sql.catalog.{CATALOG}"
+        endpoint = get(f"{catalog}.s3.endpoint", None)
+        return cls(str(get(f"{catalog}.client.region")), endpoint, get(NAMES_KEY, None) == "true")
 
     def create(self, location: str) -> pa.NativeFile:
         """A new object, sent in parts while it is written; there is none before it is closed.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from calve.job import Transform
 from glue_jobs.columnar import murmur
 from glue_jobs.columnar.compiled import BYTES, kernel
+from glue_jobs.columnar.types import stored
 
 DAY_US = 86_400_000_000
 HOUR_US = 3_600_000_000
@@ -46,12 +47,8 @@ def _like(values: pa.Array, numbers: NDArray[Any], kind: pa.DataType) -> pa.Arra
 
 def _numbers(values: pa.Array) -> NDArray[np.int64]:
     """What whole numbers, dates and times are stored as; anything where they are null."""
-    held = np.frombuffer(values.buffers()[1], _stored(values.type))
+    held = np.frombuffer(values.buffers()[1], stored(values.type))
     return held[values.offset : values.offset + len(values)].astype(np.int64)
-
-
-def _stored(kind: pa.DataType) -> np.dtype[Any]:
-    return np.dtype(f"i{kind.bit_width // 8}")
 
 
 def _hashes(values: pa.Array) -> NDArray[np.int32]:
@@ -80,7 +77,7 @@ def _truncated(values: pa.Array, width: int) -> pa.Array:
         return pa.Array.from_buffers(kind, len(values), [null, pa.py_buffer(found)])
     numbers = _numbers(values)
     null = pc.is_null(values).to_numpy(zero_copy_only=False) if values.null_count else None
-    return pa.array((numbers - numbers % width).astype(_stored(kind)), kind, mask=null)
+    return pa.array((numbers - numbers % width).astype(stored(kind)), kind, mask=null)
 
 
 def _unscaled(values: pa.Array) -> NDArray[np.uint8]:

@@ -1,11 +1,19 @@
-"""Arrays as ones of another type."""
+"""What arrays are stored as, and arrays as ones of another type."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from glue_jobs.columnar.nested import Items
+
+
+def stored(kind: pa.DataType) -> np.dtype[Any]:
+    """How numbers, days and moments are stored."""
+    return np.dtype(f"{'f' if pa.types.is_floating(kind) else 'i'}{kind.bit_width // 8}")
 
 
 def conformed(array: pa.Array | None, wanted: pa.DataType, length: int) -> pa.Array:

@@ -54,7 +54,7 @@ def make(
 
 def files_of(engine: Engine, table: Table) -> Files:
     """The files of a task that has not written any."""
-    layout = layout_of(table, Storage.of(engine.job().lake))
+    layout = layout_of(table, Storage.of(engine.spark))
     return Files(layout, location_of(table, f"{uuid.uuid4().hex}-0-0"))
 
 
@@ -63,7 +63,7 @@ def staged(engine: Engine, table: Table, *batches: pa.Table) -> Staged:
     for each in batches:
         files.write(each)
     written = files.close()
-    found = data_files(table, layout_of(table, Storage.of(engine.job().lake)), written)
+    found = data_files(table, layout_of(table, Storage.of(engine.spark)), written)
     return Staged(found, sum(each.rows for each in written), sum(each.size for each in written))
 
 
@@ -259,7 +259,7 @@ def keys(engine: Engine, table: Table) -> list[str]:
 def test_files_can_be_discarded_and_what_is_left_of_tasks_swept(engine: Engine) -> None:
     table = make(engine, ALL)
     rows = pa.Table.from_pylist([ROW] * 10, schema=plain(ALL))
-    layout = layout_of(table, Storage.of(engine.job().lake))
+    layout = layout_of(table, Storage.of(engine.spark))
     discard(table, staged(engine, table, rows))
     round_id = uuid.uuid4().hex
     location = location_of(table, f"{round_id}-1-")
@@ -288,7 +288,7 @@ def test_an_aborted_task_leaves_no_upload_behind(engine: Engine) -> None:
 
 def test_a_store_that_refuses_is_retryable_and_names_no_object(engine: Engine) -> None:
     table = make(engine, struct(field("n", "long")))
-    layout = layout_of(table, Storage.of(engine.job().lake))
+    layout = layout_of(table, Storage.of(engine.spark))
     files = Files(layout, "s3://no-such-bucket/secret-name")
     files.write(pa.table({"n": [1]}))
     with pytest.raises(Retryable, match="NO_SUCH_BUCKET") as error:

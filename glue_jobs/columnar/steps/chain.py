@@ -51,11 +51,6 @@ class Steps:
     source: Columns
     columns: Columns
 
-    @property
-    def explodes(self) -> bool:
-        """Whether a record may make several rows."""
-        return self.explosion is not None
-
     def run(self, batch: pa.Table | pa.RecordBatch, keys: Sequence[Key] = ()) -> Iterator[Made]:
         """What becomes of good records with the columns that they are decoded to, and `_kafka`: once, or in several parts.
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from glue_jobs.columnar.steps.arithmetic import FAILING, RIGHT_FIRST
 from glue_jobs.columnar.steps.functions import FUNCTIONS, cast
 from glue_jobs.columnar.steps.rows import Mask, Rows
+from glue_jobs.columnar.types import stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +105,16 @@ def _computed(
     there = np.logical_and.reduce([_mask(pc.is_valid(each)) for each in arrays])
     values, failed = FAILING[function](*map(_numbers, arrays), kind)
     failed = failed & there
-    stored = np.where(there & ~failed, values, 0).astype(_stored(kind).to_pandas_dtype())
-    return pa.array(stored, mask=~there | failed).cast(kind), failed
+    numbers = np.where(there & ~failed, values, 0).astype(stored(_computed_as(kind)))
+    return pa.array(numbers, mask=~there | failed).cast(kind), failed
 
 
 def _numbers(array: pa.Array) -> NDArray[Any]:
-    found: NDArray[Any] = array.cast(_stored(array.type)).fill_null(0).to_numpy()
+    found: NDArray[Any] = array.cast(_computed_as(array.type)).fill_null(0).to_numpy()
     return found
 
 
-def _stored(kind: pa.DataType) -> pa.DataType:
+def _computed_as(kind: pa.DataType) -> pa.DataType:
     """How numbers of a type are computed."""
     return pa.float64() if pa.types.is_floating(kind) else pa.int64()
 

@@ -21,6 +21,7 @@ from glue_jobs.columnar.steps.text_kernels import (
     write_moments,
 )
 from glue_jobs.columnar.steps.tokens import Tokens
+from glue_jobs.columnar.types import stored
 
 Longs = NDArray[np.int64]
 Valid = NDArray[np.bool_]
@@ -100,8 +101,7 @@ def _span(array: pa.Array, unit: str) -> pa.Array:
     valid = _valid(array) & (numbers >= least)
     moments = np.where(valid, numbers, 0).astype(f"datetime64[{step}]")
     first = moments.astype(f"datetime64[{unit[0].upper()}]").astype(moments.dtype).astype(np.int64)
-    stored = pa.int32() if is_date else pa.int64()
-    return pa.array(first.astype(stored.to_pandas_dtype()), mask=~valid).cast(array.type)
+    return pa.array(first.astype(stored(array.type)), mask=~valid).cast(array.type)
 
 
 def _band(array: pa.Array, width: int) -> pa.Array:
@@ -113,7 +113,7 @@ def _band(array: pa.Array, width: int) -> pa.Array:
         least = -(2 ** (kind.bit_width - 1))
         band, fits = _long_band(_longs(array), width)
         valid = _valid(array) & fits & (band >= least)
-        return pa.array(np.where(valid, band, 0).astype(kind.to_pandas_dtype()), mask=~valid)
+        return pa.array(np.where(valid, band, 0).astype(stored(kind)), mask=~valid)
     unit = 10**kind.scale
     band, fits = _long_band(_units(array) // unit, width)
     valid = _valid(array) & fits & (np.abs(band) < 10 ** (kind.precision - kind.scale))
