@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from glue_jobs.columnar.compiled import BYTES, kernel
+from glue_jobs.columnar.compiled import BYTES, LONGS_OUT, kernel
 
 AT, END, BASE, LAST, COUNT, ATTRIBUTES, FIRST_TIME, MAX_TIME, PRODUCER, CRC = range(10)
 """Columns of what `scan` says of a batch: where it lies, its first and last offset, its records, what its header holds."""
@@ -28,8 +28,7 @@ WELL, CORRUPT, OLD = 0, 1, 2
 
 _ROWS = types.Array(types.int64, 2, "C")
 _PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
-_ROW = types.Array(types.int64, 1, "C")
-_INT64, _INT8 = (types.Array(each, 1, "C") for each in (types.int64, types.int8))
+_INT8 = types.Array(types.int8, 1, "C")
 _PLACES = types.Array(types.int32, 2, "C")
 
 
@@ -107,7 +106,7 @@ def varlong(data: Any, at: Any, end: Any) -> Any:
     return np.int64(0), np.int64(-1)
 
 
-@kernel(types.boolean(_ROW, _ROWS, _INT8))
+@kernel(types.boolean(LONGS_OUT, _ROWS, _INT8))
 def is_aborted(batch: Any, aborted: Any, ended: Any) -> Any:
     """Whether a batch is of one of the aborted transactions, of which some have ended before it."""
     for each in range(len(aborted)):
@@ -153,7 +152,7 @@ def after_headers(data: Any, at: Any, end: Any, count: Any) -> Any:
     return at
 
 
-@kernel(_PAIR(BYTES, _ROWS, types.int64, types.int64, _INT64, _INT64, _INT8, _PLACES))
+@kernel(_PAIR(BYTES, _ROWS, types.int64, types.int64, LONGS_OUT, LONGS_OUT, _INT8, _PLACES))
 def parse(
     data: Any, batches: Any, start: Any, to: Any, offsets: Any, times: Any, kinds: Any, places: Any
 ) -> Any:

@@ -18,8 +18,14 @@ from numba import njit, types
 
 from calve.errors import Fatal
 
-BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-"""Bytes that a kernel reads; in a signature it takes writable arrays too."""
+BYTES, PLACES, LONGS = (
+    types.Array(each, 1, "C", readonly=True) for each in (types.uint8, types.int32, types.int64)
+)
+"""What a kernel reads: bytes, places in them, numbers. In a signature each takes writable arrays too."""
+BYTES_OUT, PLACES_OUT, LONGS_OUT = (
+    types.Array(each, 1, "C") for each in (types.uint8, types.int32, types.int64)
+)
+"""What it writes."""
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 

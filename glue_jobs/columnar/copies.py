@@ -10,21 +10,16 @@ from numba import types
 from numba.core.cgutils import get_or_insert_function, pointer_add
 from numba.extending import intrinsic
 
-from glue_jobs.columnar.compiled import BYTES, kernel
+from glue_jobs.columnar.compiled import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, PLACES_OUT, kernel
 
 LENGTH = 0xFFFFFFFF
 """The part of a cell that is the number of bytes; the rest is their place in the buffer."""
-CELLS = types.Array(types.int64, 1, "C", readonly=True)
-LONGS = types.Array(types.int64, 1, "C")
-OFFSETS = types.Array(types.int32, 1, "C")
-READ_OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
-WRITTEN = types.Array(types.uint8, 1, "C")
 MOVED, AHEAD = 16, 16
 """Bytes that are copied at once; rows whose bytes are asked for before their turn."""
 FEW = 16
 
 
-@kernel(types.int64(CELLS, BYTES, OFFSETS))
+@kernel(types.int64(LONGS, BYTES, PLACES_OUT))
 def lay_out(cells: Any, marks: Any, offsets: Any) -> Any:
     """The offsets of the bytes of each cell once they are copied, and their number; without marks every cell has some."""
     total = np.int64(0)
@@ -71,7 +66,7 @@ _move: Any = intrinsic(_moving)
 _expect: Any = intrinsic(_expecting)
 
 
-@kernel(types.void(CELLS, BYTES, READ_OFFSETS, WRITTEN))
+@kernel(types.void(LONGS, BYTES, PLACES, BYTES_OUT))
 def copy(cells: Any, data: Any, offsets: Any, out: Any) -> Any:
     """What `lay_out` has laid out."""
     for row in range(cells.size):
@@ -88,7 +83,7 @@ def copy(cells: Any, data: Any, offsets: Any, out: Any) -> Any:
             place += 1
 
 
-@kernel(types.void(CELLS, BYTES, BYTES, types.int64, WRITTEN))
+@kernel(types.void(LONGS, BYTES, BYTES, types.int64, BYTES_OUT))
 def copy_fixed(cells: Any, marks: Any, data: Any, size: Any, out: Any) -> Any:
     """So many bytes of each cell, zeros where there is no mark."""
     for row in range(cells.size):
@@ -98,7 +93,7 @@ def copy_fixed(cells: Any, marks: Any, data: Any, size: Any, out: Any) -> Any:
             out[row * size + at] = data[place + at] if marked else 0
 
 
-@kernel(types.void(CELLS, BYTES, LONGS))
+@kernel(types.void(LONGS, BYTES, LONGS_OUT))
 def digest(cells: Any, data: Any, out: Any) -> Any:
     """A number of the bytes of each cell; those of equal bytes are equal."""
     for row in range(cells.size):
@@ -109,7 +104,7 @@ def digest(cells: Any, data: Any, out: Any) -> Any:
         out[row] = found
 
 
-@kernel(types.int64(CELLS, READ_OFFSETS, WRITTEN))
+@kernel(types.int64(LONGS, PLACES, BYTES_OUT))
 def find_repeated(digests: Any, offsets: Any, found: Any) -> Any:
     """Mark the maps of which two entries have one digest; the number of such maps."""
     count = np.int64(0)
@@ -129,7 +124,7 @@ def find_repeated(digests: Any, offsets: Any, found: Any) -> Any:
     return count
 
 
-@kernel(types.int64(CELLS, BYTES, BYTES, WRITTEN))
+@kernel(types.int64(LONGS, BYTES, BYTES, BYTES_OUT))
 def find_no_utf_8(cells: Any, marks: Any, data: Any, found: Any) -> Any:
     """Mark the cells whose bytes are no UTF-8; the number of such cells."""
     count = np.int64(0)

@@ -10,15 +10,12 @@ from numba import types
 from numpy.typing import NDArray
 
 from glue_jobs.columnar.cells import Bytes
-from glue_jobs.columnar.compiled import BYTES, kernel
+from glue_jobs.columnar.compiled import BYTES, LONGS, PLACES, PLACES_OUT, kernel
 
 NULL, NOBODY = -2, -1
-PLACES = types.Array(types.int32, 1, "C", readonly=True)
-RECORDS = types.Array(types.int64, 1, "C", readonly=True)
-NUMBERS = types.Array(types.int32, 1, "C")
 
 
-@kernel(types.void(BYTES, PLACES, PLACES, RECORDS, BYTES, PLACES, NUMBERS))
+@kernel(types.void(BYTES, PLACES, PLACES, LONGS, BYTES, PLACES, PLACES_OUT))
 def _find(data: Any, places: Any, sizes: Any, records: Any, prefixes: Any, ends: Any, found: Any) -> Any:
     """The first prefix that each value begins with; that of the value before is most often that of the next, too."""
     last = 0

@@ -11,13 +11,10 @@ from numba import types
 from calve.columns import KAFKA
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.cells import NOTHING, Bytes, Longs, texts, validity
-from glue_jobs.columnar.compiled import BYTES, kernel
+from glue_jobs.columnar.compiled import BYTES, LONGS, LONGS_OUT, PLACES, kernel
 from glue_jobs.columnar.copies import find_no_utf_8
 from glue_jobs.columnar.records import Records
 
-PLACES = types.Array(types.int32, 1, "C", readonly=True)
-RECORDS = types.Array(types.int64, 1, "C", readonly=True)
-CELLS = types.Array(types.int64, 1, "C")
 PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 KIND = arrow_type(KAFKA["type"])
 MOST_MILLIS = (2**63 - 1) // 1000
@@ -37,7 +34,7 @@ def _varint(data: Any, at: Any) -> Any:
     return value, np.int64(-1)
 
 
-@kernel(types.boolean(BYTES, PLACES, PLACES, RECORDS, CELLS, CELLS))
+@kernel(types.boolean(BYTES, PLACES, PLACES, LONGS, LONGS_OUT, LONGS_OUT))
 def _headers(data: Any, places: Any, counts: Any, chosen: Any, names: Any, values: Any) -> Any:
     """The places of names and values (place << 32 | length, -1: null) of all headers; False: there is another number of them."""
     number = 0

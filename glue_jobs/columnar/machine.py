@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from glue_jobs.columnar.compiled import BYTES, kernel
+from glue_jobs.columnar.compiled import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
 
 (
     BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT, FIXED, ENUM, MILLIS, DECIMAL, MARK, UNION, JUMP, LIST, NEXT,
@@ -30,10 +30,6 @@ U = np.uint64
 POSITIVE = 2**63 - 1
 LEAST = -(2**63)
 MOST_MILLIS = POSITIVE // 1000
-LONGS = types.Array(types.int64, 1, "C")
-LOOKED_AT = types.Array(types.int64, 1, "C", readonly=True)
-PLACES = types.Array(types.int32, 1, "C", readonly=True)
-MARKS = types.Array(types.uint8, 1, "C")
 FRAMES = types.Array(types.int64, 2, "C")
 PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 TRIPLE = types.UniTuple(types.int64, 3)  # type: ignore[no-untyped-call]
@@ -78,7 +74,7 @@ def _little(data: Any, at: Any, size: Any) -> Any:
     return value
 
 
-@kernel(TRIPLE(BYTES, types.int64, types.int64, LOOKED_AT, types.int64))
+@kernel(TRIPLE(BYTES, types.int64, types.int64, LONGS, types.int64))
 def _decimal(data: Any, at: Any, size: Any, pool: Any, limit: Any) -> Any:
     """Low half, high half and whether the number has few enough digits.
 
@@ -131,7 +127,7 @@ def _block_to_skip(data: Any, at: Any, end: Any) -> Any:
     return count, at
 
 
-@kernel(types.void(LONGS, LONGS, LOOKED_AT, LOOKED_AT, MARKS))
+@kernel(types.void(LONGS_OUT, LONGS_OUT, LONGS, LONGS, BYTES_OUT))
 def _clear(rows: Any, before: Any, mark_level: Any, mark_base: Any, marks: Any) -> Any:
     """Forget what was written from rows `before` on."""
     for column in range(mark_level.size):
@@ -144,8 +140,8 @@ def _clear(rows: Any, before: Any, mark_level: Any, mark_base: Any, marks: Any) 
 
 @kernel(
     PAIR(
-        LOOKED_AT, LOOKED_AT, BYTES, PLACES, PLACES, LOOKED_AT, types.int64, MARKS, LONGS, LONGS, LOOKED_AT,
-        LONGS, MARKS, LOOKED_AT, LOOKED_AT, FRAMES, types.int64, types.int64,
+        LONGS, LONGS, BYTES, PLACES, PLACES, LONGS, types.int64, BYTES_OUT, LONGS_OUT, LONGS_OUT, LONGS,
+        LONGS_OUT, BYTES_OUT, LONGS, LONGS, FRAMES, types.int64, types.int64,
     )
 )  # fmt: skip
 def run(  # noqa: C901 one loop: a call for each operation would cost more than most of them do

@@ -6,7 +6,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from glue_jobs.columnar.compiled import BYTES, kernel
+from glue_jobs.columnar.compiled import BYTES, LONGS, PLACES, kernel
 
 C1, C2 = np.uint64(0xCC9E2D51), np.uint64(0x1B873593)
 FIVE, ADDED = np.uint64(5), np.uint64(0xE6546B64)
@@ -14,8 +14,6 @@ MIX1, MIX2 = np.uint64(0x85EBCA6B), np.uint64(0xC2B2AE35)
 LOW = np.uint64(0xFFFFFFFF)
 POSITIVE = np.uint64(0x7FFFFFFF)
 
-LONGS = types.Array(types.int64, 1, "C", readonly=True)
-PLACES = types.Array(types.int32, 1, "C", readonly=True)
 HASHES = types.int32[::1]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from glue_jobs.columnar.compiled import BYTES, kernel
+from glue_jobs.columnar.compiled import BYTES, BYTES_OUT, LONGS, PLACES, kernel
 
 LANES = 16
 BLOCK, BLOCK_WORDS, ROUNDS, STATE_WORDS = 64, 16, 64, 8
@@ -94,8 +94,6 @@ HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _WORD, _PLACE = types.uint32, types.int64
 WORDS = types.Array(_WORD, 1, "C")
 STATES = types.Array(_WORD, 2, "C", readonly=True)
-PLACES = types.Array(types.int32, 1, "C", readonly=True)
-NUMBERS = types.Array(types.int64, 1, "C", readonly=True)
 Words = NDArray[np.uint32]
 Bytes = NDArray[np.uint8]
 u32 = np.uint32
@@ -174,7 +172,7 @@ def _load(w: Words, lane: int, data: Bytes, begin: int, end: int, block: int) ->
         w[14 * LANES + lane], w[15 * LANES + lane] = u32(bits >> 32), u32(bits & 0xFFFFFFFF)
 
 
-@kernel(types.void(WORDS, _PLACE, types.Array(types.uint8, 1, "C"), _PLACE), inline=True)
+@kernel(types.void(WORDS, _PLACE, BYTES_OUT, _PLACE), inline=True)
 def _write(state: Words, lane: int, out: Bytes, at: int) -> None:
     for n in range(STATE_WORDS):
         word = state[n * LANES + lane]
@@ -184,16 +182,16 @@ def _write(state: Words, lane: int, out: Bytes, at: int) -> None:
 
 @kernel(
     types.void(
-        NUMBERS,
+        LONGS,
         PLACES,
         BYTES,
-        NUMBERS,
+        LONGS,
         STATES,
         STATES,
         BYTES,
         PLACES,
         PLACES,
-        types.Array(types.uint8, 1, "C"),
+        BYTES_OUT,
     )
 )
 def write_tokens(

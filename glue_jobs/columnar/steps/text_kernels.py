@@ -9,12 +9,8 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from glue_jobs.columnar.compiled import BYTES, kernel
+from glue_jobs.columnar.compiled import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
 
-PLACES = types.Array(types.int32, 1, "C", readonly=True)
-NUMBERS = types.Array(types.int64, 1, "C", readonly=True)
-BEGINS = types.Array(types.int32, 1, "C")
-OUT = types.Array(types.uint8, 1, "C")
 Begins = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 
@@ -33,7 +29,7 @@ def _bytes_of(first: int) -> int:
     return 3 if first < 0xF0 else 4
 
 
-@kernel(types.void(PLACES, BYTES, types.int64, BEGINS, OUT))
+@kernel(types.void(PLACES, BYTES, types.int64, PLACES_OUT, BYTES_OUT))
 def write_ends(places: Begins, data: Bytes, stays: int, begins: Begins, out: Bytes) -> None:
     """The last characters of each text, with stars for those before; stars alone where there are no more than `stays`."""
     to = 0
@@ -75,7 +71,7 @@ def _domain(data: Bytes, at: int, end: int) -> int:
     return k
 
 
-@kernel(types.void(PLACES, BYTES, BEGINS, OUT))
+@kernel(types.void(PLACES, BYTES, PLACES_OUT, BYTES_OUT))
 def write_domains(places: Begins, data: Bytes, begins: Begins, out: Bytes) -> None:
     """Three stars, and the domain of each text that is an e-mail address."""
     to = 0
@@ -88,7 +84,7 @@ def write_domains(places: Begins, data: Bytes, begins: Begins, out: Bytes) -> No
         begins[n + 1] = to
 
 
-@kernel(types.void(PLACES, BYTES, types.int64, BEGINS, OUT))
+@kernel(types.void(PLACES, BYTES, types.int64, PLACES_OUT, BYTES_OUT))
 def write_decimals(places: Begins, data: Bytes, scale: int, begins: Begins, out: Bytes) -> None:
     """Integers as so many units of a scale, without needless zeros."""
     to = 0
@@ -116,7 +112,7 @@ def write_decimals(places: Begins, data: Bytes, scale: int, begins: Begins, out:
         begins[n + 1] = to
 
 
-@kernel(types.int64(types.int64, types.int64, types.int64, OUT))
+@kernel(types.int64(types.int64, types.int64, types.int64, BYTES_OUT))
 def _write_digits(number: int, width: int, to: int, out: Bytes) -> int:
     """A number with at least so many digits; where it ends."""
     digits, rest = width, number
@@ -128,7 +124,7 @@ def _write_digits(number: int, width: int, to: int, out: Bytes) -> int:
     return to + digits
 
 
-@kernel(types.int64(types.int64, types.int64, OUT))
+@kernel(types.int64(types.int64, types.int64, BYTES_OUT))
 def _write_day(day: int, to: int, out: Bytes) -> int:
     """ISO 8601: a day by its number from 1970-01-01 on, in the calendar of today (proleptic). Where it ends."""
     shifted = day + 719_468  # from 0000-03-01, so that a leap day ends its year
@@ -149,7 +145,7 @@ def _write_day(day: int, to: int, out: Bytes) -> int:
     return _write_digits(of_year - (153 * shifted_month + 2) // 5 + 1, 2, to + 1, out)
 
 
-@kernel(types.void(NUMBERS, BEGINS, OUT))
+@kernel(types.void(LONGS, PLACES_OUT, BYTES_OUT))
 def write_days(days: NDArray[np.int64], begins: Begins, out: Bytes) -> None:
     to = 0
     for n in range(len(days)):
@@ -157,7 +153,7 @@ def write_days(days: NDArray[np.int64], begins: Begins, out: Bytes) -> None:
         begins[n + 1] = to
 
 
-@kernel(types.void(NUMBERS, types.boolean, BEGINS, OUT))
+@kernel(types.void(LONGS, types.boolean, PLACES_OUT, BYTES_OUT))
 def write_moments(moments: NDArray[np.int64], utc: bool, begins: Begins, out: Bytes) -> None:  # noqa: FBT001 numba has no keywords
     """Microseconds from 1970 on as ISO 8601 with six decimals; utc: with a Z."""
     to = 0
