@@ -62,7 +62,7 @@ def build(
             lake=lake,
             runtime=runtime,
         )
-    monitoring = MonitoringStack(
+    MonitoringStack(
         app,
         f"{name}-monitoring",
         deployment=deployment,
@@ -72,7 +72,6 @@ def build(
         publish=publish,
         keys=keys,
     )
-    monitoring.add_dependency(maintenance)  # its filters are of log groups that maintenance makes
     Tags.of(app).add("calve:deployment", name)
 
 

@@ -111,13 +111,14 @@ class JobMetrics(Construct):
                 if each.per_table
                 else None,
             )
-            aws_logs.CfnMetricFilter(
+            made = aws_logs.CfnMetricFilter(
                 self,
                 name,
                 log_group_name=str(log_group.log_group_name),
                 filter_pattern=each.pattern,
                 metric_transformations=[properties],
             )
+            made.add_dependency(log_group)  # named by its text, which tells CloudFormation nothing
 
     def of_table(self, metric: Metric, table: Table, statistic: str) -> aws_cloudwatch.Metric:
         name = str(self._job.table_name(table)) if self._dimension == "Table" else table.topic

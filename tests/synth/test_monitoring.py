@@ -173,6 +173,15 @@ def test_metrics_come_from_the_log_that_the_job_writes(synthesized):
         assert f"trading-{stack}" in text(each["LogGroupName"])
 
 
+def test_filters_are_deployed_after_the_log_groups_that_they_filter(synthesized):
+    artifacts = json.loads((synthesized.folder / "manifest.json").read_text())["artifacts"]
+    found = {name: each["dependencies"] for name, each in artifacts.items() if name.endswith("-monitoring")}
+    assert found
+    for name, before in found.items():
+        deployment = name.removesuffix("-monitoring")
+        assert {f"{deployment}-ingest", f"{deployment}-maintenance"} <= set(before)
+
+
 def test_an_export_that_is_given_up_is_told_to_the_operators(synthesized):
     rules = synthesized.find("trading-monitoring", "AWS::Events::Rule").values()
     (found,) = [each["EventPattern"] for each in rules if each["EventPattern"]["source"] == ["calve"]]
