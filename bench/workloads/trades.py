@@ -6,6 +6,7 @@ Numbers are made for a whole block at once, and written as the format writes the
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,59 +108,42 @@ def avro() -> Block:
 
 
 def json_text() -> Block:
-    given = texts()
-    tails = [
-        f'"symbol":"{symbol}","side":"{side}","account":"{account}","userid":"{user}"}}'
-        for symbol, side, account, user in given
-    ]
-    keys = [each[3].encode() for each in given]
+    def tail(symbol: str, side: str, account: str, user: str) -> bytes:
+        return f'"symbol":"{symbol}","side":"{side}","account":"{account}","userid":"{user}"}}'.encode()
 
-    def block(first: int, size: int, frame: bytes) -> tuple[list[bytes], list[bytes]]:
-        made = columns(first, size)
-        chosen = made.tail.tolist()
-        each = zip(
-            made.number.tolist(),
-            made.ts.tolist(),
-            made.price.tolist(),
-            made.quantity.tolist(),
-            chosen,
-            strict=True,
-        )
-        values = [
-            frame
-            + f'{{"trade_id":"{n:010d}","ts":{ts},"price":{price},"quantity":{quantity},{tails[tail]}'.encode()
-            for n, ts, price, quantity, tail in each
-        ]
-        return [keys[tail] for tail in chosen], values
+    def head(number: int, ts: int, price: float, quantity: int) -> bytes:
+        return f'{{"trade_id":"{number:010d}","ts":{ts},"price":{price},"quantity":{quantity},'.encode()
 
-    return block
+    return _of_each(head, tail)
 
 
 def protobuf() -> Block:
-    given = texts()
     message = GetMessageClass(compiled(Schema(1, PROTOBUF, "PROTOBUF")).messages[0])
-    names = ("symbol", "side", "account", "userid")
-    tails = [message(**dict(zip(names, each, strict=True))).SerializeToString() for each in given]
+
+    def tail(symbol: str, side: str, account: str, user: str) -> bytes:
+        return message(symbol=symbol, side=side, account=account, userid=user).SerializeToString()
+
+    def head(number: int, ts: int, price: float, quantity: int) -> bytes:
+        return message(trade_id=f"{number:010d}", ts=ts, price=price, quantity=quantity).SerializeToString()
+
+    return _of_each(head, tail)
+
+
+def _of_each(
+    head: Callable[[int, int, float, int], bytes], tail: Callable[[str, str, str, str], bytes]
+) -> Block:
+    """Values whose numbers are written one after another, in front of texts that are written once."""
+    given = texts()
+    tails = [tail(*each) for each in given]
     keys = [each[3].encode() for each in given]
 
     def block(first: int, size: int, frame: bytes) -> tuple[list[bytes], list[bytes]]:
         made = columns(first, size)
         chosen = made.tail.tolist()
-        each = zip(
-            made.number.tolist(),
-            made.ts.tolist(),
-            made.price.tolist(),
-            made.quantity.tolist(),
-            chosen,
-            strict=True,
-        )
-        values = [
-            frame
-            + message(trade_id=f"{n:010d}", ts=ts, price=price, quantity=quantity).SerializeToString()
-            + tails[tail]
-            for n, ts, price, quantity, tail in each
-        ]
-        return [keys[tail] for tail in chosen], values
+        numbers = (made.number, made.ts, made.price, made.quantity)
+        each = zip(*(column.tolist() for column in numbers), chosen, strict=True)
+        values = [frame + head(n, ts, price, quantity) + tails[at] for n, ts, price, quantity, at in each]
+        return [keys[at] for at in chosen], values
 
     return block
 
