@@ -90,8 +90,8 @@ def test_rows_of_every_snapshot_of_a_partitioned_table(engine: Engine, orders: s
     assert_same(engine, orders)
 
 
-@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.full)])
 @pytest.mark.full
+@pytest.mark.parametrize("version", [2, 3])
 def test_a_table_that_is_upserted(engine: Engine, version: int) -> None:
     users, dice = Users(engine), random.Random(version)
     target = users.target(format_version=version)

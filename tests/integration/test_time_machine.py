@@ -252,14 +252,8 @@ def said(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        pytest.param(None, id="append"),
-        pytest.param(Upsert(("_kafka.key",)), id="upsert", marks=pytest.mark.full),
-    ],
-)
 @pytest.mark.full
+@pytest.mark.parametrize("mode", [None, Upsert(("_kafka.key",))], ids=["append", "upsert"])
 def test_a_live_table_is_laid_out_anew_and_its_old_files_stay(engine: Engine, mode: Upsert | None) -> None:
     scene = Scene(engine, {"upsert": mode} if mode else {})
     scene.batches(1)
