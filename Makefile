@@ -38,10 +38,10 @@ demo: $(READY) ## Run all of calve on this machine: broker to tables, verified (
 	$(BIN)/calve demo $(if $(KEEP),--keep)
 
 test: check ## check, then the stacks as templates, and all of it on the real broker, registry, Spark and CDK
-	$(PYTEST_BY_TWO) -m "not full" tests/synth tests/integration
+	$(PYTEST_BY_TWO) -m "not full and not long" tests/synth tests/integration
 
 test-full: test ## test, and what takes minutes or a browser
-	$(PYTEST_BY_TWO) -m full tests
+	$(PYTEST_BY_TWO) -m "full or long" tests
 	CALVE_TEST_ENGINE=rows $(PYTEST_BY_TWO) -m "not full" $(BY_ROWS)
 
 test-snowflake: $(READY) ## What calve takes Snowflake to do, tried on a real account (says what it needs)

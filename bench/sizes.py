@@ -30,10 +30,10 @@ class Sizes:
 QUICK = Sizes("quick", {"trades": 500_000, "orders": 30_000}, {"trades": 1, "orders": 1})
 DEFAULT = Sizes(
     "default",
-    {"trades": 1_500_000, "orders": 100_000, "wide": 30_000},
-    {"trades": 2, "orders": 1, "wide": 1},
+    {"trades": 3_000_000, "orders": 150_000},
+    {"trades": 1, "orders": 1},
     seconds=12,
-    commits=200,
+    commits=100,
     topics=20,
     kill_records=1_500_000,
 )

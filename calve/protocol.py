@@ -74,6 +74,15 @@ def nearest_position(ancestors: Iterable[Commit]) -> Position | None:
     return None if stood is None else decode(stood.summary, stood.id)
 
 
+def bytes_per_record(ancestors: Iterable[Commit]) -> float | None:
+    """What a record of the newest round that read any had in Kafka, on average; None: no ancestor says it."""
+    for each in ancestors:
+        records = Ledger.from_json(each.summary.get("calve.ledger", "{}")).consumed
+        if records and (size := json.loads(each.summary.get("calve.metrics", "{}")).get("bytes_in")):
+            return float(size / records)
+    return None
+
+
 def complete_until(ancestors: Iterable[Commit], properties: Mapping[str, str]) -> float | None:
     """Until when all that had arrived in the topic is in the table, in epoch seconds; None where nothing says it.
 

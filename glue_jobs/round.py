@@ -22,6 +22,7 @@ from calve.protocol import (
     TopicState,
     begin,
     bounded,
+    bytes_per_record,
     check_gaps,
     check_ledger,
     next_position,
@@ -151,7 +152,7 @@ class Round:
         first = self.target.cluster.first_offsets(self.topic, table.start) if not self.base.offsets else {}
         self.start = begin(self._reached(), self.topic, first=first, on_data_loss=table.on_data_loss)
         self.offsets = self.start.offsets
-        per_record = self.memory.bytes_per_record or self.target.cluster.largest_record(table.topic)
+        per_record = self._bytes_per_record()
         self.to = bounded(
             self.offsets,
             self.topic.end,
@@ -302,6 +303,12 @@ class Round:
         began = time.monotonic()
         self.main, self.seen = self.reading.stage_rows(self.id, self.memory.bytes_per_record or 0.0)
         self.stage_ms = _ms(began)
+
+    def _bytes_per_record(self) -> float:
+        """As this process has seen it, or the table's history; before that every record is as large as the topic allows."""
+        known = self.memory.bytes_per_record or bytes_per_record(self.target.main.ancestors())
+        self.memory.bytes_per_record = known
+        return known or self.target.cluster.largest_record(self.target.table.topic)
 
     def _reached(self) -> Position:
         """The table's position, moved on over offsets that were read and held no record."""

@@ -54,7 +54,7 @@ def _repeats(values: pa.ChunkedArray, dictionary_bytes: int) -> bool:
 
     The sample lies over all rows: values that come one after another are alike more often than others.
     """
-    held = values.take(pa.array(np.arange(0, len(values), 1 + len(values) // SAMPLE))).drop_null()
+    held = _sample(values).drop_null()
     count = len(held)
     different = pc.count_distinct(held).as_py()
     if different * 2 <= count:
@@ -62,6 +62,13 @@ def _repeats(values: pa.ChunkedArray, dictionary_bytes: int) -> bool:
     twice = count - different
     likely = count * count / (2 * twice) if twice else len(values)
     return bool(likely * 2 <= len(values) and likely * held.nbytes / count <= dictionary_bytes)
+
+
+def _sample(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Chunk by chunk: Arrow puts all chunks together where it takes of them all."""
+    step = 1 + len(values) // SAMPLE
+    taken = [each.take(pa.array(np.arange(0, len(each), step))) for each in values.chunks]
+    return pa.chunked_array(taken, values.type)
 
 
 def _alike(values: pa.ChunkedArray) -> bool:

@@ -144,7 +144,7 @@ def added_up(rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     yield "last", max(kept("at"))
 
 
-@pytest.mark.parametrize("version", [2, pytest.param(3, marks=full)])
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=full)])
 @pytest.mark.parametrize(
     "mode", [pytest.param(totals(), marks=full, id="for ever"), pytest.param(HOURLY, id="by the hour")]
 )

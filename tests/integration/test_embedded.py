@@ -146,6 +146,7 @@ def test_a_child_gets_an_environment_that_reaches_only_this_stack(
     assert java.returncode == 0
 
 
+@pytest.mark.long
 def test_the_broker_and_the_registry_keep_their_data_over_a_restart(own: Stack) -> None:
     admin = AdminClient({"bootstrap.servers": own.bootstrap_servers})
     admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result()

@@ -77,6 +77,7 @@ def assert_all_proved(job: Job) -> None:
         )
 
 
+@pytest.mark.long
 def test_anomalies(engine: Engine) -> None:
     job, topic = loaded(engine, "anomalies"), f"trades_{uuid.uuid4().hex[:8]}"
     script("anomalies", "generate").generate(topic, engine.stack.bootstrap_servers, engine.stack.registry_url)
@@ -99,6 +100,7 @@ def test_anomalies(engine: Engine) -> None:
     assert len({key for key, _, _ in records(engine, "stock_total_trades")}) == 6
 
 
+@pytest.mark.long
 def test_the_sales_channel(engine: Engine) -> None:
     job, topic = loaded(engine, "sales_channel"), f"sales_{uuid.uuid4().hex[:8]}"
     generate, expected = script("sales_channel", "generate"), script("sales_channel", "expected")

@@ -108,7 +108,10 @@ EVERY = tuple((point, nth) for point in OF_FORGET for nth in (1, 2) if nth == 1 
 
 @pytest.mark.parametrize(
     "deaths",
-    [pytest.param(CRITICAL, id="critical"), pytest.param(EVERY, id="all", marks=pytest.mark.full)],
+    [
+        pytest.param(CRITICAL, id="critical", marks=pytest.mark.long),
+        pytest.param(EVERY, id="all", marks=pytest.mark.full),
+    ],
 )
 def test_a_job_that_died_forgetting_is_finished_by_the_next(
     engine: Engine, tmp_path: Path, deaths: tuple[tuple[str, int], ...]

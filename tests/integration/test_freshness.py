@@ -67,7 +67,7 @@ class Load:
 
 @pytest.mark.parametrize(
     ("rate", "promise_s", "seconds"),
-    [(100, 4.0, 5), pytest.param(300, 6.0, 60, marks=pytest.mark.full)],
+    [pytest.param(100, 4.0, 5, marks=pytest.mark.long), pytest.param(300, 6.0, 60, marks=pytest.mark.full)],
 )
 def test_a_load_step_keeps_the_promise_or_says_why_not(
     engine: Engine, capsys: pytest.CaptureFixture[str], rate: float, promise_s: float, seconds: float

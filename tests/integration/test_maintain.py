@@ -361,7 +361,10 @@ CRITICAL = ("compact.staged", "compact.committed", "retention.committed")
 
 @pytest.mark.parametrize(
     "points",
-    [pytest.param(CRITICAL, id="critical"), pytest.param(OF_MAINTENANCE, id="all", marks=pytest.mark.full)],
+    [
+        pytest.param(CRITICAL, id="critical", marks=pytest.mark.long),
+        pytest.param(OF_MAINTENANCE, id="all", marks=pytest.mark.full),
+    ],
 )
 def test_whoever_dies_leaves_a_whole_table_and_no_file_behind(
     engine: Engine, points: tuple[str, ...]

@@ -42,7 +42,11 @@ DESERIALIZER = {"use.deprecated.format": False}
 
 
 @pytest.mark.parametrize(
-    "kind", ["AVRO", *(pytest.param(each, marks=pytest.mark.full) for each in ("JSON", "PROTOBUF"))]
+    "kind",
+    [
+        pytest.param("AVRO", marks=pytest.mark.long),
+        *(pytest.param(each, marks=pytest.mark.full) for each in ("JSON", "PROTOBUF")),
+    ],
 )
 def test_two_topics_of_schemas(engine: Engine, kind: str) -> None:
     for seed in range(2):

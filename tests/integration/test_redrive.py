@@ -168,7 +168,10 @@ def test_verify_finds_redriven_rows_that_are_lost_or_doubled_or_forged(engine: E
 
 @pytest.mark.parametrize(
     "points",
-    [pytest.param(CRITICAL, id="critical"), pytest.param(POINTS, id="all", marks=pytest.mark.full)],
+    [
+        pytest.param(CRITICAL, id="critical", marks=pytest.mark.long),
+        pytest.param(POINTS, id="all", marks=pytest.mark.full),
+    ],
 )
 def test_a_redrive_that_died_is_finished_once_by_the_next_job(
     engine: Engine, points: tuple[str, ...]

@@ -44,6 +44,16 @@ def test_the_next_job_continues_from_the_table_alone(engine: Engine) -> None:
     assert engine.offsets(topic) == everything(150)
 
 
+def test_the_next_job_knows_how_large_records_are(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 1_000)
+    first = engine.drain(engine.target(topic))
+    assert [each.ledger.applied < 500 for each in first] == [True, False]
+    engine.produce(topic, 1_000)
+    (outcome,) = engine.drain(engine.target(topic))
+    assert outcome.ledger.applied == 1_000
+
+
 def test_a_new_optional_field_is_added_in_place(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.produce(topic, 5)

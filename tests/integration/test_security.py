@@ -105,6 +105,7 @@ def test_a_registry_that_refuses_the_password_ends_the_job(
     assert wrong not in "".join(capfd.readouterr()) + repr(refused.value)
 
 
+@pytest.mark.long
 def test_a_wrong_password_ends_the_job_and_stands_in_no_log(
     engine: Engine, kafka: Secured, capfd: pytest.CaptureFixture[str]
 ) -> None:

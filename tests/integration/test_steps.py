@@ -214,6 +214,7 @@ def test_a_record_one_of_whose_rows_cannot_be_computed_is_no_row_at_all(engine: 
     assert (told.applied, told.dead_lettered, told.rows_appended, told.rows_filtered) == (3, 2, 3, 1)
 
 
+@pytest.mark.long
 def test_rows_get_columns_of_another_table(engine: Engine) -> None:
     topic, other = engine.topic(schema=schema(), partitions=1), engine.topic(schema=schema(), partitions=1)
     engine.produce(other, [sale(1, "known")])

@@ -215,6 +215,7 @@ def test_a_paused_table_is_left_alone_by_a_drain_which_ends_well_and_goes_back_a
     scene.assert_exact()
 
 
+@pytest.mark.long
 def test_the_commands_are_heeded_by_the_running_job(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(engine)
     scene.batches(2)

@@ -104,6 +104,7 @@ def shop(engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     return Shop(engine, capsys)
 
 
+@pytest.mark.long
 def test_topics_that_match_are_kept_and_so_is_one_that_appears_while_the_job_runs(shop: Shop) -> None:
     """A topic that clashes is told, others go on; a new job continues each table; verify proves all of them."""
     orders, users = shop.topic("orders", 30), shop.topic("users", 20)

@@ -111,6 +111,7 @@ def test_what_an_upsert_deletes_from_is_left_alone(engine: Engine) -> None:
     assert engine.rows(topic).count() == 3 * (MERGED + 3)
 
 
+@pytest.mark.long
 def test_old_snapshots_expire_and_the_others_can_be_gone_back_to(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     target = engine.target(topic, maintenance=FEW)
@@ -176,7 +177,7 @@ def test_a_table_of_a_topic_that_was_made_again_is_still_proved(engine: Engine) 
 
 @pytest.mark.parametrize(
     "point",
-    [pytest.param(each, marks=[] if each == "merge.committed" else slow) for each in OF_UPKEEP],
+    [pytest.param(each, marks=pytest.mark.long if each == "merge.committed" else slow) for each in OF_UPKEEP],
 )
 def test_a_job_that_dies_during_upkeep_is_mended_by_the_next(engine: Engine, point: str) -> None:
     topic = engine.topic(partitions=1)

@@ -37,7 +37,9 @@ def test_the_newest_record_of_each_key_is_its_row(engine: Engine, version: int) 
     assert_proved(proof(engine, users.topic))
 
 
-@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "version", [pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.full)]
+)
 def test_all_readers_see_the_same_rows_before_and_after_a_compaction(engine: Engine, version: int) -> None:
     users, dice = Users(engine), random.Random(40 + version)
     target = users.target(format_version=version)

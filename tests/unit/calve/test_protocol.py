@@ -25,6 +25,7 @@ from calve.protocol import (
     ancestry_is_cut,
     begin,
     bounded,
+    bytes_per_record,
     check_gaps,
     check_ledger,
     complete_until,
@@ -65,6 +66,27 @@ def test_the_position_is_the_nearest_ancestors(ancestors: list[Commit], round_id
 def claiming(round_id: str, until: float | None) -> dict[str, str]:
     metrics = {"lag_records": 0} if until is None else {"complete_until": until}
     return data(round_id) | {"calve.metrics": json.dumps(metrics)}
+
+
+def sized(round_id: str, records: int, size: int) -> dict[str, str]:
+    ledger = Ledger(consumed=records).to_json()
+    return data(round_id) | {"calve.ledger": ledger, "calve.metrics": json.dumps({"bytes_in": size})}
+
+
+@pytest.mark.parametrize(
+    ("ancestors", "size"),
+    [
+        ([], None),
+        (history(FOREIGN, data("r1")), None),
+        (history(sized("r1", 4, 10)), 2.5),
+        (history(sized("r2", 2, 60), sized("r1", 4, 10)), 30.0),
+        (history(FOREIGN, sized("r2", 0, 0), data("r2"), sized("r1", 4, 10)), 2.5),
+    ],
+)
+def test_records_are_as_large_as_those_of_the_newest_round_that_read_any(
+    ancestors: list[Commit], size: float | None
+) -> None:
+    assert bytes_per_record(ancestors) == size
 
 
 def note(round_id: str, until: str) -> dict[str, str]:
