@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from calve.names import TableName
 from calve.spark_conf import CATALOG
-from glue_jobs.java import elements
+from glue_jobs.java import Packages, elements
 
 CURRENT = "iceberg.field.current"
 
@@ -25,7 +25,7 @@ class GlueColumns:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._jvm: Any = spark._jvm
+        self._jvm = Packages(spark._jvm)
         self._made: Any = None
         self._lock = Lock()
         self._earlier_names: dict[tuple[str, int, int], bool] = {}

@@ -1,10 +1,25 @@
-"""Java collections as Python sees them over py4j, where every call is a question to the JVM."""
+"""Java as Python sees it over py4j, where every call, and every part of a name, is a question to the JVM."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from typing import Any
+
+from py4j.java_gateway import JavaPackage
+
+
+class Packages:
+    """The JVM's packages and classes, or those below one of its packages; each part of a name is asked for once."""
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._found, name)
+        known = Packages(value) if isinstance(value, JavaPackage) else value
+        self.__dict__[name] = known
+        return known
 
 
 def elements(iterable: Any) -> Iterator[Any]:

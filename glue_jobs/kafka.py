@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,7 @@ from calve.position import Offsets, TopicKey
 from calve.protocol import TopicState
 from calve.topic_errors import topic_forbidden, topic_missing
 from glue_jobs.connection import TIMEOUT_MS, Access, Connection
+from glue_jobs.java import Packages
 
 FETCH_WAIT_MS = "20"
 """What is read is there. A consumer that Spark keeps asks for more than it was told to read, and the next read of its partition
@@ -34,7 +35,7 @@ class Cluster:
     """One cluster with one key at a time; safe to share between threads. `close` it at the end of the job."""
 
     def __init__(self, spark: SparkSession, kafka: Kafka) -> None:
-        self._jvm = cast("Any", spark._jvm)
+        self._jvm = Packages(spark._jvm)
         self.connection = Connection(self._jvm, kafka)
         self._ensured: set[str] = set()
         self._where = kafka.bootstrap_servers

@@ -21,7 +21,7 @@ from calve.names import OWNER_TAG, TableName
 from calve.protocol import Commit
 from calve.spark_conf import CATALOG
 from glue_jobs.glue_columns import GlueColumns
-from glue_jobs.java import elements, strings
+from glue_jobs.java import Packages, elements, strings
 from glue_jobs.java_errors import java_cause, java_class
 from glue_jobs.specs import partition_spec, sort_order
 
@@ -206,7 +206,7 @@ class Lake:
     def __init__(self, spark: SparkSession, owner: str) -> None:
         self.spark = spark
         self.owner = owner
-        self.jvm: Any = spark._jvm
+        self.jvm = Packages(spark._jvm)
         manager = spark._jsparkSession.sessionState().catalogManager()
         self._catalog = manager.catalog(CATALOG).icebergCatalog()
         self._glue = GlueColumns(spark)
@@ -229,6 +229,15 @@ class Lake:
                 if java_class(error).endswith(("NoSuchTableException", "NoSuchNamespaceException")):
                     return None
                 raise
+
+    def has(self, name: TableName) -> bool:
+        """Whether the catalog has the table. Where it has none this takes a quarter of what `load` does, else as long.
+
+        Raises:
+            Retryable: the catalog does not answer.
+        """
+        with catalog_errors(f"table {name}"):
+            return bool(self._catalog.tableExists(self._identifier(name)))
 
     def create(
         self,

@@ -58,11 +58,16 @@ class Letters:
         self._file_bytes = file_bytes
         self._main = main
         self._name = main.dead_letters
+        self._absent = False
 
     @property
     def table(self) -> Table | None:
         """The dead-letter table as it is now; None where no record was ever rejected, or where somebody dropped it."""
-        return self._lake.load(self._name)
+        if self._absent and not self._lake.has(self._name):
+            return None
+        found = self._lake.load(self._name)
+        self._absent = found is None
+        return found
 
     def ensure(self) -> Table:
         """The dead-letter table, made where it does not exist; its first snapshot says that nothing was published yet."""

@@ -244,6 +244,7 @@ def test_a_moment_that_is_no_windows_suspends_the_table(engine: Engine) -> None:
         engine.drain(sales.target())
 
 
+@pytest.mark.long
 def test_schemas_may_grow_and_widen_what_is_added_up(engine: Engine) -> None:
     sales, dice = Sales(engine), random.Random(15)
     sales.sell(20, dice)

@@ -161,6 +161,7 @@ def test_every_type_in_json_is_its_value(engine: Engine) -> None:
     proved(engine, topic)
 
 
+@pytest.mark.long
 def test_a_text_that_is_no_moment_is_refused_wherever_it_stands_and_a_longer_value_for_its_length(
     engine: Engine,
 ) -> None:

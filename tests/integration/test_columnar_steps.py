@@ -203,10 +203,7 @@ def test_trades_are_flagged(spark: SparkSession) -> None:
     assert totals.rejected == (8,)
 
 
-SEEDS = [
-    pytest.param(seed, marks=[] if seed == 0 else pytest.mark.long if seed == 1 else pytest.mark.full)
-    for seed in range(40)
-]
+SEEDS = [pytest.param(seed, marks=pytest.mark.long if seed < 2 else pytest.mark.full) for seed in range(40)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -25,6 +25,7 @@ QUIET = LineProgress(lambda _: None)
 NOTHING = "Number of stacks with differences: 0"
 
 
+@pytest.mark.full
 def test_right_after_a_deploy_nothing_is_left_to_deploy(weekly: Deployment) -> None:
     assert NOTHING in weekly.app.diff(QUIET)
     planned = weekly.calve("plan")

@@ -122,6 +122,7 @@ def exactly_once(scene: Scene) -> None:
     assert written == [(0, offset) for offset in range(scene.produced)]
 
 
+@pytest.mark.long
 def test_a_job_takes_the_new_user_and_never_needs_the_old_one_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -284,6 +284,7 @@ def test_position_deletes_of_another_engine_are_merged_and_a_round_goes_on(engin
     assert engine.offsets(topic) == [each for each in everything(203) if each[1] not in gone]
 
 
+@pytest.mark.long
 def test_what_nothing_names_goes_with_the_second_run_that_finds_it(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.ingest(topic, 5, 2)

@@ -7,6 +7,7 @@ import struct
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from calve.columns import decimal_digits, field
@@ -95,6 +96,7 @@ def fits(tree: Expression, given: dict[str, Any]) -> bool:
     return bool(abs(found) < Decimal(10) ** (digits[0] - digits[1]))
 
 
+@pytest.mark.long
 def test_spark_computes_what_python_does_or_says_that_it_cannot(spark: SparkSession) -> None:
     dice = random.Random(33)
     trees = usable(dice, 120)

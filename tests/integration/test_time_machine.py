@@ -102,6 +102,7 @@ class Scene:
         assert_proved(proof(self.engine, self.topic))
 
 
+@pytest.mark.long
 def test_a_rollback_is_answered_by_the_commit_that_does_it_and_everything_since_is_read_again(
     engine: Engine,
 ) -> None:

@@ -181,8 +181,8 @@ KEY = json.dumps({"type": "record", "name": "Key", "fields": [{"name": "id", "ty
 @pytest.mark.parametrize(
     ("key", "steps"),
     [
-        ("_kafka.key", FLAT),
-        ("key", FLAT),
+        pytest.param("_kafka.key", FLAT, marks=pytest.mark.long),
+        pytest.param("key", FLAT, marks=pytest.mark.long),
         ("key", (Sql("select key, id, 1 / id as share, labels from source where id <> 3"), *FLAT)),
     ],
 )
