@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from calve.export import Export
 from calve.names import TableName
-from calve.position import ANNOUNCED, COUNTS, Ledger
+from calve.position import ANNOUNCED, COUNTS, ledger_of, metrics_of
 from calve.protocol import Commit
 
 SOURCE = "calve"
@@ -95,9 +95,9 @@ class Speaker:
 
         again: the job knows that it was announced before.
         """
-        metrics = json.loads(commit.summary.get("calve.metrics", "{}"))
+        metrics = metrics_of(commit.summary)
         of_calve = "calve.ledger" in commit.summary
-        ledger = Ledger.from_json(commit.summary["calve.ledger"]) if of_calve else None
+        ledger = ledger_of(commit.summary) if of_calve else None
         detail = {
             "snapshot_id": str(commit.id),
             "parent_id": None if commit.parent is None else str(commit.parent),
@@ -170,7 +170,7 @@ def export_failed(
 def sent_to(ancestors: Iterable[Commit]) -> int:
     """The sequence number up to which snapshots were announced, for all that they know: the nearest that says it."""
     for commit in ancestors:
-        found = json.loads(commit.summary.get("calve.metrics", "{}")).get(ANNOUNCED)
+        found = metrics_of(commit.summary).get(ANNOUNCED)
         if found is not None:
             return int(found)
     return 0

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from calve.backfill import REMADE, Range, remade, remade_json
 from calve.job import Budget
-from calve.position import EARLIER, MODE, Ledger, Offsets, TopicKey, decode_offsets
+from calve.position import EARLIER, MODE, Ledger, Offsets, TopicKey, decode_offsets, ledger_of, metrics_of
 from calve.protocol import Commit
 from calve.redrive import REQUEST_ID
 from calve.rejects import Spent, Tally
@@ -112,7 +112,7 @@ def earlier(line: Sequence[Commit], kept: int, known: Earlier | None, budget: Bu
         if (span := _span(commit)) is not None:
             both = spans[-1].joined(span) if spans else None
             spans[-1:] = [both] if both else [*spans[-1:], span]
-        claimed = json.loads(commit.summary.get("calve.metrics", "{}")).get("complete_until")
+        claimed = metrics_of(commit.summary).get("complete_until")
         until = until if claimed is None else float(claimed)
     born = (known.born if known else first) and len(spans) <= MOST_SPANS
     spent = _spent(known.spent if known else (), reversed(gone), budget)
@@ -125,7 +125,7 @@ def _spent(known: Iterable[Spent], gone: Iterable[Commit], budget: Budget) -> tu
     for commit in gone:
         if "calve.from" not in commit.summary:
             continue
-        at, tally = commit.committed_at, Tally.of(Ledger.from_json(commit.summary.get("calve.ledger", "{}")))
+        at, tally = commit.committed_at, Tally.of(ledger_of(commit.summary))
         if found and found[-1].at // step_s == at // step_s:
             tally = found.pop().tally.plus(tally.records, tally.rejects)
         found.append(Spent(at, tally))
@@ -141,9 +141,9 @@ def _span(commit: Commit) -> Span | None:
         topic,
         decode_offsets(summary["calve.from"]).get(topic, {}),
         decode_offsets(summary["calve.to"]).get(topic, {}),
-        Ledger.from_json(summary.get("calve.ledger", "{}")),
+        ledger_of(summary),
         commit.sequence,
-        json.loads(summary.get("calve.metrics", "{}")).get("read_with", {}),
+        metrics_of(summary).get("read_with", {}),
         summary.get(MODE),
         summary["calve.round"] if REQUEST_ID in summary else None,
         remade(summary),

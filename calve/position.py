@@ -231,6 +231,17 @@ def decode(summary: Mapping[str, str], snapshot: int | None = None) -> Position:
     )
 
 
+def ledger_of(summary: Mapping[str, str]) -> Ledger:
+    """The fate of every offset of the round that a commit made; of a commit that made none, nothing."""
+    return Ledger.from_json(summary.get("calve.ledger", "{}"))
+
+
+def metrics_of(summary: Mapping[str, str]) -> dict[str, Any]:
+    """The figures of the round that a commit made."""
+    found: dict[str, Any] = json.loads(summary.get("calve.metrics", "{}"))
+    return found
+
+
 def restated(summary: Mapping[str, str], metrics: Mapping[str, Any] | None = None) -> dict[str, str]:
     """The entries by which a commit that moves nothing says again what `summary` says: where the table stands, and since which
     round. It is no round, and has no ledger.

@@ -24,6 +24,8 @@ from calve.position import (
     TopicKey,
     decode,
     has_position,
+    ledger_of,
+    metrics_of,
 )
 
 
@@ -77,8 +79,8 @@ def nearest_position(ancestors: Iterable[Commit]) -> Position | None:
 def bytes_per_record(ancestors: Iterable[Commit]) -> float | None:
     """What a record of the newest round that read any had in Kafka, on average; None: no ancestor says it."""
     for each in ancestors:
-        records = Ledger.from_json(each.summary.get("calve.ledger", "{}")).consumed
-        if records and (size := json.loads(each.summary.get("calve.metrics", "{}")).get("bytes_in")):
+        records = ledger_of(each.summary).consumed
+        if records and (size := metrics_of(each.summary).get("bytes_in")):
             return float(size / records)
     return None
 
@@ -102,7 +104,7 @@ def complete_until(ancestors: Iterable[Commit], properties: Mapping[str, str]) -
         if newest and commit.summary["calve.round"] == properties.get(COMPLETE_ROUND):
             noted = float(properties[COMPLETE_UNTIL])
         newest = False
-        claimed = json.loads(commit.summary.get("calve.metrics", "{}")).get("complete_until")
+        claimed = metrics_of(commit.summary).get("complete_until")
         if claimed is not None:
             return float(claimed) if noted is None else max(float(claimed), noted)
     return claimed_before if noted is None else noted

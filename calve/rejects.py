@@ -11,7 +11,7 @@ from typing import Self
 
 from calve.errors import Suspended
 from calve.job import Budget, Table
-from calve.position import Ledger
+from calve.position import Ledger, ledger_of
 from calve.protocol import Commit
 
 BY_SCHEMA = ("unknown_schema_id", "incompatible_schema")
@@ -94,7 +94,7 @@ def spent(past: Iterable[Commit], budget: Budget, *, now: float, expired: Sequen
         if now - commit.committed_at > budget.within_s:
             break
         if "calve.ledger" in commit.summary:
-            rounds.setdefault(commit.summary["calve.round"], Ledger.from_json(commit.summary["calve.ledger"]))
+            rounds.setdefault(commit.summary["calve.round"], ledger_of(commit.summary))
     tallies = [each.tally for each in expired if now - each.at <= budget.within_s]
     tally = Tally()
     for each in (*tallies, *map(Tally.of, reversed(rounds.values()))):

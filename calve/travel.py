@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Literal, Self
 
 from calve.errors import CalveError
-from calve.position import Ledger, Offsets, Position, TopicKey, decode_offsets, has_position
+from calve.position import Ledger, Offsets, Position, TopicKey, decode_offsets, has_position, ledger_of
 from calve.protocol import Begin, Commit, nearest_position
 from calve.requests import pending
 
@@ -72,7 +72,7 @@ class Journey:
     @property
     def ledger(self) -> Ledger:
         """What the rounds that main no longer has did, as far as it says what comes and goes."""
-        ledgers = [Ledger.from_json(each.summary.get("calve.ledger", "{}")) for each in self.left]
+        ledgers = [ledger_of(each.summary) for each in self.left]
         return Ledger(
             rows_appended=sum(each.rows_appended for each in ledgers),
             dead_lettered=sum(each.dead_lettered for each in ledgers),

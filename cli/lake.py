@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.expressions import AlwaysTrue
 
 from calve.errors import ConfigError, Fatal, Retryable
-from calve.position import POSITION_TAG, STATE, Ledger, Position
+from calve.position import POSITION_TAG, STATE, Ledger, Position, ledger_of, metrics_of
 from calve.protocol import Commit, nearest_position
 from calve.table_state import TableState
 from cli.embedded import aws as emulator
@@ -55,14 +54,12 @@ class Snapshot:
     @property
     def ledger(self) -> Ledger | None:
         """The fate of every offset of the round that made it."""
-        text = self.summary.get("calve.ledger")
-        return Ledger.from_json(text) if text else None
+        return ledger_of(self.summary) if "calve.ledger" in self.summary else None
 
     @property
     def metrics(self) -> dict[str, Any]:
         """The figures of the round that made it."""
-        found = json.loads(self.summary.get("calve.metrics", "{}"))
-        return found if isinstance(found, dict) else {}
+        return metrics_of(self.summary)
 
     def total(self, name: str) -> int:
         """One of Iceberg's totals as of this snapshot, such as `records` or `files-size`."""

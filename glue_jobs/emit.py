@@ -5,7 +5,6 @@ What is emitted is what the commit's own files hold, never what was read: a row 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import cast
 
@@ -22,7 +21,7 @@ from calve.errors import Retryable, Suspended
 from calve.evolution import data_columns
 from calve.log import event
 from calve.names import SYSTEM_COLUMN, quote
-from calve.position import Position
+from calve.position import Position, ledger_of
 from calve.protocol import Commit
 from calve.registry import Registry
 from glue_jobs import faults
@@ -91,7 +90,7 @@ def _write(target: Target, settings: job.Emit, commit: Commit, rows: DataFrame) 
         table=str(target.name),
         topic=settings.topic,
         round=commit.summary["calve.round"],
-        rows=json.loads(commit.summary.get("calve.ledger", "{}")).get("rows_appended", 0),
+        rows=ledger_of(commit.summary).rows_appended,
     )
 
 

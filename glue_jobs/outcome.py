@@ -15,8 +15,7 @@ from calve.position import Ledger, Offsets, Position, TopicKey
 class Memory:
     """What a table's loop remembers between rounds; all of it may be lost at any time.
 
-    `bytes_per_record`: where no round has shown it, here or in the table's history, every record is taken to be as large as the
-    topic allows.
+    `bytes_per_record`: as the last round has shown it, or else the table's history or a sample.
     `read_to`: how far offsets were read that held no record, beyond the table's position (transaction markers); it counts
     only while the table stands at the round, and reads the incarnation of the topic, that `read_from` names.
     """

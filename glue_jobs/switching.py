@@ -20,7 +20,7 @@ from calve.job import Upsert
 from calve.log import event
 from calve.modes import folded_to, kind_of, noted, opened
 from calve.modes import switch as change_of
-from calve.position import Ledger, Offsets, Position, encode
+from calve.position import Ledger, Offsets, Position, encode, ledger_of
 from calve.protocol import ancestry_is_cut, check_ledger
 from calve.redrive import REQUEST_ID, Request, is_level, position_after
 from calve.spark_conf import CATALOG
@@ -101,7 +101,7 @@ class _Fold:
     def _require_whole(self) -> None:
         """Refuse where the table lacks what decides which of its rows count."""
         ancestors = tuple(self.target.main.ancestors())
-        ledgers = (Ledger.from_json(each.summary.get("calve.ledger", "{}")) for each in ancestors)
+        ledgers = (ledger_of(each.summary) for each in ancestors)
         skipped = sum(each.skipped.get(TOMBSTONES, 0) for each in ledgers)
         unknown = ancestry_is_cut(ancestors) and self.target.table.on_error == "skip"
         if len(self.base.offsets) > 1:

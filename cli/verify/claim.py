@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,7 +10,17 @@ from calve.backfill import Range, remade
 from calve.earlier import Earlier
 from calve.errors import Suspended
 from calve.modes import kind_of
-from calve.position import MODE, Ledger, Offsets, Position, TopicKey, decode_offsets, has_position
+from calve.position import (
+    MODE,
+    Ledger,
+    Offsets,
+    Position,
+    TopicKey,
+    decode_offsets,
+    has_position,
+    ledger_of,
+    metrics_of,
+)
 from calve.protocol import Commit
 from calve.redrive import REQUEST_ID
 from cli import lake
@@ -178,11 +187,11 @@ def rounds_of(history: list[Commit]) -> list[Round]:
         if "calve.from" not in summary or summary["calve.round"] in seen:
             continue
         seen.add(summary["calve.round"])
-        ledger = Ledger.from_json(summary.get("calve.ledger", "{}"))
+        ledger = ledger_of(summary)
         start, to = decode_offsets(summary["calve.from"]), decode_offsets(summary["calve.to"])
         topic = _topic(summary)
         redrive = REQUEST_ID in summary
-        read_with = json.loads(summary.get("calve.metrics", "{}")).get("read_with", {})
+        read_with = metrics_of(summary).get("read_with", {})
         mode = summary.get(MODE)
         found.append(
             Round(

@@ -6,24 +6,26 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pyspark import SparkContext
 
 from calve.avro_program import reasons
 from calve.engines import Unsupported
 from calve.errors import CalveError, Retryable, Suspended
-from calve.position import Offsets
+from calve.position import Offsets, TopicKey
 from glue_jobs.columnar.connecting import settings_of
 from glue_jobs.columnar.counted import Counted
 from glue_jobs.columnar.data_files import data_files, layout_of, location_of, sweep
-from glue_jobs.columnar.fetching import Range
+from glue_jobs.columnar.fetching import Range, fetch
 from glue_jobs.columnar.layouts import Layout
 from glue_jobs.columnar.steps.chain import Steps
 from glue_jobs.columnar.steps.planning import columnar_steps
 from glue_jobs.columnar.storage import Storage
-from glue_jobs.columnar.tasks import Done, Trouble, Unexpected, Work, run_in_worker, run_task
+from glue_jobs.columnar.tasks import CHUNK_BYTES, Done, Trouble, Unexpected, Work, run_in_worker, run_task
 from glue_jobs.seen import Seen
 from glue_jobs.shaping import Shaping
 from glue_jobs.staging import Staged
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 LOST = ("topic_recreated", "offsets_expired")
 BYTES_PER_TASK = 16_000_000
+SAMPLE = 1_000
+"""Offsets that show how large records are."""
 TRIES = 3
 REST_S = 600.0
 """How long the other engine makes rows after so many failures: that can do it where this one lacks a right or a library."""
@@ -85,6 +89,21 @@ class Columnar:
         except Unsupported as why:
             return (*self._planned.reasons, why.message)
         return self._planned.reasons
+
+    def bytes_per_record(self, topic: TopicKey, start: Offsets, to: Offsets) -> float | None:
+        """What a record has in Kafka, on average of the first ones of the partition that has the most; None: it did not tell.
+
+        What stands in the way is told by the stage that comes next.
+        """
+        target = self.target
+        partition = max(start, key=lambda each: to[each] - start[each])
+        sample = Range(partition, at := start[partition], min(to[partition], at + SAMPLE))
+        settings, nothing = settings_of(target.cluster.connection), np.empty(0, np.int64)
+        with suppress(Exception), _here:
+            chunks = fetch(settings, target.table.topic, topic.topic_id, [sample], CHUNK_BYTES)
+            found = Counted.together(Counted.of_records(each, nothing, {}) for each in chunks)
+            return found.size_bytes / found.records if found.records else None
+        return None
 
     def stage(self, reading: Reading, stage_id: str, size_bytes: float) -> tuple[Staged, Seen]:
         """As `Reading.stage_rows`, of rows that have so many bytes in Kafka, more or less.

@@ -42,9 +42,8 @@ from tests.integration.engine import CHOICE, DATABASE, TRADE, Engine, trades
 from tests.integration.producing import Raw, produce
 
 ROOT = Path(__file__).parents[2]
-FIRST_ROUND = 8
-FLUSH_BYTES = FIRST_ROUND * 1_048_588
-"""The first round of a process takes every record to be as large as Kafka's default allows; the next takes all the rest."""
+FLUSH_BYTES = 88
+"""About half a batch: whatever is produced takes more than one round."""
 CHILD_TIMEOUT_S = 400
 
 FOREIGN = "incompatible_schema"

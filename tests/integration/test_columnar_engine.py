@@ -68,6 +68,20 @@ def test_both_engines_make_the_same_table_ledger_and_figures(engine: Engine, mem
     )
 
 
+def test_records_that_cannot_be_looked_at_only_make_the_first_round_small(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 1_000)
+
+    def failing(*_: Any) -> Any:
+        raise Retryable("no answer")
+
+    monkeypatch.setattr(columnar, "fetch", failing)
+    first, second = engine.drain(engine.target(topic, engine="columnar"))
+    assert first.ledger.applied < second.ledger.applied
+
+
 def test_a_partitioned_and_sorted_table_is_laid_out_by_each_task(engine: Engine) -> None:
     topic = engine.topic(partitions=4)
     for partition in range(4):
