@@ -40,11 +40,11 @@ class Requests:
 
 LOOK = Requests(0, 1, 4)
 """The table is opened, its position read, dead letters are looked for."""
-COMMIT = Requests(2, 5, 5)
+COMMIT = Requests(2, 5, 4)
 """The list of manifests and the table's metadata are written; the entry in the catalog is swapped."""
 MANIFEST = Requests(puts=1)
 LETTERS_LOOK = Requests(0, 2, 1)
-LETTERS = Requests(7, 18, 19)
+LETTERS = Requests(7, 18, 17)
 """Dead letters are committed to a branch, then to main, and the branch is dropped."""
 DELETES = Requests(5, 13, 0)
 """Rows that are replaced are looked for in a copy of the table's metadata; the deletes have a manifest of their own."""

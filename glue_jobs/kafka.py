@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +31,9 @@ waits for that answer: half a second by Kafka's default, twice or thrice in a ro
 REFUSED = ("AuthenticationException", "AuthorizationException", "ConfigException")
 """How the names of Kafka's exceptions end that no repetition cures."""
 
+TOLD_OFFSET = re.compile(r"-(\d+)=ListOffsetsResultInfo\(offset=(-?\d+)")
+"""Number and offset of a partition, as Java writes a map of what Kafka answers."""
+
 
 class Cluster:
     """One cluster with one key at a time; safe to share between threads. `close` it at the end of the job."""
@@ -42,9 +46,9 @@ class Cluster:
         self._ask(self.connection.admin)
         kafka_classes = self._jvm.org.apache.kafka
         admin = kafka_classes.clients.admin
-        # Looked up once: py4j asks the JVM for each part of a dotted name, and a topic has many partitions.
         self._partition = kafka_classes.common.TopicPartition
-        self._earliest, self._latest = admin.OffsetSpec.earliest(), admin.OffsetSpec.latest()
+        self._specs = admin.OffsetSpec
+        self._questions: dict[tuple[str, int], tuple[Any, Any]] = {}
         isolation = kafka_classes.common.IsolationLevel
         self._committed = admin.ListOffsetsOptions(isolation.READ_COMMITTED)
         self._uncommitted = admin.ListOffsetsOptions(isolation.READ_UNCOMMITTED)
@@ -74,15 +78,24 @@ class Cluster:
         """
         asked = math.floor(time.time() * 1000) / 1000
         description = self._describe(topic)
-        count = description.partitions().size()
-        partitions = self._partitions(topic, range(count))  # Kafka numbers them from 0, without gaps
-        policy = self._config(topic, "cleanup.policy")
-        log_start = self._offsets(topic, partitions, self._earliest, self._committed)
-        arrived = self._offsets(topic, partitions, self._latest, self._uncommitted)
+        earliest, latest = self._first_and_last(topic, description.partitions().size())
+
+        def asked_at_once() -> tuple[Any, ...]:
+            admin = self.connection.admin()
+            return (
+                admin.listOffsets(earliest, self._committed).all(),
+                admin.listOffsets(latest, self._uncommitted).all(),
+                self._configs(topic),
+                admin.describeCluster().clusterId(),
+            )
+
+        first, arrived, config, cluster = self._ask(asked_at_once, topic)
+        log_start, arrived = self._offsets(topic, first.get), self._offsets(topic, arrived.get)
+        policy, cluster_id = self._config(topic, "cleanup.policy", config), self._ask(cluster.get)
         # Asked last: a record that comes between two questions must not look like an open transaction.
-        end = self._offsets(topic, partitions, self._latest, self._committed)
+        end = self._offsets(topic, self._listing(latest))
         return TopicState(
-            key=TopicKey(self.id, str(description.topicId().toString())),
+            key=TopicKey(str(cluster_id), str(description.topicId().toString())),
             name=topic,
             log_start=log_start,
             end=end,
@@ -102,11 +115,9 @@ class Cluster:
             case "latest":
                 return dict(state.end)
             case "timestamp":
-                spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.forTimestamp(
-                    start.timestamp_ms or 0
-                )
-                partitions = self._partitions(state.name, state.end)
-                found = self._offsets(state.name, partitions, spec, self._committed)
+                spec = self._specs.forTimestamp(start.timestamp_ms or 0)
+                question = self._question(state.name, len(state.end), spec)
+                found = self._offsets(state.name, self._listing(question))
                 return {p: min(o, state.end[p]) if o >= 0 else state.end[p] for p, o in found.items()}
             case "offsets":
                 held = {p: range(first, state.end[p] + 1) for p, first in state.log_start.items()}
@@ -156,7 +167,7 @@ class Cluster:
 
         Brokers forget producers that were idle for `producer.id.expiration.ms` (a day by default).
         """
-        partitions = self._jvm.java.util.ArrayList(list(self._partitions(state.name, state.end).values()))
+        partitions = self._jvm.java.util.ArrayList([self._partition(state.name, each) for each in state.end])
         answer = self._ask(lambda: self.connection.admin().describeProducers(partitions).all().get())
         return any(
             producer.coordinatorEpoch().isPresent() or producer.currentTransactionStartOffset().isPresent()
@@ -173,23 +184,43 @@ class Cluster:
             lambda: self.connection.admin().describeTopics(names).allTopicNames().get(), topic
         ).get(topic)
 
-    def _config(self, topic: str, name: str) -> str:
+    def _config(self, topic: str, name: str, asked: Any = None) -> str:
+        """asked: what `_configs` has begun."""
+        configs = self._ask((asked or self._ask(lambda: self._configs(topic))).get, topic)
+        return str(configs.get(self._resource(topic)).get(name).value())
+
+    def _configs(self, topic: str) -> Any:
+        """A topic's configuration, on its way."""
+        resources = self._jvm.java.util.List.of(self._resource(topic))
+        return self.connection.admin().describeConfigs(resources).all()
+
+    def _resource(self, topic: str) -> Any:
         config = self._jvm.org.apache.kafka.common.config
-        resource = config.ConfigResource(getattr(config, "ConfigResource$Type").TOPIC, topic)
-        resources = self._jvm.java.util.List.of(resource)
-        answer = self._ask(lambda: self.connection.admin().describeConfigs(resources).all().get(), topic)
-        return str(answer.get(resource).get(name).value())
+        return config.ConfigResource(getattr(config, "ConfigResource$Type").TOPIC, topic)
 
-    def _offsets(self, topic: str, partitions: Mapping[int, Any], spec: Any, options: Any) -> Offsets:
+    def _first_and_last(self, topic: str, count: int) -> tuple[Any, Any]:
+        """Java's questions for the first and the last offset of each partition, made once for a topic of so many."""
+        if (topic, count) not in self._questions:
+            specs = (self._specs.earliest(), self._specs.latest())
+            first, last = (self._question(topic, count, spec) for spec in specs)
+            self._questions[topic, count] = (first, last)
+        return self._questions[topic, count]
+
+    def _question(self, topic: str, count: int, spec: Any) -> Any:
+        """What is asked of all partitions; Kafka numbers them from 0, without gaps."""
         wanted = self._jvm.java.util.HashMap()
-        for partition in partitions.values():
-            wanted.put(partition, spec)
-        answer = self._ask(lambda: self.connection.admin().listOffsets(wanted, options).all().get(), topic)
-        return {number: answer[partition].offset() for number, partition in partitions.items()}
+        for number in range(count):
+            wanted.put(self._partition(topic, number), spec)
+        return wanted
 
-    def _partitions(self, topic: str, numbers: Iterable[int]) -> dict[int, Any]:
-        """Java's partitions by their numbers."""
-        return {number: self._partition(topic, number) for number in numbers}
+    def _listing(self, question: Any) -> Callable[[], Any]:
+        """Asks for committed records' offsets."""
+        return lambda: self.connection.admin().listOffsets(question, self._committed).all().get()
+
+    def _offsets(self, topic: str, answer: Callable[[], Any]) -> Offsets:
+        """What `listOffsets` answers, as one text: py4j would ask the JVM twice for each partition, in every round."""
+        told = self._jvm.java.lang.String.valueOf(self._ask(answer, topic))
+        return {int(partition): int(offset) for partition, offset in TOLD_OFFSET.findall(told)}
 
     @contextmanager
     def errors_of(self, topic: str) -> Iterator[None]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -63,16 +65,7 @@ class Meter:
 
     def _threads_s(self) -> float:
         """Of this thread in Python, and of the one in the JVM that works for it."""
-        gateway: Any = self._context._gateway
-        java = gateway.jvm.java.lang
-        bean = java.management.ManagementFactory.getThreadMXBean()
-        none, arguments = gateway.new_array(java.Class, 0), gateway.new_array(java.Object, 0)
-        # The bean's own class is hidden from py4j: its interface is not.
-        bean_type = java.Class.forName("java.lang.management.ThreadMXBean")
-        return float(
-            time.thread_time()
-            + bean_type.getMethod("getCurrentThreadCpuTime", none).invoke(bean, arguments) / 1e9
-        )
+        return time.thread_time() + float(_java_clock(self._context._gateway)()) / 1e9
 
     def _tasks_s(self) -> float:
         """What Spark has forgotten already, in a job with very many tables, is left out."""
@@ -85,6 +78,18 @@ class Meter:
                     with suppress(Py4JJavaError):
                         taken += store.lastStageAttempt(stage).executorCpuTime()
         return taken / 1e9
+
+
+@cache
+def _java_clock(gateway: Any) -> Callable[[], int]:
+    """Nanoseconds of CPU of the thread in the JVM that is asked."""
+    java = gateway.jvm.java.lang
+    bean = java.management.ManagementFactory.getThreadMXBean()
+    none, arguments = gateway.new_array(java.Class, 0), gateway.new_array(java.Object, 0)
+    # The bean's own class is hidden from py4j: its interface is not.
+    bean_type = java.Class.forName("java.lang.management.ThreadMXBean")
+    clock = bean_type.getMethod("getCurrentThreadCpuTime", none)
+    return lambda: clock.invoke(bean, arguments)
 
 
 def _sizes(*staged: Staged) -> list[int]:

@@ -233,8 +233,7 @@ def commit(
         IllegalArgumentException
     ):  # PySpark's own class for Java's, raised by Iceberg before it writes anything
         raise Conflict(f"table {table.name}: the snapshot that rows are deleted from has expired") from None
-    table.refresh()
-    table.committed()
+    table.committed()  # Iceberg has refreshed it
     return table.refs()[branch or "main"]
 
 

@@ -37,13 +37,16 @@ from cli.verify.sources import Sources
 from cli.verify.verification import verify
 from glue_jobs import faults
 from glue_jobs.loop import State, TableLoop
+from glue_jobs.outcome import Memory
 from tests.debezium import envelope, event
 from tests.integration.engine import CHOICE, DATABASE, TRADE, Engine, trades
 from tests.integration.producing import Raw, produce
 
 ROOT = Path(__file__).parents[2]
-FLUSH_BYTES = 88
-"""About half a batch: whatever is produced takes more than one round."""
+FIRST_ROUND, FLUSH_BYTES = 8, 1_000_000
+"""Records that a job in this process takes to be as large as a round allows; it then knows better, and takes all the rest."""
+CHILD_FLUSH_BYTES = 88
+"""About half a batch."""
 CHILD_TIMEOUT_S = 400
 
 FOREIGN = "incompatible_schema"
@@ -124,7 +127,7 @@ class Scene:
 
     @property
     def table(self) -> Table:
-        return Table(self.topic, self.topic, engine=CHOICE, flush_bytes=FLUSH_BYTES, **self._modes)
+        return Table(self.topic, self.topic, engine=CHOICE, flush_bytes=CHILD_FLUSH_BYTES, **self._modes)
 
     def evolve(self) -> None:
         """Register the next version of the schema, with a field more."""
@@ -134,7 +137,8 @@ class Scene:
     def loop(self) -> State:
         """A new job drains the topic in this process; the state that it leaves the table in."""
         target = self.engine.target(self.topic, flush_bytes=FLUSH_BYTES, **self._modes)
-        return TableLoop(target, threading.Event(), drain=True).run()
+        memory = Memory(bytes_per_record=FLUSH_BYTES / FIRST_ROUND)
+        return TableLoop(target, threading.Event(), drain=True, memory=memory).run()
 
     def code(self) -> str | None:
         """Why the table was left as it is."""
