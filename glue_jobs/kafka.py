@@ -78,7 +78,8 @@ class Cluster:
         """
         asked = math.floor(time.time() * 1000) / 1000
         description = self._describe(topic)
-        earliest, latest = self._first_and_last(topic, description.partitions().size())
+        count = description.partitions().size()
+        earliest, latest = self._first_and_last(topic, count)
 
         def asked_at_once() -> tuple[Any, ...]:
             admin = self.connection.admin()
@@ -90,10 +91,10 @@ class Cluster:
             )
 
         first, arrived, config, cluster = self._ask(asked_at_once, topic)
-        log_start, arrived = self._offsets(topic, first.get), self._offsets(topic, arrived.get)
+        log_start, arrived = (self._offsets(topic, count, each.get) for each in (first, arrived))
         policy, cluster_id = self._config(topic, "cleanup.policy", config), self._ask(cluster.get)
         # Asked last: a record that comes between two questions must not look like an open transaction.
-        end = self._offsets(topic, self._listing(latest))
+        end = self._offsets(topic, count, self._listing(latest))
         return TopicState(
             key=TopicKey(str(cluster_id), str(description.topicId().toString())),
             name=topic,
@@ -116,8 +117,8 @@ class Cluster:
                 return dict(state.end)
             case "timestamp":
                 spec = self._specs.forTimestamp(start.timestamp_ms or 0)
-                question = self._question(state.name, len(state.end), spec)
-                found = self._offsets(state.name, self._listing(question))
+                question = self._question(state.name, count := len(state.end), spec)
+                found = self._offsets(state.name, count, self._listing(question))
                 return {p: min(o, state.end[p]) if o >= 0 else state.end[p] for p, o in found.items()}
             case "offsets":
                 held = {p: range(first, state.end[p] + 1) for p, first in state.log_start.items()}
@@ -217,10 +218,20 @@ class Cluster:
         """Asks for committed records' offsets."""
         return lambda: self.connection.admin().listOffsets(question, self._committed).all().get()
 
-    def _offsets(self, topic: str, answer: Callable[[], Any]) -> Offsets:
-        """What `listOffsets` answers, as one text: py4j would ask the JVM twice for each partition, in every round."""
-        told = self._jvm.java.lang.String.valueOf(self._ask(answer, topic))
-        return {int(partition): int(offset) for partition, offset in TOLD_OFFSET.findall(told)}
+    def _offsets(self, topic: str, count: int, answer: Callable[[], Any]) -> Offsets:
+        """What `listOffsets` answers, as one text: py4j would ask the JVM twice for each partition, in every round.
+
+        Raises:
+            Fatal: the text is not that of Kafka's library as it comes with calve.
+        """
+        told = str(self._jvm.java.lang.String.valueOf(self._ask(answer, topic)))
+        found = {int(partition): int(offset) for partition, offset in TOLD_OFFSET.findall(told)}
+        if len(found) != count:
+            raise Fatal(
+                f"Kafka's Java library tells the offsets of topic {topic} as nobody has foreseen: {told[:200]}",
+                fix="run the job with the jars of its release",
+            )
+        return found
 
     @contextmanager
     def errors_of(self, topic: str) -> Iterator[None]:
