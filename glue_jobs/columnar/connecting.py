@@ -30,6 +30,8 @@ _LIMITS = {
     "client_id": "calve",
     "proxy_url": sockets.URL,
     "receive_message_max_bytes": LARGEST_RESPONSE,
+    # Of those that wait for a connection kafka-python 3.0 sends so many, and the rest never: it waits for there to be fewer.
+    "max_in_flight_requests_per_connection": 1 << 16,
     "request_timeout_ms": TIMEOUT_MS // 2,
     "socket_connection_setup_timeout_ms": 5_000,
     "reconnect_backoff_max_ms": 1_000,

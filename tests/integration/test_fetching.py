@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from calve.errors import Fatal, Retryable
 from calve.job import Kafka
-from glue_jobs.columnar import fetching
+from glue_jobs.columnar import connecting, fetching
 from glue_jobs.columnar.connecting import Leaders, client_of, settings_of
 from glue_jobs.columnar.fetching import Range, fetch, uuid_of
 from glue_jobs.connection import Connection
@@ -246,6 +246,20 @@ def test_what_does_not_come_ends_in_an_error(engine: Engine, monkeypatch: pytest
     send(engine, topic, mixed(10))
     with pytest.raises(Retryable, match="does not answer: it has less than it said"):
         fetched(engine, topic, [Range(0, 0, 11)])
+
+
+def test_many_tables_may_ask_at_once_while_a_connection_is_made(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "TIMEOUT_MS", 5_000)
+    topic = engine.topic(partitions=1)
+    with connected(engine) as connection:
+        client, topic_id = (
+            client_of(settings_of(connection)),
+            uuid_of(engine.cluster.state(topic).key.topic_id),
+        )
+        asked = [client._soon(client._found, topic) for _ in range(20)]
+        assert all(client.answer(each).are_of(topic_id) for each in asked)
 
 
 @pytest.mark.parametrize("leader", [(1, 99), (7, 0)], ids=["of a later epoch", "that is no broker"])
