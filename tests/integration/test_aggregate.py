@@ -165,6 +165,7 @@ def test_totals_are_those_of_all_records_so_far(engine: Engine, mode: Aggregate,
     assert_proved(proof(engine, sales.topic))
 
 
+@pytest.mark.long
 def test_a_record_without_a_group_or_a_time_is_a_dead_letter(engine: Engine) -> None:
     sales, dice = Sales(engine, HOURLY), random.Random(5)
     sales.sell(20, dice)

@@ -163,6 +163,7 @@ def test_a_topic_that_was_made_again_goes_on_with_the_rows_that_are_there(engine
     assert {each.name for each in found.checks if each.state == "not verifiable"} == {"earlier topic"}
 
 
+@pytest.mark.long
 def test_without_tombstones_a_compacted_topic_is_refused(engine: Engine) -> None:
     database = Database(engine, config={"cleanup.policy": "compact"})
     database.insert(1)

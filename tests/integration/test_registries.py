@@ -54,6 +54,7 @@ def topic_of(engine: Engine, *values: bytes | None) -> str:
     return topic
 
 
+@pytest.mark.long
 def test_values_of_the_glue_registry_are_rows_with_and_without_compression(
     engine: Engine, glue: GlueSchemas
 ) -> None:

@@ -187,6 +187,7 @@ def test_what_a_step_leaves_out_is_counted(engine: Engine) -> None:
     assert (told.applied, told.filtered, told.filtered_by_steps, told.rows_appended) == (5, 5, 5, 5)
 
 
+@pytest.mark.long
 def test_a_record_that_a_step_cannot_compute_is_a_dead_letter_and_comes_back(engine: Engine) -> None:
     topic = engine.topic(schema=schema(), partitions=1)
     engine.produce(topic, [sale(n) for n in range(3)])

@@ -133,6 +133,7 @@ def begun(
     return topic, target
 
 
+@pytest.mark.long
 def test_a_registry_that_is_down_stops_rounds_and_makes_no_dead_letters(engine: Engine) -> None:
     (topic, target), (other, other_target) = begun(engine), begun(engine)
 
