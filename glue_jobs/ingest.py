@@ -31,7 +31,7 @@ from glue_jobs import engines, faults
 from glue_jobs.arguments import flag, job_of, job_parser
 from glue_jobs.discovery import Discovery
 from glue_jobs.handover import HandOver
-from glue_jobs.kafka import Cluster
+from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake
 from glue_jobs.loop import State, TableLoop
 from glue_jobs.loops import Loops

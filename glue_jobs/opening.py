@@ -11,7 +11,7 @@ from calve.names import TableName, database_for_cluster
 from calve.position import TOPIC
 from calve.registry import Registry, open_registry
 from glue_jobs.announcing import Announcer
-from glue_jobs.kafka import Cluster
+from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake
 from glue_jobs.outbox import Outbox
 from glue_jobs.steps.tokens import MaskingKeys

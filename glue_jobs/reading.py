@@ -17,7 +17,7 @@ from glue_jobs.change_data import stage_change_data
 from glue_jobs.decode import REJECT, decode
 from glue_jobs.duplicates import stage_firsts
 from glue_jobs.engines import columnar
-from glue_jobs.kafka import read
+from glue_jobs.kafka.cluster import read
 from glue_jobs.keys import OFFSET, PARTITION, at, key_names
 from glue_jobs.layout import clustered, tasks_for
 from glue_jobs.records import RECEIVED, rejected, rows

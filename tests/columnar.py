@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from glue_jobs.columnar.records import Records
+from glue_jobs.kafka.records import Records
 from tests.random_avro import zigzag
 
 Headers = Sequence[tuple[bytes, bytes | None]]

@@ -11,7 +11,7 @@ import cramjam
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
-from glue_jobs.columnar.records import Records
+from glue_jobs.kafka.records import Records
 
 Codec = Literal["none", "gzip", "snappy", "xerial", "lz4", "zstd"]
 CODECS: dict[Codec, int] = {"none": 0, "gzip": 1, "snappy": 2, "xerial": 2, "lz4": 3, "zstd": 4}

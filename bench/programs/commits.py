@@ -22,7 +22,7 @@ from calve.job import Job
 from cli.kafka import client_properties
 from glue_jobs.ingest import open_targets
 from glue_jobs.java import elements
-from glue_jobs.kafka import Cluster
+from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake, Table
 from glue_jobs.outcome import Memory
 from glue_jobs.round import Round

@@ -23,7 +23,7 @@ from calve.job import Aggregate, Deduplicate, Job, Measure, Source, Table, Upser
 from cli.datagen.produce import create_topic
 from cli.kafka import client_properties
 from glue_jobs.ingest import open_targets
-from glue_jobs.kafka import Cluster
+from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake
 from glue_jobs.outcome import Memory
 from glue_jobs.round import Round

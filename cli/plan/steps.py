@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from calve.errors import CalveError
 from glue_jobs.engines import reasons_foreseen
 from glue_jobs.ingest import open_targets
-from glue_jobs.kafka import Cluster
+from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake
 
 if TYPE_CHECKING:

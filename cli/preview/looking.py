@@ -14,7 +14,7 @@ from calve.names import SYSTEM_COLUMN, quote
 from calve.protocol import bounded
 from glue_jobs.decode import OTHER, REJECT
 from glue_jobs.ingest import open_targets
-from glue_jobs.kafka import Cluster
+from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake
 from glue_jobs.reading import Reading
 from glue_jobs.records import rows

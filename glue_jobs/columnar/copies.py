@@ -10,7 +10,7 @@ from numba import types
 from numba.core.cgutils import get_or_insert_function, pointer_add
 from numba.extending import intrinsic
 
-from glue_jobs.columnar.compiled import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, PLACES_OUT, kernel
+from glue_jobs.compiled import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, PLACES_OUT, kernel
 
 LENGTH = 0xFFFFFFFF
 """The part of a cell that is the number of bytes; the rest is their place in the buffer."""

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glue_jobs.columnar.ages import Ages
-from glue_jobs.columnar.records import Records
 from glue_jobs.columnar.values import Values
 from glue_jobs.columnar.values import together as values_together
+from glue_jobs.kafka.records import Records
 from glue_jobs.seen import Seen
 
 

@@ -22,7 +22,7 @@ from glue_jobs.columnar.cells import Longs
 from glue_jobs.columnar.framing import NOBODY, Prefixes
 from glue_jobs.columnar.payloads import inflated
 from glue_jobs.columnar.reader import PlainReader, Reader, Spans
-from glue_jobs.columnar.records import Records
+from glue_jobs.kafka.records import Records
 from glue_jobs.verdicts import MAX_OTHERS
 
 

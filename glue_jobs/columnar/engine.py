@@ -17,15 +17,15 @@ from calve.avro_program import reasons
 from calve.engines import Unsupported
 from calve.errors import CalveError, Retryable, Suspended
 from calve.position import Offsets, TopicKey
-from glue_jobs.columnar.connecting import settings_of
 from glue_jobs.columnar.counted import Counted
 from glue_jobs.columnar.data_files import data_files, layout_of, location_of, sweep
-from glue_jobs.columnar.fetching import Range, fetch
 from glue_jobs.columnar.layouts import Layout
 from glue_jobs.columnar.steps.chain import Steps
 from glue_jobs.columnar.steps.planning import columnar_steps
 from glue_jobs.columnar.storage import Storage
 from glue_jobs.columnar.tasks import CHUNK_BYTES, Done, Trouble, Unexpected, Work, run_in_worker, run_task
+from glue_jobs.kafka.client import settings_of
+from glue_jobs.kafka.fetching import Range, fetch
 from glue_jobs.seen import Seen
 from glue_jobs.shaping import Shaping
 from glue_jobs.staging import Staged

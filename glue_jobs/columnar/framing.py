@@ -10,7 +10,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from glue_jobs.columnar.cells import Bytes
-from glue_jobs.columnar.compiled import BYTES, LONGS, PLACES, PLACES_OUT, kernel
+from glue_jobs.compiled import BYTES, LONGS, PLACES, PLACES_OUT, kernel
 
 NULL, NOBODY = -2, -1
 

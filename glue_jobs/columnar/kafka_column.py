@@ -11,9 +11,9 @@ from numba import types
 from calve.columns import KAFKA
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.cells import NOTHING, Bytes, Longs, texts, validity
-from glue_jobs.columnar.compiled import BYTES, LONGS, LONGS_OUT, PLACES, kernel
 from glue_jobs.columnar.copies import find_no_utf_8
-from glue_jobs.columnar.records import Records
+from glue_jobs.compiled import BYTES, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.kafka.records import Records
 
 PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 KIND = arrow_type(KAFKA["type"])

@@ -6,7 +6,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from glue_jobs.columnar.compiled import BYTES, LONGS, PLACES, kernel
+from glue_jobs.compiled import BYTES, LONGS, PLACES, kernel
 
 C1, C2 = np.uint64(0xCC9E2D51), np.uint64(0x1B873593)
 FIVE, ADDED = np.uint64(5), np.uint64(0xE6546B64)

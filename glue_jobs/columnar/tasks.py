@@ -22,15 +22,15 @@ from calve.decoding import Decoding
 from calve.errors import CalveError, Suspended
 from calve.masking import Key
 from calve.names import SYSTEM_COLUMN
-from glue_jobs.columnar.connecting import Settings
 from glue_jobs.columnar.counted import Counted
 from glue_jobs.columnar.decoder import Decoder
-from glue_jobs.columnar.fetching import Range, fetch
 from glue_jobs.columnar.kafka_column import kafka_column
 from glue_jobs.columnar.layouts import Layout
 from glue_jobs.columnar.parquet import Files, Written
 from glue_jobs.columnar.steps.chain import Steps
 from glue_jobs.columnar.values import Values, values_of
+from glue_jobs.kafka.client import Settings
+from glue_jobs.kafka.fetching import Range, fetch
 
 CHUNK_BYTES = 4_000_000
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from calve.job import Transform
 from glue_jobs.columnar import murmur
-from glue_jobs.columnar.compiled import BYTES, kernel
 from glue_jobs.columnar.types import stored
+from glue_jobs.compiled import BYTES, kernel
 
 DAY_US = 86_400_000_000
 HOUR_US = 3_600_000_000

@@ -16,7 +16,7 @@ from cli.embedded import stack as embedded
 from cli.progress import LineProgress
 from cli.spark import spark_environment
 from glue_jobs import engines
-from glue_jobs.kafka import Cluster
+from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake as JobLake
 from glue_jobs.session import require_avro_guard, spark_session
 from tests.integration.engine import CHOICE, DATABASE, Engine

@@ -35,7 +35,7 @@ from calve.spark_conf import CATALOG
 from cli.embedded.stack import Stack
 from glue_jobs import faults
 from glue_jobs.ingest import open_targets
-from glue_jobs.kafka import Cluster
+from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake as JobLake
 from glue_jobs.lake import Table as IcebergTable
 from glue_jobs.outcome import Memory, Outcome

@@ -15,11 +15,12 @@ from confluent_kafka import Producer
 
 from calve.errors import Fatal, Retryable
 from calve.job import Kafka
-from glue_jobs.columnar import connecting, fetching
-from glue_jobs.columnar.connecting import Leaders, client_of, settings_of
-from glue_jobs.columnar.fetching import Range, fetch, uuid_of
-from glue_jobs.connection import Connection
-from glue_jobs.kafka import read
+from glue_jobs.kafka import client as connecting
+from glue_jobs.kafka import fetching
+from glue_jobs.kafka.client import Leaders, client_of, settings_of
+from glue_jobs.kafka.cluster import read
+from glue_jobs.kafka.connection import Connection
+from glue_jobs.kafka.fetching import Range, fetch, uuid_of
 from tests.integration.engine import Engine, suspended, until
 from tests.integration.principals import READING, User, scram
 from tests.integration.producing import Raw, produce, transaction

@@ -11,7 +11,7 @@ import pytest
 from calve.errors import Fatal, Retryable
 from calve.job import Start
 from calve.position import Ledger
-from glue_jobs import kafka
+from glue_jobs.kafka import cluster as kafka
 from glue_jobs.outcome import Memory
 from glue_jobs.round import PERSIST_AFTER_S
 from tests.integration.engine import Engine, at, everything, suspended, trades, until

@@ -19,7 +19,7 @@ from calve.job import Job, Start, Table
 from calve.topics import Entry
 from glue_jobs.discovery import Discovery
 from glue_jobs.ingest import run
-from glue_jobs.kafka import Cluster
+from glue_jobs.kafka.cluster import Cluster
 from tests.integration.engine import DATABASE, TRADE, Engine, everything, suspended, until
 from tests.integration.events import Event, assert_as_documented
 from tests.integration.proofs import assert_proved, proof

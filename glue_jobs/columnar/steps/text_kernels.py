@@ -9,7 +9,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from glue_jobs.columnar.compiled import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
+from glue_jobs.compiled import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
 
 Begins = NDArray[np.int32]
 Bytes = NDArray[np.uint8]

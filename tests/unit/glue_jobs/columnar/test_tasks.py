@@ -12,7 +12,7 @@ from calve.masking import Key
 from calve.secrets import Redacted
 from glue_jobs.columnar.engine import planned, tasks_for
 from glue_jobs.columnar.tasks import Trouble, Work
-from glue_jobs.connection import Access
+from glue_jobs.kafka.connection import Access
 
 SPANS = st.dictionaries(
     st.integers(0, 20), st.tuples(st.integers(0, 10**6), st.integers(0, 10**5)), min_size=1

@@ -21,8 +21,8 @@ from calve.job import Emit, Kafka, Start
 from calve.position import Offsets, TopicKey
 from calve.protocol import TopicState
 from calve.topic_errors import topic_forbidden, topic_missing
-from glue_jobs.connection import TIMEOUT_MS, Access, Connection
 from glue_jobs.java import Packages
+from glue_jobs.kafka.connection import TIMEOUT_MS, Access, Connection
 
 FETCH_WAIT_MS = "20"
 """What is read is there. A consumer that Spark keeps asks for more than it was told to read, and the next read of its partition

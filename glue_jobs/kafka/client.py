@@ -21,8 +21,8 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
 from calve.kafka_auth import kafka_python_properties
-from glue_jobs.columnar import sockets
-from glue_jobs.connection import TIMEOUT_MS, Access, Connection
+from glue_jobs.kafka import sockets
+from glue_jobs.kafka.connection import TIMEOUT_MS, Access, Connection
 
 LARGEST_RESPONSE = 1 << 30
 """Bytes; a broker answers with more than it was asked for where one batch is larger than that."""

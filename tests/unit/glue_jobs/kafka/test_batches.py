@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from calve.errors import CalveError, Retryable, Suspended
-from glue_jobs.columnar import batches
-from glue_jobs.columnar.batches import Batches, Span
+from glue_jobs.kafka import batches
+from glue_jobs.kafka.batches import Batches, Span
 from tests.record_batches import CODECS, HEADER, Record, marker, sealed, told, written
 
 END = 1 << 40

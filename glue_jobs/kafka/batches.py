@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calve.errors import CalveError, Retryable, Suspended
-from glue_jobs.columnar.batch_kernels import (
+from glue_jobs.kafka.batch_kernels import (
     AT,
     ATTRIBUTES,
     BASE,
@@ -29,8 +29,8 @@ from glue_jobs.columnar.batch_kernels import (
     parse,
     scan,
 )
-from glue_jobs.columnar.inflating import inflate
-from glue_jobs.columnar.records import Records
+from glue_jobs.kafka.inflating import inflate
+from glue_jobs.kafka.records import Records
 
 LARGEST_BATCH = 1 << 29
 """Uncompressed bytes of a batch; what would have more was made to exhaust memory."""

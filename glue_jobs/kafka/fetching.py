@@ -21,11 +21,11 @@ from kafka.future import Future
 from kafka.protocol.consumer import FetchRequest
 
 from calve.errors import Retryable
-from glue_jobs.columnar.batches import Batches, Span
-from glue_jobs.columnar.connecting import Client, Settings, client_of, drop_client
-from glue_jobs.columnar.records import Records
-from glue_jobs.columnar.refusals import offset_lost, told, topic_recreated
-from glue_jobs.connection import TIMEOUT_MS
+from glue_jobs.kafka.batches import Batches, Span
+from glue_jobs.kafka.client import Client, Settings, client_of, drop_client
+from glue_jobs.kafka.connection import TIMEOUT_MS
+from glue_jobs.kafka.records import Records
+from glue_jobs.kafka.refusals import offset_lost, told, topic_recreated
 
 MAX_WAIT_MS = 20
 """What is read is there already; a broker that has not all of it yet is asked again."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from glue_jobs.columnar.compiled import BYTES, LONGS_OUT, kernel
+from glue_jobs.compiled import BYTES, LONGS_OUT, kernel
 
 AT, END, BASE, LAST, COUNT, ATTRIBUTES, FIRST_TIME, MAX_TIME, PRODUCER, CRC = range(10)
 """Columns of what `scan` says of a batch: where it lies, its first and last offset, its records, what its header holds."""

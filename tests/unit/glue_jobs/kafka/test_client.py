@@ -13,8 +13,8 @@ import pytest
 
 from calve.secrets import Redacted
 from cli.embedded.certificates import write_certificates
-from glue_jobs.columnar import sockets
-from glue_jobs.columnar.connecting import Client, Settings, _ssl_context, client_of, drop_client
+from glue_jobs.kafka import sockets
+from glue_jobs.kafka.client import Client, Settings, _ssl_context, client_of, drop_client
 from tests.unit.calve.test_kafka_auth import SERVERS
 
 BEGIN = "-----BEGIN CERTIFICATE-----"

@@ -1,4 +1,4 @@
-"""What errors of kafka-python are in calve's words; the same words as of Kafka's Java client (`glue_jobs.kafka`)."""
+"""What errors of kafka-python are in calve's words; the same words as of Kafka's Java client (`glue_jobs.kafka.cluster`)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Kafka: clients, metadata, and a bounded fetch of record batches."""
