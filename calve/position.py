@@ -238,8 +238,8 @@ def ledger_of(summary: Mapping[str, str]) -> Ledger:
 
 def metrics_of(summary: Mapping[str, str]) -> dict[str, Any]:
     """The figures of the round that a commit made."""
-    found: dict[str, Any] = json.loads(summary.get("calve.metrics", "{}"))
-    return found
+    found = json.loads(summary.get("calve.metrics", "{}"))
+    return found if isinstance(found, dict) else {}
 
 
 def restated(summary: Mapping[str, str], metrics: Mapping[str, Any] | None = None) -> dict[str, str]:

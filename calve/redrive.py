@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Self
 
 from calve.dead_letters import letters_round
-from calve.position import NO_LETTERS, DeadLetterRound, Ledger, Position, ledger_of
+from calve.position import NO_LETTERS, DeadLetterRound, Ledger, Position
 from calve.protocol import Commit
 from calve.requests import pending
 
@@ -93,7 +93,7 @@ def position_after(base: Position, *, round_id: str, writer: str, held: DeadLett
 def done_before(ancestors: Iterable[Commit], request_id: str) -> Ledger:
     """What commits of the same request have done already: a job may die between them, or before it answers."""
     ledgers = {
-        commit.summary["calve.round"]: ledger_of(commit.summary)
+        commit.summary["calve.round"]: Ledger.from_json(commit.summary["calve.ledger"])
         for commit in ancestors
         if commit.summary.get(REQUEST_ID) == request_id
     }.values()

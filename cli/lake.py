@@ -54,7 +54,7 @@ class Snapshot:
     @property
     def ledger(self) -> Ledger | None:
         """The fate of every offset of the round that made it."""
-        return ledger_of(self.summary) if "calve.ledger" in self.summary else None
+        return ledger_of(self.summary) if self.summary.get("calve.ledger") else None
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from calve.history import Entry, outdated
 from calve.job import Start
 from calve.log import event
 from calve.modes import kind_of
-from calve.position import Ledger, Offsets, Position, encode, ledger_of
+from calve.position import Ledger, Offsets, Position, encode
 from calve.protocol import TopicState, check_ledger, recheck
 from calve.requests import NOT_UNDERSTOOD
 from calve.spark_conf import CATALOG
@@ -75,7 +75,7 @@ class _Backfill:
     def run(self) -> str:
         """Replace the rows; what was done, in words."""
         if done := done_before(self.target.main.ancestors(), self.request.id):
-            return _told(ledger_of(done.summary))
+            return _told(Ledger.from_json(done.summary["calve.ledger"]))
         target, topic = self.target, self.target.cluster.state(self.target.table.topic)
         self._require_possible(topic)
         ends = (_offsets(target, topic, each) for each in (self.request.start, self.request.to))

@@ -153,7 +153,13 @@ class Round:
         first = self.target.cluster.first_offsets(self.topic, table.start) if not self.base.offsets else {}
         self.start = begin(self._reached(), self.topic, first=first, on_data_loss=table.on_data_loss)
         self.offsets = self.start.offsets
-        self.to = self._bounded()
+        per_record = self._bytes_per_record()
+        self.to = bounded(
+            self.offsets,
+            self.topic.end,
+            budget_records=_records(table.flush_bytes, per_record),
+            partition_records=_records(table.partition_flush_bytes, per_record),
+        )
         if self.to == self.offsets and not self.start.lost and not self._must_persist():
             self.result = Outcome(self.base, self.to, complete_until=self._complete_until())
 
@@ -299,24 +305,12 @@ class Round:
         self.main, self.seen = self.reading.stage_rows(self.id, self.memory.bytes_per_record or 0.0)
         self.stage_ms = _ms(began)
 
-    def _bounded(self) -> Offsets:
-        """How far this round reads."""
-        if all(self.topic.end[p] <= o for p, o in self.offsets.items()):
-            return dict(self.offsets)
-        table, per_record = self.target.table, self._bytes_per_record()
-        return bounded(
-            self.offsets,
-            self.topic.end,
-            budget_records=_records(table.flush_bytes, per_record),
-            partition_records=_records(table.partition_flush_bytes, per_record),
-        )
-
     def _bytes_per_record(self) -> float:
         """As this process has seen it, or the table's history, or the topic's next records show it to the columnar engine; where
         none of them does, every record is as large as the topic allows.
         """
         known = self.memory.bytes_per_record or bytes_per_record(self.target.main.ancestors())
-        if not known and (engine := columnar(self.target)):
+        if not known and self.offsets != self.topic.end and (engine := columnar(self.target)):
             known = engine.bytes_per_record(self.topic.key, self.offsets, self.topic.end)
         self.memory.bytes_per_record = known
         return known or self.target.cluster.largest_record(self.target.table.topic)

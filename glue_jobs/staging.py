@@ -21,7 +21,7 @@ from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.protocol import Commit
 from glue_jobs.java import elements
 from glue_jobs.java_errors import java_class, java_message
-from glue_jobs.lake import Lake, Table, commit_of
+from glue_jobs.lake import Lake, Table, catalog_errors, commit_of
 from glue_jobs.tally import count_values
 
 Validator = Callable[[Iterator[Commit]], bool]
@@ -233,8 +233,11 @@ def commit(
         IllegalArgumentException
     ):  # PySpark's own class for Java's, raised by Iceberg before it writes anything
         raise Conflict(f"table {table.name}: the snapshot that rows are deleted from has expired") from None
-    table.committed()  # Iceberg has refreshed it
-    return table.refs()[branch or "main"]
+    with catalog_errors(
+        f"table {table.name}"
+    ):  # Iceberg has refreshed it, unless the catalog failed just then
+        table.committed()
+        return table.refs()[branch or "main"]
 
 
 class _Guard:
