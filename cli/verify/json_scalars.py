@@ -35,7 +35,7 @@ def converter(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
     """
     written_as, connect = _type(facts), facts.get("connect.type")
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if is_text and written_as in (None, "object", "array", SEVERAL):
+    if is_text and written_as in (None, "null", "object", "array", SEVERAL):
         return written
     if written_as in ("integer", "number"):
         return _number(facts, kind, changes=changes)
@@ -74,7 +74,7 @@ def _type(facts: dict[str, Any]) -> str | None:
         return facts.get("type")
     values = [each for each in facts.get("enum", [facts.get("const")]) if each is not None]
     for name, kinds in (("string", [str]), ("boolean", [bool]), ("integer", [int]), ("number", [int, float])):
-        if all(type(each) in kinds for each in values):
+        if values and all(type(each) in kinds for each in values):
             return name
     return SEVERAL
 
