@@ -58,12 +58,6 @@ class Schemas:
         """The names of the fields at the top."""
         return set(self._properties(self._all(*self._root)))
 
-    def kinds(self, name: str) -> dict[str, Any]:
-        """The JSON types of what one field at the top has."""
-        top = self._properties(self._all(*self._root))
-        inside = self._properties(top.get(name, []))
-        return {each: _facts(nodes).get("type") for each, nodes in inside.items()}
-
     def converter(self, nodes: Nodes, kind: Any) -> Convert:
         """How a JSON value becomes a value of an Arrow type.
 
