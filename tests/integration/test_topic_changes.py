@@ -32,6 +32,19 @@ def test_a_recreated_topic_suspends_its_table(engine: Engine) -> None:
     assert engine.offsets(topic) == everything(10)
 
 
+def test_a_topic_recreated_before_the_first_commit_suspends_its_table(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 10)
+    with at("audit.begin", lambda _: engine.recreate(topic)), suspended("topic_recreated"):
+        engine.round(engine.target(topic))
+    engine.produce(topic, 4)
+    with suspended("topic_recreated"):
+        engine.round(engine.target(topic))
+    assert engine.offsets(topic) == []
+    engine.drain(engine.target(topic, on_data_loss="continue"))
+    assert engine.offsets(topic) == everything(4)
+
+
 def test_a_recreated_topic_is_read_from_its_beginning_where_loss_is_accepted(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.produce(topic, 10)
