@@ -62,5 +62,6 @@ def choose(table: str, wanted: EngineChoice, why_not: tuple[str, ...]) -> Chosen
             "engine_unsupported",
             f"table {table} cannot be made by the columnar engine: {'; '.join(why_not)}",
             fix="in calve.yaml, set its `engine` to auto or rows",
+            at=("engine",),
         )
     return Chosen("rows", why_not)

@@ -35,11 +35,13 @@ class Suspended(CalveError):
     """This table must not be written before something outside of it has changed, mostly by an operator; other tables go on.
 
     `code` is a stable word for alarms: `position_lost`, `topic_recreated`, `offsets_expired`, `offset_gap`, ...
+    `at`: the key below the table's entry in calve.yaml that causes it, such as `("upsert", "key")`; empty: none does.
     """
 
-    def __init__(self, code: str, message: str, *, fix: str | None = None) -> None:
+    def __init__(self, code: str, message: str, *, fix: str | None = None, at: tuple[str, ...] = ()) -> None:
         super().__init__(message, fix=fix)
         self.code = code
+        self.at = at
 
 
 class LostRace(CalveError):

@@ -6,14 +6,14 @@ and is null; every column is optional, so that no later schema needs a rewrite. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
 from calve.columns import Json, decimal_digits
 from calve.errors import CalveError
-from calve.names import FIELD_NAME, SYSTEM_COLUMN
+from calve.names import FIELD_NAME, SYSTEM_COLUMN, nearest
 
 WIDENINGS = (("int", "long"), ("float", "double"))
 
@@ -190,16 +190,28 @@ def _applied(kind: Json, wanted: Sequence[Change], path: tuple[str, ...]) -> Jso
     return kind | {"fields": [*kept, *added]}
 
 
-def has_column(table: Json, path: str) -> bool:
-    """True where the table has this column, or this field of nested structs (`a.b`)."""
-    kind = table
+def column_at(table: Json, path: str) -> Json | None:
+    """The column of a table, or the field of nested structs (`a.b`); None where there is none."""
+    found, kind = None, table
     for name in path.split("."):
         fields = kind["fields"] if isinstance(kind, dict) and kind["type"] == "struct" else ()
-        found = [each["type"] for each in fields if each["name"] == name]
-        if not found:
-            return False
-        kind = found[0]
-    return True
+        found = next((each for each in fields if each["name"] == name), None)
+        if found is None:
+            return None
+        kind = found["type"]
+    return found
+
+
+def no_column(table: Json, path: str) -> str:
+    """What to say of a column that is missing: `the schemas of its records make no column prize; did you mean price?`"""
+    near = nearest(path, _paths(table, ""))
+    return f"the schemas of its records make no column {path}" + (f"; did you mean {near}?" if near else "")
+
+
+def _paths(kind: Json, above: str) -> Iterator[str]:
+    for each in kind["fields"] if isinstance(kind, dict) and kind["type"] == "struct" else ():
+        yield (path := join(above, each["name"]))
+        yield from _paths(each["type"], path)
 
 
 def column_name(name: str, where: str) -> str:

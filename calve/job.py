@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from calve.maintenance import Maintenance
 from calve.names import TableName
@@ -173,6 +173,7 @@ class Upsert:
     a row. bucketed: no partitioning was configured.
     """
 
+    kind: ClassVar[str] = "upsert"
     key: tuple[str, ...]
     order_by: str | None = None
     deletes: bool = False
@@ -186,6 +187,7 @@ class Deduplicate:
     window_ms: a key may have further rows, whose records are at least so far apart in time; None: it has one.
     """
 
+    kind: ClassVar[str] = "deduplicate"
     key: tuple[str, ...]
     window_ms: int | None = None
 
@@ -198,6 +200,7 @@ class ChangeData(Upsert):
     rows that the database has deleted stay, and say so.
     """
 
+    kind: ClassVar[str] = "change_data"
     source_order: tuple[str, ...] = ()
     keep_deleted: bool = False
 
@@ -222,6 +225,7 @@ class Window:
 class Aggregate:
     """The table holds a row of totals for each group of records. `by`: paths of columns that are alike in a group."""
 
+    kind: ClassVar[str] = "aggregate"
     by: tuple[str, ...]
     measures: tuple[Measure, ...]
     window: Window | None = None
@@ -312,7 +316,7 @@ class Table:
     @property
     def masks(self) -> bool:
         """Whether personal data is masked, so that nothing of its records may be kept as it was received."""
-        return any(isinstance(each, Mask) for each in self.steps)
+        return any(isinstance(each, Mask) and each.masks for each in self.steps)
 
     @property
     def registered(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from calve.columns import Json, decimal_digits
 from calve.errors import Suspended
+from calve.evolution import column_at, no_column
 
 Function = Literal["count", "sum", "min", "max"]
 MAX_DIGITS = 38
@@ -241,13 +242,10 @@ def decimal(precision: int, scale: int) -> str:
 
 
 def _plain_type(columns: Json, path: str) -> str:
-    kind = columns
-    for name in path.split("."):
-        fields = kind["fields"] if isinstance(kind, dict) and kind["type"] == "struct" else ()
-        kind = next((each["type"] for each in fields if each["name"] == name), None)
-        if kind is None:
-            raise unusable(f"the schemas of its records make no column {path}")
-    if isinstance(kind, dict):
+    found = column_at(columns, path)
+    if found is None:
+        raise unusable(no_column(columns, path))
+    if isinstance(kind := found["type"], dict):
         raise unusable(f"{path} is a {kind['type']}, which has no order")
     return str(kind)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from calve.columns import Json
 from calve.errors import Suspended
+from calve.evolution import column_at, no_column
 from calve.job import Aggregate, ChangeData, Deduplicate, Measure, Mode, Transform, Upsert, Window
 from calve.position import Offsets, TopicKey, decode_offsets, encode_offsets
 
@@ -25,21 +26,22 @@ def keyed(columns: Json, mode: _M) -> _M:
     Raises:
         Suspended: `key_unusable`: a column is missing, or has a type that tells no rows apart.
     """
-    key = plain_columns(columns, mode.key, "key")
+    key = plain_columns(columns, mode.key, f"{mode.kind}.key")
     if isinstance(mode, Upsert) and mode.order_by is not None:
-        kind = _column(columns, mode.order_by)["type"]
+        option = f"{mode.kind}.order_by"
+        kind = _column(columns, mode.order_by, option)["type"]
         if not isinstance(kind, str):
-            raise _unusable(f"{mode.order_by} is a {kind['type']}, which has no order", "order_by")
+            raise _unusable(f"{mode.order_by} is a {kind['type']}, which has no order", option)
     return replace(mode, key=key)
 
 
 def plain_columns(columns: Json, paths: Iterable[str], option: str) -> tuple[str, ...]:
-    """The columns at these paths, those that are structs by their fields; `option`: where calve.yaml names them.
+    """The columns at these paths, those that are structs by their fields; `option`: where calve.yaml names them: `upsert.key`.
 
     Raises:
         Suspended: `key_unusable`: a column is missing, or has a type that tells no rows apart.
     """
-    return tuple(path for each in paths for path in _leaves(_column(columns, each), each, option))
+    return tuple(path for each in paths for path in _leaves(_column(columns, each, option), each, option))
 
 
 def noted(columns: Json, mode: Mode | None) -> str | None:
@@ -51,10 +53,10 @@ def noted(columns: Json, mode: Mode | None) -> str | None:
         return None
     if isinstance(mode, Aggregate):
         return _noted_totals(mode)
-    key = [_column(columns, each)["id"] for each in keyed(columns, mode).key]
+    key = [_column(columns, each, "key")["id"] for each in keyed(columns, mode).key]
     if isinstance(mode, Deduplicate):
         return json.dumps({"mode": "deduplicate", "key": key, "window_ms": mode.window_ms})
-    order = None if mode.order_by is None else _column(columns, mode.order_by)["id"]
+    order = None if mode.order_by is None else _column(columns, mode.order_by, "order_by")["id"]
     found: dict[str, Any] = {"mode": "upsert", "key": key, "order_by": order}
     if isinstance(mode, ChangeData):
         deleted = "keep" if mode.keep_deleted else "remove"
@@ -80,7 +82,7 @@ def require_tombstones(name: str, mode: Mode | None, *, compacted: bool) -> None
 
 def buckets(columns: Json, mode: Upsert) -> tuple[Transform, ...]:
     """The partitioning of a table for which none was configured."""
-    kinds = {path: _column(columns, path)["type"] for path in keyed(columns, mode).key}
+    kinds = {path: _column(columns, path, "key")["type"] for path in keyed(columns, mode).key}
     first = next((path for path, kind in kinds.items() if kind != "boolean"), None)
     return (Transform(first, "bucket", BUCKETS),) if first else ()
 
@@ -204,14 +206,10 @@ def _leaves(found: Json, path: str, option: str) -> Iterator[str]:
         yield path
 
 
-def _column(columns: Json, path: str) -> Json:
-    found, kind = None, columns
-    for name in path.split("."):
-        fields = kind["fields"] if isinstance(kind, dict) and kind["type"] == "struct" else ()
-        found = next((each for each in fields if each["name"] == name), None)
-        if found is None:
-            raise _unusable(f"the schemas of its records make no column {path}", "columns")
-        kind = found["type"]
+def _column(columns: Json, path: str, option: str) -> Json:
+    found = column_at(columns, path)
+    if found is None:
+        raise _unusable(no_column(columns, path), option)
     return found
 
 
@@ -229,5 +227,6 @@ def _unusable(why: str, option: str) -> Suspended:
     return Suspended(
         "key_unusable",
         f"the rows of the table cannot be told apart: {why}",
-        fix=f"in calve.yaml, change the {option} of its mode",
+        fix=f"in calve.yaml, change {option}",
+        at=tuple(option.split(".")),
     )

@@ -6,7 +6,9 @@ reaches SQL, a path or the catalog. Glue folds names to lower case: two names th
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 SYSTEM_COLUMN = "_kafka"
@@ -58,6 +60,13 @@ def database_for_cluster(cluster_id: str) -> str:
     ids differ only by case would share one, which the job refuses when it sees another cluster id in the table.
     """
     return cluster_id.lower()
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known word that may have been meant, in any case of letters; None where none is near."""
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
+    return by_lower[near[0]] if near else None
 
 
 def as_table_name(text: str) -> str:

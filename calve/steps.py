@@ -117,6 +117,12 @@ class Mask:
     headers: Literal["hash", "null", "keep"] = "null"
     kind: Literal["mask"] = "mask"
 
+    @property
+    def masks(self) -> bool:
+        """False where it only says `keep`: somebody has looked at these fields, and nothing is masked."""
+        rules = (*self.fields.values(), *self.tags.values())
+        return {self.key, self.headers, *(each.how for each in rules)} != {"keep"}
+
 
 Step = Route | Flatten | Filter | Sql | Lookup | Mask
 

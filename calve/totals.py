@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from calve.columns import KAFKA, Json, field, struct
 from calve.errors import Suspended
-from calve.evolution import data_columns, show
-from calve.job import Aggregate
+from calve.evolution import column_at, data_columns, show
+from calve.job import Aggregate, Measure
 from calve.measure_text import parse
 from calve.measures import Term, Typed, type_of, typed, widest
 from calve.modes import plain_columns
@@ -47,17 +47,19 @@ def groups_of(records: Json, aggregate: Aggregate) -> dict[str, str]:
         Suspended: `key_unusable`: a column of the records is missing, or tells no groups apart.
     """
     columns = with_kafka(records)
-    if plain_columns(columns, aggregate.by, "by") != aggregate.by:
+    if plain_columns(columns, aggregate.by, "aggregate.by") != aggregate.by:
         why = "a group is told by plain columns, and one of them is a struct"
-        raise Suspended("key_unusable", why, fix="in calve.yaml, name the fields of the struct in `by`")
+        fix = "in calve.yaml, name the fields of the struct in `by`"
+        raise Suspended("key_unusable", why, fix=fix, at=("aggregate", "by"))
     groups = {column_of(path): widest(_type(columns, path)) for path in aggregate.by}
     if aggregate.window is None:
         return groups
     column = aggregate.window.column
-    plain_columns(columns, (column,), "window")
+    plain_columns(columns, (column,), "aggregate.window")
     if (kind := show(_type(columns, column))) != "timestamptz":
         why = f"{column} is a {kind}, and windows need a timestamp with a time zone"
-        raise Suspended("key_unusable", why, fix="in calve.yaml, change the window; _kafka.timestamp is one")
+        fix = "in calve.yaml, change the window; _kafka.timestamp is one"
+        raise Suspended("key_unusable", why, fix=fix, at=("aggregate", "window"))
     return groups | {WINDOW_START: kind}
 
 
@@ -68,11 +70,17 @@ def totals_of(records: Json, aggregate: Aggregate) -> list[Total]:
         Suspended: `measure_unusable`: as `calve.measures.typed`.
     """
     columns = with_kafka(records)
-    terms = {each.name: parse(each.text) for each in aggregate.measures}
-    return [
-        Total(name, term, None if term.of is None else typed(term.of, columns), type_of(term, columns))
-        for name, term in terms.items()
-    ]
+    return [_total(each, columns) for each in aggregate.measures]
+
+
+def _total(measure: Measure, columns: Json) -> Total:
+    term = parse(measure.text)
+    try:
+        of = None if term.of is None else typed(term.of, columns)
+        return Total(measure.name, term, of, type_of(term, columns))
+    except Suspended as problem:
+        problem.at = ("aggregate", "measures", measure.name)
+        raise
 
 
 def columns_of(records: Json, aggregate: Aggregate) -> Json:
@@ -140,7 +148,6 @@ def _types(fields: Iterable[Json]) -> Iterable[tuple[str, str]]:
 
 
 def _type(columns: Json, path: str) -> Json:
-    kind = columns
-    for name in path.split("."):
-        kind = next(each["type"] for each in kind["fields"] if each["name"] == name)
-    return kind
+    found = column_at(columns, path)
+    assert found is not None  # noqa: S101 `plain_columns` has found it
+    return found["type"]

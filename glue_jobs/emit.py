@@ -14,10 +14,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
 from calve import job
+from calve.column_rules import require_emit_key
 from calve.columns import Json, struct
 from calve.confluent import ConfluentRegistry
 from calve.emitting import EMITTED, HEADERS, Emitted, avro_schema, json_schema, left
-from calve.errors import Retryable, Suspended
+from calve.errors import Retryable
 from calve.evolution import data_columns
 from calve.log import event
 from calve.names import SYSTEM_COLUMN, quote
@@ -119,12 +120,7 @@ class _Encoding:
         if not names:
             return at(f"{SYSTEM_COLUMN}.key")
         known = {each["name"]: each for each in self.columns["fields"]}
-        if missing := [name for name in names if name not in known]:
-            raise Suspended(
-                "emit_unusable",
-                f"the table has no column {missing[0]}, which is to be the key of topic {self.settings.topic}",
-                fix="in calve.yaml, change emit.key",
-            )
+        require_emit_key(self.settings, self.columns)
         return self._written(struct(*(known[name] for name in names)), "key")
 
     def _written(self, columns: Json, part: job.PartName) -> Column:

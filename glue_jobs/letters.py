@@ -23,7 +23,7 @@ from calve.dead_letters import (
     was_rolled_back,
 )
 from calve.errors import LostRace, Retryable
-from calve.evolution import Change, has_column
+from calve.evolution import Change, column_at
 from calve.names import BRANCH_PREFIX, TableName
 from calve.position import (
     INITIALISED,
@@ -85,7 +85,7 @@ class Letters:
         missing = [
             Change("add", (), each["name"], each["type"], each["doc"])
             for each in DEAD_LETTERS["fields"]
-            if each["name"] in LATER and not has_column(table.schema, each["name"])
+            if each["name"] in LATER and column_at(table.schema, each["name"]) is None
         ]
         if missing:
             table.evolve(missing)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from calve.columns import LATER, REDRIVEN
 from calve.errors import Retryable
-from calve.evolution import has_column
+from calve.evolution import column_at
 from calve.names import SYSTEM_COLUMN
 from calve.position import DeadLetterRound
 from calve.protocol import Commit
@@ -136,7 +136,7 @@ class Marks:
 
     @property
     def _known(self) -> bool:
-        return has_column(self._table.schema, REDRIVEN)
+        return column_at(self._table.schema, REDRIVEN) is not None
 
     def _rows(self, snapshot: int | None = None) -> DataFrame:
         return rows_at(self._lake, self._table, snapshot or self._table.head)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 
+from calve.column_rules import layout_problems
 from calve.errors import CalveError, Retryable
-from calve.evolution import has_column
 from calve.history import Entry, outdated
 from calve.job import Transform, Upsert
 from calve.log import event
@@ -39,10 +40,10 @@ def relayout(target: Target) -> None:
     wanted = held[0] if bucketed else table.partition_by, table.sort_by
     if _same(held, wanted) or wanted == target.layout_refused:
         return
-    missing = [each.column for part in wanted for each in part if not has_column(main.schema, each.column)]
+    asked = replace(table, partition_by=wanted[0], sort_by=wanted[1])
     try:
-        if missing:
-            raise CalveError(f"the table has no column {missing[0]}")
+        for problem in layout_problems(asked, str(target.name), main.schema):
+            raise problem
         told = f"partition by {_words(wanted[0])}, sort by {_words(wanted[1])}"
         _change(main, held, wanted, Entry(uuid.uuid4().hex, now(), "layout", told))
     except Retryable:

@@ -6,46 +6,19 @@ add up to the rows. What does not add up, or is of too many values, is no catego
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from calve.columns import Json
-from calve.errors import Suspended
 from calve.names import quote
 
-COUNTABLE = ("string", "boolean", "int", "long")
 MOST_VALUES = 50
 LONGEST = 64
 """Characters of a value that is told."""
 HELD = 1_000
 """Values that the sketch holds of a task."""
-
-
-def require_countable(table: str, column: str, columns: Json, personal: Container[str]) -> None:
-    """Refuse what cannot be counted, and what nobody but the table may know.
-
-    Raises:
-        Suspended: `count_unusable`.
-    """
-    kind = {each["name"]: each["type"] for each in columns["fields"]}.get(column)
-    if column in personal:
-        why = "it is masked"
-    elif not isinstance(kind, str) or kind not in COUNTABLE:
-        why = (
-            "the table has no such column"
-            if kind is None
-            else "it is neither a text, a truth nor a whole number"
-        )
-    else:
-        return
-    raise Suspended(
-        "count_unusable",
-        f"table {table} cannot count its rows by {column}: {why}",
-        fix="in calve.yaml, change its announce.count_by",
-    )
 
 
 def count_values(rows: DataFrame, column: str) -> tuple[DataFrame, Callable[[int], dict[str, Any]]]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from calve import job
+from calve.column_rules import layout_problems, require_countable
 from calve.columns import KAFKA, Json, struct, with_ids
 from calve.decoding import Decoding
 from calve.engines import Chosen
 from calve.errors import Suspended
-from calve.evolution import Change, SchemaProblem, changes, data_columns, has_column
+from calve.evolution import Change, SchemaProblem, changes, data_columns
 from calve.job import Deduplicate, Upsert
 from calve.log import event
 from calve.masking import Key
@@ -52,7 +53,6 @@ from glue_jobs.staging import NOTHING, publish
 from glue_jobs.steps.chain import Chain, chain_of
 from glue_jobs.steps.means import Supply
 from glue_jobs.steps.tokens import MaskingKeys
-from glue_jobs.tally import require_countable
 
 if TYPE_CHECKING:
     from glue_jobs.columnar.engine import Columnar
@@ -219,8 +219,9 @@ class Target:
         if self.table.aggregate is not None:
             data, kafka = columns_of(data, self.table.aggregate), kafka_column()
             totals = {TOTALS: "true"}
-        self._check_layout(data)
         columns, mode = struct(*data["fields"], kafka), self.table.mode
+        for problem in layout_problems(self.table, str(self.name), columns):
+            raise problem
         by_key = buckets(columns, mode) if isinstance(mode, job.Upsert) and mode.bucketed else None
         created = self.lake.create(
             self.name,
@@ -250,18 +251,6 @@ class Target:
                 f"table {self.name} was made for topic {made_for}, and topic {self.table.topic} would be named so, too",
                 fix=f"in calve.yaml, give it a table of its own: `NAME: {{topic: {self.table.topic}}}`",
             )
-
-    def _check_layout(self, data: Json) -> None:
-        """Partition and sort fields must be columns, under the names that the newest versions give them."""
-        columns = struct(*data["fields"], KAFKA)
-        for each in (*self.table.partition_by, *self.table.sort_by):
-            if not has_column(columns, each.column):
-                raise Suspended(
-                    "layout_unknown_column",
-                    f"table {self.name} cannot be laid out by {each.column}: the schemas of its records make no"
-                    " such column",
-                    fix=f"in calve.yaml, change partition_by or sort_by of table {self.table.name}",
-                )
 
     def _fit(self, versions: Versions) -> None:
         """Bring the table level with the versions and pin how records are decoded; nothing to do in most rounds."""

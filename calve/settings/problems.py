@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calve.errors import ConfigError
+from calve.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,9 +54,8 @@ class InvalidParts(Invalid):
 
 def near_miss(word: str, known: Iterable[str]) -> str | None:
     """`Did you mean "x"?` for the nearest known word, or None where none is near."""
-    by_lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
-    return f'Did you mean "{by_lower[near[0]]}"?' if near else None
+    near = nearest(word, known, cutoff=0.7)
+    return f'Did you mean "{near}"?' if near else None
 
 
 def one_of(words: Iterable[str]) -> str:

@@ -5,11 +5,13 @@ They work on the values as written, so that their problems are found in the same
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from calve.engines import MODES, reasons
+from calve.settings.masking import mask_step
 from calve.settings.patterns import has_topics, pattern_problems
-from calve.settings.problems import Problem, near_miss, one_of
+from calve.settings.problems import Invalid, Problem, near_miss, one_of
 from calve.settings.routing import route_problems
 
 if TYPE_CHECKING:
@@ -57,11 +59,23 @@ def _masks_without_keys(tables: Mapping[str, Any]) -> Iterator[Problem]:
         steps = table.get("steps") if isinstance(table, dict) else None
         for number, step in enumerate(steps if isinstance(steps, list) else ()):
             if isinstance(step, dict) and "mask" in step:
-                reason = "needs keys, which hash what is personal and encrypt its dead letters"
                 path = ("tables", name, "steps", str(number), "mask")
-                yield Problem(
-                    path, reason, "add `masking: {secret: aws:NAME}` to the file; see docs/masking.md"
-                )
+                yield from (replace(each, path=path) for each in _without_keys(step["mask"]))
+
+
+def _without_keys(raw: Any) -> Iterator[Problem]:
+    reason = "needs keys, which hash what is personal and encrypt its dead letters"
+    fix = "add `masking: {secret: aws:NAME}` to the file; see docs/masking.md"
+    try:
+        mask = mask_step(raw)
+    except Invalid:
+        yield Problem((), reason, fix)
+        return
+    if replace(mask, key="keep", headers="keep").masks:
+        yield Problem((), reason, fix)
+    elif mask.masks:
+        keep = "write it as `{fields: {NAME: keep}, key: keep, headers: keep}`, which masks nothing"
+        yield Problem((), "masks the record key, which needs keys", f"{keep}; or {fix}")
 
 
 def _quarantine_without_mask(tables: Mapping[str, Any], defaults: Any) -> Iterator[Problem]:

@@ -12,6 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
+from calve.column_rules import require_age
 from calve.errors import CalveError
 from calve.maintenance import Kind
 from calve.protocol import Commit
@@ -45,7 +46,7 @@ def retain(
     """Delete the rows whose `column` is before a moment, in one commit; files beyond the budget wait.
 
     Raises:
-        CalveError: the column is no time.
+        Suspended: the column is no time.
         Retryable: as `Upkept.commit`.
     """
     upkept.refresh()
@@ -92,18 +93,13 @@ class _Old:
             .table(table.name.quoted(CATALOG))
             .select("*", FILE)
         )
-        kind = kind_at(self._held.schema, column)
+        require_age(str(table.name), column, table.schema)
         limits: dict[Any, Column] = {
             TimestampType: F.lit(before),
             TimestampNTZType: F.lit(before).cast("timestamp_ntz"),
             DateType: F.lit(before.date()),  # a day is before a moment when all of it is
         }
-        if type(kind) not in limits:
-            raise CalveError(
-                f"table {table.name} cannot tell how old rows are by {column}: it is no timestamp and no date",
-                fix="in calve.yaml, change maintenance.rows.column",
-            )
-        self.is_old = at(column) < limits[type(kind)]
+        self.is_old = at(column) < limits[type(kind_at(self._held.schema, column))]
 
     def by_file(self) -> dict[str, int]:
         """How many old rows there are in each data file that has any."""

@@ -6,6 +6,7 @@ record; what one after it leaves out is a row, and where one of a record's rows 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -119,7 +120,7 @@ class Chain:
                 case Lookup():
                     return run_lookup(frame, step, self.means.tables(step))
                 case Mask():
-                    return run_mask(frame, step, self.means.keys(), self.means.tags)
+                    return run_mask(frame, step, self.means.keys, self.means.tags)
 
     @contextmanager
     def naming(self, number: int, step: Step) -> Iterator[None]:
@@ -128,7 +129,8 @@ class Chain:
             yield
         except Suspended as problem:
             text = f"{self.place(number, step)}: {problem.message}"
-            raise Suspended(problem.code, text, fix=problem.fix) from None
+            at = tuple(re.findall(r"\w+", self.place(number, step)))
+            raise Suspended(problem.code, text, fix=problem.fix, at=at) from None
 
     def place(self, number: int, step: Step) -> str:
         """Where calve.yaml has the step: a route stands beside the list, and comes before it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,11 +16,13 @@ from glue_jobs.steps.masked import masked
 from glue_jobs.steps.tokens import token, with_key
 
 
-def run_mask(frame: DataFrame, step: Mask, keys: DataFrame, tags: Mapping[str, tuple[str, ...]]) -> DataFrame:
+def run_mask(
+    frame: DataFrame, step: Mask, keys: Callable[[], DataFrame], tags: Mapping[str, tuple[str, ...]]
+) -> DataFrame:
     """Mask fields by their paths and by their tags, and in `_kafka` the key and the headers.
 
-    keys: `glue_jobs.steps.tokens.key_frame`. tags: the tags of fields by path, as the schema has them. A struct of which no field
-    is left is dropped. Keys of maps stay as they are.
+    keys: gives `glue_jobs.steps.tokens.key_frame`, where something is hashed. tags: the tags of fields by path, as the schema has
+    them. A struct of which no field is left is dropped. Keys of maps stay as they are.
 
     Raises:
         Suspended: there is no such field, or the rule cannot mask values of its type.
@@ -37,7 +39,7 @@ def run_mask(frame: DataFrame, step: Mask, keys: DataFrame, tags: Mapping[str, t
         _record(step).alias(name) if name == SYSTEM_COLUMN else F.col(quote(name)) for name in beside(frame)
     ]
     hashes = "hash" in (step.key, step.headers, *(rule.how for rule in found.values()))
-    return (with_key(frame, keys) if hashes else frame).select(*kept, *others)
+    return (with_key(frame, keys()) if hashes else frame).select(*kept, *others)
 
 
 def _field(value: Column, kind: DataType, found: Mapping[Path, Rule], path: str) -> Column:

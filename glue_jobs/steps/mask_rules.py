@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from calve.names import nearest
 from calve.steps import Mask, Rule
 from glue_jobs.steps.frame import unusable
 
@@ -72,6 +72,5 @@ def _first(step: Mask, own: tuple[str, ...]) -> Rule | None:
 
 
 def _missing(path: str, known: list[str]) -> str:
-    by_lower = {each.lower(): each for each in known}
-    near = get_close_matches(path.lower(), by_lower, n=1)
-    return f"no column {path}" + (f"; did you mean {by_lower[near[0]]}?" if near else "")
+    near = nearest(path, known)
+    return f"no column {path}" + (f"; did you mean {near}?" if near else "")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-
 from pyspark.sql.types import DataType, StructType
 
+from calve.names import nearest
 from glue_jobs.steps.frame import unusable
 
 
@@ -32,6 +31,6 @@ def type_of(columns: StructType, name: str, what: str) -> DataType:
     by_lower = {field.name.lower(): field for field in columns}
     if name.lower() in by_lower:
         return by_lower[name.lower()].dataType
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    hint = f'did you mean "{by_lower[near[0]].name}"?' if near else f"there are {', '.join(columns.names)}"
+    near = nearest(name, columns.names)
+    hint = f'did you mean "{near}"?' if near else f"there are {', '.join(columns.names)}"
     raise unusable(f'"{name}" is no {what}; {hint}')

@@ -54,7 +54,7 @@ def _binary(value: Any) -> Any:
 
 
 def masked(rows: DataFrame, fields: Mapping[str, Rule], **more: Any) -> DataFrame:
-    return run_mask(rows, Mask(dict(fields), **more), key_frame(rows.sparkSession, [OLD, NEW]), {})
+    return run_mask(rows, Mask(dict(fields), **more), lambda: key_frame(rows.sparkSession, [OLD, NEW]), {})
 
 
 def values(rows: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
@@ -326,7 +326,7 @@ def test_fields_are_masked_by_their_tags(spark: SparkSession) -> None:
     rows = frame(spark, "a struct<b: string, c: string>, d string", [("x", "y"), "z"])
     tags = {"a.b": ("PII",), "a.c": ("PII",), "d": ("SECRET",)}
     step = Mask({"a.c": KEEP}, {"PII": HASH, "SECRET": DROP})
-    assert values(run_mask(rows, step, key_frame(spark, [OLD]), tags)) == [((token("x"), "y"),)]
+    assert values(run_mask(rows, step, lambda: key_frame(spark, [OLD]), tags)) == [((token("x"), "y"),)]
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,7 @@
 
 import pytest
 
-from calve.errors import Suspended
-from glue_jobs.tally import MOST_VALUES, counts, require_countable
-
-COLUMNS = {
-    "fields": [
-        {"name": "side", "type": "string"},
-        {"name": "price", "type": "decimal(9, 2)"},
-        {"name": "tags", "type": {"type": "list", "element": "string"}},
-    ]
-}
+from glue_jobs.tally import MOST_VALUES, counts
 
 
 def test_what_adds_up_is_told_and_what_has_no_value_is_among_the_others():
@@ -32,18 +23,3 @@ def test_what_has_too_many_values_is_not_told():
 
 def test_no_rows_are_no_values():
     assert counts("c", (), 0) == {"column": "c", "values": {}, "other": 0}
-
-
-@pytest.mark.parametrize(
-    ("column", "why"),
-    [("colour", "no such column"), ("price", "neither"), ("tags", "neither"), ("side", "masked")],
-)
-def test_what_cannot_be_counted_by_is_named(column, why):
-    with pytest.raises(Suspended) as caught:
-        require_countable("d.t", column, COLUMNS, {"side"})
-    assert caught.value.code == "count_unusable"
-    assert why in caught.value.message
-
-
-def test_a_text_that_is_not_masked_is_counted_by():
-    require_countable("d.t", "side", COLUMNS, set())
