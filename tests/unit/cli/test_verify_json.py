@@ -202,15 +202,15 @@ def test_a_reference_begins_at_the_schema_with_the_id_around_it(
         "definitions": {"d": inner},
         "properties": {"y": {"$ref": reference}},
     }
-    around = {"definitions": {"d": {"type": "string"}}} | ({"$id": base} if base else {})
+    around: dict[str, Any] = {"definitions": {"d": {"type": "string"}}} | ({"$id": base} if base else {})
     kind = pa.struct([("y", pa.int64())])
     assert decoded(item, kind, '{"x":{"y":7}}', **around) == {"y": 7}
 
 
 def test_what_stands_beside_a_reference_counts_from_draft_2019_on() -> None:
     schema = {"$ref": "#/$defs/p", "properties": {"b": {"type": "integer"}}}
-    parts = {"$defs": {"p": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
+    parts: dict[str, Any] = {"$defs": {"p": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
     kind = pa.struct([("a", pa.int64()), ("b", pa.int64())])
     assert decoded(schema, kind, '{"x":{"a":1,"b":2}}', **parts) == {"a": 1, "b": 2}
-    draft_7 = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    draft_7: dict[str, Any] = {"$schema": "http://json-schema.org/draft-07/schema#"}
     assert decoded(schema, kind, '{"x":{"a":1,"b":2}}', **parts, **draft_7) == {"a": 1, "b": None}
