@@ -77,9 +77,9 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
     spark = spark_session(job)
     require_avro_guard(spark)
     with ExitStack() as opened:
-        cluster = output = opened.enter_context(closing(Cluster(spark, job.kafka)))
+        cluster = output = opened.enter_context(closing(Cluster(job.kafka)))
         if job.kafka.emit_secret:
-            output = opened.enter_context(closing(Cluster(spark, job.kafka.output)))
+            output = opened.enter_context(closing(Cluster(job.kafka.output)))
         outbox = Outbox(job.job, EventBus(job.lake.region)) if announce else None
         if outbox:
             opened.callback(outbox.close, FLUSH_S)
