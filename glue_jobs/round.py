@@ -92,10 +92,7 @@ class Round:
         """
         for step in faults.STEPS:
             faults.point(f"{step}.begin", self.target.table.name)
-            with (
-                catalog_errors(f"table {self.target.name}, {step}"),
-                self.target.cluster.errors_of(self.target.table.topic),
-            ):
+            with catalog_errors(f"table {self.target.name}, {step}"):
                 getattr(self, step)()
             faults.point(f"{step}.end", self.target.table.name)
             if self.result:

@@ -45,7 +45,6 @@ from calve.totals import TOTALS, columns_of, kafka_column, require_same_kind
 from glue_jobs import faults
 from glue_jobs.admission import Admission
 from glue_jobs.announcing import Announcer
-from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake, Table, settings
 from glue_jobs.letters import Letters
 from glue_jobs.shaping import Shaping
@@ -56,6 +55,7 @@ from glue_jobs.steps.tokens import MaskingKeys
 
 if TYPE_CHECKING:
     from glue_jobs.columnar.engine import Columnar
+    from glue_jobs.kafka.cluster import Cluster
 
 OWNER = "owner"
 
