@@ -16,6 +16,8 @@ from cli.verify.renames import Renames, sources
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 EXACT = Context(prec=100)
 
+MISFIT = (pa.ArrowException, ArithmeticError)
+"""What Arrow and the converters raise for a decoded value that is too large for its column."""
 Convert = Callable[[Any], Any]
 Schema = Any
 
@@ -214,8 +216,9 @@ def _map_converter(node: Schema, kind: Any, renames: Renames) -> Convert:
 
 def _decimal_converter(precision: int, scale: int) -> Convert:
     def convert(value: bytes) -> Decimal:
-        number = int.from_bytes(value, "big", signed=True)
-        if abs(number) >= 10**precision:
+        # Of at most 18 digits Spark reads the lower 64 bits alone, whatever is above them.
+        number = int.from_bytes(value[-8:] if precision <= 18 else value, "big", signed=True)
+        if not value or abs(number) >= 10**precision:
             raise OverflowError
         return Decimal(number).scaleb(-scale, EXACT)
 

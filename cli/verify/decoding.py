@@ -13,14 +13,11 @@ from calve import registry
 from calve.evolution import SchemaProblem
 from calve.names import SYSTEM_COLUMN
 from cli.verify.changes import ChangeWriter
-from cli.verify.conversion import Unreadable
+from cli.verify.conversion import MISFIT, Unreadable
 from cli.verify.framing import CONFLUENT, Framing
 from cli.verify.renames import Renames
 from cli.verify.topic import Records
 from cli.verify.writers import PLAIN, Writer, whole_writer, writer_of
-
-MISFIT = (pa.ArrowException, ArithmeticError)
-"""What Arrow and the converters raise for a decoded value that is too large for its column."""
 
 
 class Decoding(Protocol):
@@ -196,7 +193,7 @@ class Values:
         return writer, writer.decode(self._framing.plain(value))
 
     def verdict(self, value: bytes | None) -> str | None:
-        """Why a value is no row; None where it is one."""
+        """Why a value is no row; None where it is one. JSON that has a member twice may be refused for the first one."""
         try:
             writer, row = self.decode(value)
             writer.project([row])
@@ -204,7 +201,7 @@ class Values:
             return verdict.reason
         except MISFIT:
             return "malformed"
-        return None
+        return "malformed" if writer.is_ambiguous(value) else None
 
     def writer(self, frame: bytes) -> Writer:
         found = self._writers.get(frame)
