@@ -1,4 +1,4 @@
-"""Values decoded without the engine: by fastavro or the json module, then projected by name on the table's columns."""
+"""Values decoded without the engine: by the readers of their formats, then projected by name on the table's columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
-from fastavro.schema import SchemaParseException
 
 from calve import registry
 from calve.evolution import SchemaProblem
@@ -109,8 +108,11 @@ class Decoder:
         return [self._batch(found, nulls, array, None)], refused
 
     def judge(self, records: Records) -> list[str | None]:
-        """Of each record why it is no row; None where it is one."""
-        return list(map(self.verdict, records.values, records.keys))
+        """Of each record why it is no row; None where it is one. JSON with a member twice may be refused for the first one."""
+        found = map(self.verdict, records.values, records.keys)
+        return [
+            verdict or self.values.doubt(value) for verdict, value in zip(found, records.values, strict=True)
+        ]
 
     def verdict(self, value: bytes | None, key: bytes | None = None) -> str | None:
         """Why a record with this value and key is no row; None where it is one."""
@@ -193,7 +195,7 @@ class Values:
         return writer, writer.decode(self._framing.plain(value))
 
     def verdict(self, value: bytes | None) -> str | None:
-        """Why a value is no row; None where it is one. JSON that has a member twice may be refused for the first one."""
+        """Why a value is no row; None where it is one."""
         try:
             writer, row = self.decode(value)
             writer.project([row])
@@ -201,7 +203,11 @@ class Values:
             return verdict.reason
         except MISFIT:
             return "malformed"
-        return "malformed" if writer.is_ambiguous(value) else None
+        return None
+
+    def doubt(self, value: bytes | None) -> str | None:
+        """Why a value that can be decoded may be no row for all that."""
+        return "malformed" if self.decode(value)[0].is_ambiguous(value) else None
 
     def writer(self, frame: bytes) -> Writer:
         found = self._writers.get(frame)
@@ -226,7 +232,6 @@ class Values:
         except (
             Unreadable,
             SchemaProblem,
-            SchemaParseException,
             ValueError,
             LookupError,
             TypeError,

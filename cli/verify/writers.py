@@ -1,18 +1,17 @@
-"""Writers of values: by fastavro or the json module, then projected by name on the table's columns."""
+"""Writers of values: by the readers of their formats, then projected by name on the table's columns."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import count
 from typing import Any, Protocol
 
 import pyarrow as pa
-from fastavro import parse_schema
 
 from calve import registry
-from cli.verify import connect_schema, json_text, strict_avro
-from cli.verify.conversion import MISFIT, Schema, Unreadable, bytes_alone, field_converters, resolved
+from cli.verify import connect_schema, json_text
+from cli.verify.avro_values import Bytes, reader
+from cli.verify.conversion import MISFIT, Schema, Unreadable, field_converters, resolved
 from cli.verify.debezium import with_logical_types
 from cli.verify.framing import CONFLUENT, GLUE
 from cli.verify.json_schema import Schemas, filled
@@ -232,22 +231,20 @@ class _AvroWriter(Writer):
         self.frame = frame
         self.schema_id = schema.number or None
         names: dict[str, Schema] = {}
-        self._names: dict[str, Schema] = {}
-        numbers = count()
         for each in schema.references.values():
             resolved(json.loads(each), names, "")
-            parse_schema(bytes_alone(json.loads(each), numbers), self._names)
         found = resolved(top, names, "")
         fields = (with_logical_types(found) if changes else found)["fields"]
         self._columns = field_converters(fields, columns, renames)
-        self._schema = parse_schema(bytes_alone(top, numbers), self._names)
+        self._read = reader(found)
 
     def decode(self, value: bytes) -> Any:
+        found = Bytes(value, len(self.frame))
         try:
-            row, end = strict_avro.read(value, len(self.frame), self._schema, self._names)
-        except Exception:  # noqa: BLE001 whatever fastavro says, these bytes are no value of the schema
+            row = self._read(found)
+        except (ValueError, IndexError):
             raise Unreadable("malformed") from None
-        if end != len(value):
+        if found.at != len(value):
             raise Unreadable("malformed" if self._misfits(row) else "trailing_bytes")
         return row
 
