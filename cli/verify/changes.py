@@ -58,6 +58,9 @@ class ChangeWriter:
             raise Unreadable("bad_change")
         return event
 
+    def is_ambiguous(self, value: bytes) -> bool:
+        return self._inner.is_ambiguous(value)
+
     def project(self, rows: list[Any]) -> list[Any]:
         # The inner writer lays out `before` and `after` alike, so the row is put where it looks for the latter.
         told = [event | {"after": event.get(ROW_OF[event["op"]] or "")} for event in rows]
