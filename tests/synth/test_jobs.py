@@ -1,4 +1,5 @@
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,8 +7,10 @@ import pytest
 from aws_cdk import App, Stack
 
 from calve.announcement import OF_TABLES
+from calve.errors import ConfigError
 from calve.job import Job
 from calve.spark_conf import java_options
+from glue_jobs import ingest, maintain
 from lambdas.job_control.environment import WatchdogEnvironment
 from stacks.bundling import Runtime
 from stacks.ingest_role import CODE, secret_statements
@@ -59,6 +62,19 @@ def test_a_deployed_job_announces_and_may_send_nothing_else(synthesized, jobs):
         assert each["Condition"] == {
             "StringEquals": {"events:source": "calve", "events:detail-type": list(OF_TABLES)}
         }
+
+
+def test_a_script_takes_every_argument_of_its_definition(synthesized):
+    for name, template in synthesized.templates.items():
+        parser = maintain if name.endswith("-maintenance") else ingest
+        for resource in template["Resources"].values():
+            if resource["Type"] == "AWS::Glue::Job":
+                arguments = resource["Properties"]["DefaultArguments"] | {"--settings-file": os.devnull}
+                words = [word for pair in arguments.items() for word in map(text, pair)]
+                with pytest.raises(
+                    ConfigError, match="the settings cannot be used"
+                ):  # and not: does not take
+                    parser._read(words)
 
 
 def test_no_package_index_and_no_secret_is_in_the_arguments(jobs):
