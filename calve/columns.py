@@ -136,6 +136,20 @@ LATER = (REDRIVEN, SEALED)
 """Columns of the dead-letter table that earlier releases did not know; null there."""
 
 
+def leaf_names(kind: Json, name: str = "", path: str = "") -> Iterator[tuple[str, str]]:
+    """The leaves of a type: as Iceberg calls each, and its path with nothing for what lies in lists and maps."""
+    if not isinstance(kind, dict):
+        yield name, path
+        return
+    of = {"struct": (), "list": ("element",), "map": ("key", "value")}[kind["type"]]
+    for each in kind.get("fields", ()):
+        yield from leaf_names(
+            each["type"], f"{name}.{each['name']}".lstrip("."), f"{path}.{each['name']}".lstrip(".")
+        )
+    for part in of:
+        yield from leaf_names(kind[part], f"{name}.{part}", path)
+
+
 def with_ids(kind: Json, ids: Iterator[int] | None = None) -> Json:
     """The same type with fresh field ids in every struct, list and map, as Iceberg's JSON form wants them."""
     ids = ids or count(1)

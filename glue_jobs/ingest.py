@@ -4,7 +4,7 @@ Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.job.Jo
 to stop at the topics' ends as they are at start. What only a deploy knows stands beside the settings and wins over them:
 `--warehouse URI`, `--region NAME`, `--kms-key ARN`, `--bootstrap-servers LIST`; `--control URI` and `--generation NAME` are for
 `glue_jobs.handover`; `--packages FILE` is an archive for `glue_jobs.packages`. Under `--announce true` the job tells EventBridge
-of every commit. Glue's own arguments are ignored.
+of every commit. Glue's own arguments are ignored, all others refused.
 SIGTERM, Ctrl-C and a hand-over end the job after the running rounds.
 """
 
@@ -29,7 +29,7 @@ from calve.job import Job
 from calve.log import event
 from calve.names import TableName
 from glue_jobs import engines, faults
-from glue_jobs.arguments import flag, job_of, job_parser
+from glue_jobs.arguments import flag, job_of, job_parser, parsed
 from glue_jobs.discovery import Discovery
 from glue_jobs.handover import HandOver
 from glue_jobs.lake import Lake
@@ -135,7 +135,7 @@ def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
     parser.add_argument("--packages", type=Path, help="an archive of Python packages")
     parser.add_argument("--control", help="S3 URI of the object that names the generation to run")
     parser.add_argument("--generation", help="which generation this run is of")
-    options, _ = parser.parse_known_args(arguments)
+    options = parsed(parser, arguments)
     job = job_of(options)
     servers = options.bootstrap_servers or job.kafka.bootstrap_servers
     return replace(job, kafka=replace(job.kafka, bootstrap_servers=servers)), options
