@@ -226,11 +226,6 @@ def test_an_export_says_what_when_and_to_whom() -> None:
     ]
 
 
-def test_an_export_needs_a_database_whose_name_is_known() -> None:
-    message = refused(f"lake: {{namespace: cluster_id}}\nexports: {{e: {{{EXPORT}}}}}")
-    assert "lake.namespace  cannot be used with `exports`" in message
-
-
 def test_names_that_grow_too_long_in_aws_are_refused() -> None:
     assert "name  is too long for the name of the bucket" in refused("", named=f"name: {'n' * 31}\n{NAMED}")
     long = "e" * 40

@@ -9,7 +9,8 @@ import pytest
 from calve.deployment import UNKNOWN_WAREHOUSE
 from calve.errors import ConfigError
 from cli.account import Account
-from cli.config import load_jobs
+from cli.config import load_jobs, spark_settings
+from cli.spark import spark_environment
 
 DEPLOYED = "name: t\nkafka: {bootstrap_servers: 'b:1'}\nregistry: {url: https://r}\ntables: {a: {topic: t}}\n"
 
@@ -46,3 +47,16 @@ def test_the_region_is_that_of_a_deploy(config: Path, monkeypatch: pytest.Monkey
     assert region() == "eu-west-1" == Account.of(None, None).region
     config.write_text(DEPLOYED + "lake: {region: eu-central-1}\n")
     assert region() == "eu-central-1"
+
+
+def test_the_spark_settings_of_a_job_reach_the_process_that_runs_it_here(tmp_path: Path) -> None:
+    config = tmp_path / "calve.yaml"
+    config.write_text(
+        "name: t\njobs: {main: {conf: {spark.sql.shuffle.partitions: 64}}, other: }\n"
+        "tables: {a: {topic: a, job: main}, b: {topic: b, job: other}}\n"
+    )
+    found = spark_settings(config)
+    assert found == {"main": {"spark.sql.shuffle.partitions": "64"}, "other": {}}
+    submitted = spark_environment(tmp_path, None, jars=(), more=found["main"])["PYSPARK_SUBMIT_ARGS"]
+    assert "--conf spark.sql.shuffle.partitions=64" in submitted
+    assert "spark.driver.extraJavaOptions" in submitted
