@@ -7,7 +7,7 @@ import json
 from calve.columns import Json
 from calve.spark_conf import ITEMS_LIMIT, STRING_LIMIT
 from calve.writers import AvroWriter
-from glue_jobs.explaining.json_values import is_moment
+from glue_jobs.explaining.json_values import is_database_moment
 from glue_jobs.explaining.walk import LastOfEach, Walk, article
 
 END = "the end of the value"
@@ -145,7 +145,11 @@ class AvroBytes:
             found = self._take(max(size, 0), kind)
         if isinstance(read, dict) and read.get("logicalType") == "decimal":
             self._decimal(found, read["precision"], read.get("scale", 0))
-        if isinstance(shape, dict) and "moment" in shape and not is_moment(found.decode(errors="replace")):
+        if (
+            isinstance(shape, dict)
+            and "moment" in shape
+            and not is_database_moment(found.decode(errors="replace"))
+        ):
             self._walk.unfit.append(self._walk.wrong("a text of date, time and offset", "another text"))
         return found
 

@@ -12,18 +12,19 @@ from datetime import date
 from calve.columns import Json, decimal_digits
 from calve.writers import JsonWriter
 from glue_jobs.explaining.walk import Walk, article
-from glue_jobs.moments import DATE, MOMENT
+from glue_jobs.moments import DATE, FAR, MOMENT
 
 SPACE = re.compile(r"[ \t\r\n]*+")
 STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 WHOLE = re.compile(r"-?[0-9]++")
 WORDS = {"t": "true", "f": "false", "n": "null"}
-TEXTS = {"date": "a date", "timestamptz": "a date-time"}
+TEXTS = {"date": "a date", "timestamptz": "a date-time", "instant": "a date-time"}
 DAY, INSTANT = (re.compile(each.replace(r"\z", r"\Z")) for each in (DATE, MOMENT))
+FAR_AWAY = re.compile(FAR.replace(r"\z", r"\Z"))
 MOST_OFFSET = 18 * 60
 BITS = {"int": 32, "long": 64, "days": 32, "millis": 64, "local_millis": 64, "local_micros": 64}
-SCALED = ("millis", "local_millis")
+SCALED = ("millis",)
 MOST_DEPTH = 998
 MOST_BYTES = 16
 END = "the end of the text"
@@ -221,7 +222,11 @@ class JsonText:
         text = self._string()
         if shape == "binary" and not _is_base64(text):
             raise self._walk.wrong("a string in Base64", "another string")
-        if (shape == "date" and not _is_day(text)) or (shape == "timestamptz" and not is_moment(text)):
+        if (
+            (shape == "date" and not _is_day(text))
+            or (shape == "timestamptz" and not is_moment(text))
+            or (shape == "instant" and not is_database_moment(text))
+        ):
             raise self._walk.wrong(kind, "another string")
 
     def _found(self) -> str:
@@ -313,6 +318,10 @@ def _is_day(text: str) -> bool:
         return bool(DAY.fullmatch(text) and date.fromisoformat(text))
     except ValueError:
         return False
+
+
+def is_database_moment(text: str) -> bool:
+    return bool(FAR_AWAY.fullmatch(text)) or is_moment(text)
 
 
 def is_moment(text: str) -> bool:
