@@ -22,7 +22,7 @@ REASONS = {
     "unknown_schema_id": "the registry knows no schema of this id",
     "incompatible_schema": "the schema of this id cannot be read as a row of this table",
     "bad_change": "the change event has no operation that is known, or not the row that its operation needs",
-    "malformed": "the payload is no value of its schema: cut short, an absurd length, another type, or more digits than fit",
+    "malformed": "the payload does not match its schema: truncated, an invalid length, a wrong type, or a number too long",
     "trailing_bytes": "bytes are left over after the payload was decoded",
     "null_key": "a column of the table's key is null, so no row can be told by it",
     "no_route": "no table of the topic names the value by which its records are routed",
@@ -30,7 +30,7 @@ REASONS = {
     "lookup_missing": "the table of a lookup has no row of the record's key",
     "key_unknown_schema_id": "the registry knows no schema of the id in the key",
     "key_incompatible_schema": "the schema of the id in the key cannot be read as the key's column",
-    "key_malformed": "the key is no value of its schema, or does not begin as it should",
+    "key_malformed": "the key does not match its schema, or does not begin as it should",
 }
 """Why a record is rejected: `reason` of the dead-letter table -> its `message`."""
 

@@ -128,7 +128,7 @@ class Reading:
         Those of a table that masks are sealed by the key that is the newest now.
         """
         observed, observation = observe_rejects(self._rejects(seen))
-        refused = rejected(observed, topic=self.topic, round_id=round_id)
+        refused = rejected(observed, self.target.decoding, topic=self.topic, round_id=round_id)
         if self.target.table.masks:
             refused = sealed(refused, newest(self.target.masking_keys, time.time_ns() // 1_000))
         letters = self.target.letters.ensure()
@@ -138,7 +138,7 @@ class Reading:
     def count_rejects(self, seen: Seen) -> Rejects:
         """What the rejects are, in a second read of their range, where they are not to be kept."""
         observed, observation = observe_rejects(self._rejects(seen))
-        groups = reject_groups(observed, self.target.decoding.wire)
+        groups = reject_groups(observed, self.target.decoding)
         return Rejects(seen_reasons(observation), groups)
 
     def filtered_schemas(self, seen: Seen) -> dict[str, int]:

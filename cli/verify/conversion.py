@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from cli.verify.debezium import MOMENT
-from cli.verify.moments import moment
+from cli.verify.debezium import MILLIS, MOMENT
+from cli.verify.moments import bounded, database_moment
 from cli.verify.renames import Renames, sources
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -209,6 +209,8 @@ def _temporal_converter(avro: str, logical: str | None, kind: Any) -> Convert | 
             return _millis
         case ("long", "local-timestamp-micros") if pa.types.is_timestamp(kind) and not kind.tz:
             return None
+        case ("long", logical) if logical == MILLIS and pa.types.is_timestamp(kind) and not kind.tz:
+            return lambda value: bounded(value * 1000)
         case ("string", logical) if logical == MOMENT and pa.types.is_timestamp(kind) and kind.tz:
             return _moment
         case ("int", "time-millis") if pa.types.is_time(kind):
@@ -219,7 +221,7 @@ def _temporal_converter(avro: str, logical: str | None, kind: Any) -> Convert | 
 
 
 def _moment(value: str) -> int:
-    found = moment(value)
+    found = database_moment(value)
     if found is None:
         raise Unreadable("malformed")
     return found
