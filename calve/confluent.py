@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import ssl
 import tempfile
 import threading
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from calve import job
+from calve import http_client, job
 from calve.errors import ConfigError, Fatal, Retryable, Suspended
 from calve.held_secret import HeldSecret
-from calve.http_json import ask
 from calve.oauth import Tokens
 from calve.registry import Schema
 from calve.secrets import read_secret, value_of
@@ -45,11 +41,7 @@ class ConfluentRegistry:
         headers: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-            raise Fatal(
-                f'registry url "{url}" is neither http nor https', fix="set registry.url in calve.yaml"
-            )
-        self._url = url.rstrip("/")
+        self._url = http_client.checked(url, "registry.url")
         self._headers = {"Accept": JSON_TYPE, **(headers or {})}
         self._secret = secret
         self._tokens = tokens
@@ -144,31 +136,33 @@ class ConfluentRegistry:
                 raise Retryable(f"{error.message}, which were changed a moment ago") from None
         token = self._tokens.current()
         try:
-            return self._ask(path, {"Authorization": f"Bearer {token}"}, body)
+            return self._ask(path, http_client.bearer(token), body)
         except Fatal:
             self._tokens.refused(token)
-            return self._ask(path, {"Authorization": f"Bearer {self._tokens.current()}"}, body)
+            return self._ask(path, http_client.bearer(self._tokens.current()), body)
 
     def _ask(self, path: str, headers: Mapping[str, str], body: bytes | None) -> Any:
         given = {**self._headers, **headers} | ({"Content-Type": JSON_TYPE} if body else {})
-        request = urllib.request.Request(self._url + path, data=body, headers=given)  # noqa: S310 checked above
-        try:
-            return ask(request, self._tls, f"the schema registry at {self._url}")
-        except urllib.error.HTTPError as error:
-            if error.code == 404 and _error_code(error) in NOT_FOUND_CODES:
+        server, method = f"the schema registry at {self._url}", "POST" if body else "GET"
+        answer = http_client.ask(
+            self._url + path, server=server, method=method, headers=given, body=body, tls=self._tls
+        )
+        match answer.status:
+            case 200:
+                return answer.json()
+            case 404 if _error_code(answer) in NOT_FOUND_CODES:
                 return None
-            if error.code in (401, 403):
+            case 401 | 403:
                 raise Fatal(
-                    f"the schema registry at {self._url} refused the credentials (HTTP {error.code})",
-                    fix="check registry.secret",
-                ) from None
-            if body is not None and error.code in (409, 422):
+                    f"{server} refused the credentials (HTTP {answer.status})", fix="check registry.secret"
+                )
+            case 409 | 422 if body is not None:
                 raise Suspended(
                     "schema_refused",
-                    f"the schema registry at {self._url} refused a schema for {path} (HTTP {error.code})",
+                    f"{server} refused a schema for {path} (HTTP {answer.status})",
                     fix="it is not compatible with the versions that are there: name another topic, or delete them",
-                ) from None
-            raise Retryable(f"the schema registry at {self._url} answered HTTP {error.code}") from None
+                )
+        raise Retryable(f"{server} answered HTTP {answer.status}")
 
 
 def open_confluent(settings: job.Registry) -> ConfluentRegistry:
@@ -202,8 +196,7 @@ def open_confluent(settings: job.Registry) -> ConfluentRegistry:
 
 def _basic(secret: HeldSecret) -> dict[str, str]:
     texts = secret.current().texts
-    pair = (value_of(texts, each, secret.reference) for each in ("username", "password"))
-    return {"Authorization": "Basic " + base64.b64encode(":".join(pair).encode()).decode()}
+    return http_client.basic(*(value_of(texts, each, secret.reference) for each in ("username", "password")))
 
 
 def _tls(settings: job.Registry) -> ssl.SSLContext:
@@ -226,10 +219,10 @@ def _tls(settings: job.Registry) -> ssl.SSLContext:
     return context
 
 
-def _error_code(error: urllib.error.HTTPError) -> int | None:
+def _error_code(answer: http_client.Answer) -> int | None:
     """The registry's own code: a 404 without one is a proxy or a wrong url, not an absent schema."""
     try:
-        code = json.load(error).get("error_code")
-    except (ValueError, AttributeError):
+        code = answer.json().get("error_code")
+    except (Retryable, AttributeError):
         return None
     return int(code) if code is not None else None

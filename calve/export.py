@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 Window = Literal["previous_day", "previous_week", "previous_month"]
 Function = Literal["sum", "count", "min", "max"]
 Channel = Literal["sns", "ses"]
+Formulas = Literal["guard", "keep"]
 EXPORTS = "exports/"
 """The folder of the lake with the files of all exports."""
 
@@ -27,13 +28,17 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Csv:
-    """How the file is written. `row_limit` is of one part, without its header: a spreadsheet ends at 1,048,576 rows."""
+    """How the file is written. `row_limit` is of one part, without its header: a spreadsheet ends at 1,048,576 rows.
+
+    `formulas`: whether a text that a spreadsheet would run as a formula gets an apostrophe before it, or is kept as it is.
+    """
 
     delimiter: str = ","
     bom: bool = False
     gzip: bool = False
     system_columns: bool = False
     row_limit: int = 1_000_000
+    formulas: Formulas = "guard"
 
 
 @dataclass(frozen=True, slots=True)

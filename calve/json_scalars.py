@@ -43,22 +43,18 @@ CONNECT_TYPES = Named(
 )
 
 
-def kind_of(node: dict[str, Json], path: str) -> str | None:
-    """The one type of a node's values beside null; None where it has any."""
+def kind_of(node: dict[str, Json]) -> str | None:
+    """The one type of a node's values beside null; None where they have several types, or none."""
     kind = node.get("type")
     if kind is None:
-        return _kind_of_values(node, path)
+        return _kind_of_values(node)
     kinds = set(kind if isinstance(kind, list) else [kind]) - {"null"}
     if kinds == {"integer", "number"}:
         return "number"
-    if len(kinds) > 1:
-        return None
-    if not kinds:
-        raise SchemaProblem(path, "a value that is always null has no column type")
-    return str(kinds.pop())
+    return str(kinds.pop()) if len(kinds) == 1 else None
 
 
-def _kind_of_values(node: dict[str, Json], path: str) -> str | None:
+def _kind_of_values(node: dict[str, Json]) -> str | None:
     """The type of a node that does not name it: that of its values, or of what it says of them."""
     if "properties" in node or "additionalProperties" in node or "patternProperties" in node:
         return "object"

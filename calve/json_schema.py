@@ -97,7 +97,7 @@ class _Shapes:
         if len(others) == 1:
             rest = {key: value for key, value in resolved.items() if key not in ("oneOf", "anyOf")}
             return self.of(merged([rest, others[0]], path), path, inside)
-        kind = kind_of(resolved, path)
+        kind = kind_of(resolved)
         if kind is None and others:
             return self._union(others, path, inside)
         match kind:
@@ -140,7 +140,7 @@ class _Shapes:
         found = [
             self._resolved(each, path) for each in _listed(node, "oneOf", path) + _listed(node, "anyOf", path)
         ]
-        return [] if kind_of(node, path) == "object" and "properties" in node else found
+        return [] if kind_of(node) == "object" and "properties" in node else found
 
     def _union(self, branches: list[dict[str, Json]], path: str, inside: tuple[Json, ...]) -> Json:
         """Alternatives that say the same of a value's type; several formats of text are text, all else is JSON text.
@@ -252,4 +252,6 @@ def _is_type(named: Json) -> bool:
 
 
 def _is_null(node: dict[str, Json]) -> bool:
-    return node.get("type") == "null" or node.get("enum") == [None] or node.get("const", 0) is None
+    return (
+        node.get("type") in ("null", ["null"]) or node.get("enum") == [None] or node.get("const", 0) is None
+    )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import ssl
 import threading
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 
+from calve import http_client
 from calve.errors import Fatal
-from calve.http_json import ask
 
 UNSTATED_LIFE_S = 300
 RENEWED_AFTER = 0.8
@@ -32,16 +29,15 @@ class Tokens:
     ) -> None:
         """`settings` names, in messages, what of calve.yaml they come from."""
         self._settings = settings
+        self._url = url
         self._server = f"the token endpoint {url}"
-        pair = ":".join(urllib.parse.quote_plus(each) for each in (client_id, client_secret))
         form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
-        headers = {
-            "Authorization": "Basic " + base64.b64encode(pair.encode()).decode(),
+        self._headers = {
+            **http_client.basic(*(urllib.parse.quote_plus(each) for each in (client_id, client_secret))),
             "Content-Type": "application/x-www-form-urlencoded",
             "Accept": "application/json",
         }
-        body = urllib.parse.urlencode(form).encode()
-        self._request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 checked with the settings
+        self._body = urllib.parse.urlencode(form).encode()
         self._tls = tls
         self._token: str | None = None
         self._renew_at = 0.0
@@ -66,14 +62,19 @@ class Tokens:
                 self._token = None
 
     def _new(self) -> str:
-        try:
-            answer = ask(self._request, self._tls, self._server)
-        except urllib.error.HTTPError as error:
-            error.close()
+        found = http_client.ask(
+            self._url,
+            server=self._server,
+            method="POST",
+            headers=self._headers,
+            body=self._body,
+            tls=self._tls,
+        )
+        if found.status != 200:
             raise Fatal(
-                f"{self._server} refused the client (HTTP {error.code})",
-                fix=f"check {self._settings}",
-            ) from None
+                f"{self._server} refused the client (HTTP {found.status})", fix=f"check {self._settings}"
+            )
+        answer = found.json()
         token = answer.get("access_token") if isinstance(answer, dict) else None
         if not isinstance(token, str) or not token:
             raise Fatal(f"{self._server} gave no access token", fix=f"check {self._settings}")

@@ -37,6 +37,8 @@ WITHOUT_REDRIVES = 1
 MODE = "calve.mode"
 INITIALISED = "calve.initialised"
 TOPIC = "calve.topic"
+TOPIC_KEY = "calve.topic-key"
+"""The property that names the incarnation of the topic that a table was made for, as `TopicKey` writes itself."""
 STATE = "calve.state"
 COMPLETE_UNTIL = "calve.complete-until"
 COMPLETE_ROUND = "calve.complete-round"

@@ -181,23 +181,24 @@ def begin(
     *,
     first: Offsets,
     on_data_loss: Literal["suspend", "continue"],
+    made_for: TopicKey | None = None,
 ) -> Begin:
     """The offsets that a round reads from, by partition.
 
     `first` says where a topic that the table has never read begins; a partition added later begins at 0.
+    `made_for`: the topic that was there when the table was made, if the table says so.
 
     Raises:
         Suspended: `topic_recreated`, `cluster_changed`, `partitions_missing`, `log_truncated`, `offsets_expired`.
     """
     known = position.of(topic.key)
     reason = None
-    if known is None and position.offsets:
-        code, text = _other_incarnation(position, topic)
+    expected = tuple(position.offsets) or ((made_for,) if made_for else ())
+    if known is None and expected and topic.key not in expected:
+        reason, text, fix = _other_incarnation(expected, topic)
         if on_data_loss == "suspend":
-            raise Suspended(
-                code, text, fix="set on_data_loss: continue to read the new topic from its beginning"
-            )
-        known, reason = {}, code
+            raise Suspended(reason, text, fix=fix)
+        known = {}
     elif known is None:
         return Begin({p: max(first.get(p, 0), start) for p, start in topic.log_start.items()})
     if missing := sorted(known.keys() - topic.end.keys()):
@@ -224,14 +225,23 @@ def begin(
     return Begin({p: max(o, topic.log_start[p]) for p, o in offsets.items()}, lost, reason)
 
 
-def _other_incarnation(position: Position, topic: TopicState) -> tuple[str, str]:
-    held = ", ".join(str(key) for key in position.offsets)
-    if any(key.cluster_id == topic.key.cluster_id for key in position.offsets):
+def _other_incarnation(expected: Sequence[TopicKey], topic: TopicState) -> tuple[str, str, str]:
+    """Code, reason and fix."""
+    former = ", ".join(map(str, expected))
+    if any(key.cluster_id == topic.key.cluster_id for key in expected):
         return (
             "topic_recreated",
-            f"topic {topic.name} was created again: its id is {topic.key}, the table holds {held}",
+            f"topic {topic.name} was created again: its id is {topic.key}, the table is of {former}",
+            "set on_data_loss: continue. The job then adds all records of the new topic to this table. If producers"
+            " sent the former records again, name another table: this one would hold them twice",
         )
-    return "cluster_changed", f"topic {topic.name} is on another cluster: {topic.key}, the table holds {held}"
+    return (
+        "cluster_changed",
+        f"topic {topic.name} is on another cluster: {topic.key}, the table is of {former}",
+        "point kafka.bootstrap_servers back to the former cluster. If this topic is a copy of the former one, name"
+        " another table for it: this one would hold each copied record twice. If it holds new records only, set"
+        " on_data_loss: continue: the job then adds all of them to this table",
+    )
 
 
 def recheck(before: TopicState, after: TopicState, start: Offsets) -> None:

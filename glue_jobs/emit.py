@@ -25,8 +25,9 @@ from calve.names import SYSTEM_COLUMN, quote
 from calve.position import Position, ledger_of
 from calve.protocol import Commit
 from calve.registry import Registry
+from calve.topic_errors import topic_forbidden
 from glue_jobs import faults
-from glue_jobs.java_errors import java_class
+from glue_jobs.java_errors import java_class, java_classes
 from glue_jobs.keys import at
 from glue_jobs.staging import added_rows
 from glue_jobs.target import Target
@@ -84,7 +85,9 @@ def _write(target: Target, settings: job.Emit, commit: Commit, rows: DataFrame) 
             .save()
         )
     except Py4JJavaError as error:
-        target.output.require_allowed(error, settings.topic)
+        # To one who may write no topic at all Kafka says that the cluster is forbidden.
+        if any(each.endswith("AuthorizationException") for each in java_classes(error)):
+            raise topic_forbidden(settings.topic, target.output.servers) from None
         raise Retryable(f"topic {settings.topic} could not be written: {java_class(error)}") from None
     event(
         "rows.emitted",

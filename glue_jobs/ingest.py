@@ -18,6 +18,7 @@ import threading
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -31,15 +32,15 @@ from glue_jobs import engines, faults
 from glue_jobs.arguments import flag, job_of, job_parser
 from glue_jobs.discovery import Discovery
 from glue_jobs.handover import HandOver
-from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake
-from glue_jobs.loop import State, TableLoop
-from glue_jobs.loops import Loops
-from glue_jobs.opening import Opening
 from glue_jobs.outbox import Outbox
 from glue_jobs.packages import ship
 from glue_jobs.session import require_avro_guard, spark_session
-from glue_jobs.target import Target
+
+if TYPE_CHECKING:
+    from glue_jobs.kafka.cluster import Cluster
+    from glue_jobs.loop import State
+    from glue_jobs.target import Target
 
 FLUSH_S = 5.0
 """How long a job that ends sends announcements; those that are left are sent by the next one."""
@@ -76,10 +77,16 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
     """
     spark = spark_session(job)
     require_avro_guard(spark)
+    # What reads Kafka is imported once Spark is there: it brings the packages that the host lacks (`glue_jobs.packages`).
+    from glue_jobs.kafka.cluster import Cluster
+    from glue_jobs.loop import TableLoop
+    from glue_jobs.loops import Loops
+    from glue_jobs.opening import Opening
+
     with ExitStack() as opened:
-        cluster = output = opened.enter_context(closing(Cluster(spark, job.kafka)))
+        cluster = output = opened.enter_context(closing(Cluster(job.kafka)))
         if job.kafka.emit_secret:
-            output = opened.enter_context(closing(Cluster(spark, job.kafka.output)))
+            output = opened.enter_context(closing(Cluster(job.kafka.output)))
         outbox = Outbox(job.job, EventBus(job.lake.region)) if announce else None
         if outbox:
             opened.callback(outbox.close, FLUSH_S)
@@ -105,6 +112,8 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
 
 def open_targets(job: Job, lake: Lake, cluster: Cluster) -> list[Target]:
     """One target per table; all share the cluster, the catalog and the registry's cache."""
+    from glue_jobs.opening import Opening
+
     return list(map(Opening(job, lake, cluster, cluster).target, job.tables))
 
 

@@ -20,6 +20,11 @@ def java_class(error: Py4JJavaError) -> str:
     return str(error.java_exception.getClass().getName())
 
 
+def java_classes(error: Py4JJavaError) -> list[str]:
+    """Of the exception, and of those that caused it."""
+    return [str(each.getClass().getName()) for each in _chain(error)]
+
+
 def java_message(error: Py4JJavaError) -> str:
     """The first line of the Java message, cut, where it is one of `TELLING`; of Spark its name of the error."""
     return _message(error.java_exception)
@@ -27,11 +32,8 @@ def java_message(error: Py4JJavaError) -> str:
 
 def java_cause(error: Py4JJavaError) -> str:
     """Class and message of the Java exception, and of the innermost one that caused it."""
-    found = _told(error.java_exception)
-    innermost = error.java_exception
-    while innermost.getCause() is not None:
-        innermost = innermost.getCause()
-    cause = _told(innermost)
+    chain = _chain(error)
+    found, cause = _told(chain[0]), _told(chain[-1])
     return found if cause in found else f"{found}; caused by {cause}"
 
 
@@ -40,6 +42,13 @@ def problem(error: Exception) -> str:
     if isinstance(error, CalveError):
         return error.message
     return java_class(error) if isinstance(error, Py4JJavaError) else type(error).__name__
+
+
+def _chain(error: Py4JJavaError) -> list[Any]:
+    chain = [error.java_exception]
+    while (cause := chain[-1].getCause()) is not None:
+        chain.append(cause)
+    return chain
 
 
 def _told(exception: Any) -> str:

@@ -16,8 +16,8 @@ from pyspark.errors import PySparkException
 from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
 from calve.log import event
 from calve.pace import Pace
-from calve.position import INITIALISED, STATE, Offsets
-from calve.protocol import nearest_position
+from calve.position import INITIALISED, STATE, Offsets, decode
+from calve.protocol import standing
 from calve.table_state import TableState
 from glue_jobs import faults
 from glue_jobs.backoff import FAILED_AFTER, LONGEST_BACKOFF_S, backoff_s
@@ -163,9 +163,15 @@ class TableLoop:
         return wait_s
 
     def _lost_race(self, error: LostRace) -> float | None:
-        """Another writer stops this loop; a rollback, or an answer of our own that came late, only begins a new round."""
-        current = nearest_position(self.target.main.ancestors())
-        if current is not None and current.writer == self.target.writer:
+        """Another writer stops this loop; a rollback, or an answer of our own that came late, only begins a new round.
+
+        Whoever publishes gives main a greater sequence number; by a rollback main has a smaller one again.
+        """
+        stood = standing(self.target.main.ancestors())
+        if stood is not None and stood.sequence < self.target.stood:
+            event("table.rolled_back", **self._who(), snapshot_id=stood.id)
+            return 0.0
+        if stood is not None and decode(stood.summary).writer == self.target.writer:
             return 0.0
         self._enter("failed", "lost_race", error)
         return None if self.drain else LONGEST_BACKOFF_S

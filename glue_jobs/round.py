@@ -92,10 +92,7 @@ class Round:
         """
         for step in faults.STEPS:
             faults.point(f"{step}.begin", self.target.table.name)
-            with (
-                catalog_errors(f"table {self.target.name}, {step}"),
-                self.target.cluster.errors_of(self.target.table.topic),
-            ):
+            with catalog_errors(f"table {self.target.name}, {step}"):
                 getattr(self, step)()
             faults.point(f"{step}.end", self.target.table.name)
             if self.result:
@@ -151,7 +148,13 @@ class Round:
         self.topic = self.target.cluster.state(table.topic)
         require_tombstones(table.topic, table.mode, compacted=self.topic.compacted)
         first = self.target.cluster.first_offsets(self.topic, table.start) if not self.base.offsets else {}
-        self.start = begin(self._reached(), self.topic, first=first, on_data_loss=table.on_data_loss)
+        self.start = begin(
+            self._reached(),
+            self.topic,
+            first=first,
+            on_data_loss=table.on_data_loss,
+            made_for=self.target.made_for,
+        )
         self.offsets = self.start.offsets
         per_record = self._bytes_per_record()
         self.to = bounded(

@@ -28,6 +28,7 @@ from calve.position import (
     INITIALISED,
     POSITION_TAG,
     TOPIC,
+    TOPIC_KEY,
     Ledger,
     Offsets,
     Position,
@@ -44,7 +45,6 @@ from calve.totals import TOTALS, columns_of, kafka_column, require_same_kind
 from glue_jobs import faults
 from glue_jobs.admission import Admission
 from glue_jobs.announcing import Announcer
-from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake, Table, settings
 from glue_jobs.letters import Letters
 from glue_jobs.shaping import Shaping
@@ -55,6 +55,7 @@ from glue_jobs.steps.tokens import MaskingKeys
 
 if TYPE_CHECKING:
     from glue_jobs.columnar.engine import Columnar
+    from glue_jobs.kafka.cluster import Cluster
 
 OWNER = "owner"
 
@@ -83,6 +84,8 @@ class Target:
     shaping: Shaping = field(init=False)
     read_with: dict[str, str] = field(init=False)
     mode: job.Mode | None = field(init=False)
+    stood: int = 0
+    """Iceberg's sequence number of the snapshot that said the position when it was read last."""
     lacks_values: bool = False
     """A round of this process has seen updates without all values: the next ones look for them at once."""
     engine: Chosen | None = None
@@ -107,11 +110,17 @@ class Target:
         """Whether there is a `main`."""
         return hasattr(self, "main")
 
+    @property
+    def made_for(self) -> TopicKey | None:
+        """The topic that was there when the table was made; None where an earlier release made it."""
+        said = self.main.properties.get(TOPIC_KEY)
+        return TopicKey.parse(said) if said else None
+
     def open(self) -> None:
         """Load the table, or make it from the registered schemas; add the columns that newer versions have.
 
         Raises:
-            Retryable: a subject is not registered yet, or a system does not answer.
+            Retryable: the topic does not exist or a subject is not registered yet, or a system does not answer.
             Suspended: the table was not made by calve (`not_ours`), or, as one of a pattern's, for another topic (`other_topic`),
                 or no column can hold the schema (`schema_unsupported`), or
                 the key of its mode (`key_unusable`) or its measures (`measure_unusable`), or it is of totals, or was not made so
@@ -173,6 +182,7 @@ class Target:
         for commit in self.main.ancestors():
             ancestors.append(commit)
             if found := nearest_position([commit]):
+                self.stood = commit.sequence
                 return found
         tagged = self.main.refs().get(POSITION_TAG)
         if tagged is None or not ancestry_is_cut(ancestors):
@@ -223,6 +233,7 @@ class Target:
                 INITIALISED: "true",
                 "format-version": str(self.table.format_version),
                 TOPIC: self.table.topic,
+                TOPIC_KEY: str(self.cluster.state(self.table.topic).key),
             }
             | self.admission.first(source)
             | totals,

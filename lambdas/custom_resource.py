@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from calve import http_client
 from calve.errors import CalveError, Retryable
 
 NEVER_MADE = "never-made"
@@ -88,16 +87,18 @@ def _reason(error: Exception) -> str:
 def _deliver(url: str, answer: Mapping[str, Any]) -> None:
     body = json.dumps(answer).encode()
     # The URL is signed for an empty content type.
-    request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310 CloudFormation's own URL
     why = ""
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(2.0**attempt / 4)
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S):  # noqa: S310
-                return
-        except urllib.error.HTTPError as error:
-            why = f"HTTP {error.code}"
-        except OSError as error:
-            why = type(error).__name__
+            answered = http_client.send(
+                url, method="PUT", headers={"Content-Type": ""}, body=body, timeout_s=TIMEOUT_S
+            )
+        except http_client.NoAnswer as error:
+            why = error.message
+            continue
+        if answered.status < 300:
+            return
+        why = f"HTTP {answered.status}"
     raise Retryable(f"CloudFormation did not take the answer: {why}")

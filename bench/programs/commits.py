@@ -43,7 +43,7 @@ def main(settings: Path, at: list[int]) -> None:
     producer = Producer({**client_properties(job.kafka, job.lake.region), "linger.ms": 0})
     records = (each for pairs in blocks(TRADES, ROWS * max(at), frame) for each in zip(*pairs, strict=True))
     spark = spark_session(job)
-    with closing(Cluster(spark, job.kafka)) as cluster:
+    with closing(Cluster(job.kafka)) as cluster:
         [target] = open_targets(job, Lake(spark, "bench"), cluster)
         commits_ms: list[float] = []
         for commit_ms in _rounds(target, topic, producer, records, max(at)):

@@ -53,7 +53,7 @@ class Way:
         versions = parts.versions()
         columns = parts.first_columns(versions)
         return cls(
-            settings_of(Connection(None, job.kafka)),
+            settings_of(Connection(job.kafka)),
             table.topic,
             found.key.topic_id,
             tuple(Range(partition, 0, end) for partition, end in found.end.items()),

@@ -47,7 +47,7 @@ MODES: dict[str, Any] = {
 def main(mode: str, settings: Path, changes: int, rounds: int, sizes: list[int]) -> None:
     job = Job.from_json(settings.read_text())
     spark = spark_session(job)
-    with closing(Cluster(spark, job.kafka)) as cluster:
+    with closing(Cluster(job.kafka)) as cluster:
         for size in sizes:
             topic = f"{mode}_{uuid.uuid4().hex[:8]}"
             create_topic(topic, PARTITIONS, client_properties(job.kafka, job.lake.region))

@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from calve.export import Channel, Window
+from calve.export import Channel, Formulas, Window
 from calve.settings import fields
 from calve.settings.problems import InvalidParts, Problem
 from calve.settings.section import Section
@@ -23,6 +23,9 @@ class CsvSection(Section):
     """Add the columns of `_kafka`. Default: `false`"""
     row_limit: int = Field(default=1_000_000, ge=1, le=1_048_575)
     """Rows of one file, without its header; more make numbered parts. A spreadsheet ends at 1,048,575. Default: `1000000`"""
+    formulas: Formulas = "guard"
+    """`guard`: an apostrophe before what a spreadsheet would run as a formula; `keep`: every text as it is, for readers
+    that run none. Default: `guard`"""
 
 
 class LinkSection(Section):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _SECRET = re.compile(r"(env|file|aws):\S.*")
-_URL = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
+_URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[^\s/?#:\[\]]+)(:[0-9]{1,5})?(/[^\s?#]*)?")
 _EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _SPARK_KEY = re.compile(r"spark(\.[A-Za-z0-9_-]+)+")
 _DELIMITERS = {",": "a comma", ";": "a semicolon", "|": "a bar", "\t": 'a tab ("\\t")'}

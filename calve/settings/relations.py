@@ -98,12 +98,10 @@ def _retention_of_keys(tables: Mapping[str, Any]) -> Iterator[Problem]:
         maintenance = table.get("maintenance") if isinstance(table, dict) else None
         if not isinstance(maintenance, dict) or maintenance.get("rows") is None:
             continue
-        kinds = ("deduplicate", "aggregate")
-        kept = next((each for each in kinds if table.get(each) is not None), None)
-        kept = kept or (f"mode: {table['mode']}" if table.get("mode", "append") != "append" else None)
-        if kept:
-            reason = f"cannot be used with `{kept}`: only where every record is a row is it gone for good"
-            yield Problem(("tables", name, "maintenance", "rows"), reason, "remove it, or the other")
+        for mode in MODES:
+            if table.get(mode) is not None:
+                reason = f"cannot be used with `{mode}`: only where every record is a row is it gone for good"
+                yield Problem(("tables", name, "maintenance", "rows"), reason, f"remove it, or `{mode}`")
 
 
 def _not_columnar(tables: Mapping[str, Any], defaults: Any) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from calve.engines import MODES
 from calve.job import EngineChoice
 from calve.settings import fields
 from calve.settings.announcing import AnnounceSection
@@ -136,8 +137,7 @@ class TableSection(TableOptions):
 
     @model_validator(mode="after")
     def _one_mode(self) -> Self:
-        names = ("upsert", "change_data", "deduplicate", "aggregate")
-        modes = [name for name in names if getattr(self, name) is not None]
+        modes = [name for name in MODES if getattr(self, name) is not None]
         problems = [
             Problem((each,), f"cannot be used together with `{modes[0]}`: a table has one mode", "remove one")
             for each in modes[1:]

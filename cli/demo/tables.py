@@ -45,5 +45,5 @@ def verified(catalog: Catalog, job: Job, console: Console) -> dict[str, Verifica
 
 def unproved(found: Mapping[str, Verification]) -> list[str]:
     """A sentence for each table in which something is wrong, and one for each of which not all is proved."""
-    wrong = [f"{name}: verify found what is listed above" for name, each in found.items() if not each.ok]
+    wrong = [f"{name}: verify found what is listed above" for name, each in found.items() if each.findings]
     return wrong + [f"{name}: not all of it is proved" for name, each in found.items() if not each.complete]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import urllib.error
-import urllib.request
 
+from calve import http_client
 from cli.embedded.ports import HOST
-
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def no_proxy() -> dict[str, str]:
@@ -20,12 +17,9 @@ def no_proxy() -> dict[str, str]:
 def call(url: str, *, method: str = "GET", body: bytes | None = None, timeout_s: float = 2.0) -> int:
     """Return the status of the answer; 0 when there was none."""
     headers = {"Content-Type": "application/json"} if body else {}
-    request = urllib.request.Request(url, data=body, method=method, headers=headers)  # noqa: S310  loopback only
     try:
-        with _opener.open(request, timeout=timeout_s) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as refused:
-        with refused:
-            return refused.code
-    except OSError:
+        return http_client.send(
+            url, method=method, body=body, headers=headers, timeout_s=timeout_s, proxies=False
+        ).status
+    except http_client.NoAnswer:
         return 0

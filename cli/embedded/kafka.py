@@ -26,7 +26,9 @@ advertised.listeners={clients}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
 ssl.keystore.type=PEM
 ssl.keystore.location={store}
-ssl.client.auth=none
+ssl.truststore.type=PEM
+ssl.truststore.location={store}
+ssl.client.auth=requested
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
 listener.name.sasl_ssl.plain.sasl.jaas.config={security}.plain.PlainLoginModule required user_{user}="{password}";
 listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule required;

@@ -39,7 +39,7 @@ def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
     if not tables:
         return {}
     found: dict[str, Foreseen] = {}
-    with closing(Cluster(spark, job.kafka)) as cluster:
+    with closing(Cluster(job.kafka)) as cluster:
         for target in open_targets(replace(job, tables=tables), Lake(spark, job.name), cluster):
             try:
                 target.foresee()

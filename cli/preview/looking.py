@@ -66,7 +66,7 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
     Raises:
         CalveError: the topic, the registry or a step cannot be used.
     """
-    with closing(Cluster(spark, job.kafka)) as cluster:
+    with closing(Cluster(job.kafka)) as cluster:
         [target] = open_targets(replace(job, tables=(table,)), Lake(spark, job.name), cluster)
         target.foresee()
         topic = cluster.state(table.topic)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from calve.changes import UNAVAILABLE
+from cli.verify.columns import is_text
 from cli.verify.hashing import column_hashes, row_hashes
 
 Blanks = Mapping[int, int]
@@ -97,4 +98,4 @@ def _is_of(value: Any, kind: Any) -> bool:
         )
     if isinstance(value, bytes):
         return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return is_text(kind)

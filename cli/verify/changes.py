@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,9 +10,9 @@ import pyarrow as pa
 
 from calve import registry
 from calve.columns import CHANGE
-from cli.verify import connect_schema
-from cli.verify.conversion import Unreadable, others, resolved
-from cli.verify.json_schema import Schemas
+from calve.formats import FORMATS, Top
+from cli.verify.columns import arrow_columns, is_text
+from cli.verify.conversion import Unreadable
 from cli.verify.renames import Renames
 from cli.verify.writers import writer_of
 
@@ -35,13 +34,17 @@ class ChangeWriter:
         order: Sequence[str],
     ) -> None:
         row = pa.struct([each for each in columns if each.name != CHANGE["name"]])
-        kinds = _source_kinds(schema)
-        wanted = {name: kinds[name] for name in (*MICROSECONDS, *order) if name in kinds}
-        if any(name not in wanted for name in order):
+        parts = arrow_columns(FORMATS[schema.type].columns(schema, Top(changes=True)))
+        read = {each.name: each.type for each in parts} | {"before": row, "after": row}
+        source = _numbers_and_texts(read.get("source"))
+        if any(name not in source for name in order):
             raise Unreadable("incompatible_schema")
-        event = [("op", pa.string()), ("before", row), ("after", row), ("source", pa.struct(wanted.items()))]
-        read = pa.schema([each for each in event if each[0] != "source" or wanted])
-        self._inner = writer_of(frame, schema, read, renames, changes=True)
+        known = {name: source[name] for name in (*MICROSECONDS, *order) if name in source}
+        if schema.type != "JSON":  # of which no more is read; a JSON value must be of its schema in whole
+            read = {name: read[name] for name in ("op", "before", "after")} | {"source": pa.struct(known)}
+        self._read = pa.schema([each for each in read.items() if known or each[0] != "source"])
+        self._known = set(known)
+        self._inner = writer_of(frame, schema, self._read, renames, changes=True)
         self.frame = self._inner.frame
         self.schema_id = self._inner.schema_id
         self._columns = columns
@@ -58,15 +61,15 @@ class ChangeWriter:
     def project(self, rows: list[Any]) -> list[Any]:
         # The inner writer lays out `before` and `after` alike, so the row is put where it looks for the latter.
         told = [event | {"after": event.get(ROW_OF[event["op"]] or "")} for event in rows]
-        op, _, after, *source = self._inner.project(told)
-        found = dict(zip((each.name for each in self._row), after.flatten(), strict=True))
-        sources = source[0].to_pylist() if source else [None] * len(rows)
-        changes = [self._change(*each) for each in zip(op.to_pylist(), sources, strict=True)]
+        parts = pa.record_batch(self._inner.project(told), self._read)
+        found = dict(zip((each.name for each in self._row), parts["after"].flatten(), strict=True))
+        sources = parts["source"].to_pylist() if self._known else [None] * len(rows)
+        changes = [self._change(*each) for each in zip(parts["op"].to_pylist(), sources, strict=True)]
         kind = self._columns.field(CHANGE["name"]).type
         return [found.get(name, pa.array(changes, kind)) for name in self._columns.names]
 
     def _change(self, op: str, source: Mapping[str, Any] | None) -> dict[str, Any]:
-        known = source or {}
+        known = {name: each for name, each in (source or {}).items() if name in self._known}
         moments = (known[name] * unit for name, unit in MICROSECONDS.items() if known.get(name) is not None)
         position = [_sortable(known.get(name)) for name in self._order]
         return {
@@ -84,31 +87,8 @@ def _sortable(value: str | int | None) -> str | None:
     return text.zfill(20) if text is not None and DIGITS.fullmatch(text) else text
 
 
-def _source_kinds(schema: registry.Schema) -> dict[str, Any]:
-    """The whole numbers and texts that a schema has in `source`, as Arrow types."""
-    named = _json_kinds(schema) if schema.type == "JSON" else _avro_kinds(schema)
-    types = {"integer": pa.int64(), "int": pa.int64(), "long": pa.int64(), "string": pa.string()}
-    return {name: types[kind] for name, kind in named.items() if kind in types}
-
-
-def _json_kinds(schema: registry.Schema) -> dict[str, str]:
-    text = connect_schema.described(schema) or schema.text
-    return Schemas(text, schema.references, {}, changes=True).kinds("source")
-
-
-def _avro_kinds(schema: registry.Schema) -> dict[str, str]:
-    names: dict[str, Any] = {}
-    for each in schema.references.values():
-        resolved(json.loads(each), names, "")
-    fields = {each["name"]: each["type"] for each in resolved(json.loads(schema.text), names, "")["fields"]}
-    source = _only(fields.get("source"))
-    kinds = {each["name"]: _only(each["type"]) for each in (source or {}).get("fields", ())}
-    return {name: kind["type"] for name, kind in kinds.items() if kind and "logicalType" not in kind}
-
-
-def _only(kind: Any) -> Any:
-    """The type, without null; None where there are several."""
-    if not isinstance(kind, list):
-        return kind
-    found = others(kind)
-    return found[0] if len(found) == 1 else None
+def _numbers_and_texts(kind: Any) -> dict[str, Any]:
+    """The whole numbers and texts of a struct, and their types."""
+    fields = kind if kind is not None and pa.types.is_struct(kind) else ()
+    texts = {each.name: pa.string() for each in fields if is_text(each.type)}
+    return texts | {each.name: pa.int64() for each in fields if pa.types.is_integer(each.type)}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
 
-from calve.columns import Json, field, list_of, map_of, struct
+from calve.columns import Json, field, list_of, map_of, struct, with_ids
 from calve.errors import CalveError
 
 
@@ -34,6 +37,16 @@ def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
 def iceberg_columns(columns: pa.Schema) -> Json:
     """The columns in Iceberg's JSON form, without field ids."""
     return struct(*(field(each.name, _iceberg(each.type)) for each in columns))
+
+
+def arrow_columns(columns: Json) -> pa.Schema:
+    """Columns in Iceberg's JSON form, as Arrow has them."""
+    numbered = json.dumps(with_ids(columns) | {"schema-id": 0})
+    return schema_to_pyarrow(Schema.model_validate_json(numbered), include_field_ids=False)
+
+
+def is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _as(column: Any, kind: Any, size: int) -> Any:
@@ -104,6 +117,5 @@ _PLAIN = (
     (pa.types.is_float32, "float"),
     (pa.types.is_float64, "double"),
     (pa.types.is_date32, "date"),
-    (pa.types.is_string, "string"),
-    (pa.types.is_large_string, "string"),
+    (is_text, "string"),
 )

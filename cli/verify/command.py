@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from calve.errors import CalveError
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
 from cli.console import Console, Output, OutputOption
 
 if TYPE_CHECKING:
     from cli.verify.findings import Verification
 
+FAULT = 3
+"""The exit code where the command could not check the table."""
 AllowUnproved = Annotated[
     bool,
     typer.Option(
@@ -32,7 +35,8 @@ def verify(
     """Prove that a table is what its topic says.
 
     No gap, no duplicate, ledgers balanced, contents equal. Reads the topic and the table again, both without Spark. Exits
-    with 1 where anything is wrong or could not be proved.
+    with 1 where anything is wrong or could not be proved, with 3 where this command itself has a fault: the table was not
+    checked then.
 
     Example:
       calve verify stock_trades
@@ -47,12 +51,21 @@ def verify(
     sources = Sources.of(open_catalog(job.lake), job, wanted)
     found = verify(job.table_name(wanted, cluster_database(job)), sources, console.progress())
     show(console, found)
+    if found.fault:
+        raise typer.Exit(FAULT)
     if not found.ok or not (found.complete or allow_unproved):
         raise typer.Exit(1)
 
 
 def show(console: Console, found: Verification, *, digests: bool = True) -> None:
     """Print the checks with their figures, the digests unless they are not wanted, and what is wrong."""
+    if found.fault:
+        text = f"verify could not check {found.table}: {found.fault}"
+        console.error(
+            CalveError(text, fix="report this line: the fault is in calve verify, not in the table")
+        )
+        console.document(asdict(found) | {"ok": found.ok, "complete": found.complete})
+        return
     console.table(
         f"verify {found.table}",
         [

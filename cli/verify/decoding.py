@@ -10,6 +10,7 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException
 
 from calve import registry
+from calve.evolution import SchemaProblem
 from calve.names import SYSTEM_COLUMN
 from cli.verify.changes import ChangeWriter
 from cli.verify.conversion import Unreadable
@@ -227,6 +228,7 @@ class Values:
             return writer_of(frame, schema, self.columns, self._renames, self._own, self._message)
         except (
             Unreadable,
+            SchemaProblem,
             SchemaParseException,
             ValueError,
             LookupError,

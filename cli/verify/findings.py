@@ -53,7 +53,10 @@ class PartitionDigest:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The outcome. `ok`: nothing is wrong; `complete`: nothing was left unproved either."""
+    """The outcome. `ok`: nothing is wrong; `complete`: nothing was left unproved either.
+
+    fault: what is wrong with verification itself, which could not check the table; it says nothing about the table.
+    """
 
     table: str
     topic: str
@@ -61,11 +64,12 @@ class Verification:
     findings: tuple[Finding, ...]
     digests: tuple[PartitionDigest, ...] = ()
     seconds: float = 0.0
+    fault: str | None = None
 
     @property
     def ok(self) -> bool:
-        return not self.findings
+        return not self.findings and self.fault is None
 
     @property
     def complete(self) -> bool:
-        return all(check.state != "not verifiable" for check in self.checks)
+        return self.fault is None and all(check.state != "not verifiable" for check in self.checks)

@@ -216,6 +216,8 @@ def _nothing() -> pa.Table:
 
 def _newest_of(records: pa.Table) -> pa.Table:
     """Of each key and partition the record that counts, with `reset` where a tombstone lies at it or before it."""
+    if not records.num_rows:
+        return records
     offset, dead, reset = (records[name].to_numpy() for name in ("offset", "dead", "reset"))
     order, starts = by_key(records)
     group = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(order)]))

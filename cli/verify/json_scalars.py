@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cli.verify.columns import is_text
 from cli.verify.conversion import EXACT, Unreadable
 from cli.verify.debezium import MICROSECONDS
 from cli.verify.json_text import Real, exact, written
@@ -34,8 +35,7 @@ def converter(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
         Unreadable: values of this schema are no values of the type.
     """
     written_as, connect = _type(facts), facts.get("connect.type")
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if is_text and written_as in (None, "object", "array", SEVERAL):
+    if is_text(kind) and written_as in (None, "null", "object", "array", SEVERAL):
         return written
     if written_as in ("integer", "number"):
         return _number(facts, kind, changes=changes)
@@ -49,7 +49,7 @@ def converter(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
         return lambda value: _decimal(value, kind)
     if (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)) and connect == "bytes":
         return _bytes
-    if is_text and written_as == "string":
+    if is_text(kind) and written_as == "string":
         return lambda value: _instance(value, str)
     raise Unreadable("incompatible_schema")
 
@@ -74,7 +74,7 @@ def _type(facts: dict[str, Any]) -> str | None:
         return facts.get("type")
     values = [each for each in facts.get("enum", [facts.get("const")]) if each is not None]
     for name, kinds in (("string", [str]), ("boolean", [bool]), ("integer", [int]), ("number", [int, float])):
-        if all(type(each) in kinds for each in values):
+        if values and all(type(each) in kinds for each in values):
             return name
     return SEVERAL
 

@@ -16,6 +16,7 @@ from calve.columns import DEAD_LETTERS, LATER, REDRIVEN
 from calve.names import SYSTEM_COLUMN
 from cli.verify.aged import Aged
 from cli.verify.claim import Claim
+from cli.verify.columns import arrow_columns
 from cli.verify.hashing import column_hashes, row_hashes
 from cli.verify.modes import Keyed, Mode
 from cli.verify.seals import Seals
@@ -252,8 +253,8 @@ def places_marked_by(
 
 def letter_columns() -> pa.Schema:
     """The Arrow schema of a record as a dead letter keeps it."""
-    kinds = {each["name"]: _arrow(each["type"]) for each in DEAD_LETTERS["fields"]}
-    return pa.schema([(name, kinds[name]) for name in LETTER_COLUMNS])
+    columns = arrow_columns(DEAD_LETTERS)
+    return pa.schema([columns.field(name) for name in LETTER_COLUMNS])
 
 
 def comparable(batch: pa.RecordBatch) -> list[Any]:
@@ -309,17 +310,3 @@ def _lowest(places: Iterable[tuple[Any, Any]]) -> dict[int, int]:
         for row in by_partition.aggregate([("offset", "min")]).to_pylist():
             found[row["partition"]] = min(row["offset_min"], found.get(row["partition"], row["offset_min"]))
     return found
-
-
-def _arrow(kind: Any) -> Any:
-    if isinstance(kind, str):
-        return {
-            "string": pa.string(),
-            "int": pa.int32(),
-            "long": pa.int64(),
-            "binary": pa.large_binary(),
-            "timestamptz": pa.timestamp("us", tz="UTC"),
-        }[kind]
-    if kind["type"] == "list":
-        return pa.list_(_arrow(kind["element"]))
-    return pa.struct([(each["name"], _arrow(each["type"])) for each in kind["fields"]])

@@ -9,18 +9,16 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.schema import Schema as TableSchema
 
 from calve import job
-from calve.columns import Json, with_ids
+from calve.columns import Json
 from calve.masking import read_keys
 from calve.parts import KEY, Parts, Versions, parts_of
 from calve.quarantine import admitted, fields_in, leaves, only
 from calve.registry import open_registry
 from calve.steps import NOTE, Mask, noted
 from calve.totals import require_same_columns, with_kafka
-from cli.verify.columns import iceberg_columns, laid_out
+from cli.verify.columns import arrow_columns, iceberg_columns, laid_out
 from cli.verify.decoding import Decoder, Decoding
 from cli.verify.lookup import Others, OtherTables
 from cli.verify.made import Made
@@ -139,13 +137,13 @@ class _Maker:
 
     def shape(self, read: _Read, seen: Others | None) -> Shape:
         """That of records that came in so. seen: the tables in which steps look up."""
-        source, steps = _arrow(read.every), self.sources.steps
+        source, steps = arrow_columns(with_kafka(read.every)), self.sources.steps
         if not steps:
             return Shape(source, None, self.columns)
         mask = partial(masked, tokens=self.tokens, tags=self.parts.tags(read.let_in, read.versions))
         chain = chain_of(steps, self.queries, self.stay, mask, seen)
         if read.let_in != read.every:
-            chain = chain.behind(partial(_with_these, columns=_arrow(read.let_in)))
+            chain = chain.behind(partial(_with_these, columns=arrow_columns(with_kafka(read.let_in))))
         return Shape(source, chain, self.columns)
 
     def as_noted(self, note: str | None) -> _Read | None:
@@ -198,11 +196,6 @@ def _parts(sources: Sources, topic: str) -> Parts:
     asked = any(each is not None and each.registered for each in (sources.value, sources.key))
     settings = job.Table(topic, topic, value=sources.value, key=sources.key)
     return parts_of(settings, open_registry(sources.registry) if asked else None)
-
-
-def _arrow(columns: Json) -> pa.Schema:
-    numbered = json.dumps(with_ids(with_kafka(columns)) | {"schema-id": 0})
-    return schema_to_pyarrow(TableSchema.model_validate_json(numbered), include_field_ids=False)
 
 
 def _stay(mode: Mode | None, sources: Sources) -> set[str]:

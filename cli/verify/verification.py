@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calve.errors import CalveError
@@ -43,16 +45,34 @@ if TYPE_CHECKING:
 def verify(name: TableName, sources: Sources, progress: Progress) -> Verification:
     """Prove that the table and its dead letters are what the topic says, offset by offset, or say what is not.
 
-    Reads the topic and the table whole, neither through Spark nor with the engine's code.
+    Reads the topic and the table whole, neither through Spark nor with the engine's code. Where that fails for a fault of this
+    code, the answer says so.
 
     Raises:
         CalveError: there is no such table or topic, or the table has no position.
         Retryable: the cluster, the registry, the catalog or the object store does not answer.
     """
+    try:
+        return _verify(name, sources, progress)
+    except CalveError:
+        raise
+    except Exception as error:  # noqa: BLE001 any other error is a fault of this code
+        ours = [
+            each for each in traceback.extract_tb(error.__traceback__) if "cli" in Path(each.filename).parts
+        ]
+        where = f"{Path(ours[-1].filename).name} line {ours[-1].lineno}"
+        # What the error says may hold a value of a record.
+        return Verification(str(name), "", (), (), fault=f"{type(error).__name__} in {where}")
+
+
+def _verify(name: TableName, sources: Sources, progress: Progress) -> Verification:
     began = time.monotonic()
     table = lake.load(sources.catalog, name)
     if table is None:
-        raise CalveError(f"there is no table {name}", fix="calve tables lists them")
+        raise CalveError(
+            f"table {name} does not exist yet: no round has committed",
+            fix=f"calve status {name.table} says whether the job waits, was refused or has failed",
+        )
     if SYSTEM_COLUMN not in table.schema().column_names:
         raise CalveError(
             f"table {name} has no column {SYSTEM_COLUMN}: its rows cannot be told apart by offset"

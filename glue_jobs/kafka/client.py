@@ -1,4 +1,4 @@
-"""A worker's connections to a cluster, by kafka-python; they are kept from task to task."""
+"""A process's connections to a cluster, by kafka-python; a worker keeps them from task to task."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ import random
 import re
 import ssl
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from tempfile import NamedTemporaryFile
 from typing import Any
 from uuid import UUID
 
-from kafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError, for_code
+from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError, for_code
 from kafka.future import Future
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
+from calve.errors import ConfigError
 from calve.kafka_auth import kafka_python_properties
 from glue_jobs.kafka import sockets
 from glue_jobs.kafka.connection import TIMEOUT_MS, Access, Connection
@@ -70,7 +72,11 @@ class Leaders:
 
 
 class Client:
-    """Connections to the brokers of one cluster, served by a thread of their own; safe to share between threads."""
+    """Connections to the brokers of one cluster, served by a thread of their own; safe to share between threads.
+
+    Raises:
+        ConfigError: certificates or the key cannot be used.
+    """
 
     def __init__(self, settings: Settings) -> None:
         config: dict[str, Any] = {**settings.properties, **_LIMITS}
@@ -92,7 +98,7 @@ class Client:
         Raises:
             KafkaError: the client was dropped.
         """
-        return self._soon(self._sent, node, request)
+        return self._soon(self.send, node, request)
 
     def answer(self, future: Future) -> Any:
         """Wait for an answer.
@@ -100,12 +106,21 @@ class Client:
         Raises:
             KafkaError: there is none, and why.
         """
-        try:
-            return self._manager.run(self._manager.wait_for, future, TIMEOUT_MS)
-        except KafkaError:
-            raise
-        except Exception as error:  # noqa: BLE001 whatever has ended a connection, and its text may hold anything
-            raise KafkaConnectionError(type(error).__name__) from None
+        over = threading.Event()
+        future.add_both(lambda _: over.set())
+        if not over.wait(TIMEOUT_MS / 1000):
+            raise KafkaTimeoutError(f"nothing came within {TIMEOUT_MS} ms")
+        if future.exception is not None:
+            raise _kafka_error(future.exception)
+        return future.value
+
+    def run(self, question: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a coroutine function in the client's thread and wait for what it returns.
+
+        Raises:
+            KafkaError: as `answer`.
+        """
+        return self.answer(self._soon(question, *arguments))
 
     def leaders(self, topic: str, topic_id: UUID) -> Leaders:
         """Leaders of a topic's partitions, as they were when last asked for; they may be of another topic of its name.
@@ -115,7 +130,7 @@ class Client:
         """
         known = self._leaders.get(topic)
         if known is None or not known.are_of(topic_id):
-            known = self._leaders[topic] = self.answer(self._soon(self._found, topic))
+            known = self._leaders[topic] = self.run(self._found, topic)
         return known
 
     def forget_leaders(self, topic: str) -> None:
@@ -132,37 +147,58 @@ class Client:
         except RuntimeError:
             raise KafkaConnectionError("closed") from None
 
-    async def _sent(self, node: int | str, request: Any) -> Any:
+    def send(self, node: int | str, request: Any) -> Future:
+        """Send a request; only in the client's thread, where its answer can be awaited."""
+        self._manager._auth_failures.pop(node, None)  # else a key that was refused once is never tried again
         connection = self._manager.get_connection(node, refresh_metadata_on_err=False)
-        return await connection.send_request(request)
+        return connection.send_request(request)
 
-    async def _found(self, topic: str) -> Leaders:
+    async def metadata(self, topics: Sequence[str] | None) -> Any:
+        """What the first broker that answers knows of topics (None: of all), its cluster and the brokers.
+
+        Raises:
+            KafkaError: no broker answers.
+        """
         cluster = self._manager.cluster
         known = [each.node_id for each in cluster.brokers()]
         random.shuffle(known)
         error: KafkaError = NodeNotReadyError("no broker")
         for node in (*known, *(each.node_id for each in cluster.bootstrap_brokers())):
+            kind = MetadataRequest.MetadataRequestTopic
             request = MetadataRequest(
-                topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+                topics=None if topics is None else [kind(name=each) for each in topics],
                 allow_auto_topic_creation=False,
                 include_cluster_authorized_operations=False,
                 include_topic_authorized_operations=False,
             )
             try:
-                answer = await self._sent(node, request)
+                answer = await self.send(node, request)
             except NodeNotReadyError:
                 continue
-            except KafkaError as failure:
-                error = failure
+            except Exception as failure:  # noqa: BLE001 whatever has ended a connection: the next broker may answer
+                error = _kafka_error(failure)
                 continue
             cluster.update_metadata(answer)
-            (found,) = answer.topics
-            if found.error_code:
-                raise for_code(found.error_code)(topic)
-            leaders = {p.partition_index: (p.leader_id, p.leader_epoch) for p in found.partitions}
-            led = {p: each for p, each in leaders.items() if each[0] >= 0}
-            return Leaders(found.topic_id or NO_ID, led)
+            return answer
         raise error
+
+    async def described(self, topic: str) -> tuple[str, Any]:
+        """The id of the cluster, and what a broker knows of a topic.
+
+        Raises:
+            KafkaError: the topic's, or no broker answers.
+        """
+        answer = await self.metadata([topic])
+        (found,) = answer.topics
+        if found.error_code:
+            raise for_code(found.error_code)(topic)
+        return str(answer.cluster_id), found
+
+    async def _found(self, topic: str) -> Leaders:
+        _, found = await self.described(topic)
+        leaders = {p.partition_index: (p.leader_id, p.leader_epoch) for p in found.partitions}
+        led = {p: each for p, each in leaders.items() if each[0] >= 0}
+        return Leaders(found.topic_id or NO_ID, led)
 
 
 _clients: dict[str, Client] = {}
@@ -186,19 +222,29 @@ def drop_client(settings: Settings) -> None:
             client.close()
 
 
+def _kafka_error(error: BaseException) -> KafkaError:
+    """The error itself, or that a connection has ended by another, whose text may hold anything."""
+    return error if isinstance(error, KafkaError) else KafkaConnectionError(type(error).__name__)
+
+
 def _ssl_context(authorities: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.sslsocket_class = sockets.TlsSocket
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if authorities:
-        context.load_verify_locations(cadata=authorities)
-    else:
-        context.load_default_certs()
-    if certificate and key:
-        with NamedTemporaryFile(
-            "w", encoding="ascii"
-        ) as file:  # only this user can read it; Python takes it from a file alone
-            file.write(f"{certificate}\n{key}\n")
-            file.flush()
-            context.load_cert_chain(file.name)
+    try:
+        if authorities:
+            context.load_verify_locations(cadata=authorities)
+        else:
+            context.load_default_certs()
+        if certificate and key:
+            # Only this user can read it; Python takes it from a file alone.
+            with NamedTemporaryFile("w", encoding="ascii") as file:
+                file.write(f"{certificate}\n{key}\n")
+                file.flush()
+                context.load_cert_chain(file.name)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"the certificates or the key of kafka.auth cannot be used: {error.reason}",
+            fix="check kafka.auth in calve.yaml and its secret",
+        ) from None
     return context

@@ -1,108 +1,96 @@
-"""Kafka as the job sees it: what a topic looks like now, and a bounded read of it.
-
-Facts about topics come from Kafka's Java AdminClient, which Spark's source brings along: no second client in the job.
-"""
+"""Kafka as the job sees it: what a topic looks like now, and a bounded read of it."""
 
 from __future__ import annotations
 
+import base64
 import json
 import math
-import re
+import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
-from py4j.protocol import Py4JJavaError
+from kafka.cluster import collect_hosts
+from kafka.errors import (
+    KafkaError,
+    LeaderNotAvailableError,
+    NodeNotReadyError,
+    NoError,
+    TopicAlreadyExistsError,
+    UnknownBrokerIdError,
+    for_code,
+)
+from kafka.future import Future
+from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, DescribeProducersRequest
+from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSpec
 from pyspark.sql import DataFrame, SparkSession
 
 from calve.errors import Fatal, Retryable, Suspended
 from calve.job import Emit, Kafka, Start
 from calve.position import Offsets, TopicKey
 from calve.protocol import TopicState
-from calve.topic_errors import topic_forbidden, topic_missing
-from glue_jobs.java import Packages
+from glue_jobs.kafka.client import NO_ID, Client, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import TIMEOUT_MS, Access, Connection
+from glue_jobs.kafka.refusals import told
 
 FETCH_WAIT_MS = "20"
 """What is read is there. A consumer that Spark keeps asks for more than it was told to read, and the next read of its partition
 waits for that answer: half a second by Kafka's default, twice or thrice in a round.
 """
-REFUSED = ("AuthenticationException", "AuthorizationException", "ConfigException")
-"""How the names of Kafka's exceptions end that no repetition cures."""
-
-TOLD_OFFSET = re.compile(r"-(\d+)=ListOffsetsResultInfo\(offset=(-?\d+)")
-"""Number and offset of a partition, as Java writes a map of what Kafka answers."""
+PAUSE_S = 0.1
+TOPIC_CONFIG = 2
+KNOWS_COMMITTED = 2
+"""Version of the ListOffsets request: the first that knows transactions."""
+KNOWS_DEFAULTS = 4
+"""Version of the CreateTopics request: the first that leaves the number of replicas to the cluster."""
 
 
 class Cluster:
-    """One cluster with one key at a time; safe to share between threads. `close` it at the end of the job."""
+    """One cluster with one key at a time; safe to share between threads. `close` it at the end of the job.
 
-    def __init__(self, spark: SparkSession, kafka: Kafka) -> None:
-        self._jvm = Packages(spark._jvm)
-        self.connection = Connection(self._jvm, kafka)
+    Raises:
+        ConfigError, Retryable: as `settings_of` and `Client`.
+        Fatal: no name of a server can be resolved.
+    """
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.connection = Connection(kafka)
+        self.servers = kafka.bootstrap_servers
         self._ensured: set[str] = set()
-        self._where = kafka.bootstrap_servers
-        self._ask(self.connection.admin)
-        kafka_classes = self._jvm.org.apache.kafka
-        admin = kafka_classes.clients.admin
-        self._partition = kafka_classes.common.TopicPartition
-        self._specs = admin.OffsetSpec
-        self._questions: dict[tuple[str, int], tuple[Any, Any]] = {}
-        isolation = kafka_classes.common.IsolationLevel
-        self._committed = admin.ListOffsetsOptions(isolation.READ_COMMITTED)
-        self._uncommitted = admin.ListOffsetsOptions(isolation.READ_UNCOMMITTED)
+        self._settings = settings_of(self.connection)
+        if not any(_resolves(host) for host, *_ in collect_hosts(self.servers)):
+            raise Fatal(
+                f"Kafka at {self.servers}: no name of a server can be resolved",
+                fix="check kafka.bootstrap_servers in calve.yaml",
+            )
+        client_of(self._settings)
 
     @property
     def id(self) -> str:
-        """The cluster id, asked anew each time: a re-created cluster may answer at the same address."""
-        return str(self._ask(lambda: self.connection.admin().describeCluster().clusterId().get()))
+        """The cluster id, asked each time: a re-created cluster may answer at the same address."""
+        return str(self._ask(_cluster_id))
 
     def names(self) -> list[str]:
-        """The topics of the cluster that these credentials may see, in one request.
+        """The topics of the cluster that these credentials may see, in one request, without Kafka's own.
 
         Raises:
             Retryable, Fatal: as `state`.
         """
-        found = self._ask(lambda: self.connection.admin().listTopics().names().get())
-        return str(
-            self._jvm.java.lang.String.join("\n", found)
-        ).splitlines()  # py4j asks once for each item of a set
+        found: list[str] = self._ask(_names)
+        return found
 
     def state(self, topic: str) -> TopicState:
         """The topic as it is now; `end` is the last stable offset.
 
         Raises:
             Retryable: the topic does not exist yet, or the cluster does not answer.
-            Fatal: the cluster refused the credentials.
+            Suspended: `topic_forbidden`. Fatal: the cluster refused the credentials.
         """
-        asked = math.floor(time.time() * 1000) / 1000
-        description = self._describe(topic)
-        count = description.partitions().size()
-        earliest, latest = self._first_and_last(topic, count)
-
-        def asked_at_once() -> tuple[Any, ...]:
-            admin = self.connection.admin()
-            return (
-                admin.listOffsets(earliest, self._committed).all(),
-                admin.listOffsets(latest, self._uncommitted).all(),
-                self._configs(topic),
-                admin.describeCluster().clusterId(),
-            )
-
-        first, arrived, config, cluster = self._ask(asked_at_once, topic)
-        log_start, arrived = (self._offsets(topic, count, each.get) for each in (first, arrived))
-        policy, cluster_id = self._config(topic, "cleanup.policy", config), self._ask(cluster.get)
-        # Asked last: a record that comes between two questions must not look like an open transaction.
-        end = self._offsets(topic, count, self._listing(latest))
-        return TopicState(
-            key=TopicKey(str(cluster_id), str(description.topicId().toString())),
-            name=topic,
-            log_start=log_start,
-            end=end,
-            compacted="compact" in policy,
-            complete_until=asked if all(end[p] >= offset for p, offset in arrived.items()) else None,
-        )
+        found: TopicState = self._ask(_state, topic, topic=topic)
+        return found
 
     def first_offsets(self, state: TopicState, start: Start) -> Offsets:
         """Where a topic that was never read begins.
@@ -116,10 +104,9 @@ class Cluster:
             case "latest":
                 return dict(state.end)
             case "timestamp":
-                spec = self._specs.forTimestamp(start.timestamp_ms or 0)
-                question = self._question(state.name, count := len(state.end), spec)
-                found = self._offsets(state.name, count, self._listing(question))
-                return {p: min(o, state.end[p]) if o >= 0 else state.end[p] for p, o in found.items()}
+                found = self._ask(_offsets_at, state.name, start.timestamp_ms or 0, topic=state.name)
+                at = {p: found.get(p, -1) for p in state.end}
+                return {p: min(o, state.end[p]) if o >= 0 else state.end[p] for p, o in at.items()}
             case "offsets":
                 held = {p: range(first, state.end[p] + 1) for p, first in state.log_start.items()}
                 wrong = {p: o for p, o in start.offsets.items() if o not in held.get(p, ())}
@@ -134,7 +121,7 @@ class Cluster:
 
     def largest_record(self, topic: str) -> int:
         """Bytes that a batch of records, compressed, has at most in this topic."""
-        return int(self._config(topic, "max.message.bytes"))
+        return int(self._ask(_largest_record, topic, topic=topic))
 
     def ensure_topic(self, wanted: Emit) -> None:
         """Make a topic where there is none; one that exists is left as it is.
@@ -142,141 +129,202 @@ class Cluster:
         Raises:
             Suspended: `topic_forbidden`. Retryable: the cluster does not answer.
         """
-        if wanted.topic in self._ensured:
-            return
-        admin = self._jvm.org.apache.kafka.clients.admin
-        empty = self._jvm.java.util.Optional.empty()
-        topic = admin.NewTopic(wanted.topic, self._jvm.java.util.Optional.of(wanted.partitions), empty)
-        config: dict[str, str] = {"cleanup.policy": wanted.cleanup_policy}
-        if wanted.retention_ms is not None:
-            config["retention.ms"] = str(wanted.retention_ms)
-        topic = topic.configs(self._jvm.java.util.HashMap(config))
-        topics = self._jvm.java.util.List.of(topic)
-
-        def make() -> None:
-            try:
-                self.connection.admin().createTopics(topics).all().get()
-            except Py4JJavaError as error:
-                if _cause(error.java_exception)[0] != "TopicExistsException":
-                    raise
-
-        self._ask(make, wanted.topic)
-        self._ensured.add(wanted.topic)
+        if wanted.topic not in self._ensured:
+            self._ask(_make, wanted, topic=wanted.topic)
+            self._ensured.add(wanted.topic)
 
     def has_transactions(self, state: TopicState) -> bool:
         """True where a partition remembers a transactional producer: its markers take offsets that hold no record.
 
         Brokers forget producers that were idle for `producer.id.expiration.ms` (a day by default).
         """
-        partitions = self._jvm.java.util.ArrayList([self._partition(state.name, each) for each in state.end])
-        answer = self._ask(lambda: self.connection.admin().describeProducers(partitions).all().get())
-        return any(
-            producer.coordinatorEpoch().isPresent() or producer.currentTransactionStartOffset().isPresent()
-            for each in answer.values()
-            for producer in each.activeProducers()
-        )
+        return bool(self._ask(_has_transactions, state.name, topic=state.name))
 
     def close(self) -> None:
-        self.connection.close()
+        drop_client(self._settings)
 
-    def _describe(self, topic: str) -> Any:
-        names = self._jvm.java.util.List.of(topic)
-        return self._ask(
-            lambda: self.connection.admin().describeTopics(names).allTopicNames().get(), topic
-        ).get(topic)
+    def _ask(self, question: Callable[..., Any], *arguments: Any, topic: str | None = None) -> Any:
+        """The answer to a question; asked again, of whoever leads by then, for as long as the error may pass."""
+        until, why = time.monotonic() + TIMEOUT_MS / 1000, "nothing came"
+        while True:
+            settings = self._settings = settings_of(self.connection)
+            try:
+                client = client_of(settings)
+                return client.run(question, client, *arguments)
+            except NodeNotReadyError:  # it is left alone for a moment after what was told before
+                pass
+            except KafkaError as error:
+                why = told(error, topic, self.servers, self.connection.refused)
+                if not error.retriable and not isinstance(error, UnknownBrokerIdError):
+                    raise Retryable(f"Kafka at {self.servers} does not answer: {why}") from None
+            if time.monotonic() > until:
+                drop_client(settings)
+                raise Retryable(f"Kafka at {self.servers} does not answer: {why}")
+            time.sleep(PAUSE_S)
 
-    def _config(self, topic: str, name: str, asked: Any = None) -> str:
-        """asked: what `_configs` has begun."""
-        configs = self._ask((asked or self._ask(lambda: self._configs(topic))).get, topic)
-        return str(configs.get(self._resource(topic)).get(name).value())
 
-    def _configs(self, topic: str) -> Any:
-        """A topic's configuration, on its way."""
-        resources = self._jvm.java.util.List.of(self._resource(topic))
-        return self.connection.admin().describeConfigs(resources).all()
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """A topic as a broker describes it. led: its partitions, by the node of their leader.
 
-    def _resource(self, topic: str) -> Any:
-        config = self._jvm.org.apache.kafka.common.config
-        return config.ConfigResource(getattr(config, "ConfigResource$Type").TOPIC, topic)
+    What is asked here is asked in the client's thread, and at once; the answers are awaited later.
+    """
 
-    def _first_and_last(self, topic: str, count: int) -> tuple[Any, Any]:
-        """Java's questions for the first and the last offset of each partition, made once for a topic of so many."""
-        if (topic, count) not in self._questions:
-            specs = (self._specs.earliest(), self._specs.latest())
-            first, last = (self._question(topic, count, spec) for spec in specs)
-            self._questions[topic, count] = (first, last)
-        return self._questions[topic, count]
+    client: Client
+    name: str
+    key: TopicKey
+    led: dict[int, list[int]]
 
-    def _question(self, topic: str, count: int, spec: Any) -> Any:
-        """What is asked of all partitions; Kafka numbers them from 0, without gaps."""
-        wanted = self._jvm.java.util.HashMap()
-        for number in range(count):
-            wanted.put(self._partition(topic, number), spec)
-        return wanted
+    @classmethod
+    async def of(cls, client: Client, name: str) -> _Topic:
+        """Raises: KafkaError: the topic's, or a partition has no leader."""
+        cluster_id, found = await client.described(name)
+        led = defaultdict(list)
+        for each in found.partitions:
+            if each.leader_id < 0:
+                raise LeaderNotAvailableError(name)
+            led[each.leader_id].append(each.partition_index)
+        return cls(client, name, TopicKey(cluster_id, _text(found.topic_id or NO_ID)), led)
 
-    def _listing(self, question: Any) -> Callable[[], Any]:
-        """Asks for committed records' offsets."""
-        return lambda: self.connection.admin().listOffsets(question, self._committed).all().get()
-
-    def _offsets(self, topic: str, count: int, answer: Callable[[], Any]) -> Offsets:
-        """What `listOffsets` answers, as one text: py4j would ask the JVM twice for each partition, in every round.
-
-        Raises:
-            Fatal: the text is not that of Kafka's library as it comes with calve.
-        """
-        told = str(self._jvm.java.lang.String.valueOf(self._ask(answer, topic)))
-        found = {int(partition): int(offset) for partition, offset in TOLD_OFFSET.findall(told)}
-        if len(found) != count:
-            raise Fatal(
-                f"Kafka's Java library tells the offsets of topic {topic} as nobody has foreseen: {told[:200]}",
-                fix="run the job with the jars of its release",
+    def listed(self, timestamp: int, isolation: IsolationLevel) -> list[Future]:
+        """Answers of all leaders with the first offsets at or after a time, or those of an `OffsetSpec`."""
+        kind = ListOffsetsRequest.ListOffsetsTopic
+        return [
+            self.client.send(
+                node,
+                ListOffsetsRequest(
+                    replica_id=-1,
+                    isolation_level=isolation,
+                    topics=[
+                        kind(
+                            name=self.name,
+                            partitions=[
+                                kind.ListOffsetsPartition(partition_index=each, timestamp=timestamp)
+                                for each in partitions
+                            ],
+                        )
+                    ],
+                    min_version=KNOWS_COMMITTED,
+                ),
             )
+            for node, partitions in self.led.items()
+        ]
+
+    def configs(self, *names: str) -> Future:
+        resource = DescribeConfigsRequest.DescribeConfigsResource
+        wanted = resource(resource_type=TOPIC_CONFIG, resource_name=self.name, configuration_keys=list(names))
+        return self.client.send(next(iter(self.led)), DescribeConfigsRequest(resources=[wanted]))
+
+    def producers(self) -> list[Future]:
+        topic = DescribeProducersRequest.TopicRequest
+        return [
+            self.client.send(
+                node, DescribeProducersRequest(topics=[topic(name=self.name, partition_indexes=partitions)])
+            )
+            for node, partitions in self.led.items()
+        ]
+
+    async def partitions(self, asked: Sequence[Future]) -> list[Any]:
+        """What leaders have answered, by partition. Raises: KafkaError: the first error of a partition."""
+        answers = [await each for each in asked]
+        found = [one for answer in answers for topic in answer.topics for one in topic.partitions]
+        for one in found:
+            _require(one.error_code, self.name)
         return found
 
-    @contextmanager
-    def errors_of(self, topic: str) -> Iterator[None]:
-        """Java exceptions inside that tell of a forbidden topic become `Suspended`; others stay."""
-        try:
-            yield
-        except Py4JJavaError as error:
-            self.require_allowed(error, topic)
-            raise
+    async def offsets(self, asked: Sequence[Future]) -> Offsets:
+        return {each.partition_index: each.offset for each in await self.partitions(asked)}
 
-    def require_allowed(self, error: Py4JJavaError, topic: str | None) -> None:
-        """Tell by an error whether Kafka forbids a topic; to one who may write none it says that the cluster is forbidden.
-
-        Raises:
-            Suspended: `topic_forbidden`.
-        """
-        if topic and _cause(error.java_exception)[0].endswith("AuthorizationException"):
-            raise topic_forbidden(topic, self._where) from None
-
-    def _ask(self, question: Callable[[], Any], topic: str | None = None) -> Any:
-        try:
-            return question()
-        except Py4JJavaError as error:
-            kind, text = _cause(error.java_exception)
-            if kind == "UnknownTopicOrPartitionException":
-                raise topic_missing(topic, self._where) from None
-            self.require_allowed(error, topic)
-            if kind.endswith("AuthenticationException") and self.connection.refused():
-                raise Retryable(
-                    f"Kafka at {self._where} refused the key, which was changed a moment ago: {text}"
-                ) from None
-            if kind.endswith(REFUSED):
-                raise Fatal(
-                    f"Kafka at {self._where} refused: {kind}: {text}", fix="check kafka.auth in calve.yaml"
-                ) from None
-            raise Retryable(f"Kafka at {self._where} does not answer: {kind}: {text}") from None
+    async def config(self, asked: Future) -> dict[str, str]:
+        [found] = (await asked).results
+        _require(found.error_code, self.name)
+        return {each.name: each.value for each in found.configs}
 
 
-def _cause(error: Any) -> tuple[str, str]:
-    """Class of the refusal in a Java exception's chain, else of the innermost one, and the innermost message."""
-    chain = [error]
-    while (cause := chain[-1].getCause()) is not None:
-        chain.append(cause)
-    kinds = [str(each.getClass().getSimpleName()) for each in chain]
-    return next((kind for kind in kinds if kind.endswith(REFUSED)), kinds[-1]), str(chain[-1].getMessage())
+async def _state(client: Client, name: str) -> TopicState:
+    asked = math.floor(time.time() * 1000) / 1000
+    topic = await _Topic.of(client, name)
+    earliest = topic.listed(OffsetSpec.EARLIEST, IsolationLevel.READ_COMMITTED)
+    latest = topic.listed(OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+    configs = topic.configs("cleanup.policy")
+    log_start, arrived = await topic.offsets(earliest), await topic.offsets(latest)
+    policy = (await topic.config(configs))["cleanup.policy"]
+    # Asked last: a record that comes between two questions must not look like an open transaction.
+    end = await topic.offsets(topic.listed(OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED))
+    return TopicState(
+        key=topic.key,
+        name=name,
+        log_start=log_start,
+        end=end,
+        compacted="compact" in policy,
+        complete_until=asked if all(end[p] >= offset for p, offset in arrived.items()) else None,
+    )
+
+
+async def _offsets_at(client: Client, name: str, timestamp_ms: int) -> Offsets:
+    topic = await _Topic.of(client, name)
+    return await topic.offsets(topic.listed(timestamp_ms, IsolationLevel.READ_COMMITTED))
+
+
+async def _largest_record(client: Client, name: str) -> str:
+    topic = await _Topic.of(client, name)
+    return (await topic.config(topic.configs("max.message.bytes")))["max.message.bytes"]
+
+
+async def _has_transactions(client: Client, name: str) -> bool:
+    topic = await _Topic.of(client, name)
+    return any(
+        producer.coordinator_epoch >= 0 or producer.current_txn_start_offset >= 0
+        for each in await topic.partitions(topic.producers())
+        for producer in each.active_producers
+    )
+
+
+async def _cluster_id(client: Client) -> str:
+    return str((await client.metadata([])).cluster_id)
+
+
+async def _names(client: Client) -> list[str]:
+    return [each.name for each in (await client.metadata(None)).topics if not each.is_internal]
+
+
+async def _make(client: Client, wanted: Emit) -> None:
+    config: dict[str, str] = {"cleanup.policy": wanted.cleanup_policy}
+    if wanted.retention_ms is not None:
+        config["retention.ms"] = str(wanted.retention_ms)
+    kind = CreateTopicsRequest.CreatableTopic
+    topic = kind(
+        name=wanted.topic,
+        num_partitions=wanted.partitions,
+        replication_factor=-1,
+        assignments=[],
+        configs=[kind.CreatableTopicConfig(name=name, value=value) for name, value in config.items()],
+    )
+    controller = (await client.metadata([])).controller_id
+    request = CreateTopicsRequest(
+        topics=[topic], timeout_ms=TIMEOUT_MS // 2, validate_only=False, min_version=KNOWS_DEFAULTS
+    )
+    [made] = (await client.send(controller, request)).topics
+    if made.error_code != TopicAlreadyExistsError.errno:
+        _require(made.error_code, made.error_message or wanted.topic)
+
+
+def _require(code: int, text: str) -> None:
+    """Raises: KafkaError: the one with the code, unless that says that there is none."""
+    if code != NoError.errno:
+        raise for_code(code)(text)
+
+
+def _resolves(host: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, None))
+    except OSError:
+        return False
+
+
+def _text(topic_id: UUID) -> str:
+    """As Kafka itself writes it: the 16 bytes in base 64, without the padding."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
 def read(

@@ -1,6 +1,9 @@
-"""What errors of kafka-python are in calve's words; the same words as of Kafka's Java client (`glue_jobs.kafka.cluster`)."""
+"""What errors of kafka-python are in calve's words."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
 
 from kafka.errors import (
     AuthorizationError,
@@ -9,33 +12,45 @@ from kafka.errors import (
     SaslAuthenticationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedSaslMechanismError,
-    UnsupportedVersionError,
 )
 
 from calve.errors import Fatal, Retryable, Suspended
 from calve.topic_errors import topic_forbidden, topic_missing
 
-HOPELESS = (UnsupportedSaslMechanismError, IllegalSaslStateError, UnsupportedVersionError)
+HOPELESS = (UnsupportedSaslMechanismError, IllegalSaslStateError)
+NO_TLS = re.compile("CERTIFICATE_VERIFY_FAILED|WRONG_VERSION_NUMBER|ALERT_PROTOCOL_VERSION")
+"""In OpenSSL's words: the broker is not who it should be, or speaks otherwise."""
+BAD_CERTIFICATE = re.compile("ALERT_[A-Z_]*(CERTIFICATE|UNKNOWN_CA)")
+"""In OpenSSL's words: the broker does not take the client's certificate."""
 
 
-def told(error: KafkaError, topic: str, servers: str) -> str:
+def told(
+    error: KafkaError, topic: str | None, servers: str, may_pass: Callable[[], bool] = lambda: True
+) -> str:
     """What an error says that may pass.
 
-    A refused key may: only the driver knows whether its secret has changed, and it takes the new one for the next round.
+    may_pass: whether a refused key may. A worker cannot know whether the secret has changed; the driver can.
 
     Raises:
         Retryable, Suspended, Fatal: there is no use in asking again.
     """
-    text = str(error)
-    if isinstance(error, HOPELESS) or "CERTIFICATE_VERIFY_FAILED" in text:
-        raise Fatal(f"Kafka at {servers} refused: {text}", fix="check kafka.auth in calve.yaml") from None
-    if isinstance(error, SaslAuthenticationFailedError):
+    text = _text(error)
+    refused = isinstance(error, SaslAuthenticationFailedError) or BAD_CERTIFICATE.search(text)
+    if refused and may_pass():
         raise Retryable(f"Kafka at {servers} refused the key: {text}") from None
-    if isinstance(error, AuthorizationError):
+    if isinstance(error, AuthorizationError) and topic:
         raise topic_forbidden(topic, servers) from None
+    if refused or isinstance(error, (*HOPELESS, AuthorizationError)) or NO_TLS.search(text):
+        raise Fatal(f"Kafka at {servers} refused: {text}", fix="check kafka.auth in calve.yaml") from None
     if isinstance(error, UnknownTopicOrPartitionError):
         raise topic_missing(topic, servers) from None
     return text
+
+
+def _text(error: KafkaError) -> str:
+    """The name of the error, once, and what it says."""
+    name, words = type(error).__name__, ": ".join(map(str, error.args))
+    return words if words.startswith(name) else f"{name}: {words}" if words else name
 
 
 def topic_recreated(topic: str, topic_id: str) -> Suspended:

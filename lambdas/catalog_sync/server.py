@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
-from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import quote, urlencode, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
+from calve import http_client
 from calve.errors import CalveError, Fatal, Retryable
 
 if TYPE_CHECKING:
@@ -43,11 +41,7 @@ class Server:
     """One server; safe to share between threads."""
 
     def __init__(self, uri: str, tokens: Tokens | None = None) -> None:
-        if urlsplit(uri).scheme not in ("http", "https"):
-            raise Fatal(
-                f'"{uri}" is neither http nor https', fix="set publish.iceberg_rest.uri in calve.yaml"
-            )
-        self._uri = uri.rstrip("/")
+        self._uri = http_client.checked(uri, "publish.iceberg_rest.uri")
         self._tokens = tokens
 
     def ask(
@@ -74,28 +68,26 @@ class Server:
         token = self._tokens.current() if self._tokens else None
         headers = {"Accept": "application/json"}
         if token:
-            headers["Authorization"] = f"Bearer {token}"
+            headers |= http_client.bearer(token)
         if body is not None:
             headers["Content-Type"] = "application/json"
-        request = urllib.request.Request(  # noqa: S310 checked above
-            f"{self._uri}{path}" + (f"?{urlencode(query)}" if query else ""),
-            data=None if body is None else json.dumps(body).encode(),
-            headers=headers,
-            method=method,
-        )
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
-                text = answer.read()
-            return json.loads(text) if text else {}
-        except urllib.error.HTTPError as error:
-            said = error.read()
-            if error.code in TOKEN_REFUSED and self._tokens and token:
-                self._tokens.refused(token)
-                raise _Unauthorized(f"{self._uri} refused the token (HTTP {error.code})") from None
-            _refuse(f"{method} {self._uri}{path}", method, error.code, said)
-        except (OSError, ValueError, HTTPException) as error:
-            kind = Retryable if method == "GET" else Unanswered
-            raise kind(f"{self._uri} does not answer: {error}") from None
+            answer = http_client.send(
+                f"{self._uri}{path}" + (f"?{urlencode(query)}" if query else ""),
+                method=method,
+                headers=headers,
+                body=None if body is None else json.dumps(body).encode(),
+                timeout_s=TIMEOUT_S,
+            )
+            found: dict[str, Any] = answer.json() if answer.status < 300 and answer.body else {}
+        except http_client.NoAnswer as error:
+            raise (Retryable if method == "GET" else Unanswered)(error.message) from None
+        if answer.status < 300:
+            return found
+        if answer.status in TOKEN_REFUSED and self._tokens and token:
+            self._tokens.refused(token)
+            raise _Unauthorized(f"{self._uri} refused the token (HTTP {answer.status})")
+        raise _refusal(f"{method} {self._uri}{path}", method, answer.status, answer.body)
 
 
 class _Unauthorized(Fatal):
@@ -107,20 +99,20 @@ def escaped(name: str) -> str:
     return quote(name, safe="")
 
 
-def _refuse(request: str, method: str, status: int, text: bytes) -> NoReturn:
+def _refusal(request: str, method: str, status: int, text: bytes) -> CalveError:
     message = f"{request}: HTTP {status} {_words(text)}".rstrip()
     match status:
         case 404:
-            raise NotFound(message)
+            return NotFound(message)
         case 409:
-            raise Conflict(message)
+            return Conflict(message)
         case 405 | 406 | 501:
-            raise NotSupported(message)
+            return NotSupported(message)
         case _ if status in DONE_NOTHING or (status >= 500 and method == "GET"):
-            raise Retryable(message)
+            return Retryable(message)
         case _ if status >= 500:
-            raise Unanswered(message)
-    raise Fatal(message)
+            return Unanswered(message)
+    return Fatal(message)
 
 
 def _words(text: bytes) -> str:

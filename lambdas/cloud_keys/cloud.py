@@ -5,16 +5,14 @@ https://docs.confluent.io/cloud/current/api.html#tag/API-Keys-(iamv2)
 
 from __future__ import annotations
 
-import base64
 import json
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from calve import http_client
 from calve.errors import Fatal, Retryable
 from calve.secrets import Redacted
 
@@ -50,9 +48,8 @@ class Cloud:
     """
 
     def __init__(self, url: str, credentials: Redacted) -> None:
-        pair = f"{credentials['username']}:{credentials['password']}".encode()
         self._url = url
-        self._authorization = "Basic " + base64.b64encode(pair).decode()
+        self._credentials = http_client.basic(credentials["username"], credentials["password"])
 
     def key(self, key_id: str) -> Key:
         return _key(self._ask("GET", f"{KEYS}/{urllib.parse.quote(key_id, safe='')}"))
@@ -79,24 +76,21 @@ class Cloud:
         self._ask("DELETE", f"{KEYS}/{urllib.parse.quote(key.id, safe='')}", gone=True)
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None, *, gone: bool = False) -> Any:
-        headers = {"Authorization": self._authorization, "Accept": "application/json"}
+        headers = {**self._credentials, "Accept": "application/json"}
         data = None
         if body is not None:
             data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
-        request = urllib.request.Request(self._url + path, data, headers, method=method)  # noqa: S310 from the stack
-        what = f"{method} {path.partition('?')[0]} at {self._url}"
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
-                return json.loads(answer.read() or "null")
-        except urllib.error.HTTPError as error:
-            error.close()
-            if gone and error.code == 404:
-                return None
-            if error.code == 429 or error.code >= 500:
-                raise Retryable(f"{what}: HTTP {error.code}") from None
-            raise Fatal(f"{what}: HTTP {error.code}", fix=_fix(error.code)) from None
-        except (OSError, ValueError) as error:
-            raise Retryable(f"{what}: {type(error).__name__}") from None
+        answer = http_client.send(
+            self._url + path, method=method, headers=headers, body=data, timeout_s=TIMEOUT_S
+        )
+        if answer.status < 300:
+            return answer.json() if answer.body else None
+        if gone and answer.status == 404:
+            return None
+        what = f"{method} {path.partition('?')[0]} at {self._url}: HTTP {answer.status}"
+        if answer.status == 429 or answer.status >= 500:
+            raise Retryable(what)
+        raise Fatal(what, fix=_fix(answer.status))
 
 
 def _fix(status: int) -> str:

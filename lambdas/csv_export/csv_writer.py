@@ -1,11 +1,13 @@
 """Batches as the bytes of a CSV file: RFC 4180, UTF-8, CRLF after every line.
 
 A null is an empty field, an empty string is `""`. A text that a spreadsheet could take for a formula gets an apostrophe before
-it; numbers stay numbers, also negative ones. A file of one column writes `""` for a null too: readers skip an empty line.
+it, also where only a spreadsheet that splits at another separator would begin a cell with it. Numbers stay numbers, also as
+text. A file of one column writes `""` for a null too: readers skip an empty line.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -20,8 +22,19 @@ from lambdas.csv_export.cells import is_free_text, text
 
 BOM = b"\xef\xbb\xbf"
 END = "\r\n"
-FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
-"""What a spreadsheet may run, also in full width: https://owasp.org/www-community/attacks/CSV_Injection"""
+SEPARATORS = ",;|\t\r\n"
+"""Where a spreadsheet may split a line, whatever the file's delimiter is."""
+SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20"
+"""What begins a formula, also in full width: https://owasp.org/www-community/attacks/CSV_Injection"""
+SUSPECT = rf'^[\t\r\n{SIGNS}]|[{SEPARATORS}]"*[{SIGNS}]'
+"""A text in which something may be a formula; Arrow looks for it in whole columns."""
+NUMBER = r"[+-](?:[ .-]?(?:\([0-9]+\)|[0-9]))+(?:[eE][+-]?[0-9]+)?"
+"""A number, or a telephone number. It ends so that nothing behind it could make a formula of both."""
+FORMULA = re.compile(
+    rf"^(?!(?:-|{NUMBER})\Z)(?=[\t\r\n{SIGNS}])"
+    rf'|([{SEPARATORS}])"*(?=[{SIGNS}])(?!{NUMBER}[\]}}"]*(?:\1|\Z))'
+)
+"""The places before formulas: a separator of that kind, or the end, is where the cell ends. Quotes stand there in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +86,11 @@ class Writer:
     special: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "special", f'["\r\n\\x{ord(self.csv.delimiter):02x}]|^$')
+        object.__setattr__(self, "special", f'["{SEPARATORS}]|^$')
 
     def header(self) -> bytes:
         """The first line, after the byte order mark if there is one."""
-        cells = [self._quoted(_guarded(pa.array([name]))) for name in self.names]
+        cells = [self._quoted(self._guarded(pa.array([name]))) for name in self.names]
         line = self.csv.delimiter.join(cell[0].as_py() for cell in cells) + END
         return (BOM if self.csv.bom else b"") + line.encode()
 
@@ -91,7 +104,7 @@ class Writer:
     def _cells(self, column: Any) -> Any:
         values = text(column, self.zone)
         if is_free_text(column.type):
-            values = self._quoted(_guarded(values))
+            values = self._quoted(self._guarded(values))
         return pc.fill_null(values, "")
 
     def _quoted(self, values: Any) -> Any:
@@ -101,9 +114,9 @@ class Writer:
         escaped = pc.replace_substring(values, '"', '""')
         return pc.if_else(special, pc.binary_join_element_wise('"', escaped, '"', ""), values)
 
-
-def _guarded(values: Any) -> Any:
-    formula = pc.match_substring_regex(values, FORMULA)
-    if not pc.any(formula).as_py():
-        return values
-    return pc.if_else(formula, pc.binary_join_element_wise("'", values, ""), values)
+    def _guarded(self, values: Any) -> Any:
+        suspect = pc.match_substring_regex(values, SUSPECT)
+        if self.csv.formulas == "keep" or not pc.any(suspect).as_py():
+            return values
+        guarded = [FORMULA.sub(r"\g<0>'", each) for each in values.filter(suspect).to_pylist()]
+        return pc.replace_with_mask(values, pc.fill_null(suspect, False), pa.array(guarded, values.type))  # noqa: FBT003 a value

@@ -107,5 +107,5 @@ class Folder:
 
 def same_definition(manifest: Manifest, export: Export) -> bool:
     """Whether the manifest's file was made by the same settings, as far as they decide what it says."""
-    now = json.loads(export.to_json())
-    return all(manifest["export"].get(key) == now[key] for key in CONTENT)
+    before = Export.from_json(json.dumps(manifest["export"]))  # of an earlier release it lacks options
+    return all(getattr(before, key) == getattr(export, key) for key in CONTENT)

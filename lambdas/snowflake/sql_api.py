@@ -6,16 +6,13 @@ https://docs.snowflake.com/en/developer-guide/sql-api/reference
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
-import urllib.error
-import urllib.request
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urljoin
 
+from calve import http_client
 from calve.errors import CalveError, Fatal, Retryable
 from lambdas.snowflake.key_pair import TOKEN_S, KeyPair
 
@@ -74,7 +71,7 @@ class Session:
                 raise Retryable(f"Snowflake took more than {LONGEST_S:.0f} s for one statement")
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-            status, answer = self._ask(urljoin(self.url, answer["statementStatusUrl"]))
+            status, answer = self._ask(f"{self.url}/api/v2/statements/{answer['statementHandle']}")
         return self._rows(answer)
 
     def value(self, sql: str) -> str:
@@ -101,8 +98,8 @@ class Session:
             again = "&retry=true" if body and attempt else ""
             try:
                 status, answer = self._send(url + again, body)
-            except (OSError, ValueError, http.client.HTTPException) as error:
-                why = f"does not answer ({type(error).__name__})"
+            except http_client.NoAnswer as error:
+                why = error.message
                 continue
             if status in (200, 202):
                 return status, answer
@@ -111,27 +108,25 @@ class Session:
                 continue
             if status not in OVERLOADED:
                 raise _refusal(status, answer, self.user)
-            why = f"answered HTTP {status}"
-        raise Retryable(f"Snowflake {why}, {ATTEMPTS} times in a row")
+            why = f"Snowflake answered HTTP {status}"
+        raise Retryable(f"{why}, {ATTEMPTS} times in a row")
 
     def _send(self, url: str, body: bytes | None) -> tuple[int, dict[str, Any]]:
-        request = urllib.request.Request(  # noqa: S310 from the settings, http or https
+        answer = http_client.send(
             url,
-            data=body,
+            server="Snowflake",
+            method="POST" if body else "GET",
             headers={
-                "Authorization": f"Bearer {self._current_token()}",
+                **http_client.bearer(self._current_token()),
                 "X-Snowflake-Authorization-Token-Type": "KEYPAIR_JWT",
                 "Content-Type": "application/json",
                 "Accept": "application/json",
                 "User-Agent": "calve",
             },
+            body=body,
+            timeout_s=TIMEOUT_S,
         )
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, _json(error.read())
+        return answer.status, answer.json() if answer.status < 300 else _json(answer.body)
 
     def _current_token(self) -> str:
         now_s = time.time()

@@ -65,7 +65,7 @@ def engine(stack: embedded.Stack, spark: SparkSession) -> Iterator[Engine]:
         "bootstrap.servers": stack.bootstrap_servers,
         "log_level": 0,  # these clients outlive the broker that tests stop, and say so many times a second
     }
-    cluster = Cluster(spark, Kafka(stack.bootstrap_servers))
+    cluster = Cluster(Kafka(stack.bootstrap_servers))
     if CHOICE != "rows":
         engines.load(spark.sparkContext).wait()
     yield Engine(

@@ -113,6 +113,11 @@ class Engine:
         for done in self.admin.incremental_alter_configs([resource]).values():
             done.result(30)
 
+    def config_of(self, topic: str, name: str) -> str | None:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        found: str | None = self.admin.describe_configs([resource])[resource].result(30)[name].value
+        return found
+
     def add_partitions(self, name: str, total: int) -> None:
         """More partitions for a topic; returns when all clients see them."""
         self.admin.create_partitions([NewPartitions(name, total)])[name].result(30)

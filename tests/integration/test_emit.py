@@ -79,7 +79,7 @@ def test_rows_are_records_with_the_place_that_they_come_from(engine: Engine) -> 
     }
     assert (headers["calve-source-topic"], headers["calve-source-offset"]) == (topic.encode(), b"0")
     assert len(engine.cluster.state(out).end) == 3
-    assert engine.cluster._config(out, "retention.ms") == "86400000"
+    assert engine.config_of(out, "retention.ms") == "86400000"
 
 
 def test_a_topic_that_exists_is_left_as_it_is(engine: Engine) -> None:

@@ -17,7 +17,7 @@ from calve.errors import Fatal, Retryable
 from calve.job import Kafka
 from glue_jobs.kafka import client as connecting
 from glue_jobs.kafka import fetching
-from glue_jobs.kafka.client import Leaders, client_of, settings_of
+from glue_jobs.kafka.client import Leaders, client_of, drop_client, settings_of
 from glue_jobs.kafka.cluster import read
 from glue_jobs.kafka.connection import Connection
 from glue_jobs.kafka.fetching import Range, fetch, uuid_of
@@ -33,9 +33,9 @@ Row = tuple[int, int, int, int, bytes | None, bytes | None, tuple[tuple[str, byt
 
 @contextmanager
 def connected(engine: Engine, kafka: Kafka | None = None) -> Iterator[Connection]:
-    connection = Connection(engine.lake.jvm, kafka or Kafka(engine.stack.bootstrap_servers))
+    connection = Connection(kafka or Kafka(engine.stack.bootstrap_servers))
     yield connection
-    connection.close()
+    drop_client(settings_of(connection))
 
 
 def fetched(

@@ -4,6 +4,8 @@ new job (`engine.target` and an empty `Memory`): nothing but the table and the t
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +14,9 @@ from calve.errors import LostRace
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.position import Ledger
 from calve.protocol import nearest_position
+from glue_jobs.loop import TableLoop
 from tests.integration.engine import DATABASE, Engine, at, everything, suspended
+from tests.integration.events import assert_as_documented
 
 
 def forget_history(engine: Engine, topic: str) -> None:
@@ -79,6 +83,24 @@ def test_a_table_rolled_back_during_a_round_refuses_the_round(engine: Engine, po
     assert engine.letter_offsets(topic) == bad
     letters = engine.table(topic + DEAD_LETTERS_SUFFIX)
     assert set(letters.refs()) == {"main"}
+
+
+def test_a_job_started_after_a_commit_and_before_a_rollback_reads_on(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The position that the rollback leaves is of the job's former run: it is no rival's."""
+    topic = engine.topic(partitions=1)
+    first = engine.ingest(topic, 10)
+    engine.ingest(topic, 8)
+    engine.mixed(topic, 5)
+    loop = TableLoop(engine.target(topic), threading.Event(), drain=True)
+    with at("publish.begin", lambda _: engine.rollback(topic, first)):
+        assert loop.run() == "running"
+    assert engine.offsets(topic) == everything(23)
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    (told,) = [each for each in said if each["event"] == "table.rolled_back"]
+    assert told["snapshot_id"] == first
+    assert_as_documented([told])
 
 
 @pytest.mark.parametrize("point", [pytest.param("stage.end", marks=pytest.mark.full), "publish.begin"])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from contextlib import suppress
 
 import pytest
 
-from calve.errors import Fatal, Retryable
+from calve.errors import Retryable
 from calve.job import Start
 from calve.position import Ledger
-from glue_jobs.kafka import cluster as kafka
 from glue_jobs.outcome import Memory
 from glue_jobs.round import PERSIST_AFTER_S
 from tests.integration.engine import Engine, at, everything, suspended, trades, until
@@ -30,6 +28,19 @@ def test_a_recreated_topic_suspends_its_table(engine: Engine) -> None:
     with suspended("topic_recreated"):
         engine.round(engine.target(topic))
     assert engine.offsets(topic) == everything(10)
+
+
+def test_a_topic_recreated_before_the_first_commit_suspends_its_table(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 10)
+    with at("audit.begin", lambda _: engine.recreate(topic)), suspended("topic_recreated"):
+        engine.round(engine.target(topic))
+    engine.produce(topic, 4)
+    with suspended("topic_recreated"):
+        engine.round(engine.target(topic))
+    assert engine.offsets(topic) == []
+    engine.drain(engine.target(topic, on_data_loss="continue"))
+    assert engine.offsets(topic) == everything(4)
 
 
 def test_a_recreated_topic_is_read_from_its_beginning_where_loss_is_accepted(engine: Engine) -> None:
@@ -326,12 +337,3 @@ def test_a_topic_that_begins_without_records_has_an_exact_ledger(engine: Engine)
     assert first.ledger.span + second.ledger.span == 9
     assert first.ledger.gaps + second.ledger.gaps == 7
     assert engine.offsets(topic) == [(0, 7), (0, 8)]
-
-
-def test_answers_that_nobody_has_foreseen_are_not_taken_for_an_empty_topic(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = engine.topic(partitions=2)
-    monkeypatch.setattr(kafka, "TOLD_OFFSET", re.compile(r"-(1)=\w+\(offset=(\d+)"))
-    with pytest.raises(Fatal, match=f"tells the offsets of topic {topic} as nobody has foreseen"):
-        engine.cluster.state(topic)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pyiceberg.table import Table
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from calve import job
+from calve.errors import CalveError
 from cli.lake import open_catalog
 from cli.main import app
 from cli.verify.findings import Finding, Verification
@@ -322,18 +324,43 @@ def test_a_topic_that_was_created_again_is_named(fresh):
 
 
 def test_the_command_says_what_is_wrong_and_fails(world, tmp_path):
-    config = tmp_path / "calve.yaml"
-    config.write_text(
-        f"name: t\nlake: {{database: {DATABASE}}}\ntables:\n  {world.topic}: {{topic: {world.topic}}}\n",
-        encoding="utf-8",
-    )
-    command = ["verify", world.topic, "--config", str(config), "--output", "json"]
-    proved = CliRunner().invoke(app, command)
+    proved = run(world.topic, tmp_path)
     assert proved.exit_code == 0
     assert json.loads(proved.stdout)["ok"] is True
     world.table().delete("x == 24")
-    failed = CliRunner().invoke(app, command)
+    failed = run(world.topic, tmp_path)
     assert failed.exit_code == 1
     [finding] = [each for each in json.loads(failed.stdout)["findings"] if each["check"] == "coverage"]
     assert finding["partition"] == 0
     assert finding["offsets"] == [[12, 13]]
+
+
+def test_a_fault_of_the_command_is_no_finding_about_the_table(world, tmp_path, monkeypatch):
+    def broken(*_: object, **__: object) -> None:
+        raise IndexError("a value of a record")
+
+    monkeypatch.setattr("cli.verify.verification.read_topic", broken)
+    found = run(world.topic, tmp_path)
+    assert found.exit_code == 3
+    told = json.loads(found.stdout)
+    assert (told["ok"], told["findings"]) == (False, [])
+    assert f"verify could not check {DATABASE}.{world.topic}: IndexError in verification.py" in found.stderr
+    assert "a value of a record" not in found.output
+    assert "Traceback" not in found.output
+    monkeypatch.undo()
+    assert run(world.topic, tmp_path).exit_code == 0
+
+
+def test_before_the_first_round_the_next_command_is_named(tmp_path):
+    found = run("nosuch", tmp_path)
+    assert isinstance(found.exception, CalveError)
+    assert "does not exist yet" in found.exception.message
+    assert "calve status nosuch" in str(found.exception.fix)
+
+
+def run(table: str, folder: Path) -> Result:
+    config = folder / "calve.yaml"
+    config.write_text(
+        f"name: t\nlake: {{database: {DATABASE}}}\ntables:\n  {table}: {{topic: {table}}}\n", encoding="utf-8"
+    )
+    return CliRunner().invoke(app, ["verify", table, "--config", str(config), "--output", "json"])

@@ -163,6 +163,11 @@ def test_what_no_column_type_holds_is_json_text_but_for_the_top() -> None:
         conditional=objects(a=STRING) | {"then": {"properties": {"b": STRING}}},
         moments={"oneOf": [STRING | {"format": "date"}, STRING | {"format": "date-time"}]},
         each={"type": "array", "items": {"type": ["boolean", "string"]}},
+        null=NULL,
+        nulls={"type": ["null"]},
+        constant={"const": None},
+        constants={"enum": [None]},
+        nothing={"oneOf": [NULL, {"const": None}]},
     )
     text = {name: "string" for name in schema["properties"] if name != "each"}
     assert types(schema) == text | {"each": list_of("string")}
@@ -185,7 +190,6 @@ PROBLEMS: dict[str, tuple[Any, str]] = {
     "no object": (STRING, "the schema: a table needs an object"),
     "no properties": ({"type": "object"}, "the schema: a table needs an object"),
     "false": (objects(x=False), "x: no value is allowed"),
-    "always null": (objects(x=NULL), "x: a value that is always null"),
     "recursive": (objects(next={"$ref": "#"}), r"next\.next: it contains itself"),
     "recursive items": (
         objects(t={"$ref": "#/$defs/T"})

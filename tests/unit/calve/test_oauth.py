@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("CLIENT", json.dumps(SECRET))
-    monkeypatch.setattr("calve.http_json.PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr("calve.http_client.PAUSES_S", (0.01, 0.01))
     with Server() as listening:
         threading.Thread(target=listening.serve_forever, args=(0.05,), daemon=True).start()
         yield listening

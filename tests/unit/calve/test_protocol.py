@@ -216,6 +216,34 @@ def test_a_round_suspends_where_records_are_lost_or_changed(state: TopicState, c
 
 
 @pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        pytest.param(topic({0: 0}, {0: 9}, RECREATED), "topic_recreated", id="another topic id"),
+        pytest.param(topic({0: 0}, {0: 9}, ELSEWHERE), "cluster_changed", id="another cluster id"),
+    ],
+)
+def test_a_table_that_has_read_nothing_notices_another_topic_than_it_was_made_for(
+    state: TopicState, code: str
+) -> None:
+    found = suspension(begin, position(), state, first={0: 0}, on_data_loss="suspend", made_for=TOPIC)
+    assert found == code
+    accepted = begin(position(), state, first={0: 0}, on_data_loss="continue", made_for=TOPIC)
+    assert accepted == Begin({0: 0}, {}, code)
+    same = begin(position(), topic({0: 3}, {0: 9}), first={0: 7}, on_data_loss="suspend", made_for=TOPIC)
+    assert same == Begin({0: 7})
+
+
+def test_the_fix_for_another_cluster_says_when_records_would_be_double() -> None:
+    with pytest.raises(Suspended) as caught:
+        begin(position(offsets={0: 5}), topic({0: 0}, {0: 9}, ELSEWHERE), first={}, on_data_loss="suspend")
+    back, copy, new = (caught.value.fix or "").split(". ")
+    assert "back to the former cluster" in back
+    assert "name another table" in copy
+    assert "twice" in copy
+    assert new.startswith("If it holds new records only, set on_data_loss: continue")
+
+
+@pytest.mark.parametrize(
     ("state", "expected"),
     [
         pytest.param(topic({0: 6}, {0: 9}), Begin({0: 6}, {0: (5, 6)}), id="retention passed the position"),

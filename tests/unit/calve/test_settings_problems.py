@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.engines import MODES
 from calve.errors import ConfigError
 from calve.job import Kafka, Registry
 from calve.settings import StackDefaults, load
@@ -268,6 +269,7 @@ def test_all_contradictions_of_an_authentication_are_listed() -> None:
         ("kafka: {bootstrap_servers: [b:1]}", "kafka.bootstrap_servers  must be text"),
         ("kafka: {}", "kafka.bootstrap_servers  is missing"),
         ("registry: {url: registry}", '"registry" is no URL'),
+        ('registry: {url: "https://registry:port"}', '"https://registry:port" is no URL'),
         ("registry: {type: glue, url: http://r}", "registry.url   has no use with `type: glue`"),
         ("registry: {type: glue}", "registry.name  is missing"),
         ("registry: {type: confluent}", "registry.url  is missing"),
@@ -333,10 +335,14 @@ def test_whatever_stands_in_the_file_is_loaded_or_refused_with_a_reason(
 
 def test_rows_leave_for_their_age_only_where_each_record_is_one() -> None:
     rows = "maintenance: {rows: {column: at, keep: 90d}}"
-    for kept in ("mode: upsert", "deduplicate: {key: [id]}"):
-        found = refused_table(f"{kept}, {rows}")
-        assert "tables.a.maintenance.rows" in found
-        assert "only where every record is a row" in found
+    sections = {"change_data": "{}", "aggregate": "{by: [id], measures: {n: count(*)}}"}
+    for mode in MODES:
+        found = refused_table(f"{mode}: {sections.get(mode, '{key: [id]}')}, {rows}")
+        assert found.startswith("calve.yaml: 1 problem\n")
+        assert f"tables.a.maintenance.rows  cannot be used with `{mode}`: only where every record is" in found
+    Path("calve.yaml").write_text(f"name: t\ntables: {{a: {{topic: t, {rows}}}}}")
+    [job] = load(Path("calve.yaml"), stack=STACK)
+    assert job.tables[0].maintenance.rows
 
 
 def test_quarantine_needs_a_mask_that_lets_fields_in() -> None:

@@ -94,6 +94,17 @@ def test_without_a_position_there_is_none(encoding: str) -> None:
     assert read(event("c", after=ROW), encoding, order=())["_change"]["position"] is None
 
 
+@pytest.mark.parametrize("encoding", ["json", "connect"])
+@pytest.mark.parametrize(
+    "wrong", [{"source": {"ts_us": 7, "ts_ms": 1, "lsn": "1"}}, {"source": []}, {"before": 1}]
+)
+def test_an_event_that_is_not_of_its_schema_anywhere_is_malformed(
+    encoding: str, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(Unreadable, match="malformed"):
+        read(event("c", after=ROW) | wrong, encoding, order=())
+
+
 def test_schemas_without_the_field_that_orders_changes_do_not_fit() -> None:
     schema, _ = written(event("c", after=ROW), "avro")
     with pytest.raises(Unreadable, match="incompatible_schema"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from calve.position import Ledger, TopicKey
 from cli.verify import fold
 from cli.verify.claim import Round
-from cli.verify.fold import Fold, KeyCheck
+from cli.verify.fold import TRUNCATES, Fold, KeyCheck
 from cli.verify.rows import Rows
 
 TOPIC = TopicKey("c", "t")
@@ -132,3 +133,13 @@ def test_a_row_of_a_greater_order_than_all_that_kafka_has_stays() -> None:
     keys.take(rows([(0, 1, (7, 4, False))], dead=False), pa.array([False]))
     assert keys.judge() == ({}, {})
     assert topic.places() == set()
+
+
+def test_a_truncation_may_leave_nothing() -> None:
+    state = Fold((), ordered=False)
+    truncation = rows([(0, 1, (0, None, True))], dead=True, ordered=False)
+    state.add(
+        [rows([(0, 0, (1, None, False))], dead=False, ordered=False), replace(truncation, idle=TRUNCATES)]
+    )
+    assert state.places() == set()
+    assert state.figures() == {"keys": 0, "deleted": 0}

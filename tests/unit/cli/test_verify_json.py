@@ -25,12 +25,13 @@ DECIMAL = {
 
 
 def decoded(
-    schema: Any, kind: pa.DataType, text: str | bytes, references: dict[str, Any] | None = None
+    schema: Any, kind: pa.DataType, text: str | bytes, references: dict[str, Any] | None = None, **around: Any
 ) -> Any:
-    """The value of column x, or the reason why there is no row."""
+    """The value of column x, or the reason why there is no row. `around`: what else the schema says at its top."""
     columns = pa.schema([("x", kind), ("_kafka", pa.struct([("offset", pa.int64())]))])
     texts = {name: json.dumps(each) for name, each in (references or {}).items()}
-    registered = Schema(1, json.dumps({"type": "object", "properties": {"x": schema}}), "JSON", texts)
+    top = {"type": "object", "properties": {"x": schema}, **around}
+    registered = Schema(1, json.dumps(top), "JSON", texts)
     decoder = Decoder(columns, "t", {1: registered}.get)
     value = b"\0\0\0\0\1" + (text if isinstance(text, bytes) else text.encode())
     if reason := decoder.verdict(value):
@@ -176,3 +177,40 @@ def test_a_file_with_a_schema_of_connect_makes_the_payload_the_value(
     else:
         writer, row = values.decode(text.encode())
         assert writer.project([row])[0].to_pylist() == [expected]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"type": "null"}, {"type": ["null"]}, {"const": None}, {"enum": [None]}],
+)
+def test_a_value_that_is_always_null_is_json_text(schema: Any) -> None:
+    assert decoded(schema, pa.string(), '{"x":null}') is None
+    assert decoded(schema, pa.string(), '{"x":{"b":1,"a":2}}') == '{"a":2,"b":1}'
+    assert decoded({"oneOf": [schema, {"type": "integer"}]}, pa.int64(), '{"x":1}') == 1
+
+
+@pytest.mark.parametrize("base", [None, "http://x.org/root.json", "urn:x:root"])
+@pytest.mark.parametrize("own", ["item.json", "http://y.org/item.json", "items/"])
+@pytest.mark.parametrize("reference", ["#/definitions/d", "#there", "#/allOf/0"])
+def test_a_reference_begins_at_the_schema_with_the_id_around_it(
+    base: str | None, own: str, reference: str
+) -> None:
+    inner = {"type": "integer", "$anchor": "there"}
+    item = {
+        "$id": own,
+        "allOf": [inner],
+        "definitions": {"d": inner},
+        "properties": {"y": {"$ref": reference}},
+    }
+    around: dict[str, Any] = {"definitions": {"d": {"type": "string"}}} | ({"$id": base} if base else {})
+    kind = pa.struct([("y", pa.int64())])
+    assert decoded(item, kind, '{"x":{"y":7}}', **around) == {"y": 7}
+
+
+def test_what_stands_beside_a_reference_counts_from_draft_2019_on() -> None:
+    schema = {"$ref": "#/$defs/p", "properties": {"b": {"type": "integer"}}}
+    parts: dict[str, Any] = {"$defs": {"p": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
+    kind = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    assert decoded(schema, kind, '{"x":{"a":1,"b":2}}', **parts) == {"a": 1, "b": 2}
+    draft_7: dict[str, Any] = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    assert decoded(schema, kind, '{"x":{"a":1,"b":2}}', **parts, **draft_7) == {"a": 1, "b": None}

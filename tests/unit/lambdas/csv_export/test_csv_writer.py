@@ -7,6 +7,7 @@ import io
 import json
 import math
 import random
+import re
 from base64 import b64decode
 from datetime import UTC
 from decimal import Decimal, localcontext
@@ -26,7 +27,10 @@ UTC_ZONE = ZoneInfo("UTC")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
     ["", "=1+1", "+a", "-1", "@x", "\t", "\r", 'a"b', "a,b", "a;b", "a\r\nb", "\n", "'", "\uff1d1", " x "]
 )
-STARTS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
+HOSTILE = st.text(st.sampled_from([*SIGNS, *',;|\t\r\n"', "'", "1", "a", "(", " "]), max_size=9)
+HARMLESS = re.compile(r"""-?$|[+-][0-9 .()-]*[0-9)]([\]}",]|$)""")
+KEEP = Csv(formulas="keep")
 
 
 def written(columns: dict[str, pa.Array], options: Csv = PLAIN, zone: ZoneInfo = UTC_ZONE) -> bytes:
@@ -40,10 +44,6 @@ def read(data: bytes, delimiter: str = ",") -> list[list[str]]:
     return list(csv.reader(text, delimiter=delimiter, strict=True))
 
 
-def guarded(value: str) -> str:
-    return f"'{value}" if value.startswith(STARTS) else value
-
-
 @given(
     st.lists(st.tuples(TEXTS | st.none(), TEXTS | st.none()), max_size=8),
     st.sampled_from([",", ";", "\t", "|"]),
@@ -53,11 +53,69 @@ def guarded(value: str) -> str:
 def test_texts_read_back(rows, delimiter: str, name: str, bom: bool) -> None:
     columns = {name: pa.array([a for a, _ in rows], pa.string())}
     columns[f"{name}2"] = pa.array([b for _, b in rows], pa.string())
-    data = written(columns, Csv(delimiter=delimiter, bom=bom))
+    data = written(columns, Csv(delimiter=delimiter, bom=bom, formulas="keep"))
     assert data.startswith(b"\xef\xbb\xbf") or not bom
     header, *back = read(data, delimiter)
-    assert header == [guarded(name), guarded(f"{name}2")]
-    assert back == [[guarded(a or ""), guarded(b or "")] for a, b in rows]
+    assert header == [name, f"{name}2"]
+    assert back == [[a or "", b or ""] for a, b in rows]
+
+
+@given(st.lists(st.tuples(HOSTILE, HOSTILE), max_size=4), *[st.sampled_from(",;\t|")] * 2)
+def test_no_cell_is_a_formula_wherever_a_spreadsheet_splits(rows, delimiter: str, other: str) -> None:
+    columns = {"k": pa.array(["k"] * len(rows))}
+    columns |= {name: pa.array([row[n] for row in rows], pa.string()) for n, name in enumerate("ab")}
+    text = written(columns, Csv(delimiter=delimiter)).decode()
+    for row in csv.reader(io.StringIO(text, newline=""), delimiter=other):
+        for cell in row:
+            assert not cell.startswith(tuple(SIGNS)) or HARMLESS.match(cell), (row, text)
+
+
+@pytest.mark.parametrize(
+    ("value", "guarded"),
+    [
+        ("=1+1", "'=1+1"),
+        ("@x", "'@x"),
+        ("\tx", "'\tx"),
+        ("\uff1d1", "'\uff1d1"),
+        ("x;=1+1;y", "x;'=1+1;y"),
+        ("x,+A1|@y", "x,'+A1|'@y"),
+        ("x\r\n=1", "x\r\n'=1"),
+        ('x,"=1', "x,\"'=1"),
+        ("-1,WEBSERVICE(A1)", "'-1,WEBSERVICE(A1)"),
+        ("-1+cmd|' /C calc'!A0", "'-1+cmd|' /C calc'!A0"),
+        ("x;-1 (", "x;'-1 ("),
+        ("-a", "'-a"),
+    ],
+)
+def test_a_formula_gets_an_apostrophe_unless_texts_are_kept(value: str, guarded: str) -> None:
+    columns = {"t": pa.array([value, None]), "n": pa.array([1, 2])}
+    assert read(written(columns))[1:] == [[guarded, "1"], ["", "2"]]
+    assert read(written(columns, KEEP))[1:] == [[value, "1"], ["", "2"]]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "-1.5",
+        "-1e-7",
+        "+370 600 12345",
+        "+1 (555) 123-4567",
+        "-",
+        "a - b",
+        "x,-1,y",
+        '["-1",-2]',
+        "a=b",
+        "1;2",
+    ],
+)
+def test_a_number_or_a_telephone_number_is_no_formula(value: str) -> None:
+    assert read(written({"t": pa.array([value]), "n": pa.array([1])}))[1] == [value, "1"]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_what_another_separator_would_split_is_quoted(separator: str) -> None:
+    data = written({"t": pa.array([f"x{separator}y"]), "n": pa.array([1])}, Csv(delimiter="|"))
+    assert data.endswith(f'\r\n"x{separator}y"|1\r\n'.encode())
 
 
 @given(st.lists(TEXTS | st.none(), max_size=8))
@@ -114,14 +172,9 @@ def test_instants_are_what_python_writes_in_the_zone(values, zone: ZoneInfo) -> 
     assert text(pa.array(values, pa.timestamp("us", "UTC")), zone).to_pylist() == expected
 
 
-def test_numbers_stay_numbers_and_texts_like_them_do_not() -> None:
-    columns = {
-        "i": pa.array([-1]),
-        "d": pa.array([Decimal("-1.50")]),
-        "t": pa.array(["-1"]),
-        "b": pa.array([True]),
-    }
-    assert read(written(columns))[1] == ["-1", "-1.50", "'-1", "true"]
+def test_numbers_stay_numbers() -> None:
+    columns = {"i": pa.array([-1]), "d": pa.array([Decimal("-1.50")]), "b": pa.array([True])}
+    assert read(written(columns))[1] == ["-1", "-1.50", "true"]
 
 
 def test_bytes_are_base64_and_guarded() -> None:

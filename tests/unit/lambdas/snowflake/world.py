@@ -12,6 +12,7 @@ from typing import Any
 import boto3
 from moto import mock_aws
 
+from calve.http_client import NoAnswer
 from calve.names import TableName
 from calve.publishing import Snowflake
 from cli.embedded.snowflake.account import Account
@@ -54,7 +55,7 @@ class Direct(Session):
         try:
             return self.api.ask(path, self._current_token(), json.loads(body) if body else None)
         except Cut:
-            raise ConnectionResetError from None
+            raise NoAnswer("Snowflake does not answer: the connection was cut") from None
 
 
 @cache

@@ -1,0 +1,161 @@
+"""calve's only HTTP client, of the standard library: credentials stay with the server that they were given to.
+
+A redirect is followed within its origin (scheme, host and port) alone: another server would get the credentials, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from calve.errors import ConfigError, Fatal, Retryable
+
+TIMEOUT_S = 10
+PAUSES_S = (0.2, 0.6)
+LARGEST = 64 * 1024 * 1024
+"""Bytes of an answer: what is larger is no answer that calve asks for."""
+PORTS = {"http": 80, "https": 443}
+
+
+class NoAnswer(Retryable):
+    """The server did not answer, or not as a server of its kind does; nobody knows whether it did what was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answers, whatever its status; `server` names it in messages."""
+
+    server: str
+    status: int
+    body: bytes = field(repr=False)
+
+    def json(self) -> Any:
+        """Raises: NoAnswer: it is not JSON."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            raise NoAnswer(f"{self.server} does not answer: HTTP {self.status}, but no JSON") from None
+
+
+def send(
+    url: str,
+    *,
+    server: str | None = None,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+    tls: ssl.SSLContext | None = None,
+    timeout_s: float = TIMEOUT_S,
+    proxies: bool = True,
+) -> Answer:
+    """One request and its answer. `server` names it in messages; its origin does where there is none.
+
+    Raises:
+        NoAnswer: there is no whole answer. ConfigError: the server redirects to another origin.
+    """
+    where = server or origin(url)
+    request = urllib.request.Request(url, body, dict(headers or {}), method=method)  # noqa: S310 `checked` looked at it
+    chosen = [urllib.request.HTTPSHandler(context=tls), _WithinOrigin()]
+    if not proxies:
+        chosen.append(urllib.request.ProxyHandler({}))
+    try:
+        with urllib.request.build_opener(*chosen).open(request, timeout=timeout_s) as answer:
+            return Answer(where, answer.status, _read(answer))
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return Answer(where, refusal.code, _body_of(refusal))
+    except urllib.error.URLError as error:
+        raise NoAnswer(f"{where} does not answer: {error.reason}") from None
+    except OSError as error:
+        raise NoAnswer(f"{where} does not answer: {error}") from None
+    except (HTTPException, ValueError) as error:  # their texts may hold the address, and with it a signature
+        raise NoAnswer(f"{where} does not answer: {type(error).__name__}") from None
+
+
+def ask(url: str, *, server: str, **more: Any) -> Answer:
+    """As `send`, but HTTP 429 and 5xx are tried three times.
+
+    Raises:
+        Retryable: it does not answer, or is overloaded. ConfigError: as `send`.
+    """
+    for pause_s in (*PAUSES_S, None):
+        answer = send(url, server=server, **more)
+        if answer.status != 429 and answer.status < 500:
+            return answer
+        if pause_s is not None:
+            time.sleep(pause_s)
+    raise Retryable(f"{server} answered HTTP {answer.status}")
+
+
+def basic(username: str, password: str) -> dict[str, str]:
+    """The header of basic authentication."""
+    return {"Authorization": "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()}
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header of a token."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+def checked(url: str, setting: str) -> str:
+    """An address of a server, for paths to be put behind it.
+
+    Raises:
+        Fatal: it is neither http nor https; `setting` of calve.yaml is where it comes from.
+    """
+    if urlsplit(url).scheme not in PORTS:
+        raise Fatal(f'"{url}" is neither http nor https', fix=f"set {setting} in calve.yaml")
+    return url.rstrip("/")
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port of an address, without what else it holds."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    port = parts.port or PORTS.get(parts.scheme)
+    return f"{parts.scheme}://{host}" + ("" if port == PORTS.get(parts.scheme) else f":{port}")
+
+
+class _WithinOrigin(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        here, there = origin(req.full_url), origin(newurl)
+        if here != there:
+            raise ConfigError(
+                f"{here} redirects (HTTP {code}) to another server, {there}, which would get the credentials",
+                fix=f"if {there} is the server you mean, name it in calve.yaml in place of {here}",
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _read(answer: HTTPResponse) -> bytes:
+    body = answer.read(LARGEST + 1)
+    if len(body) > LARGEST:
+        raise OSError(f"its answer is larger than {LARGEST:,} bytes")
+    if answer.length:
+        raise OSError("its answer ended early")
+    return body
+
+
+def _body_of(refusal: urllib.error.HTTPError) -> bytes:
+    """What a refusal says; nothing, where that does not arrive: the status counts."""
+    try:
+        return refusal.read(LARGEST)
+    except (OSError, HTTPException):
+        return b""
