@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 
 from calve.columns import Json
 from calve.errors import Suspended
-from calve.evolution import column_at, no_column, show
+from calve.evolution import Change, SchemaProblem, changes, column_at, no_column, show
 from calve.job import Emit, Table, Transform
 
 COUNTABLE = ("string", "boolean", "int", "long")
@@ -106,3 +106,20 @@ def require_age(table: str, column: str, columns: Json) -> None:
             fix="in calve.yaml, change maintenance.rows.column",
             at=("maintenance", "rows", "column"),
         )
+
+
+def step_changes(table: str, held: Json, made: Json) -> list[Change]:
+    """What a table lacks of the columns that its steps make.
+
+    Raises:
+        Suspended: `step_changed`: the table cannot hold them beside what it has.
+    """
+    try:
+        return changes(held, made)
+    except SchemaProblem as problem:
+        raise Suspended(
+            "step_changed",
+            f"table {table} cannot hold what its steps make of the records now: {problem.message}",
+            fix="give the column another name in the steps of the table, or name another table",
+            at=("steps",),
+        ) from None

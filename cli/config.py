@@ -66,7 +66,7 @@ def load_jobs(
     """
     from calve.deployment import UNKNOWN_WAREHOUSE
     from calve.settings import load
-    from calve.settings.problems import near_miss, one_of
+    from calve.settings.problems import choice
 
     config = found(config)
     embedded = embedded_stack()
@@ -84,7 +84,7 @@ def load_jobs(
     for name in tables:
         if name not in known:
             raise ConfigError(
-                f'{config} has no table "{name}"', fix=near_miss(name, known) or f"use {one_of(known)}"
+                f'{config} has no table "{name}"', fix=choice(name, known, "calve tables lists them")
             )
     return jobs
 

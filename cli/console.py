@@ -20,6 +20,7 @@ import typer
 from rich.console import Console as Rich
 from rich.console import RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -62,10 +63,10 @@ class Branch:
     below: Sequence[Branch] = ()
 
     def lines(self, above: Sequence[str] = ()) -> Iterator[str]:
-        """Every end of the tree as one line, with the way to it."""
-        way = [*above, " ".join(part for part in (self.mark, self.text) if part)]
-        if not self.below:
-            yield "  ".join(part for part in (*way, self.note) if part)
+        """Every end of the tree, and what has a note, as one line with the way to it."""
+        way = [*above, " ".join(part for part in (self.mark, _escaped(self.text)) if part)]
+        if self.note or not self.below:
+            yield "  ".join(part for part in (*way, _escaped(self.note)) if part)
         for each in self.below:
             yield from each.lines(way)
 
@@ -106,7 +107,7 @@ class Console:
 
     def event(self, message: str, **fields: object) -> None:
         """Say that something happened: one line on stderr."""
-        pairs = "  ".join(f"{name}={value}" for name, value in fields.items())
+        pairs = "  ".join(f"{name}={_shown(value)}" for name, value in fields.items())
         if self._err.is_terminal:
             self._err.print(Text.assemble((message, "bold"), "  ", (pairs, "dim")), soft_wrap=True)
         else:
@@ -135,7 +136,8 @@ class Console:
             return
         if not self._out.is_terminal:
             for row in rows:
-                print(name, "  ".join(f"{key}={_cell(value)}" for key, value in row.items()), flush=True)
+                pairs = (f"{key}={_escaped(_cell(value))}" for key, value in row.items())
+                print(name, "  ".join(pairs), flush=True)
             return
         filled = [key for key in rows[0] if any(row[key] not in NOTHING for row in rows)] if rows else []
         if not filled:
@@ -161,7 +163,9 @@ class Console:
             )
         for row in rows:
             style = STYLES.get(str(row.get("state", "")), "")
-            table.add_row(*(Text(_cell(row[key]), style if key == "state" else "") for key in filled))
+            table.add_row(
+                *(Text(_escaped(_cell(row[key])), style if key == "state" else "") for key in filled)
+            )
         self._out.print(table)
 
     def grid(self, columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
@@ -194,6 +198,22 @@ class Console:
         shown = Tree(_label(root), guide_style="dim")
         _grow(shown, root.below)
         self._out.print(shown)
+
+    def problems(self, kind: str, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Show what is wrong, by place, path and sentence; `kind`: `problem`, `warning`."""
+        if self.output is Output.json:
+            return
+        if rows and self._out.is_terminal:
+            self._out.print()
+        for place, path, text in rows:
+            if not self._out.is_terminal:
+                print(kind, place, _escaped(path), _escaped(text), sep="  ", flush=True)
+                continue
+            style = STYLES["!" if kind == "problem" else "?"]
+            self._out.print(
+                Text.assemble((kind, style), "  ", (place, "bold"), "  ", (_escaped(path), "bold"))
+            )
+            self._out.print(Padding(Text(_escaped(text)), (0, 0, 0, 2)))
 
     def panel(self, title: str, lines: Mapping[str, object]) -> None:
         """Show a closing panel of names and values: what was made, what to try next."""
@@ -241,11 +261,17 @@ def _label(branch: Branch) -> Text:
     style = STYLES.get(branch.mark, "bold")
     mark = (f"{branch.mark} ", style) if branch.mark else ""
     between = "  " if branch.text and branch.note else ""
-    return Text.assemble(mark, (branch.text, style), between, (branch.note, "dim"))
+    text, note = _escaped(branch.text), _escaped(branch.note)
+    return Text.assemble(mark, (text, style), between, (note, "dim"))
 
 
 def _escaped(value: str | None) -> str:
     return "null" if value is None else _CONTROL.sub(lambda found: repr(found[0])[1:-1], value)
+
+
+def _shown(value: object) -> str:
+    """A value of an event on one line; of several each, as a sentence has them."""
+    return _escaped("; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
 
 
 def _is_number(value: object) -> bool:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 # The function works for up to 15 minutes, and a second request would be a second export.
 PATIENT = Config(connect_timeout=5, read_timeout=920, retries={"total_max_attempts": 1}, tcp_keepalive=True)
-DEPLOY = "add `exports:` to calve.yaml and deploy: calve plan, then npx cdk deploy --all"
 _DAYS = re.compile(r"(\d{4}-\d\d-\d\d)\.\.(\d{4}-\d\d-\d\d)", re.ASCII)
 
 
@@ -50,9 +49,13 @@ class Exports:
         deployment, embedded = load_target(config, env)
         account = Account.of(embedded, deployment.region)
         account.id()  # says what is wrong with the credentials, if anything is
-        exports = outputs(account, f"{deployment.name}-exports", fix=DEPLOY)
+        fix = "calve deploy" if embedded else "calve plan, then npx cdk deploy --all"
+        fix = (
+            f"deploy them: {fix}" if deployment.exports else f"add `exports:` to {config}, and deploy: {fix}"
+        )
+        exports = outputs(account, f"{deployment.name}-exports", fix=fix)
         bucket, _, prefix = (
-            outputs(account, f"{deployment.name}-lake", fix=DEPLOY)["Warehouse"]
+            outputs(account, f"{deployment.name}-lake", fix=fix)["Warehouse"]
             .removeprefix("s3://")
             .partition("/")
         )

@@ -30,6 +30,8 @@ def keys(
     console = Console(output)
     found = key_ages(config, env, now)
     console.table("keys", [_line(each, now) for each in found])
+    if not found:
+        console.say("no secrets: the configuration names none, and no stack of it has made one")
     console.document({"keys": [asdict(each) for each in found]})
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from calve.errors import ConfigError
+from calve.names import nearest
 from cli.console import COMMON
 
 if TYPE_CHECKING:
@@ -20,11 +22,27 @@ KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 def use(name: str | None) -> None:
-    """Work on the account of a profile, whatever else the environment says; None: nothing changes."""
+    """Work on the account of a profile, whatever else the environment says; None: nothing changes.
+
+    Raises:
+        ConfigError: there is no such profile, or none of the name that AWS_PROFILE has.
+    """
+    if wanted := name or os.environ.get("AWS_PROFILE"):
+        _require(wanted)
     if name:
         os.environ[VARIABLE] = os.environ["AWS_PROFILE"] = name
         for key in KEYS:
             os.environ.pop(key, None)
+
+
+def _require(name: str) -> None:
+    from botocore.session import Session
+
+    known = Session(profile=name).full_config["profiles"]
+    if name not in known:
+        near = nearest(name, known)
+        fix = f'use "{near}"' if near else "`aws configure list-profiles` shows those that there are"
+        raise ConfigError(f'this machine has no AWS profile "{name}"', fix=fix)
 
 
 ProfileOption = Annotated[

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from calve import job
-from calve.column_rules import layout_problems, require_countable
+from calve.column_rules import layout_problems, require_countable, step_changes
 from calve.columns import KAFKA, Json, struct, with_ids
 from calve.decoding import Decoding
 from calve.engines import Chosen
 from calve.errors import Suspended
-from calve.evolution import Change, SchemaProblem, changes, data_columns
+from calve.evolution import Change, data_columns
 from calve.job import Deduplicate, Upsert
 from calve.log import event
 from calve.masking import Key
@@ -308,19 +308,8 @@ class Target:
         return chain.columns(self.lake.spark, source) if chain.steps else source
 
     def _added(self, table: Json, made: Json) -> list[tuple[Schema | None, list[Change]]]:
-        """What the steps make and the table has not.
-
-        Raises:
-            Suspended: `step_changed`: they make what the table cannot hold beside what it has.
-        """
-        try:
-            found = changes(table, made)
-        except SchemaProblem as problem:
-            raise Suspended(
-                "step_changed",
-                f"table {self.name} cannot hold what its steps make of the records now: {problem.message}",
-                fix=f"give the column another name in the steps of table {self.table.name}, or name another table",
-            ) from None
+        """What the steps make and the table has not. Raises: as `step_changes`."""
+        found = step_changes(str(self.name), table, made)
         return [(None, found)] if found else []
 
     def _evolve(self, wanted: Callable[[Json], Sequence[tuple[Schema | None, list[Change]]]]) -> None:

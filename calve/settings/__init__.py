@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from calve.job import Job
     from calve.settings.model import Configuration
 
-__all__ = ["StackDefaults", "load", "load_deployment", "load_spark_settings"]
+__all__ = ["StackDefaults", "load", "load_deployment", "load_spark_settings", "read_source"]
 
 
 def load(path: Path, *, env: str | None = None, stack: StackDefaults | None = None) -> tuple[Job, ...]:
@@ -39,7 +39,7 @@ def load(path: Path, *, env: str | None = None, stack: StackDefaults | None = No
         ConfigError: lists every problem found, each with file, line, key, reason and cure.
     """
     stack = stack or StackDefaults()
-    source = _read(path, env)
+    source = read_source(path, env)
     checked = _checked(path, source, needed_by_a_command(source.values, stack))
     return tuple(resolved_job(checked, name, stack, path.parent) for name in job_names(source.values))
 
@@ -53,7 +53,7 @@ def load_deployment(path: Path, env: str | None = None, stack: StackDefaults | N
         ConfigError: as `load`.
     """
     stack = stack or StackDefaults()
-    source = _read(path, env)
+    source = read_source(path, env)
     checked = _checked(path, source, needed_by_a_deploy(source.values, stack))
     known = replace(stack, warehouse=stack.warehouse or UNKNOWN_WAREHOUSE)
     jobs = [resolved_job(checked, name, known, path.parent) for name in job_names(source.values)]
@@ -62,7 +62,7 @@ def load_deployment(path: Path, env: str | None = None, stack: StackDefaults | N
 
 def load_spark_settings(path: Path, env: str | None = None) -> dict[str, dict[str, str]]:
     """`jobs.<name>.conf` of a file that `load` takes, by job."""
-    checked, _ = configuration(_read(path, env).values)
+    checked, _ = configuration(read_source(path, env).values)
     return {name: section.conf for name, section in ((checked and checked.jobs) or {}).items()}
 
 
@@ -75,13 +75,16 @@ def _checked(path: Path, source: document.Document, missing: Iterable[Problem]) 
     found += [*relations(source.values), *schema_problems(source.values, path.parent), *missing]
     found += _missing_files(checked, path.parent) if checked else []
     if checked is None or found or source.problems:
-        raise config_error(
-            str(path), [*source.problems, *((source.place(each.path), each) for each in found)]
-        )
+        raise config_error(str(path), [*source.problems, *source.placed(found)])
     return checked
 
 
-def _read(path: Path, env: str | None) -> document.Document:
+def read_source(path: Path, env: str | None) -> document.Document:
+    """The values of `path` and the overlay of `env`, unchecked, with the line of each.
+
+    Raises:
+        ConfigError: a file cannot be read, or is not YAML.
+    """
     base = document.read(
         path, fix_if_missing="name the file with --config; docs/configuration.md has an example"
     )

@@ -16,7 +16,7 @@ from calve.errors import ConfigError
 from calve.settings.problems import KeyPath, Place, Problem, config_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _TAG = "tag:yaml.org,2002:"
@@ -37,6 +37,10 @@ class Document:
             if path[:length] in self.places:
                 return self.places[path[:length]]
         return Place(self.file, 0)
+
+    def placed(self, problems: Iterable[Problem]) -> list[tuple[Place, Problem]]:
+        """Each problem with its place."""
+        return [(self.place(each.path), each) for each in problems]
 
     def overlaid_by(self, top: Document) -> Document:
         """These values with those of `top` over them: mappings are merged, anything else is replaced."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from calve.errors import ConfigError
 from calve.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 KeyPath = tuple[str, ...]
+MOST_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,15 @@ def near_miss(word: str, known: Iterable[str]) -> str | None:
     return f'Did you mean "{near}"?' if near else None
 
 
+def choice(word: str, known: Sequence[str], all_of_them: str) -> str:
+    """What to use in the place of an unknown word: the one that was meant, all, or of many the nearest ones."""
+    near = near_miss(word, known)
+    if near or len(known) <= MOST_SHOWN:
+        return near or f"use {one_of(known)}"
+    some = difflib.get_close_matches(word, known, n=3, cutoff=0.0)
+    return f"use one of {len(known)}, such as {one_of(some)}; {all_of_them}"
+
+
 def one_of(words: Iterable[str]) -> str:
     """`a, b or c`."""
     *head, last = words
@@ -78,17 +89,27 @@ def shown(path: KeyPath) -> str:
 
 def config_error(file: str, problems: Iterable[tuple[Place, Problem]]) -> ConfigError:
     """The error that lists every problem, one line each, in the order of the file."""
-    ordered = sorted(
-        set(problems), key=lambda each: (each[0].file != file, each[0].file, each[0].line, each[1].path)
-    )
-    rows = [(str(place), shown(problem.path), _sentence(problem)) for place, problem in ordered]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    lines = ["  ".join((place.ljust(widths[0]), path.ljust(widths[1]), text)) for place, path, text in rows]
+    found = rows(problems, file)
+    widths = [max(len(row[column]) for row in found) for column in (0, 1)]
+    lines = ["  ".join((place.ljust(widths[0]), path.ljust(widths[1]), text)) for place, path, text in found]
     count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
     return ConfigError("\n  ".join([f"{file}: {count}", *lines]))
+
+
+def rows(problems: Iterable[tuple[Place, Problem]], file: str = "") -> list[tuple[str, str, str]]:
+    """Place, path, and reason with fix, of each problem, in order."""
+    return [(str(place), shown(each.path), _sentence(each)) for place, each in in_order(problems, file)]
+
+
+def in_order(problems: Iterable[tuple[Place, Problem]], file: str = "") -> list[tuple[Place, Problem]]:
+    """Each problem once, by file, that of `file` first, and line."""
+    return sorted(
+        set(problems), key=lambda each: (each[0].file != file, each[0].file, each[0].line, each[1].path)
+    )
 
 
 def _sentence(problem: Problem) -> str:
     if problem.fix is None:
         return problem.reason
-    return f"{problem.reason}. {problem.fix[0].upper()}{problem.fix[1:]}"
+    end = "" if problem.reason.endswith("?") else "."
+    return f"{problem.reason}{end} {problem.fix[0].upper()}{problem.fix[1:]}"

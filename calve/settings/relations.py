@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from calve.engines import MODES, reasons
 from calve.settings.masking import mask_step
 from calve.settings.patterns import has_topics, pattern_problems
-from calve.settings.problems import Invalid, Problem, near_miss, one_of
+from calve.settings.problems import Invalid, Problem, choice, near_miss, one_of
 from calve.settings.routing import route_problems
 
 if TYPE_CHECKING:
@@ -237,5 +237,5 @@ def _exported(path: KeyPath, table: str, tables: Mapping[str, Any]) -> Iterator[
         reason = f'"{table}" is no table that is declared by its name'
         fix = near_miss(table, named) or "declare it, beside the entry with `topics`: `NAME: {topic: TOPIC}`"
     else:
-        reason, fix = f'"{table}" is no table', near_miss(table, tables) or f"use {one_of(tables)}"
+        reason, fix = f'"{table}" is no table', choice(table, list(tables), "`tables` has them")
     yield Problem(path, reason, fix)

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from zoneinfo import available_timezones
 
+from calve.names import nearest
 from calve.settings.problems import Invalid, near_miss
 
 CONTINUOUS = "continuous"
@@ -19,6 +20,7 @@ UNITS = ("minute", "hour", "day")
 _CALL = re.compile(r"(\w+)\s*\((.*)\)")
 _SCHEDULED = re.compile(r"schedule\s*\(\s*(\"?)(.*)\1\s*\)")
 _YEAR_DAYS = 365.2425
+LONGEST_ABBREVIATION = 5
 _RATE = re.compile(r"([1-9]\d{0,4})\s+([A-Za-z]+)")
 _CRON_EXAMPLE = "write minutes, hours, day of month, month, day of week and year, such as cron(0 6 ? * MON *)"
 _RUN_EXAMPLE = "use continuous, schedule(rate(6 hours)) or schedule(cron(0 */6 * * ? *))"
@@ -75,8 +77,12 @@ def time_zone(text: str) -> str:
     """A name of the tz database, such as `Europe/Vilnius`."""
     known = available_timezones()
     if text not in known:
-        fix = near_miss(text, known) or "use a name of the tz database, such as Europe/Vilnius"
-        raise Invalid(f'"{text}" is no time zone', fix)
+        cities = {each.rpartition("/")[2]: each for each in known if "/" in each}
+        near = nearest(text, [each for each in known if "/" in each], 0.7)
+        near = near or cities.get(nearest(text.rpartition("/")[2], cities, 0.85) or "")
+        if near is None or (text.isupper() and len(text) <= LONGEST_ABBREVIATION):
+            raise Invalid(f'"{text}" is no time zone', "use the name of a region, such as Europe/Berlin")
+        raise Invalid(f'"{text}" is no time zone', f'Did you mean "{near}"?')
     return text
 
 

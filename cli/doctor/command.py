@@ -9,6 +9,7 @@ import typer
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption
 from cli.console import Console, Output, OutputOption
+from cli.profile import is_named
 
 if TYPE_CHECKING:
     from lambdas.doctor.finding import Finding
@@ -41,7 +42,10 @@ def doctor(
     from lambdas.doctor.finding import examine
 
     console = Console(output)
-    found = [*examine(probes(project_root())), *of_deployment(config, env, remote=remote)]
+    found = [
+        *examine(probes(project_root(), embedded=not is_named())),
+        *of_deployment(config, env, remote=remote),
+    ]
     console.table("calve doctor", [_row(each) for each in found])
     console.document([_row(each) for each in found])
     if any(each.state == "fail" for each in found):

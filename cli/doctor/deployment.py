@@ -13,6 +13,7 @@ from cli.account import Account, outputs
 from cli.config import embedded_stack, found, load_target
 from cli.doctor.account import jobs, of_release, quotas, roles
 from cli.doctor.remote import seen_from_aws
+from cli.profile import is_named
 from lambdas.doctor import lake
 from lambdas.doctor.checks import LIMIT_S, lake_probes, probes
 from lambdas.doctor.finding import Finding, examine, of_error
@@ -61,7 +62,7 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
 def _loaded(config: Path, env: str | None) -> tuple[Deployment, Stack | None]:
     from calve.settings import StackDefaults, load_deployment
 
-    if embedded_stack():
+    if embedded_stack() or is_named():
         return load_target(config, env)
     return load_deployment(found(config), env, StackDefaults(NO_KAFKA, NO_REGISTRY)), None
 

@@ -22,9 +22,10 @@ DISK_NEEDED = 3 * GIB
 MEMORY_NEEDED = 4 * GIB
 
 
-def probes(root: Path) -> dict[str, Probe]:
-    """The checks of a machine and of the embedded stack of a project."""
-    return {name: partial(check, root) for name, check in CHECKS.items()}
+def probes(root: Path, *, embedded: bool = True) -> dict[str, Probe]:
+    """The checks of a machine and, unless an account was named instead, of the embedded stack of a project."""
+    checks = CHECKS | (STACK_CHECKS if embedded else {})
+    return {name: partial(check, root) for name, check in checks.items()}
 
 
 def python(_root: Path) -> Finding:
@@ -158,6 +159,8 @@ CHECKS: dict[str, Callable[[Path], Finding]] = {
     "java": java,
     "disk": disk,
     "memory": memory,
+}
+STACK_CHECKS: dict[str, Callable[[Path], Finding]] = {
     "loopback": loopback,
     "jars": jars,
     "aws emulator": emulator,

@@ -16,7 +16,7 @@ KINDS: dict[Kind, str] = {"+": "new", "~": "changed", "=": "same", "-": "no long
 @dataclass(frozen=True, slots=True)
 class Change:
     """`note` says what the kind alone does not, `undecided` which fields are to be decided on, `engine` what makes the rows of a
-    table, and why (`calve.engines.Chosen`).
+    table, and why (`calve.engines.Chosen`). entry: the entry with `topics` that it is a table of.
     """
 
     section: str
@@ -27,6 +27,7 @@ class Change:
     undecided: tuple[str, ...] = ()
     consequences: tuple[Consequence, ...] = ()
     engine: str | None = None
+    entry: str | None = None
 
     @property
     def breaking(self) -> bool:

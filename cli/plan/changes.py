@@ -49,7 +49,12 @@ def changes(deployment: Deployment, deployed: Deployed, made: Made | None = None
         *(_job(job, deployed.jobs.get(name)) for name, job in jobs.items()),
         *(_job_gone(name) for name in deployed.jobs if name not in jobs),
         *(
-            _with_steps(of_entry(job, table, deployed), deployed.tables.get(name), (made or {}).get(name))
+            replace(
+                _with_steps(
+                    of_entry(job, table, deployed), deployed.tables.get(name), (made or {}).get(name)
+                ),
+                entry=table.pattern,
+            )
             for name, (job, table) in tables.items()
         ),
         *(

@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calve.errors import CalveError, ConfigError, Retryable
+from calve.errors import ConfigError
+from calve.topics import PLACEHOLDER
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
 from cli.console import Branch, Console, Output, OutputOption
 from cli.cost.command import RateOption
 from cli.plan.change import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from calve.deployment import Deployment
     from calve.job import PartName
+    from calve.settings.problems import Place, Problem
     from cli.plan.bill import Bills
     from cli.plan.change import Change
     from cli.plan.deployed import Deployed
-    from cli.plan.steps import Foreseen
+    from cli.plan.survey import Survey
 
 CHANGED, BREAKING = 3, 4
 """2 is taken: as of every command, it says that it was misused, or its configuration cannot be used."""
@@ -41,6 +42,10 @@ ExitCodeOption = Annotated[
         help=f"Exit with {CHANGED} where a deploy would change something, with {BREAKING} where that breaks something.",
     ),
 ]
+OfflineOption = Annotated[
+    bool,
+    typer.Option("--offline", help="Ask neither Kafka nor the registry; what they know is then not checked."),
+]
 SECTIONS = ("lake", "jobs", "tables", "exports", "publish")
 
 
@@ -52,17 +57,23 @@ def plan(
     schema: SchemaOption = None,
     *,
     key: KeyOption = False,
+    offline: OfflineOption = False,
     topic_rate: RateOption = 1.0,
     detailed_exitcode: ExitCodeOption = False,
 ) -> None:
-    """Show what a deploy would change, and what follows; nothing is changed.
+    """Show what a deploy would change, what follows, and what cannot work; nothing is changed.
 
     What a month costs, before and after, stands below the changes.
 
     + is new, ~ is changed, - is deployed and no longer configured; what is the same is counted. ! is a consequence that breaks
     something for those who use what is deployed, ? a field that somebody should decide on. Below a table stands the engine that
-    makes its rows, and why not the columnar one. Code is not compared: a deploy always brings that of this folder. The steps of
-    tables are tried on the schemas that are registered now; the exit code is 1 where one of them cannot be run.
+    makes its rows, and why not the columnar one. Code is not compared: a deploy always brings that of this folder.
+
+    Below the changes stands each problem with its line in calve.yaml and its fix: a topic that does not exist, a column that
+    the schemas do not have, a schema that no table can hold, steps that cannot be run, or a change that would suspend a table.
+
+    Exits with 0 when all of it can work, with 1 when something cannot work or a system does not answer, with 2 when
+    the configuration is invalid.
 
     With --table and --schema: what registering the schema would change in the table, or why the table refuses it, by path and
     rule. The exit code is then 0 or 1.
@@ -77,7 +88,7 @@ def plan(
     elif table or schema or key:
         raise ConfigError("--table and --schema go together")
     else:
-        code = _plan_deploy(console, config, env, topic_rate, detailed=detailed_exitcode)
+        code = _plan_deploy(console, config, env, topic_rate, detailed=detailed_exitcode, offline=offline)
     if code:
         raise typer.Exit(code)
 
@@ -107,48 +118,112 @@ def _plan_schema(
 
 
 def _plan_deploy(
-    console: Console, config: Path, env: str | None, topic_rate: float, *, detailed: bool
+    console: Console,
+    config: Path,
+    env: str | None,
+    topic_rate: float,
+    *,
+    detailed: bool,
+    offline: bool,
 ) -> int:
-    """Show what a deploy would change; the exit code."""
+    """Show what a deploy would change, and what cannot work; the exit code."""
+    from calve.settings import read_source
+    from calve.settings.problems import rows
     from cli.account import Account
+    from cli.config import found as found_config
     from cli.cost.model import Load
     from cli.cost.rates import rates
     from cli.plan.account import read
     from cli.plan.bill import bills
-    from cli.plan.changes import changes
-    from cli.plan.topics import expanded
+    from cli.plan.survey import survey
+    from cli.plan.undecided import DECIDE, PERSONAL
 
     deployment, embedded = load_target(config, env)
+    if offline and deployment.lake.namespace == "cluster_id":
+        raise ConfigError(
+            "--offline cannot be used with `namespace: cluster_id`",
+            fix="leave it out: Kafka names the database",
+        )
     account = Account.of(embedded, deployment.region)
     number = account.id()
     deployed = read(deployment, account)
-    whole = expanded(deployment, deployed)
-    foreseen = _made_by_steps(whole.deployment)
-    made = {name: each.columns for name, each in foreseen.items()}
-    by_rows = {name: each.by_rows for name, each in foreseen.items()}
-    found, unasked = with_findings(
-        changes(whole.deployment, deployed, made), whole.deployment, deployed, by_rows
-    )
-    found = [*found, *whole.entries]
+    asked = survey(deployment, deployed, offline=offline)
+    found = planned(asked, deployed)
     costs = bills(deployment, deployed, Load(topic_rate), rates())
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
+    source = read_source(found_config(config), env)
+    problems, warnings = findings(asked, found, deployed)
     console.tree("plan", tree(deployment.name, where, found, costs, topic_rate))
-    console.say(counted(found))
-    for told in filter(None, (unasked, whole.unasked)):
+    console.problems("warning", rows(source.placed(warnings)))
+    console.problems("problem", rows(source.placed(problems)))
+    decide = [DECIDE] if any(PERSONAL in text for each in found for text in each.undecided) else []
+    for told in (*decide, *asked.skipped):
         console.say(told)
+    console.say(counted(found, len(problems)))
     console.document(
         {
             "name": deployment.name,
             "account": number,
             "region": account.region,
             "embedded": embedded is not None,
+            "problems": documented(source.placed(problems)),
+            "warnings": documented(source.placed(warnings)),
+            "skipped": asked.skipped,
             "changes": [asdict(each) | {"breaking": each.breaking} for each in found],
             "cost": asdict(costs) | {"topic_mb_s": topic_rate},
         }
     )
-    if any(isinstance(each, CalveError) and not isinstance(each, Retryable) for each in made.values()):
+    if problems:
         return 1
     return exit_code(found) if detailed else 0
+
+
+def planned(asked: Survey, deployed: Deployed) -> list[Change]:
+    """What a deploy would change, with the engine of each table, and what somebody should decide on in it."""
+    from cli.plan.changes import changes
+    from cli.plan.engines import with_engines
+    from cli.plan.undecided import undecided
+
+    made = {name: each.columns for name, each in asked.made.items()}
+    told = undecided(asked.records, deployed.tables)
+    found = [
+        replace(each, undecided=told.get(each.name, ())) if each.section == "tables" else each
+        for each in changes(asked.whole.deployment, deployed, made)
+    ]
+    return [*with_engines(found, asked.engines), *asked.whole.entries]
+
+
+def findings(
+    asked: Survey, found: Sequence[Change], deployed: Deployed
+) -> tuple[list[Problem], list[Problem]]:
+    """What cannot work, and what may be meant otherwise; each once for its place."""
+    from cli.plan.checks import (
+        consequences,
+        problems,
+        schema_warnings,
+        topic_problems,
+        topic_warnings,
+    )
+
+    jobs = [job.settings for job in asked.whole.deployment.jobs]
+    entries = {table.name: table.pattern for job in jobs for table in job.tables if table.pattern}
+    told = [*asked.faults, *problems(asked, deployed.tables)]
+    told += consequences(found, entries)
+    warnings = list(schema_warnings(asked.records))
+    if asked.listed is not None:
+        told += topic_problems(jobs, asked.listed)
+        warnings += topic_warnings(jobs, asked.listed)
+    return told, warnings
+
+
+def documented(placed: Iterable[tuple[Place, Problem]]) -> list[dict[str, str | None]]:
+    """Problems as programs read them."""
+    from calve.settings.problems import in_order, shown
+
+    return [
+        {"place": str(place), "path": shown(each.path), "reason": each.reason, "fix": each.fix}
+        for place, each in in_order(placed)
+    ]
 
 
 def exit_code(found: Sequence[Change]) -> int:
@@ -157,66 +232,31 @@ def exit_code(found: Sequence[Change]) -> int:
     return CHANGED if any(each.kind != "=" for each in found) else 0
 
 
-def counted(found: Sequence[Change]) -> str:
-    """`1 new, 12 same`, and how many break something."""
-    counts = [(sum(each.kind == kind for each in found), word) for kind, word in KINDS.items()]
-    counts.append((sum(each.breaking for each in found), "breaking"))
-    return ", ".join(f"{count} {word}" for count, word in counts if count)
-
-
-def with_findings(
-    found: Sequence[Change],
-    deployment: Deployment,
-    deployed: Deployed,
-    by_rows: Mapping[str, tuple[str, ...]],
-) -> tuple[list[Change], str | None]:
-    """The changes with the engine of each table and what is to be decided on in it; or without, and why.
-
-    by_rows: why tables with steps are not made by the columnar engine.
-    """
-    from cli.plan.engines import engines, with_engines
-    from cli.plan.undecided import undecided
-
-    jobs = [job.settings for job in deployment.jobs]
-    try:
-        told, by = undecided(jobs, deployed.tables), engines(jobs, by_rows)
-    except CalveError as problem:
-        return list(found), f"neither personal data nor engines of tables were looked for: {problem.message}"
-    found = [
-        replace(each, undecided=told.get(each.name, ())) if each.section == "tables" else each
-        for each in found
-    ]
-    return with_engines(found, by), None
-
-
-def _made_by_steps(deployment: Deployment) -> dict[str, Foreseen]:
-    """What steps make now, asked of Spark: only where a table has some."""
-    found: dict[str, Foreseen] = {}
-    jobs = [job.settings for job in deployment.jobs if any(each.steps for each in job.settings.tables)]
-    if not jobs:
-        return found
-    from cli.plan.steps import made_by_steps
-    from cli.spark import local_session
-
-    with local_session(jobs[0]) as spark:
-        for job in jobs:
-            found = {**found, **made_by_steps(spark, job)}
-    return found
+def counted(found: Sequence[Change], problems: int = 0) -> str:
+    """`1 new, 12 same`, and how many break something; entries with `topics` are counted by their tables."""
+    plain = [each for each in found if PLACEHOLDER.search(each.name) is None]
+    counts = [(sum(each.kind == kind for each in plain), word) for kind, word in KINDS.items()]
+    counts.append((sum(each.breaking for each in plain), "breaking"))
+    text = ", ".join(f"{count} {word}" for count, word in counts if count)
+    told = "1 problem" if problems == 1 else f"{problems} problems"
+    return f"{told}: this cannot work. {text}" if problems else text
 
 
 def tree(name: str, where: str, found: Sequence[Change], costs: Bills, topic_rate: float) -> Branch:
     """What changes, by section, with its differences and consequences below it; and what a month costs."""
-    sections = [(section, [each for each in found if each.section == section]) for section in SECTIONS]
-    shown = [(section, [each for each in those if _is_shown(each)]) for section, those in sections]
-    below = [Branch(section, below=list(map(_branch, those))) for section, those in shown if those]
+    shown = [each for each in found if each.kind != "=" or each.undecided or each.note]
+    entries = {each.name for each in found if each.entry is None and PLACEHOLDER.search(each.name)}
+    tops = [each for each in shown if each.entry not in entries]
+    below = [
+        Branch(section, below=[_branch(each, shown) for each in tops if each.section == section])
+        for section in SECTIONS
+        if any(each.section == section for each in tops)
+    ]
     return Branch(name, note=f"in {where}", below=[*below, _cost(costs, topic_rate)])
 
 
-def _is_shown(change: Change) -> bool:
-    return change.kind != "=" or bool(change.undecided or change.note)
-
-
-def _branch(change: Change) -> Branch:
+def _branch(change: Change, shown: Sequence[Change]) -> Branch:
+    """A change with what is said of it; below an entry with `topics` its tables."""
     width = max((len(each.key) for each in change.differences), default=0)
     below = [
         Branch("", note=f"{each.key.ljust(width)}  {each.deployed} -> {each.configured}")
@@ -224,8 +264,12 @@ def _branch(change: Change) -> Branch:
     ]
     below += [Branch("", "!" if each.breaking else "", each.text) for each in change.consequences]
     below += [Branch("", "?", each) for each in change.undecided]
-    below += [Branch("", note=f"engine {change.engine}")] if change.engine else []
-    return Branch(change.name, change.kind, change.note, below)
+    below += [_branch(each, ()) for each in shown if each.entry == change.name]
+    engine = f"engine {change.engine}" if change.engine else ""
+    if change.engine != "columnar" and engine:
+        below.append(Branch("", note=engine))
+        engine = ""
+    return Branch(change.name, change.kind, ", ".join(filter(None, (change.note, engine))), below)
 
 
 def _cost(costs: Bills, topic_rate: float) -> Branch:

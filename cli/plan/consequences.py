@@ -25,11 +25,13 @@ CONTENT = ("table", "time_column", "window", "time_zone", "filter", "group_by", 
 class Consequence:
     """One thing that follows.
 
-    breaking: rows, columns, tables or files that somebody has now go, change their meaning, or get nothing new.
+    breaking: rows, columns, tables or files that somebody has now go, change their meaning, or get nothing new. at: the job will
+    suspend the table for it: the key below the table's entry in calve.yaml.
     """
 
     text: str
     breaking: bool = False
+    at: tuple[str, ...] | None = None
 
 
 def of_job(keys: Collection[str]) -> Iterator[Consequence]:
@@ -99,7 +101,8 @@ def _of_rows(table: Table, held: DeployedTable, keys: Collection[str]) -> Iterat
     if "mode" in keys:
         yield _of_mode(table, held)
     if "topic" in keys:
-        yield Consequence("the job will suspend it: what it holds is of the other topic", breaking=True)
+        text = "the job will suspend it: what it holds is of the other topic"
+        yield Consequence(text, breaking=True, at=("topic",))
     if _any(keys, "start"):
         yield Consequence("`start` is for topics that were never read: nothing is read again")
 
@@ -117,7 +120,8 @@ def _of_mode(table: Table, held: DeployedTable) -> Consequence:
     try:
         kind = switch(table.name, table.name, held.mode, noted(held.columns, table.mode))
     except Suspended as refused:
-        return Consequence(f"the job will suspend it: {refused.message}", breaking=True)
+        at = ((table.mode.kind,) if table.mode else ()) if refused.code == "mode_changed" else None
+        return Consequence(f"the job will suspend it: {refused.message}", breaking=True, at=at)
     if kind == "fold":
         text = "the job deletes the rows that newer records of their key replace, in one commit"
         return Consequence(text, breaking=True)

@@ -1,4 +1,4 @@
-"""Which engine will make the rows of each table, by calve.yaml and the registered schemas."""
+"""Which engine will make the rows of each table, by calve.yaml and the schemas of its records."""
 
 from __future__ import annotations
 
@@ -6,52 +6,48 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calve.avro_program import reasons
-from calve.engines import choose, of_settings
+from calve.engines import Chosen, choose, of_settings
 from calve.errors import Suspended
-from calve.parts import parts_of
-from calve.registry import open_registry
+from cli.plan.records import Read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from calve.job import Job, Table
-    from calve.parts import Parts
     from cli.plan.change import Change
+    from cli.plan.records import Records
+
+Engines = dict[str, "Chosen | Suspended"]
+"""By table; an error says why it cannot have the engine that calve.yaml wants."""
 
 
-def engines(jobs: Iterable[Job], by_rows: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """The engine of each table, with the reasons for it; without tables whose schemas are not registered yet.
+def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines:
+    """The engine of each table whose records can be read.
 
     by_rows: what keeps the steps of a table from being columnar.
-
-    Raises:
-        CalveError: the registry does not answer, or its secret cannot be read.
     """
-    found: dict[str, str] = {}
-    for job in jobs:
-        registry = open_registry(job.registry) if any(each.registered for each in job.tables) else None
-        for table in job.tables:
-            parts = parts_of(table, registry)
-            if all(each.schemas.listed() for each in (parts.value, parts.key) if each):
-                found[table.name] = _of_table(table, parts, by_rows.get(table.name, ()))
-    return found
+    return {
+        name: _of_table(each, by_rows.get(name, ()))
+        for name, each in records.items()
+        if isinstance(each, Read)
+    }
 
 
-def with_engines(found: Sequence[Change], told: Mapping[str, str]) -> list[Change]:
+def with_engines(found: Sequence[Change], told: Engines) -> list[Change]:
     """The changes, those of tables with their engines."""
+    shown = {name: str(each) for name, each in told.items() if isinstance(each, Chosen)}
     return [
-        replace(each, engine=told.get(each.name)) if each.section == "tables" and each.kind != "-" else each
+        replace(each, engine=shown.get(each.name)) if each.section == "tables" and each.kind != "-" else each
         for each in found
     ]
 
 
-def _of_table(table: Table, parts: Parts, by_rows: tuple[str, ...]) -> str:
+def _of_table(read: Read, by_rows: tuple[str, ...]) -> Chosen | Suspended:
+    table, parts = read.table, read.parts
     try:
         why = of_settings(table)
         if not why:
-            versions = parts.versions()
-            columns = parts.first_columns(versions)
-            why = by_rows or tuple(reasons(parts.decoding(columns, versions), columns))
-        return str(choose(table.name, table.engine, why))
-    except Suspended as error:
-        return error.message
+            columns = parts.first_columns(read.versions)
+            why = by_rows or tuple(reasons(parts.decoding(columns, read.versions), columns))
+        return choose(table.name, table.engine, why)
+    except Suspended as refused:
+        return refused

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from calve.deployment import UNKNOWN_SERVERS
-from calve.errors import Fatal, Retryable
 from calve.topics import Expansion, expand
-from cli.kafka import Cluster
 from cli.plan.changes import of_entry
 from cli.topics import joined, of_lake, with_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator
 
     from calve.deployment import Deployment, JobDeployment
     from calve.job import Job
@@ -23,19 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """The deployment with the tables of its patterns. `entries`: a line for each pattern; `unasked`: why Kafka was not asked."""
+    """The deployment with the tables of its patterns. `entries`: a line for each pattern."""
 
     deployment: Deployment
     entries: list[Change]
-    unasked: str | None = None
 
 
-def expanded(deployment: Deployment, deployed: Deployed) -> Expanded:
-    """By what Kafka lists, and by what the lake has."""
-    patterns = [job.settings for job in deployment.jobs if job.settings.patterns]
-    if not patterns:
-        return Expanded(deployment, [])
-    listed, unasked = _listed(patterns[0])
+def expanded(deployment: Deployment, deployed: Deployed, listed: Collection[str]) -> Expanded:
+    """By the topics that Kafka lists, and by what the lake has."""
     topics = {name: each.topic for name, each in deployed.tables.items() if each.topic}
     jobs: list[JobDeployment] = []
     entries: list[Change] = []
@@ -44,17 +36,7 @@ def expanded(deployment: Deployment, deployed: Deployed) -> Expanded:
         found = joined(expand(settings, listed, topics.get), of_lake(settings, topics))
         jobs.append(replace(job, settings=with_tables(settings, found)))
         entries += _entries(settings, found, deployed)
-    return Expanded(replace(deployment, jobs=tuple(jobs)), entries, unasked)
-
-
-def _listed(job: Job) -> tuple[Sequence[str], str | None]:
-    told = "topics were not listed, so new ones of expressions are not shown"
-    if job.kafka.bootstrap_servers == UNKNOWN_SERVERS:
-        return (), f"{told}: a deploy makes the cluster"
-    try:
-        return Cluster(job.kafka, job.lake.region).topic_names(), None
-    except (Retryable, Fatal) as error:
-        return (), f"{told}: {error.message}"
+    return Expanded(replace(deployment, jobs=tuple(jobs)), entries)
 
 
 def _entries(settings: Job, found: Expansion, deployed: Deployed) -> Iterator[Change]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,11 +24,13 @@ from pyiceberg.types import (
 )
 
 from calve.export import Export
+from calve.names import nearest
 from lambdas.csv_export.batches import read
 from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.window import Period
 
 SYSTEM_COLUMN = "_kafka"
+_NO_COLUMN = re.compile(r"find field with name ([\w.]+)")
 RESERVE_S = 45.0
 """What must be left of the function's time to finish the uploads, or to abort them."""
 
@@ -90,10 +93,10 @@ def plan(
         ExportFailed: `missing_column`, `bad_time_column`, `bad_window`, `bad_filter`, `unreadable_table`.
     """
     schema = table.schema()
-    columns = tuple(_column(schema, export, name) for name in names or _all(schema, export))
-    row_filter = _in_window(schema, export, period)
+    columns = tuple(column_of(schema, export, name) for name in names or _all(schema, export))
+    row_filter = in_window(schema, export, period)
     if export.filter:
-        row_filter = And(row_filter, _filter(schema, export.filter))
+        row_filter = And(row_filter, filter_of(schema, export.filter))
     return Scan(table, columns, row_filter, _tasks(table, row_filter), remaining_s)
 
 
@@ -117,19 +120,34 @@ def _all(schema: Schema, export: Export) -> tuple[str, ...]:
     return tuple(name for name in names if export.csv.system_columns or name != SYSTEM_COLUMN)
 
 
-def _column(schema: Schema, export: Export, name: str) -> Column:
+def column_of(schema: Schema, export: Export, name: str) -> Column:
+    """A column of the table.
+
+    Raises:
+        ExportFailed: `missing_column`.
+    """
     try:
         return Column(name, schema.find_field(name).field_type)
     except ValueError:
         raise ExportFailed(
             "missing_column",
-            f"the table {export.database}.{export.table} has no column {name}",
+            f"the table {export.database}.{export.table} has no column {name}{_meant(schema, name)}",
             fix=f"correct the columns of exports.{export.name}, or wait until the table has it",
         ) from None
 
 
-def _in_window(schema: Schema, export: Export, period: Period) -> BooleanExpression:
-    column = _column(schema, export, export.time_column)
+def _meant(schema: Schema, name: str) -> str:
+    near = nearest(name, schema.column_names)
+    return f"; did you mean {near}?" if near else ""
+
+
+def in_window(schema: Schema, export: Export, period: Period) -> BooleanExpression:
+    """The rows of the window.
+
+    Raises:
+        ExportFailed: `missing_column`, `bad_time_column`, `bad_window`.
+    """
+    column = column_of(schema, export, export.time_column)
     start, end = _bounds(column, export, period)
     # mypy reads pydantic's fields, not the constructors.
     after = GreaterThanOrEqual(column.name, start)  # type: ignore[call-arg, arg-type]
@@ -159,14 +177,21 @@ def _bounds(column: Column, export: Export, period: Period) -> tuple[str, str]:
     )
 
 
-def _filter(schema: Schema, text: str) -> BooleanExpression:
+def filter_of(schema: Schema, text: str) -> BooleanExpression:
+    """The rows that an export's filter takes.
+
+    Raises:
+        ExportFailed: `bad_filter`.
+    """
     try:
         expression = parse(text)
         bind(schema, expression, case_sensitive=True)
     except Exception as error:
+        absent = _NO_COLUMN.search(str(error))
+        why = f": there is no column {absent[1]}{_meant(schema, absent[1])}" if absent else ""
         raise ExportFailed(
             "bad_filter",
-            "the export's filter does not fit the table",
+            f"the export's filter does not fit the table{why}",
             fix="write it in PyIceberg's notation, with columns of this table: side = 'BUY' and price > 0",
         ) from error
     return expression

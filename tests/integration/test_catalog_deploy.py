@@ -85,7 +85,9 @@ class Deployed:
 
     def planned(self) -> tuple[str, bool]:
         """What a deploy would change of the catalog, and whether that breaks something."""
-        done = CliRunner().invoke(calve, ["plan", "--config", str(self.config), "--output", "json"])
+        done = CliRunner().invoke(
+            calve, ["plan", "--offline", "--config", str(self.config), "--output", "json"]
+        )
         assert done.exit_code == 0, done.output
         (found,) = (each for each in json.loads(done.stdout)["changes"] if each["section"] == "publish")
         return found["kind"], found["breaking"]

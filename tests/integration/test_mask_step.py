@@ -7,6 +7,7 @@ import hmac
 import random
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -360,3 +361,15 @@ def test_what_cannot_be_masked_suspends_the_table(
     with pytest.raises(Suspended, match=why) as caught:
         masked(frame(spark, ddl, [None, None, None]), fields)
     assert caught.value.code == "step_unusable"
+
+
+def test_a_step_that_only_keeps_changes_nothing_and_needs_no_key(spark: SparkSession) -> None:
+    def no_keys() -> DataFrame:
+        raise AssertionError("asked for keys")
+
+    rows = frame(spark, "email string, n int", ("a@b.c", 1))
+    step = Mask({"email": KEEP}, {"PII": KEEP}, key="keep", headers="keep")
+    assert not step.masks
+    assert run_mask(rows, step, no_keys, {"n": ("PII",)}).collect() == rows.collect()
+    with pytest.raises(Suspended, match="no column mail; did you mean email"):
+        run_mask(rows, replace(step, fields={"mail": KEEP}), no_keys, {})

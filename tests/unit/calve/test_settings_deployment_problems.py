@@ -180,7 +180,9 @@ def test_a_section_that_cannot_be_deployed_is_refused(section: str, problem: str
         ("window: last_week", 'exports.e.window  "last_week" cannot be used'),
         ("filter: side is BUY", 'exports.e.filter  "side is BUY" cannot be read'),
         ("filter: side like '%Y'", "exports.e.filter  \"side like '%Y'\" cannot be read"),
-        ("time_zone: Vilnius", 'exports.e.time_zone  "Vilnius" is no time zone'),
+        ("time_zone: Vilnius", '"Vilnius" is no time zone. Did you mean "Europe/Vilnius"?'),
+        ("time_zone: CEST", '"CEST" is no time zone. Use the name of a region, such as Europe/Berlin'),
+        ("time_zone: PDT", '"PDT" is no time zone. Use the name of a region, such as Europe/Berlin'),
         (
             "time_column: _kafka.time",
             '.time_column  "_kafka.time" is no column. Did you mean "_kafka.timestamp"?',

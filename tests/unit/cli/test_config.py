@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import boto3
 import pytest
+from botocore.stub import Stubber
+from typer.testing import CliRunner
 
 from calve.deployment import UNKNOWN_WAREHOUSE
-from calve.errors import ConfigError
+from calve.errors import CalveError, ConfigError
 from cli.account import Account
-from cli.config import load_jobs, spark_settings
+from cli.config import load_jobs, load_target, spark_settings
+from cli.main import app
 from cli.spark import spark_environment
 
+HERE = SimpleNamespace(region="us-east-1", aws_endpoint=None)
+EXPORTS = "exports: {weekly: {table: a, schedule: rate(7 days), recipients: [a@b.c]}}\n"
 DEPLOYED = "name: t\nkafka: {bootstrap_servers: 'b:1'}\nregistry: {url: https://r}\ntables: {a: {topic: t}}\n"
 
 
@@ -60,3 +67,52 @@ def test_the_spark_settings_of_a_job_reach_the_process_that_runs_it_here(tmp_pat
     submitted = spark_environment(tmp_path, None, jars=(), more=found["main"])["PYSPARK_SUBMIT_ARGS"]
     assert "--conf spark.sql.shuffle.partitions=64" in submitted
     assert "spark.driver.extraJavaOptions" in submitted
+
+
+def test_of_many_tables_only_the_nearest_are_named(config: Path) -> None:
+    config.write_text(
+        DEPLOYED.replace(
+            "{a: {topic: t}}", f"{{{', '.join(f'orders_{n}: {{topic: t{n}}}' for n in range(120))}}}"
+        )
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_jobs(config, tables=["zzz"])
+    fix = caught.value.fix or ""
+    assert fix.startswith("use one of 120, such as orders_")
+    assert fix.endswith("; calve tables lists them")
+    assert fix.count("orders_") == 3
+    with pytest.raises(ConfigError) as caught:
+        load_jobs(config, tables=["order_7"])
+    assert caught.value.fix == 'Did you mean "orders_7"?'
+    config.write_text(DEPLOYED)
+    with pytest.raises(ConfigError) as caught:
+        load_jobs(config, tables=["zzz"])
+    assert caught.value.fix == "use a"
+
+
+@pytest.mark.parametrize(("exports", "fix"), [("", "add `exports:` to "), (EXPORTS, "deploy them: ")])
+@pytest.mark.parametrize(("embedded", "how"), [(False, "npx cdk deploy --all"), (True, "calve deploy")])
+@pytest.mark.parametrize("command", [["list"], ["run", "weekly"]])
+def test_exports_that_are_not_deployed_say_how_they_would_be(
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    exports: str,
+    fix: str,
+    embedded: bool,
+    how: str,
+) -> None:
+    config.write_text(DEPLOYED + exports)
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    loaded = load_target(config)[0]
+    monkeypatch.setattr("cli.exports.load_target", lambda *_: (loaded, HERE if embedded else None))
+    clients = {name: boto3.client(name, "eu-north-1") for name in ("sts", "cloudformation")}
+    monkeypatch.setattr(Account, "client", lambda _, service: clients[service])
+    account, stacks = Stubber(clients["sts"]), Stubber(clients["cloudformation"])
+    account.add_response("get_caller_identity", {"Account": "000000000000"})
+    stacks.add_client_error("describe_stacks", "ValidationError")
+    with account, stacks:
+        answer = CliRunner().invoke(app, ["export", *command, "-c", str(config)])
+    assert isinstance(answer.exception, CalveError)
+    assert (answer.exception.fix or "").startswith(fix)
+    assert (answer.exception.fix or "").endswith(how)

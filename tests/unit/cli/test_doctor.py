@@ -78,7 +78,7 @@ def test_findings_come_as_one_json_document_and_a_fault_exits_with_1(tmp_path: P
     answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 1, answer.stderr
     states = {finding["check"]: finding["state"] for finding in json.loads(answer.stdout)}
-    assert list(states) == [*machine.CHECKS, "configuration"]
+    assert list(states) == [*machine.CHECKS, *machine.STACK_CHECKS, "configuration"]
     assert states["configuration"] == "fail"
     assert states["kafka"] == "fail"
     assert "secret" not in answer.stdout + answer.stderr

@@ -22,7 +22,9 @@ from calve.job import Kafka
 from cli.account import Account
 from cli.doctor.account import jobs, of_release, quotas, roles
 from cli.doctor.deployment import of_account, of_deployment, second_to
+from cli.doctor.machine import probes
 from cli.doctor.remote import seen_from_aws
+from cli.profile import VARIABLE
 from lambdas.doctor.finding import Finding
 from tests.unit.cli.test_plan import DEPLOYMENT, JOB, SETTINGS
 
@@ -245,6 +247,19 @@ def test_a_configuration_for_the_embedded_stack_waits_for_it(alone: Path) -> Non
     (found,) = of_deployment(alone, None, remote=False)
     assert (found.check, found.state) == ("configuration", "absent")
     assert found.cure.startswith("calve up")
+
+
+def test_with_a_profile_nothing_is_said_of_the_embedded_stack(
+    alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "prod")
+    alone.write_text("name: t\ntables: {t: {topic: t}}\n")
+    (found,) = of_deployment(alone, None, remote=False)
+    assert (found.check, found.state) == ("configuration", "fail")
+    assert "kafka     is missing" in found.detail
+    assert "calve up" not in found.detail + found.cure
+    assert not {"kafka", "registry", "aws", "aws emulator"} & probes(alone.parent, embedded=False).keys()
+    assert {"kafka", "registry", "aws", "aws emulator"} < probes(alone.parent).keys()
 
 
 def test_a_configuration_that_cannot_be_used_is_the_row(alone: Path) -> None:

@@ -113,6 +113,15 @@ def test_the_secrets_of_who_tables_are_published_to(
     }
 
 
+@pytest.mark.usefixtures("client")
+def test_without_secrets_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cli.embedded.stack.current", lambda _: None)
+    file = tmp_path / "calve.yaml"
+    file.write_text(PUBLISHED.partition("publish:")[0])
+    answer = CliRunner().invoke(app, ["keys", "-c", str(file)])
+    assert answer.output.startswith("no secrets: the configuration names none")
+
+
 def test_the_state_of_a_secret() -> None:
     rotating = {"RotationEnabled": True, "LastRotatedDate": NOW - timedelta(days=3)}
     later, earlier = NOW + timedelta(days=27), NOW - timedelta(hours=1)

@@ -309,6 +309,7 @@ def test_the_tree_has_a_line_for_each_difference() -> None:
     found = [change, Change("tables", "x", "+", note="from y"), same]
     costs = Bills(1.0, 1234.5, (Part("Glue job main", 1.0, 1234.5),))
     assert list(tree("t", "account 1", found, costs, 1.0).lines()) == [
+        "t  in account 1",
         "t  jobs  ~ main  worker  G.1X -> G.2X",
         "t  jobs  ~ main  run     a -> b",
         "t  jobs  ~ main  !  it goes",
@@ -319,7 +320,8 @@ def test_the_tree_has_a_line_for_each_difference() -> None:
     ]
     assert counted(found) == "1 new, 1 changed, 1 same, 1 breaking"
     assert list(tree("t", "account 1", [same], Bills(5.0, 5.0, ()), 0.5).lines()) == [
-        "t  cost  all  5.00 US dollars a month, as now, at 0.5 MB/s a topic"
+        "t  in account 1",
+        "t  cost  all  5.00 US dollars a month, as now, at 0.5 MB/s a topic",
     ]
     assert list(Branch("alone", note="in a wood").lines()) == ["alone  in a wood"]
 

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from calve.columns import KAFKA, Json, field, struct, with_ids
 from calve.job import Aggregate, Job, Kafka, Lake, Measure, Registry, Source, Table
+from calve.settings import StackDefaults, load
 from calve.steps import Flatten, Mask, Rule
 from cli.plan import candidate
 from cli.plan.bill import Bills
 from cli.plan.candidate import proposed, read_candidate, tree
 from cli.plan.change import Change
-from cli.plan.changes import changes
 from cli.plan.command import tree as plan_tree
-from cli.plan.command import with_findings
-from cli.plan.deployed import Deployed, DeployedTable
-from cli.plan.undecided import undecided
-from tests.unit.cli.test_plan import DEPLOYMENT, SAME
+from cli.plan.deployed import DeployedTable
+from cli.plan.records import read_records
+from cli.plan.undecided import DECIDE, undecided
 
 HASH, KEEP = Rule("hash"), Rule("keep")
 CUSTOMER = {
@@ -46,8 +47,8 @@ TABLE = Table("sales", "sales", value=Source(format="avro", schema=avro()))
 
 def said(table: Table, deployed: DeployedTable | None = None) -> list[str]:
     job = Job("t", "main", Kafka("b:1"), None, Lake("t", "s3://lake"), (table,))
-    found = undecided([job], {"sales": deployed} if deployed else {})
-    return list(found["sales"])
+    held = {"sales": deployed} if deployed else {}
+    return list(undecided(read_records([job], held), held)["sales"])
 
 
 def holding(*columns: Json, fields: frozenset[str] | None = None) -> DeployedTable:
@@ -55,7 +56,7 @@ def holding(*columns: Json, fields: frozenset[str] | None = None) -> DeployedTab
 
 
 def looks(path: str, why: str) -> str:
-    return f"{path} looks like personal data ({why}) and is not masked: mask it, or say keep"
+    return f"{path} looks like personal data ({why}): mask it, or keep it"
 
 
 EMAIL, NOTE, PHONE = (
@@ -90,7 +91,7 @@ def test_of_totals_only_what_they_are_grouped_by_gets_in() -> None:
 def test_what_is_in_quarantine_is_named_and_what_it_looks_like() -> None:
     table = replace(TABLE, steps=(Mask({"note": KEEP}),), quarantine_new_fields=True)
     held = holding(field("id", "long"), fields=frozenset({"id", "phone"}))
-    decide = "name it in the step mask, and be it with keep"
+    decide = "name it in the step mask, with a rule or keep"
     assert said(table, held) == [
         f"customer.email is in quarantine, and looks like personal data (e-mail): {decide}",
         f"customer.id is in quarantine: {decide}",
@@ -101,21 +102,28 @@ def test_what_is_in_quarantine_is_named_and_what_it_looks_like() -> None:
 
 def test_a_line_for_each_stands_below_the_table() -> None:
     change = Change("tables", "sales", "=", undecided=(EMAIL, NOTE))
-    assert list(plan_tree("t", "account 1", [change], Bills(0.0, 0.0, ()), 1.0).lines())[:2] == [
+    assert list(plan_tree("t", "account 1", [change], Bills(0.0, 0.0, ()), 1.0).lines())[1:3] == [
         f"t  tables  = sales  ?  {EMAIL}",
         f"t  tables  = sales  ?  {NOTE}",
     ]
 
 
-def test_without_the_registry_the_plan_is_as_it_was_and_says_so() -> None:
-    settings = replace(DEPLOYMENT.jobs[0].settings, registry=Registry("http://127.0.0.1:1"))
-    deployment = replace(DEPLOYMENT, jobs=(replace(DEPLOYMENT.jobs[0], settings=settings),))
-    found = changes(deployment, Deployed("t"))
-    told, unasked = with_findings(found, deployment, SAME, {})
-    assert told == found
-    assert unasked is not None
-    assert unasked.startswith("neither personal data nor engines of tables were looked for: ")
-    assert "does not answer" in unasked
+def test_what_the_plan_advises_is_what_settings_accept(tmp_path: Path) -> None:
+    (tmp_path / "sale.avsc").write_text(avro())
+    for advice in re.findall("`mask: ({.*?})`", DECIDE):
+        config = tmp_path / "calve.yaml"
+        step = yaml.safe_load(advice.replace("NAME", "phone"))
+        table = {
+            "topic": "sales",
+            "value": {"format": "avro", "schema": "sale.avsc"},
+            "steps": [{"mask": step}],
+        }
+        masking = {} if "keep" in advice else {"masking": {"secret": "env:KEYS"}}
+        config.write_text(yaml.safe_dump({"name": "t", "tables": {"sales": table}, **masking}))
+        [job] = load(config, stack=StackDefaults(Kafka("b:1"), Registry("http://r"), "s3://lake"))
+        assert job.tables[0].masks is ("keep" not in advice)
+        assert "phone" not in " ".join(said(job.tables[0]))
+    assert job.masking is None
 
 
 def test_of_a_candidate_only_what_it_adds_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

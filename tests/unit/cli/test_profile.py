@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from calve.errors import ConfigError
 from cli.config import embedded_stack
 from cli.main import app
 from cli.profile import KEYS, VARIABLE, offer
@@ -64,6 +65,23 @@ def test_without_a_profile_nothing_changes() -> None:
     answer = CliRunner().invoke(one(None), [])
     assert answer.output.startswith("elsewhere ")
     assert answer.output.endswith(" the embedded stack\n")
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("arguments", [["status"], ["plan"], ["export", "list"], ["query", "select 1"]])
+def test_a_profile_that_does_not_exist_is_named(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = CliRunner().invoke(app, [*arguments, "--profile", "prd"])
+    assert isinstance(answer.exception, ConfigError)
+    assert (answer.exception.message, answer.exception.fix) == (
+        'this machine has no AWS profile "prd"',
+        'use "prod"',
+    )
+    monkeypatch.setenv("AWS_PROFILE", "nosuch")
+    answer = CliRunner().invoke(app, arguments)
+    assert isinstance(answer.exception, ConfigError)
+    assert "list-profiles" in (answer.exception.fix or "")
 
 
 def test_every_command_that_reads_the_configuration_takes_a_profile() -> None:

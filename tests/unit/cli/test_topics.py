@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from calve.columns import struct, with_ids
-from calve.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment, LakeDeployment
+from calve.deployment import Deployment, JobDeployment, LakeDeployment
 from calve.errors import ConfigError, Retryable
 from calve.job import Job, Kafka, Lake, Table
 from calve.position import TOPIC
@@ -79,7 +79,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     brokers = Brokers(None)
-    for module in ("cli.topics", "cli.status.survey", "cli.plan.topics"):
+    for module in ("cli.topics", "cli.status.survey"):
         monkeypatch.setattr(f"{module}.Cluster", lambda *_: brokers)
     return brokers
 
@@ -169,19 +169,17 @@ DEPLOYMENT = Deployment("t", (JobDeployment(JOB),), LakeDeployment("t"))
 HELD = DeployedTable("-", "-", 2, with_ids(struct()), topic="shop.gone")
 
 
-def planned(
-    deployed: Deployed, deployment: Deployment = DEPLOYMENT
-) -> tuple[dict[str, str], list[str], str | None]:
-    """Kinds of tables and entries, what is said of entries, and why Kafka was not asked."""
-    whole = expanded(deployment, deployed)
+def planned(deployed: Deployed, *listed: str) -> tuple[dict[str, str], list[str]]:
+    """Kinds of tables and entries, and what is said of entries."""
+    whole = expanded(DEPLOYMENT, deployed, listed)
     found = [*changes(whole.deployment, deployed), *whole.entries]
     kinds = {each.name: f"{each.kind} {each.note}".strip() for each in found if each.section == "tables"}
-    return kinds, [one for each in whole.entries for one in each.undecided], whole.unasked
+    return kinds, [one for each in whole.entries for one in each.undecided]
 
 
-def test_a_plan_shows_which_topics_become_which_tables(lake: Lakes, kafka: Brokers) -> None:
-    kafka.topics = ["shop.orders", "shop.x__dead_letters"]
-    kinds, told, unasked = planned(Deployed("t", database_exists=True, tables={"shop_gone": HELD, "x": HELD}))
+def test_a_plan_shows_which_topics_become_which_tables() -> None:
+    there = Deployed("t", database_exists=True, tables={"shop_gone": HELD, "x": HELD})
+    kinds, told = planned(there, "shop.orders", "shop.x__dead_letters")
     assert kinds == {
         "people": "+ from shop.people",
         "shop_gone": "=",
@@ -193,25 +191,16 @@ def test_a_plan_shows_which_topics_become_which_tables(lake: Lakes, kafka: Broke
         'topic shop.x__dead_letters is not kept: "shop_x__dead_letters" ends in __dead_letters, which is reserved for'
         " dead letters; in calve.yaml, give it a table of its own: `NAME: {topic: shop.x__dead_letters}`"
     ]
-    assert unasked is None
 
 
-def test_a_plan_without_kafka_says_so_and_shows_the_lakes_tables(lake: Lakes, kafka: Brokers) -> None:
-    kinds, _, unasked = planned(Deployed("t", database_exists=True, tables={"shop_gone": HELD}))
+def test_a_plan_without_kafka_shows_the_lakes_tables() -> None:
+    kinds, _ = planned(Deployed("t", database_exists=True, tables={"shop_gone": HELD}))
     assert kinds["shop_gone"] == "="
-    assert unasked == (
-        "topics were not listed, so new ones of expressions are not shown: Kafka does not answer"
-    )
-    unmade = replace(JOB, kafka=Kafka(UNKNOWN_SERVERS))
-    _, _, unasked = planned(Deployed("t"), replace(DEPLOYMENT, jobs=(JobDeployment(unmade),)))
-    assert unasked is not None
-    assert unasked.endswith("a deploy makes the cluster")
 
 
-def test_a_job_that_is_deployed_with_its_patterns_is_the_same(lake: Lakes, kafka: Brokers) -> None:
-    kafka.topics = ["shop.orders"]
+def test_a_job_that_is_deployed_with_its_patterns_is_the_same() -> None:
     job = DeployedJob("G.1X", 4, None, "UTC", "Sun:3", {}, JOB, least=2)
-    whole = expanded(DEPLOYMENT, Deployed("t", jobs={"main": job}))
+    whole = expanded(DEPLOYMENT, Deployed("t", jobs={"main": job}), ["shop.orders"])
     assert [
         each.kind
         for each in changes(whole.deployment, Deployed("t", jobs={"main": job}))
@@ -220,5 +209,5 @@ def test_a_job_that_is_deployed_with_its_patterns_is_the_same(lake: Lakes, kafka
     assert [each.kind for each in whole.entries] == ["="]
     slower = replace(JOB, patterns=(replace(SHOP, freshness_s=60.0),))
     wanted = replace(DEPLOYMENT, jobs=(replace(DEPLOYMENT.jobs[0], settings=slower),))
-    (entry,) = expanded(wanted, Deployed("t", jobs={"main": job})).entries
+    (entry,) = expanded(wanted, Deployed("t", jobs={"main": job}), ["shop.orders"]).entries
     assert (entry.kind, [each.key for each in entry.differences]) == ("~", ["freshness"])
