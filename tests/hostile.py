@@ -311,7 +311,9 @@ CASES = (
     Case("no bytes", values(lambda _, __: b"", lambda _, __: b"\0"), [MALFORMED] * 2, short=True),
     Case("a megabyte", values(row(name="m" * 1_000_000)), config=LARGE),
     Case("ten megabytes", values(row(name="m" * 10_000_000)), config=LARGE),
-    Case("ten megabytes of nothing", values(lambda _, __: bytes(10_000_000)), ["trailing_bytes"], config=LARGE),
+    Case(
+        "ten megabytes of nothing", values(lambda _, __: bytes(10_000_000)), ["trailing_bytes"], config=LARGE
+    ),
     Case(
         "lengths of Avro",
         values(
