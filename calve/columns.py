@@ -48,6 +48,8 @@ The other two: offsets without a record, of which the letter has neither timesta
 """
 LARGEST_RECORD = 32 << 20
 KEPT_OF_LARGE = 64 << 10
+MOST_MILLIS = (2**63 - 1) // 1000
+"""The furthest timestamp, before and after 1970, that a column of microseconds holds."""
 
 
 def decimal_digits(kind: Json) -> tuple[int, int] | None:

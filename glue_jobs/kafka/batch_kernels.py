@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from calve.columns import KEPT_OF_LARGE, LARGEST_RECORD
+from calve.columns import KEPT_OF_LARGE, LARGEST_RECORD, MOST_MILLIS
 from glue_jobs.compiled import BYTES, LONGS_OUT, kernel
-from glue_jobs.kafka.records import BAD_TIMESTAMP, MOST_MILLIS, RECORD_TOO_LARGE
+from glue_jobs.kafka.records import BAD_TIMESTAMP, RECORD_TOO_LARGE
 
 AT, END, BASE, LAST, COUNT, ATTRIBUTES, FIRST_TIME, MAX_TIME, PRODUCER, CRC, BEFORE = range(11)
 """Columns of what `scan` says of a batch: where it lies, its first and last offset, its records, what its header holds, and the

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calve.columns import UNDELIVERED
+from calve.columns import MOST_MILLIS, UNDELIVERED
 
 REFUSED = "calve:refused"
 """A column beside those of a record: why the source refuses it, one of `UNDELIVERED`; null of others."""
 DELIVERED = 0
 BAD_TIMESTAMP, RECORD_TOO_LARGE, BATCH_TOO_LARGE, CORRUPT_BATCH = range(1, len(UNDELIVERED) + 1)
 """`Records.refused`: the place of the reason in `UNDELIVERED`, and one more."""
-MOST_MILLIS = (2**63 - 1) // 1000
-"""The furthest timestamp, before and after 1970, that a column of microseconds holds."""
 NO_TIME = -(2**63)
 """The timestamp of an offset whose record is not known."""
 

@@ -15,12 +15,12 @@ from pyspark.sql import types as T
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from calve.columns import UNDELIVERED
+from calve.columns import MOST_MILLIS, UNDELIVERED
 from calve.position import Offsets
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.columns import header_lists, parts
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch, planned
-from glue_jobs.kafka.records import MOST_MILLIS, REFUSED, Records
+from glue_jobs.kafka.records import REFUSED, Records
 from glue_jobs.workers import spent_s, telling
 
 MILLIS = "calve:millis"

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import ProduceRequest
 
-from calve.columns import LARGEST_RECORD
+from calve.columns import LARGEST_RECORD, MOST_MILLIS
 from glue_jobs.kafka.client import client_of, settings_of
 from glue_jobs.kafka.fetching import uuid_of
-from glue_jobs.kafka.records import MOST_MILLIS
 from tests.integration.engine import Engine
 from tests.integration.proofs import assert_proved, proof
 from tests.record_batches import Record, large, written, zeros
