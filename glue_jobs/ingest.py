@@ -34,7 +34,7 @@ from glue_jobs.discovery import Discovery
 from glue_jobs.handover import HandOver
 from glue_jobs.lake import Lake
 from glue_jobs.outbox import Outbox
-from glue_jobs.packages import ship
+from glue_jobs.packages import require, ship
 from glue_jobs.session import require_avro_guard, spark_session
 
 if TYPE_CHECKING:
@@ -73,10 +73,11 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
     """Keep the job's tables until all loops are over; returns the state of each table.
 
     Raises:
-        Fatal: the Avro guard is not active, or Kafka or the registry refused the credentials.
+        Fatal: the Avro guard is not active, a package is missing, or Kafka or the registry refused the credentials.
     """
     spark = spark_session(job)
     require_avro_guard(spark)
+    require()
     # What reads Kafka is imported once Spark is there: it brings the packages that the host lacks (`glue_jobs.packages`).
     from glue_jobs.kafka.cluster import Cluster
     from glue_jobs.loop import TableLoop

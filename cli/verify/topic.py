@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
+from calve.columns import KEPT_OF_LARGE, LARGEST_RECORD, MOST_MILLIS
 from calve.errors import CalveError, Retryable
 from calve.position import Offsets
 
@@ -22,7 +23,11 @@ CHUNK_RECORDS = 50_000
 
 @dataclass(slots=True)
 class Records:
-    """Records column by column, in the order in which they were read."""
+    """Records column by column, in the order in which they were read.
+
+    refused: of all records of the read, those that the job's source refuses (`calve.columns.UNDELIVERED`), by their place, with
+    the reason. Of one that is too large there is what its dead letter keeps.
+    """
 
     partitions: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
@@ -32,6 +37,7 @@ class Records:
     values: list[bytes | None] = field(default_factory=list)
     headers: list[list[tuple[str, bytes | None]] | None] = field(default_factory=list)
     size_bytes: int = 0
+    refused: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -40,13 +46,22 @@ class Records:
         kind, timestamp_ms = message.timestamp()
         key: Any = message.key()
         value: Any = message.value()
-        self.partitions.append(message.partition())  # type: ignore[arg-type]
-        self.offsets.append(message.offset())  # type: ignore[arg-type]
+        headers: Any = message.headers() or None
+        place: Any = message.partition(), message.offset()
+        header_bytes = sum(_size_in_batch(part) for header in headers or () for part in header)
+        if len(key or b"") + len(value or b"") + header_bytes > LARGEST_RECORD:
+            self.refused[place] = "record_too_large"
+            value, key = None, None if len(key or b"") > KEPT_OF_LARGE else key
+            headers = None if header_bytes > KEPT_OF_LARGE else headers
+        elif abs(timestamp_ms) > MOST_MILLIS:
+            self.refused[place] = "bad_timestamp"
+        self.partitions.append(place[0])
+        self.offsets.append(place[1])
         self.timestamp_types.append(kind - 1)  # librdkafka counts from 1, Kafka from 0
         self.timestamps_ms.append(timestamp_ms)
         self.keys.append(key)
         self.values.append(value)
-        self.headers.append(message.headers() or None)  # type: ignore[arg-type]
+        self.headers.append(headers)
         self.size_bytes += len(key or b"") + len(value or b"")
 
     def select(self, indices: Sequence[int]) -> Records:
@@ -59,7 +74,19 @@ class Records:
             keys=[self.keys[i] for i in indices],
             values=[self.values[i] for i in indices],
             headers=[self.headers[i] for i in indices],
+            refused=self.refused,
         )
+
+    def delivered(self) -> Sequence[int]:
+        """The records that the source does not refuse."""
+        places = zip(self.partitions, self.offsets, strict=True)
+        return [n for n, place in enumerate(places) if place not in self.refused]
+
+
+def _size_in_batch(part: str | bytes | None) -> int:
+    """Bytes that a name or a value of a header has in a record batch: its length, zigzag, and itself."""
+    size = len(part.encode() if isinstance(part, str) else part or b"")
+    return size + max(1, -(-(size << 1).bit_length() // 7))
 
 
 def is_compacted(topic: str, kafka: Mapping[str, Any]) -> bool:
@@ -92,6 +119,7 @@ class Reader:
             "auto.offset.reset": "error",
             "queued.max.messages.kbytes": 32_768,
             "fetch.message.max.bytes": 4_194_304,
+            "receive.message.max.bytes": 2**31 - 1,  # what a batch may inflate to, too
         }
 
     def read(self, spans: Mapping[int, tuple[int, int]]) -> Iterator[Records]:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calve.columns import MOST_MILLIS, UNDELIVERED
 from calve.position import Offsets
 from cli.verify.aged import Aged
 from cli.verify.decoding import Decoding
@@ -167,6 +168,18 @@ def made_of(
     records: Records, decoder: Decoding, mode: Mode | None, aged: Aged | None = None
 ) -> tuple[list[Rows], list[tuple[int, str]]]:
     """Rows, with their keys where those decide whether they are rows, and (place, reason) of records that are none."""
+    if not records.refused:
+        return _made_of(records, decoder, mode, aged)
+    delivered = records.delivered()
+    found, refused = _made_of(records.select(delivered), decoder, mode, aged)
+    whys = map(records.refused.get, zip(records.partitions, records.offsets, strict=True))
+    by_source = [(n, why) for n, why in enumerate(whys) if why is not None]
+    return found, [*((delivered[n], why) for n, why in refused), *by_source]
+
+
+def _made_of(
+    records: Records, decoder: Decoding, mode: Mode | None, aged: Aged | None
+) -> tuple[list[Rows], list[tuple[int, str]]]:
     every = range(len(records))
     keyed: Sequence[int] = every if mode else ()
     if mode and mode.to is not None:
@@ -200,7 +213,7 @@ def topic_letters(records: Records, letters: Letters) -> Rows:
         "topic": [topic] * len(dead),
         "partition": dead.partitions,
         "offset": dead.offsets,
-        "timestamp": [ms * 1000 for ms in dead.timestamps_ms],
+        "timestamp": [ms * 1000 if abs(ms) <= MOST_MILLIS else None for ms in dead.timestamps_ms],
         "timestamp_type": dead.timestamp_types,
         "key": dead.keys,
         "value": dead.values,
@@ -221,8 +234,13 @@ def topic_letters(records: Records, letters: Letters) -> Rows:
 def _judge(records: Records, alive: set[int], decoder: Decoding, letters: Letters, side: TopicSide) -> None:
     """Compare the reason of each dead letter with what its bytes say."""
     dead = records.select([place for place in range(len(records)) if place not in alive])
-    given = [letters.reasons[p][o] for p, o in zip(dead.partitions, dead.offsets, strict=True)]
-    lasting = [place for place, reason in enumerate(given) if reason in LASTING]
+    places = list(zip(dead.partitions, dead.offsets, strict=True))
+    given = [letters.reasons[p][o] for p, o in places]
+    for key, said in zip(places, given, strict=True):
+        told = dead.refused.get(key)
+        if said != told and (told is not None or said in UNDELIVERED):
+            side.misjudged[key] = (said, told)
+    lasting = [n for n, reason in enumerate(given) if reason in LASTING and places[n] not in dead.refused]
     judged = dead.select(lasting)
     found = decoder.judge(judged) if side.mode is None else side.mode.judge(decoder, judged)
     for place, reason in zip(lasting, found, strict=True):
