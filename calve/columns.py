@@ -31,8 +31,23 @@ REASONS = {
     "key_unknown_schema_id": "the registry knows no schema of the id in the key",
     "key_incompatible_schema": "the schema of the id in the key cannot be read as the key's column",
     "key_malformed": "the key is no value of its schema, or does not begin as it should",
+    "bad_timestamp": "the record's timestamp is further away than a column can hold: some 292,000 years from 1970",
+    "record_too_large": "key, value and headers have more than 32 MiB: the value is not kept, Kafka has it",
+    "batch_too_large": "the record lies beyond the part of its batch that calve inflates: nothing of it is kept, Kafka has it",
+    "corrupt_batch": "the record's batch cannot be read from some place on, though its checksum is right: nothing of it is kept",
 }
 """Why a record is rejected: `reason` of the dead-letter table -> its `message`."""
+
+UNDELIVERED = ("bad_timestamp", "record_too_large", "batch_too_large", "corrupt_batch")
+"""Reasons that no value is looked at for: the source of the engines gives them, before any other. Such a letter stays one.
+
+bad_timestamp: more than (2**63 - 1) // 1000 milliseconds before or after 1970. The letter has the record but for its timestamp,
+which is null. record_too_large: key, value and the bytes of the headers in their record batch have together more than
+`LARGEST_RECORD`, whatever the timestamp. The letter has no value, and neither key nor headers of more than `KEPT_OF_LARGE`.
+The other two: offsets without a record, of which the letter has neither timestamp, key, value nor headers.
+"""
+LARGEST_RECORD = 32 << 20
+KEPT_OF_LARGE = 64 << 10
 
 
 def decimal_digits(kind: Json) -> tuple[int, int] | None:

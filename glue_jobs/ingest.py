@@ -37,7 +37,7 @@ from glue_jobs.loop import State, TableLoop
 from glue_jobs.loops import Loops
 from glue_jobs.opening import Opening
 from glue_jobs.outbox import Outbox
-from glue_jobs.packages import ship
+from glue_jobs.packages import require, ship
 from glue_jobs.session import require_avro_guard, spark_session
 from glue_jobs.target import Target
 
@@ -72,10 +72,11 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
     """Keep the job's tables until all loops are over; returns the state of each table.
 
     Raises:
-        Fatal: the Avro guard is not active, or Kafka or the registry refused the credentials.
+        Fatal: the Avro guard is not active, a package is missing, or Kafka or the registry refused the credentials.
     """
     spark = spark_session(job)
     require_avro_guard(spark)
+    require()
     with ExitStack() as opened:
         cluster = output = opened.enter_context(closing(Cluster(spark, job.kafka)))
         if job.kafka.emit_secret:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pyspark import Accumulator
 from pyspark.sql import functions as F
 
 from calve import job
@@ -73,6 +74,8 @@ class Target:
     """The same with the key that writes what is emitted."""
     registry: Registry | None
     announcer: Announcer
+    workers_s: Accumulator[float] = field(init=False)
+    """CPU seconds of Python workers that read the topic."""
     masking: MaskingKeys | None = None
     supply: Supply = field(init=False)
     schemas: Parts = field(init=False)
@@ -97,6 +100,7 @@ class Target:
     """The table's data columns and the schemas that `decoding` was made of."""
 
     def __post_init__(self) -> None:
+        self.workers_s = self.lake.spark.sparkContext.accumulator(0.0)
         self.schemas = parts_of(self.table, self.registry)
         self.admission = Admission(self.table, self.name, self.schemas)
         self.letters = Letters(self.lake, self.name, self.table.maintenance.file_bytes)

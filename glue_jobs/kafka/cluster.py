@@ -1,20 +1,15 @@
-"""Kafka as the job sees it: what a topic looks like now, and a bounded read of it.
-
-Facts about topics come from Kafka's Java AdminClient, which Spark's source brings along: no second client in the job.
-"""
+"""Kafka as the job sees it: what a topic looks like now, by Kafka's Java AdminClient, which comes with Spark's sink."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from calve.errors import Fatal, Retryable, Suspended
 from calve.job import Emit, Kafka, Start
@@ -22,12 +17,8 @@ from calve.position import Offsets, TopicKey
 from calve.protocol import TopicState
 from calve.topic_errors import topic_forbidden, topic_missing
 from glue_jobs.java import Packages
-from glue_jobs.kafka.connection import TIMEOUT_MS, Access, Connection
+from glue_jobs.kafka.connection import Connection
 
-FETCH_WAIT_MS = "20"
-"""What is read is there. A consumer that Spark keeps asks for more than it was told to read, and the next read of its partition
-waits for that answer: half a second by Kafka's default, twice or thrice in a round.
-"""
 REFUSED = ("AuthenticationException", "AuthorizationException", "ConfigException")
 """How the names of Kafka's exceptions end that no repetition cures."""
 
@@ -233,15 +224,6 @@ class Cluster:
             )
         return found
 
-    @contextmanager
-    def errors_of(self, topic: str) -> Iterator[None]:
-        """Java exceptions inside that tell of a forbidden topic become `Suspended`; others stay."""
-        try:
-            yield
-        except Py4JJavaError as error:
-            self.require_allowed(error, topic)
-            raise
-
     def require_allowed(self, error: Py4JJavaError, topic: str | None) -> None:
         """Tell by an error whether Kafka forbids a topic; to one who may write none it says that the cluster is forbidden.
 
@@ -277,28 +259,3 @@ def _cause(error: Any) -> tuple[str, str]:
         chain.append(cause)
     kinds = [str(each.getClass().getSimpleName()) for each in chain]
     return next((kind for kind in kinds if kind.endswith(REFUSED)), kinds[-1]), str(chain[-1].getMessage())
-
-
-def read(
-    spark: SparkSession, topic: str, start: Offsets, to: Offsets, *, access: Access, group: str
-) -> DataFrame:
-    """Exactly the committed records with offsets in [start, to), as Spark's Kafka columns, headers included.
-
-    Partitions without offsets are not touched. `to` must not lie beyond the last stable offset: the read would hang.
-    Spark keeps consumers by their group, and refuses one with other properties, which it then logs: each key has its own group.
-    """
-    wanted = sorted(p for p, o in start.items() if to[p] > o)
-    return (
-        spark.read.format("kafka")
-        .options(**access.options)
-        .option("kafka.isolation.level", "read_committed")
-        .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
-        .option("kafka.group.id", f"{group}-{access.key}")
-        .option("assign", json.dumps({topic: wanted}))
-        .option("startingOffsets", json.dumps({topic: {str(p): start[p] for p in wanted}}))
-        .option("endingOffsets", json.dumps({topic: {str(p): to[p] for p in wanted}}))
-        .option("failOnDataLoss", "true")
-        .option("kafkaConsumer.pollTimeoutMs", str(TIMEOUT_MS))
-        .option("includeHeaders", "true")
-        .load()
-    )

@@ -1,0 +1,37 @@
+"""A job whose Python lacks a package that it needs stops at its start, and names it."""
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+STARTING = """
+import sys
+sys.modules[{package!r}] = None
+from glue_jobs import engines, ingest, packages
+from calve.errors import Fatal
+try:
+    {call}
+except Fatal as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "call"),
+    [
+        ("kafka.net.manager", "packages.require()"),
+        ("cramjam", "packages.require()"),
+        ("numba", "packages.require()"),
+        ("pyarrow.parquet", "engines.loaded(None)"),
+    ],
+)
+def test_a_package_that_is_not_there_is_named(package: str, call: str) -> None:
+    code = STARTING.format(package=package, call=call)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr == ""
+    told = f"the job cannot import {package} under Python {platform.python_version()} ({sys.executable})\n  Fix: "
+    assert done.stdout.startswith(told)
