@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from calve.errors import Fatal, Retryable
 from calve.job import Kafka
+from cli.kafka import Topic
 from cli.verify.topic import Reader
 from glue_jobs.kafka import client as connecting
 from glue_jobs.kafka import fetching, source
@@ -61,7 +62,8 @@ def fetched(
 
 def consumed(engine: Engine, topic: str, ranges: Sequence[Range]) -> list[Row]:
     """The same as librdkafka has it."""
-    reader = Reader(topic, {"bootstrap.servers": engine.stack.bootstrap_servers})
+    key = engine.cluster.state(topic).key
+    reader = Reader(Topic(key, topic), Kafka(engine.stack.bootstrap_servers), engine.stack.region)
     return sorted(
         row
         for chunk in reader.read({each.partition: (each.start, each.to) for each in ranges})

@@ -94,3 +94,31 @@ def test_a_large_batch_of_small_records_is_read(engine: Engine, choice: str) -> 
     (outcome,) = engine.drain(engine.target(topic, engine=choice, flush_bytes=10**9))
     assert (outcome.ledger.consumed, outcome.ledger.applied) == (20_000, 20_000)
     assert_proved(proof(engine, topic))
+
+
+class NoUtf8(str):
+    """The name of a header whose bytes are no UTF-8."""
+
+    __slots__ = ()
+
+    def encode(self, *_: str) -> bytes:
+        return b"a\xffb\xc3"
+
+
+@ENGINES
+def test_what_is_no_utf_8_in_the_name_of_a_header_is_replaced(engine: Engine, choice: str) -> None:
+    topic = engine.topic(partitions=1)
+    row = engine.encode(topic, {"id": 1, "side": "BUY", "price": 2})
+    records = [Record(n, row, headers=((NoUtf8() if n % 3 == 1 else "plain", b"v"),)) for n in range(5)]
+    append(engine, topic, written(records))
+    append(engine, topic, written([Record(0, b"bad", headers=((NoUtf8(), None),))]))
+    engine.drain(engine.target(topic, engine=choice))
+    found = engine.rows(topic).orderBy("_kafka.offset").selectExpr("_kafka.headers[0].key").collect()
+    wrong = "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"
+    assert [row[0] for row in found] == ["plain", wrong, "plain", "plain", wrong]
+    proved = proof(engine, topic)
+    assert_proved(proved)
+    coverage = next(check.figures for check in proved.checks if check.name == "coverage")
+    assert coverage["partitions read by the job's fetch"] == 1
+    engine.sql("UPDATE {t} SET side = 'x' WHERE _kafka.offset = 1", topic)
+    assert [each.where for each in proof(engine, topic).findings] == ["partition 0 offset 1"]
