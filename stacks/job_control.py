@@ -28,7 +28,7 @@ class JobControl(Construct):
     They alone may start a run. Their code passes no argument but the generation that the job's definition has (ADR 41).
 
     Attributes:
-        watchdog: None where all jobs are scheduled.
+        watchdog: None where all jobs are scheduled. start: for people and schedules.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class JobControl(Construct):
         continuous = [job for job in jobs if not job.definition.schedule]
         self.watchdog = self._watchdog(deployment, continuous, lake, runtime, group) if continuous else None
         names = [f"{job.name}{beside}" for job in jobs for beside in ("", "-maintenance")]
-        Function(
+        self.start = Function(
             self,
             "Start",
             code="job_control",

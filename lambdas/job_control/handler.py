@@ -89,8 +89,8 @@ def watchdog(event: EventBridgeEvent, context: LambdaContext) -> None:
 
 @logger.inject_lambda_context(log_event=False)
 @tracer.capture_lambda_handler(capture_response=False)
-def start(event: dict[str, Any], context: LambdaContext) -> dict[str, str | None]:
-    """Start a run of `{"job": NAME}`; answers with its id, or null where Glue has no room for it."""
+def start(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:
+    """Start a run of `{"job": NAME}`; answers with its id."""
     run = start_job(Jobs(_client("glue")), frozenset(os.environ["JOBS"].split(",")), event)
     logger.info("job.started", extra={"job": event["job"], "run": run})
     return {"run": run}

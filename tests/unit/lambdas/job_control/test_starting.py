@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from calve.errors import ConfigError
+from calve.errors import ConfigError, Retryable
 from lambdas.job_control import handler
+from tests.alarms import failed
 from tests.unit.lambdas.context import Context
 from tests.unit.lambdas.job_control.world import JOB
 
@@ -34,10 +35,12 @@ def test_a_job_without_generations_is_started_without_arguments(deployed) -> Non
     assert not started.get("Arguments")
 
 
-def test_beside_a_run_in_progress_none_is_started(deployed) -> None:
+def test_a_start_beside_a_run_in_progress_fails_and_is_told(deployed) -> None:
     deployed.run()
-    assert handler.start({"job": JOB}, Context()) == {"run": None}
+    with pytest.raises(Retryable, match=f"no run of {JOB} now"):
+        handler.start({"job": JOB}, Context())
     assert len(deployed.states()) == 1
+    assert failed("start-errors", "Start")
 
 
 @pytest.mark.parametrize(
