@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from calve.engines import MODES
 from calve.errors import CalveError, Retryable, Suspended
 from calve.evolution import SchemaProblem, data_columns, show
 from calve.evolution import changes as changes_of
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from cli.plan.deployed import Deployed, DeployedJob, DeployedTable
 
 LAYOUT = ("partition_by", "sort_by", "format_version")
-MODES = ("upsert", "change_data", "deduplicate", "aggregate")
 
 FIELD = re.compile(r"[^,\s(]+(?:\([^)]*\))?")
 
