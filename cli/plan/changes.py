@@ -136,7 +136,7 @@ def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveEr
     kind: Kind = "+" if held is None else "~"
     if isinstance(made, CalveError):
         yet = " yet" if isinstance(made, Retryable) else ""
-        return replace(change, kind=kind, note=f"its steps cannot be run{yet}: {made.message}")
+        return replace(change, kind=kind, note=f"it cannot be made{yet}: {made.message}")
     if held is None:
         columns = ", ".join(f"{each['name']} {show(each['type'])}" for each in made["fields"])
         return replace(change, differences=(*change.differences, Difference("columns", NOTHING, columns)))
