@@ -58,7 +58,7 @@ def require_countable(table: str, column: str, columns: Json, personal: Containe
     Raises:
         Suspended: `count_unusable`.
     """
-    found = column_at(columns, column)
+    found = next((each for each in columns["fields"] if each["name"] == column), None)
     if column in personal:
         why = "it is masked"
     elif found is None:

@@ -50,6 +50,9 @@ class Decoding:
         return tuple(dict.fromkeys(self.wire.schema_id(prefix) for prefix in self.others))
 
 
+OTHER_SCHEMA = "change the schema, or leave the topic out of calve.yaml"
+
+
 def first_columns(versions: Sequence[Schema], title: str, top: Top = FIELDS) -> Json:
     """The columns of a table that does not exist yet: the first version's, changed as later versions ask.
 
@@ -63,11 +66,12 @@ def first_columns(versions: Sequence[Schema], title: str, top: Top = FIELDS) -> 
         raise Suspended(
             "schema_unsupported",
             f"{title} is {first.type}, which is none of {', '.join(REGISTERED)}",
+            fix=OTHER_SCHEMA,
         )
     found = _columns_or_problem(first, top)
     if isinstance(found, SchemaProblem):
         number = f", schema id {first.id}" if first.id else ""
-        raise Suspended("schema_unsupported", f"{title}{number}: {found.message}")
+        raise Suspended("schema_unsupported", f"{title}{number}: {found.message}", fix=OTHER_SCHEMA)
     return settle(plain(found), _columns_of_all(versions, top))[0]
 
 

@@ -9,7 +9,17 @@ from typing import NamedTuple
 from calve import job
 from calve.columns import CHANGE, Json, struct
 from calve.declared import FRAMED, Declared, identity
-from calve.decoding import Decoding, decoding, evolution, first_columns, leaves, misfit, proposal, tags
+from calve.decoding import (
+    OTHER_SCHEMA,
+    Decoding,
+    decoding,
+    evolution,
+    first_columns,
+    leaves,
+    misfit,
+    proposal,
+    tags,
+)
 from calve.errors import Retryable, Suspended
 from calve.evolution import Change, Rule
 from calve.formats import Top, concerns
@@ -77,7 +87,7 @@ class Part:
         )
         if taken or not (self.wire.size or found.writers):
             why = f": {problem.message}" if problem else " cannot be read as the columns of the table"
-            raise Suspended("schema_unsupported", f"{self.schemas.title}{why}")
+            raise Suspended("schema_unsupported", f"{self.schemas.title}{why}", fix=OTHER_SCHEMA)
         return found
 
 

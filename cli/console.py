@@ -107,7 +107,7 @@ class Console:
 
     def event(self, message: str, **fields: object) -> None:
         """Say that something happened: one line on stderr."""
-        pairs = "  ".join(f"{name}={_shown(value)}" for name, value in fields.items())
+        pairs = "  ".join(f"{name}={_shown(value)}" for name, value in fields.items() if value != [])
         if self._err.is_terminal:
             self._err.print(Text.assemble((message, "bold"), "  ", (pairs, "dim")), soft_wrap=True)
         else:

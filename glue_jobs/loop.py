@@ -153,14 +153,14 @@ class TableLoop:
     def _retry(self, error: Retryable) -> float | None:
         self.failures += 1
         self.memory.pace = self.memory.pace.interrupted(self.state)
-        wait_s = backoff_s(self.failures)
+        ended = self.drain and self.failures == FAILED_AFTER
+        wait_s = 0.0 if ended else backoff_s(self.failures)
         for cluster in {self.target.cluster, self.target.output}:
             cluster.connection.doubted()
         event("round.retried", **self._who(), why=error.message, failures=self.failures, wait_s=wait_s)
         if self.failures == FAILED_AFTER:
             self._enter("failed", "retries_exhausted", error)
-            return None if self.drain else wait_s
-        return wait_s
+        return None if ended else wait_s
 
     def _lost_race(self, error: LostRace) -> float | None:
         """Another writer stops this loop; a rollback, or an answer of our own that came late, only begins a new round.

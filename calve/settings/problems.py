@@ -104,7 +104,8 @@ def rows(problems: Iterable[tuple[Place, Problem]], file: str = "") -> list[tupl
 def in_order(problems: Iterable[tuple[Place, Problem]], file: str = "") -> list[tuple[Place, Problem]]:
     """Each problem once, by file, that of `file` first, and line."""
     return sorted(
-        set(problems), key=lambda each: (each[0].file != file, each[0].file, each[0].line, each[1].path)
+        set(problems),
+        key=lambda each: (each[0].file != file, each[0].file, each[0].line, each[1].path, each[1].reason),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from calve.engines import MODES
 from calve.errors import CalveError, Retryable, Suspended
 from calve.evolution import SchemaProblem, data_columns, show
 from calve.evolution import changes as changes_of
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from cli.plan.deployed import Deployed, DeployedJob, DeployedTable
 
 LAYOUT = ("partition_by", "sort_by", "format_version")
-MODES = ("upsert", "change_data", "deduplicate", "aggregate")
 
 FIELD = re.compile(r"[^,\s(]+(?:\([^)]*\))?")
 
@@ -136,7 +136,7 @@ def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveEr
     kind: Kind = "+" if held is None else "~"
     if isinstance(made, CalveError):
         yet = " yet" if isinstance(made, Retryable) else ""
-        return replace(change, kind=kind, note=f"its steps cannot be run{yet}: {made.message}")
+        return replace(change, kind=kind, note=f"it cannot be made{yet}: {made.message}")
     if held is None:
         columns = ", ".join(f"{each['name']} {show(each['type'])}" for each in made["fields"])
         return replace(change, differences=(*change.differences, Difference("columns", NOTHING, columns)))

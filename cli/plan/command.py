@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cli.plan.deployed import Deployed
     from cli.plan.survey import Survey
 
+ALIKE = 3
 CHANGED, BREAKING = 3, 4
 """2 is taken: as of every command, it says that it was misused, or its configuration cannot be used."""
 TableOption = Annotated[
@@ -153,7 +154,8 @@ def _plan_deploy(
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
     source = read_source(found_config(config), env)
     problems, warnings = findings(asked, found, deployed)
-    console.tree("plan", tree(deployment.name, where, found, costs, topic_rate))
+    shown = folded(found) if console.is_terminal else found
+    console.tree("plan", tree(deployment.name, where, shown, costs, topic_rate))
     console.problems("warning", rows(source.placed(warnings)))
     console.problems("problem", rows(source.placed(problems)))
     decide = [DECIDE] if any(PERSONAL in text for each in found for text in each.undecided) else []
@@ -240,6 +242,22 @@ def counted(found: Sequence[Change], problems: int = 0) -> str:
     text = ", ".join(f"{count} {word}" for count, word in counts if count)
     told = "1 problem" if problems == 1 else f"{problems} problems"
     return f"{told}: this cannot work. {text}" if problems else text
+
+
+def folded(found: Sequence[Change]) -> list[Change]:
+    """The changes, with one in the place of several tables of an entry of which the same is said."""
+    alike: dict[Change, list[Change]] = {}
+    for each in found:
+        alike.setdefault(replace(each, name="", note="") if each.entry else each, []).append(each)
+    return [
+        each
+        if len(same) <= ALIKE
+        else replace(
+            each, name=f"{', '.join(one.name for one in same[:ALIKE])}, {len(same) - ALIKE} more", note=""
+        )
+        for same in alike.values()
+        for each in (same if len(same) <= ALIKE else same[:1])
+    ]
 
 
 def tree(name: str, where: str, found: Sequence[Change], costs: Bills, topic_rate: float) -> Branch:

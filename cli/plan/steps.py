@@ -35,7 +35,8 @@ def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
     Raises:
         CalveError: the cluster does not answer, or its secret cannot be read.
     """
-    tables = tuple(each for each in job.tables if each.steps)
+    # What is announced is asked of the columns that the table has in the end: `cli.plan.checks` does.
+    tables = tuple(replace(each, announce=None) for each in job.tables if each.steps)
     if not tables:
         return {}
     found: dict[str, Foreseen] = {}

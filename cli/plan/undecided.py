@@ -43,7 +43,7 @@ def looking_personal(table: Table, columns: Json, tags: Tags, is_new: Callable[[
     """A sentence for each new field of records that looks like personal data and that nobody has decided on."""
     for each in findings(columns, tags):
         if is_new(each.path) and _may_get_in(table, each.path) and not _is_decided(table, each.path, tags):
-            yield f"{each.path} {PERSONAL} ({each.why}): mask it, or keep it"
+            yield f"{each.path} {PERSONAL} ({each.why})"
 
 
 def _of_table(read: Read, deployed: DeployedTable | None) -> Iterator[str]:

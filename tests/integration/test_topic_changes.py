@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import threading
+import uuid
 from contextlib import suppress
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from calve.errors import Retryable
 from calve.job import Start
 from calve.position import Ledger
+from glue_jobs.loop import TableLoop
 from glue_jobs.outcome import Memory
 from glue_jobs.round import PERSIST_AFTER_S
 from tests.integration.engine import Engine, at, everything, suspended, trades, until
@@ -337,3 +341,15 @@ def test_a_topic_that_begins_without_records_has_an_exact_ledger(engine: Engine)
     assert first.ledger.span + second.ledger.span == 9
     assert first.ledger.gaps + second.ledger.gaps == 7
     assert engine.offsets(topic) == [(0, 7), (0, 8)]
+
+
+def test_a_drain_without_its_topic_ends_where_its_retries_do(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("glue_jobs.loop.FAILED_AFTER", 2)
+    loop = TableLoop(engine.target(f"absent{uuid.uuid4().hex[:8]}"), threading.Event(), drain=True)
+    assert loop.run() == "failed"
+    said = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
+    retried = [each for each in said if each["event"] == "round.retried"]
+    assert [(each["failures"], each["wait_s"]) for each in retried] == [(1, 1.0), (2, 0.0)]
+    assert [each["code"] for each in said if each["event"] == "table.state"] == ["retries_exhausted"]

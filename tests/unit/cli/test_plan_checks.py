@@ -36,7 +36,7 @@ from cli.plan.bill import Bills
 from cli.plan.change import Change
 from cli.plan.changes import changes
 from cli.plan.checks import consequences, problems, topic_problems, topic_warnings
-from cli.plan.command import counted, tree
+from cli.plan.command import counted, folded, tree
 from cli.plan.deployed import Deployed, DeployedTable
 from cli.plan.engines import engines
 from cli.plan.records import read_records
@@ -149,7 +149,7 @@ def test_what_cannot_work_is_named_with_its_place(settings: Any, at: tuple[str, 
     (problem,) = found(**settings)
     assert problem.path == ("tables", "sales", *at)
     assert why in problem.reason
-    assert problem.fix or at == ("value",)
+    assert problem.fix
 
 
 def test_each_of_several_is_named() -> None:
@@ -267,6 +267,18 @@ def test_tables_of_an_entry_with_topics_count_and_stand_below_it() -> None:
         "t  tables  + x_{topic}  + x_a  from x, engine columnar",
         "t  tables  + x_{topic}  + x_b  from x, engine columnar",
     ]
+
+
+def test_on_a_terminal_tables_of_an_entry_of_which_the_same_is_said_are_one_line() -> None:
+    tables = [Change("tables", f"x_{n}", "+", note=f"from x.{n}", entry="x_{topic}") for n in range(6)]
+    other = replace(tables[0], name="x_b", undecided=("email",))
+    entry = Change("tables", "x_{topic}", "+", note="from topics x: 7 tables")
+    assert folded([*tables, other, entry]) == [
+        replace(tables[0], name="x_0, x_1, x_2, 3 more", note=""),
+        other,
+        entry,
+    ]
+    assert folded(tables[:3]) == tables[:3]
 
 
 def test_in_a_pipe_a_reason_is_told_though_something_stands_below_it() -> None:

@@ -56,7 +56,7 @@ def test_what_the_table_cannot_hold_is_said_before_the_job_suspends_it() -> None
 def test_steps_that_cannot_be_run_say_which_and_why() -> None:
     problem = CalveError("steps[1].filter: there is no column prize; did you mean price?")
     assert planned(holding(*FLAT["fields"]), problem).note == (
-        "its steps cannot be run: steps[1].filter: there is no column prize; did you mean price?"
+        "it cannot be made: steps[1].filter: there is no column prize; did you mean price?"
     )
 
 

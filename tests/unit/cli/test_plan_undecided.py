@@ -56,7 +56,7 @@ def holding(*columns: Json, fields: frozenset[str] | None = None) -> DeployedTab
 
 
 def looks(path: str, why: str) -> str:
-    return f"{path} looks like personal data ({why}): mask it, or keep it"
+    return f"{path} looks like personal data ({why})"
 
 
 EMAIL, NOTE, PHONE = (
