@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from calve.columns import Json, field, list_of, map_of, struct, with_unit
-from calve.debezium_types import AVRO_UNITS, MOMENT
+from calve.debezium_types import AVRO_UNITS, MILLIS, MOMENT
 from calve.evolution import Rule, SchemaProblem, column_name, join
 from calve.names import SYSTEM_COLUMN
 from calve.tags import TAGS, listed, with_tags
@@ -33,6 +33,7 @@ LOGICAL = {
     ("long", "timestamp-micros"): "timestamptz",
     ("long", "local-timestamp-millis"): "timestamp",
     ("long", "local-timestamp-micros"): "timestamp",
+    ("long", MILLIS): "timestamp",
     ("string", MOMENT): "timestamptz",
 }
 UNITS = {

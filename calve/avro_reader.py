@@ -12,6 +12,7 @@ from itertools import count
 
 from calve.avro import branch_names, branches, column_type, is_map
 from calve.columns import Json, decimal_digits
+from calve.debezium_types import MILLIS
 from calve.evolution import Rule, SchemaProblem, join, show, widens
 
 FLOATS, INTEGERS = {"float", "double"}, {"int", "long"}
@@ -25,7 +26,8 @@ class Resolution:
     """The writer's schema, the reader's, and what is left to do with the value that Spark makes of them.
 
     `shape` is None where the value is right as it is, and otherwise one of
-    `{"cast": type}`, `{"moment": type}` (a text that says it), `{"list": shape}`, `{"map": shape}`,
+    `{"cast": type}`, `{"moment": type}` (a text that says it), `{"millis": type}` (a number that does),
+    `{"list": shape}`, `{"map": shape}`,
     `{"struct": [[name, shape, absent]]}` (`absent`: the type of a field that is null and not in the value),
     `{"union": [[name, member, shape, type]]}` (a union as Spark has it; `member` null: the writer has no such branch) and
     `{"entries": [shape, shape]}` (a list of key and value, to be a map).
@@ -186,6 +188,8 @@ class _Resolver:
         written = self.copy(node)
         if node["type"] == "string" and own == "timestamptz":
             return Resolution(written, written, {"moment": column})
+        if node.get("logicalType") == MILLIS:
+            return Resolution(written, written, {"millis": column})
         return Resolution(written, _logical(written, node, own), {"cast": column} if own != column else None)
 
     def copy(self, node: Json) -> Json:

@@ -22,7 +22,7 @@ REASONS = {
     "unknown_schema_id": "the registry knows no schema of this id",
     "incompatible_schema": "the schema of this id cannot be read as a row of this table",
     "bad_change": "the change event has no operation that is known, or not the row that its operation needs",
-    "malformed": "the payload is no value of its schema: cut short, an absurd length, another type, or more digits than fit",
+    "malformed": "the payload does not match its schema: truncated, an invalid length, a wrong type, or a number too long",
     "trailing_bytes": "bytes are left over after the payload was decoded",
     "null_key": "a column of the table's key is null, so no row can be told by it",
     "no_route": "no table of the topic names the value by which its records are routed",
@@ -30,9 +30,26 @@ REASONS = {
     "lookup_missing": "the table of a lookup has no row of the record's key",
     "key_unknown_schema_id": "the registry knows no schema of the id in the key",
     "key_incompatible_schema": "the schema of the id in the key cannot be read as the key's column",
-    "key_malformed": "the key is no value of its schema, or does not begin as it should",
+    "key_malformed": "the key does not match its schema, or does not begin as it should",
+    "bad_timestamp": "the record's timestamp is further away than a column can hold: some 292,000 years from 1970",
+    "record_too_large": "key, value and headers have more than 32 MiB: the value is not kept, Kafka has it",
+    "batch_too_large": "the record lies beyond the part of its batch that calve inflates: nothing of it is kept, Kafka has it",
+    "corrupt_batch": "the record's batch cannot be read from some place on, though its checksum is right: nothing of it is kept",
 }
 """Why a record is rejected: `reason` of the dead-letter table -> its `message`."""
+
+UNDELIVERED = ("bad_timestamp", "record_too_large", "batch_too_large", "corrupt_batch")
+"""Reasons that no value is looked at for: the source of the engines gives them, before any other. Such a letter stays one.
+
+bad_timestamp: more than (2**63 - 1) // 1000 milliseconds before or after 1970. The letter has the record but for its timestamp,
+which is null. record_too_large: key, value and the bytes of the headers in their record batch have together more than
+`LARGEST_RECORD`, whatever the timestamp. The letter has no value, and neither key nor headers of more than `KEPT_OF_LARGE`.
+The other two: offsets without a record, of which the letter has neither timestamp, key, value nor headers.
+"""
+LARGEST_RECORD = 32 << 20
+KEPT_OF_LARGE = 64 << 10
+MOST_MILLIS = (2**63 - 1) // 1000
+"""The furthest timestamp, before and after 1970, that a column of microseconds holds."""
 
 
 def decimal_digits(kind: Json) -> tuple[int, int] | None:
@@ -134,6 +151,20 @@ DEAD_LETTERS = struct(
 )
 LATER = (REDRIVEN, SEALED)
 """Columns of the dead-letter table that earlier releases did not know; null there."""
+
+
+def leaf_names(kind: Json, name: str = "", path: str = "") -> Iterator[tuple[str, str]]:
+    """The leaves of a type: as Iceberg calls each, and its path with nothing for what lies in lists and maps."""
+    if not isinstance(kind, dict):
+        yield name, path
+        return
+    of = {"struct": (), "list": ("element",), "map": ("key", "value")}[kind["type"]]
+    for each in kind.get("fields", ()):
+        yield from leaf_names(
+            each["type"], f"{name}.{each['name']}".lstrip("."), f"{path}.{each['name']}".lstrip(".")
+        )
+    for part in of:
+        yield from leaf_names(kind[part], f"{name}.{part}", path)
 
 
 def with_ids(kind: Json, ids: Iterator[int] | None = None) -> Json:

@@ -13,6 +13,8 @@ from calve.json_scalars import CONNECT, CONNECT_DECIMAL, CONNECT_TYPES, DECIMAL,
 TIME = "io.debezium.time."
 MOMENT = f"{TIME}ZonedTimestamp"
 """A text with an offset from UTC."""
+MILLIS = f"{TIME}Timestamp"
+"""Milliseconds since 1970, local time; an infinite one is more than 64 bits of microseconds hold."""
 UNITS = {
     ("int32", f"{TIME}Time"): "milliseconds after midnight",
     ("int64", f"{TIME}MicroTime"): "microseconds after midnight",
@@ -28,7 +30,7 @@ AVRO = {"int32": "int", "int64": "long"}
 AVRO_UNITS = {(AVRO[kind], name): unit for (kind, name), unit in UNITS.items()}
 AVRO_LOGICAL = {
     ("int", f"{TIME}Date"): "date",
-    ("long", f"{TIME}Timestamp"): "local-timestamp-millis",
+    ("long", MILLIS): MILLIS,
     ("long", f"{TIME}MicroTimestamp"): "local-timestamp-micros",
     ("string", MOMENT): MOMENT,
 } | {(kind, name): name for kind, name in AVRO_UNITS}
@@ -37,9 +39,9 @@ JSON_TYPES = Named(
         **CONNECT_TYPES.leaves,
         CONNECT_DECIMAL: DECIMAL,
         ("int32", f"{TIME}Date"): "days",
-        ("int64", f"{TIME}Timestamp"): "local_millis",
+        ("int64", MILLIS): "local_millis",
         ("int64", f"{TIME}MicroTimestamp"): "local_micros",
-        ("string", MOMENT): "timestamptz",
+        ("string", MOMENT): "instant",
     },
     UNITS | {("int32", f"{CONNECT}Time"): "milliseconds after midnight"},
 )

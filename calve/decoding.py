@@ -137,7 +137,7 @@ def decoding(
             continue
         if shared and top.message and isinstance(made, ProtobufWriter):
             others += made.others
-            made = replace(made, others=())
+            made = replace(made, others={})
         writers.append(made)
     numbers = {version.id: version.number for version in versions if version.number != version.id}
     return Decoding(tuple(writers), tuple(incompatible), wire, others=tuple(others), numbers=numbers)

@@ -45,6 +45,8 @@ class Csv:
 class Export:
     """One table's window as a CSV file. `columns` empty: all; `filter` is a row filter in PyIceberg's notation.
 
+    `database` empty: the one of the deployment's Kafka cluster, which each run finds in Glue.
+
     `time_column` is a path such as `created_at` or `_kafka.timestamp`. A week begins on Monday; windows are those of `time_zone`.
     `schedule` is an EventBridge expression, evaluated in `time_zone`. `sender` is needed by `ses` alone.
     """
@@ -70,6 +72,11 @@ class Export:
     keep_days: int = 90
     link_days: int = 7
     max_downloads: int = 50
+
+    @property
+    def source(self) -> str:
+        """The table as messages name it."""
+        return f"{self.database}.{self.table}" if self.database else self.table
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

@@ -187,7 +187,9 @@ def _protobuf_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Write
     found = plan(message, table["fields"][0]["type"] if top.column else table)
     prefixes = {each: wire.frame(schema.id) + words for each, words in _indexes(file, wire).items()}
     prefix = prefixes.pop(path)
-    made = ProtobufWriter(schema.id, prefix, found, tuple(prefixes.values()) if prefix else ())
+    names = dict(messages(file.messages))
+    others = {words: names[each].name for each, words in prefixes.items()} if prefix else {}
+    made = ProtobufWriter(schema.id, prefix, found, message.name, others)
     return WholeWriter(made, top.column) if top.column else made
 
 

@@ -20,7 +20,7 @@ from calve.json_tags import tags_in
 from calve.names import FIELD_NAME, SYSTEM_COLUMN
 from calve.tags import joined, with_tags
 
-WIRE = {"json": "string", "days": "date", "millis": "timestamptz"} | {
+WIRE = {"json": "string", "days": "date", "millis": "timestamptz", "instant": "timestamptz"} | {
     "local_millis": "timestamp",
     "local_micros": "timestamp",
 }

@@ -18,17 +18,23 @@ BY_SCHEMA = ("unknown_schema_id", "incompatible_schema")
 """Reasons that all records with one schema id share within a round; they need not be true for ever."""
 MAX_GROUPS = 100
 SAMPLES = 3
+NEW_RECORDS, MANY_RECORDS, NEARLY_ALL = 100, 10_000, 0.95
+"""A table is new as long as its rounds have read fewer than `MANY_RECORDS`; nearly all of `NEW_RECORDS` or more stop it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rejects of one reason and schema id (`Wire.name`); `partition` and `offset` are of the first of them."""
+    """Rejects of one reason and schema id (`Wire.name`); `partition`, `offset` and `message` are of the first of them.
+
+    message: where and why it does not match its schema, as far as it is known.
+    """
 
     reason: str
     schema_id: str | None
     records: int
     partition: int
     offset: int
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +126,8 @@ def check_rejects(
 
     Raises:
         Suspended: a record was rejected and the table's policy is to stop there (`record_rejected`), or there are more
-            than its budget allows (`rejects_over_budget`). The message names counts and places, never a value.
+            than its budget allows (`rejects_over_budget`), or nearly all records of a new table whose budget is the default
+            were (`nearly_all_rejected`). The message names counts and places, never a value.
     """
     if not read.rejects:
         return
@@ -132,6 +139,8 @@ def check_rejects(
             " dead_letter keeps such records beside the table, skip leaves them out; then start the job again",
         )
     budget = table.dead_letter_budget
+    if budget == Budget() and not expired:
+        _check_new(table, past, read, found, misfit)
     before = spent(past, budget, now=now, expired=expired)
     total = before.plus(read.records, read.rejects)
     if not exceeded(budget, total):
@@ -144,6 +153,71 @@ def check_rejects(
         fix=f"correct their source, or let them through: raise dead_letter_budget of table {table.name} to"
         f" {{records: {total.rejects}}} at least, and start the job again",
     )
+
+
+def _check_new(
+    table: Table,
+    past: Iterable[Commit],
+    read: Tally,
+    found: Callable[[], Rejects],
+    misfit: Callable[[str], str],
+) -> None:
+    """Raises Suspended where nearly all that a new table has ever read was rejected: its configuration is probably wrong."""
+    rounds: dict[str, Tally] = {}
+    for commit in past:
+        if "calve.ledger" in commit.summary:
+            rounds.setdefault(commit.summary["calve.round"], Tally.of(ledger_of(commit.summary)))
+        if sum(each.records for each in rounds.values()) >= MANY_RECORDS:
+            return
+    before = Tally(sum(e.records for e in rounds.values()), sum(e.rejects for e in rounds.values()))
+    every = before.plus(read.records, read.rejects)
+    if _nearly_all(before) or not _nearly_all(every):  # what is in the table was let through
+        return
+    rejects = found()
+    raise Suspended(
+        "nearly_all_rejected",
+        f"{every.rejects:,} of all {every.records:,} records that table {table.name} has read cannot be rows:"
+        f" {describe(table.topic, rejects, misfit)}",
+        fix=f"{_cure(table, rejects)}, and start the job again. To let such records through, give table {table.name} a budget:"
+        " `dead_letter_budget: {share: 100%}`",
+    )
+
+
+def _nearly_all(tally: Tally) -> bool:
+    return tally.records >= NEW_RECORDS and tally.rejects >= NEARLY_ALL * tally.records
+
+
+def _cure(table: Table, rejects: Rejects) -> str:
+    """What in calve.yaml is probably wrong where nearly all records are rejected, by the reason of most."""
+    most = max(rejects.reasons, key=lambda each: rejects.reasons[each], default="")
+    why = next((each.message for each in rejects.groups if each.reason == most and each.message), "")
+    match most:
+        case "incompatible_schema" if "the message" in why:
+            return f"in calve.yaml, name the message of table {table.name}: `value: {{message: NAME}}`"
+        case "unknown_schema_id" | "incompatible_schema":
+            return f"in calve.yaml, name the registry and the subject of table {table.name}: `value: {{subject: NAME}}`"
+        case "truncated" | "bad_magic":
+            return (
+                f"in calve.yaml, say how the values of table {table.name} are written: no schema id stands before them."
+                " `value: {format: json, schema: FILE}` (or avro, protobuf) needs no registry; `value: {prefix: none}` reads"
+                " values of a registered subject"
+            )
+        case "malformed" | "trailing_bytes":
+            said = (
+                "`value: {subject: NAME}`"
+                if table.value.registered
+                else "`value: {format: FORMAT, schema: FILE}`"
+            )
+            return f"in calve.yaml, name the schema that wrote the values of table {table.name}: {said}"
+        case "null_value":
+            return f"give table {table.name} a mode in which records without a value delete rows: `upsert`"
+        case "null_key":
+            return f"name a key in the mode of table {table.name} that its records have"
+        case "bad_change":
+            return f"remove `change_data` of table {table.name}: its records are no change events of Debezium"
+        case _ if most.startswith("key_"):
+            return f"in calve.yaml, say how the keys of table {table.name} are written: `key: {{format: FORMAT}}`"
+    return f"in calve.yaml, correct the steps of table {table.name}"
 
 
 def describe(topic: str, rejects: Rejects, misfit: Callable[[str], str]) -> str:
@@ -159,10 +233,11 @@ def describe(topic: str, rejects: Rejects, misfit: Callable[[str], str]) -> str:
 
 
 def _why(group: Group, misfit: Callable[[str], str]) -> str:
-    if group.schema_id is None:
-        return group.reason
-    why = f"{group.reason}, schema id {group.schema_id}"
-    return f"{why}: {misfit(group.schema_id)}" if group.reason == "incompatible_schema" else why
+    why = group.reason if group.schema_id is None else f"{group.reason}, schema id {group.schema_id}"
+    told = group.message
+    if told is None and group.schema_id is not None and group.reason == "incompatible_schema":
+        told = misfit(group.schema_id)
+    return f"{why}: {told}" if told else why
 
 
 def _time(seconds: float) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from calve.columns import Json
 from calve.protobuf.reading import Struct
@@ -43,13 +44,15 @@ class JsonWriter:
 class ProtobufWriter:
     """A schema id, what the values of one of its messages begin with, and how they are read.
 
-    `prefix`: the frame and the message's indexes. `others`: those of the schema's other messages, which are no rows of the table.
+    `prefix`: the frame and the indexes of `message`, which is its name. `others`: those of the schema's other messages, which
+    are no rows of the table, and their names.
     """
 
     id: int
     prefix: bytes
     plan: Struct
-    others: tuple[bytes, ...] = ()
+    message: str
+    others: Mapping[bytes, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,13 @@ def load_jobs(
     return jobs
 
 
+def spark_settings(config: Path, env: str | None = None) -> dict[str, dict[str, str]]:
+    """`jobs.<name>.conf` of a configuration that can be used, by job."""
+    from calve.settings import load_spark_settings
+
+    return load_spark_settings(found(config), env)
+
+
 def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack | None]:
     """What a configuration deploys, and the embedded stack where it deploys to that one.
 

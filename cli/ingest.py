@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, load_jobs
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, load_jobs, spark_settings
 from cli.console import Console
 from cli.job_process import Program, follow
 
@@ -34,10 +34,10 @@ def ingest(
     Example:
       calve ingest stock_trades --drain
     """
-    console = Console()
+    console, conf = Console(), spark_settings(config, env)
     for job in load_jobs(config, env, tables=tables or (), writes=True):
         chosen = only(job, tables)
-        if (chosen.tables or chosen.patterns) and run(chosen, console, drain=drain, memory=memory) != 0:
+        if (chosen.tables or chosen.patterns) and run(chosen, console, drain=drain, memory=memory, conf=conf):
             raise typer.Exit(1)
 
 
@@ -57,22 +57,14 @@ def run(
     drain: bool,
     memory: str = "2g",
     quick: bool = False,
-    expected: int | None = None,
+    conf: Mapping[str, Mapping[str, str]] | None = None,
 ) -> int:
-    """Run the job until it ends and show what it does, as `follow` does; returns its exit code."""
+    """Run the job until it ends and show what it does, as `follow_script` does; returns its exit code."""
     named = [*job.tables, *job.patterns]
     title = f"ingesting {named[0].name if len(named) == 1 else f'{len(named)} tables'}"
     arguments = ["--drain"] if drain else []
     return follow_script(
-        "ingest",
-        job,
-        arguments,
-        console,
-        title=title,
-        drains=drain,
-        memory=memory,
-        quick=quick,
-        expected=expected,
+        "ingest", job, arguments, console, title=title, drains=drain, memory=memory, quick=quick, conf=conf
     )
 
 
@@ -86,9 +78,12 @@ def follow_script(
     drains: bool,
     memory: str = "2g",
     quick: bool = False,
-    expected: int | None = None,
+    conf: Mapping[str, Mapping[str, str]] | None = None,
 ) -> int:
-    """Run one of the scripts of `glue_jobs` here, and show what it does; returns its exit code. Otherwise as `follow`."""
+    """Run one of the scripts of `glue_jobs` here, and show what it does; returns its exit code. Otherwise as `follow`.
+
+    conf: Spark settings of each job, as Glue gives them to it.
+    """
     from cli.embedded.layout import Layout, project_root
     from cli.embedded.stack import current
     from cli.spark import spark_environment
@@ -99,9 +94,11 @@ def follow_script(
         settings.flush()
         program = Program(
             [sys.executable, "-m", f"glue_jobs.{script}", "--settings-file", settings.name, *arguments],
-            spark_environment(root, current(root), memory=memory, quick=quick),
+            spark_environment(
+                root, current(root), memory=memory, quick=quick, more=(conf or {}).get(job.job)
+            ),
             Path.cwd(),
             Layout(root).logs / f"{script}.log",
             drains=drains,
         )
-        return follow(program, console, title=title, expected=expected)
+        return follow(program, console, title=title)

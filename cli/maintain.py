@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, load_jobs
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, load_jobs, spark_settings
 from cli.console import Console
 from cli.ingest import follow_script, only
 
@@ -37,11 +37,18 @@ def maintain(
     """
     if kind is not None and kind not in KINDS:
         raise typer.BadParameter(f"use one of {', '.join(KINDS)}", param_hint="--only")
-    console = Console()
+    console, conf = Console(), spark_settings(config, env)
     arguments = [*(["--dry-run"] if dry_run else []), *(["--only", kind] if kind else [])]
     for job in load_jobs(config, env, tables=tables or ()):
         chosen = only(job, tables)
         if (chosen.tables or chosen.patterns) and follow_script(
-            "maintain", chosen, arguments, console, title="maintaining the tables", drains=True, memory=memory
+            "maintain",
+            chosen,
+            arguments,
+            console,
+            title="maintaining the tables",
+            drains=True,
+            memory=memory,
+            conf=conf,
         ):
             raise typer.Exit(1)

@@ -15,6 +15,7 @@ from calve.spark_conf import java_options
 from cli.embedded.java import find_java
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.ports import HOST
+from cli.embedded.processes import allow_open_files
 from cli.embedded.stack import current, environment, spark_jars
 
 if TYPE_CHECKING:
@@ -39,12 +40,17 @@ def spark_environment(
     quick: bool = False,
     jars: Sequence[Path] | None = None,
     conf: Mapping[str, str] | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The environment of a child process that runs a job: jars, memory, and settings that the JVM must be started with.
 
-    By default these are the jars of this release, and Avro's limits.
+    By default these are the jars of this release, and Avro's limits; `more` settings come from `calve.yaml`.
+
+    Raises:
+        Fatal: a process may open too few files here.
     """
-    settings = dict(conf if conf is not None else {JAVA_OPTIONS: java_options()})
+    allow_open_files()
+    settings = dict(conf if conf is not None else {JAVA_OPTIONS: java_options()}) | dict(more or {})
     if quick:
         settings[JAVA_OPTIONS] = f"{settings.get(JAVA_OPTIONS, '')} {QUICK_START}".strip()
     settings["spark.driver.bindAddress"] = "127.0.0.1"

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from calve.errors import ConfigError
 from calve.job import Job
+
+GLUES_OWN = re.compile(
+    r"--(JOB_\w+|SECURITY_CONFIGURATION|(Redshift)?TempDir|true|debug|mode|endpoint|conf|scriptLocation|job-language"
+    r"|job-bookmark-\w+|continuation-option|encryption-type|executor-cores|auto-scale-within-microbatch|datalake-formats"
+    r"|extra-(files|jars|py-files)|user-jars-first"
+    r"|(enable|continuous-log|custom-log|disable-proxy|spark-event-logs|write-shuffle)[\w-]*)"
+)
+"""What stands among a script's arguments, or may: what our definitions say to Glue, and what Glue adds or documents as a switch.
+
+Its parameters by which other code could come in, and which no definition of ours has, are not among them. A definition's script
+and files cannot be told from others here: nobody may start a run with arguments of his own (ADR 41).
+"""
 
 
 def job_parser(name: str, told: str | None) -> argparse.ArgumentParser:
@@ -20,6 +33,22 @@ def job_parser(name: str, told: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--region", help="the region of lake and catalog")
     parser.add_argument("--kms-key", help="ARN of the key of new files")
     return parser
+
+
+def parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """The script's arguments; Glue's own are ignored.
+
+    Raises:
+        ConfigError: there are others.
+    """
+    options, left = parser.parse_known_args(words)
+    named = (each.partition("=")[0] for each in left if each.startswith("--"))
+    if others := sorted({each for each in named if not GLUES_OWN.fullmatch(each)}):
+        raise ConfigError(
+            f"the job does not take {', '.join(others)}",
+            fix="start the job as it is deployed, without arguments: by the function NAME-start",
+        )
+    return options
 
 
 def flag(parser: argparse.ArgumentParser, name: str, told: str) -> None:

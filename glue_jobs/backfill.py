@@ -25,7 +25,7 @@ from glue_jobs.deletes import stage_deletes
 from glue_jobs.java_errors import problem
 from glue_jobs.keys import OFFSET, PARTITION, at, keys_of
 from glue_jobs.publishing import publish_round
-from glue_jobs.reading import PLACE, Reading
+from glue_jobs.reading import PLACE, Reading, errors_of_source
 from glue_jobs.receipt import Meter
 from glue_jobs.redrive import carried, now
 from glue_jobs.staging import Staged, discard, rows_of, whole
@@ -50,7 +50,9 @@ def serve(target: Target, base: Position, bytes_per_record: float) -> bool:
     backfill = _Backfill(target, base, request, bytes_per_record)
     entry = Entry(request.id, now(), "backfill", "backfill", request.by)
     try:
-        entry = replace(entry, told=backfill.run())
+        with errors_of_source(target):
+            told = backfill.run()
+        entry = replace(entry, told=told)
     except (LostRace, Fatal, Py4JNetworkError, ConnectionError):
         raise
     except Exception as error:

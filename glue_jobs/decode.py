@@ -26,6 +26,7 @@ from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, W
 from glue_jobs.events import TOMBSTONE, is_bad, tombstones_and_idle, with_rows
 from glue_jobs.inflate import inflate
 from glue_jobs.json_values import JsonValue
+from glue_jobs.kafka.records import REFUSED
 from glue_jobs.shapes import shaped
 from glue_jobs.verdicts import (
     DECODED,
@@ -52,11 +53,12 @@ NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
 def decode(records: DataFrame, decoding: Decoding, end: bytes, mode: Mode | None = None) -> DataFrame:
     """Add `decoded` (struct of `value` and `end`), `schema_id`, `REJECT` (a word of `REASONS`, null: a good record) and `SIZE`.
 
-    Keeps every column and every record of Spark's Kafka source. `end`: eight random bytes of this round, so that no
-    record can be made to end in them. The size is that of key and value in bytes, as received. Where the key is read, it is
-    decoded likewise. Where records may belong to other tables, `OTHER` is the place of their schema in `Decoding.other_ids`, at
-    most `MAX_OTHERS`; such a record has no `REJECT`. Where records delete, `TOMBSTONE` tells them, and those without a value
-    have no `REJECT` for that. Of change events `decoded` holds the rows that they tell of; `IDLE` tells those that say nothing
+    Keeps every column and every record; what the source has `REFUSED` stays so. `end`: eight random bytes of this round, so
+    that no record can be made to end in them. The size is that of key and value in bytes, as received. Where the key is read,
+    it is decoded likewise. Where records may belong to other tables, `OTHER` is the place of their schema in
+    `Decoding.other_ids`, at most `MAX_OTHERS`; such a record has no `REJECT`. Where records delete, `TOMBSTONE` tells them, and
+    those without a value have no `REJECT` for that. Of change events `decoded` holds the rows that they tell of; `IDLE` tells
+    those that say nothing
     of a single row.
     """
     records = _plain(records, decoding)
@@ -65,7 +67,9 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes, mode: Mode | None
     if decoding.key is not None:
         decoded[DECODED["key"]] = _decoded(decoding.key, "key", end, parsed)
     found = (records.withColumns(parsed) if parsed else records).withColumns(decoded)
-    reject, ours, empty = verdict(decoding, end), is_good(end), F.col("value").isNull()
+    delivered = F.col(REFUSED).isNull()
+    reject, ours = F.coalesce(F.col(REFUSED), verdict(decoding, end)), is_good(end) & delivered
+    empty = F.col("value").isNull() & delivered
     told: dict[str, Column] = {}
     if isinstance(mode, ChangeData):
         found = with_rows(found, mode.source_order)
@@ -85,7 +89,7 @@ def decode(records: DataFrame, decoding: Decoding, end: bytes, mode: Mode | None
         SIZE: reduce(Column.__add__, size).cast("long"),
     }
     if decoding.others:
-        judged[OTHER] = F.when(~ours, other(decoding))
+        judged[OTHER] = F.when(~ours & delivered, other(decoding))
     return found.withColumns(judged | told).drop(*parsed)
 
 

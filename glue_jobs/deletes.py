@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from calve.errors import Suspended
 from calve.names import quote, quote_path
 from calve.spark_conf import COPIES
+from glue_jobs.exposure import require_own_paths
 from glue_jobs.java import elements, strings
 from glue_jobs.lake import Lake, Table
 from glue_jobs.staging import Deletes
@@ -94,6 +95,7 @@ class _Copies:
 
     def make(self, table: Table, name: str) -> Any:
         """A table of its own with the metadata that `table` has, and the properties `FOR_COPIES`."""
+        require_own_paths(table)
         with self._lock:
             self._prepare(table)
         properties = self._lake.jvm.java.util.HashMap()

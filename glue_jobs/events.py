@@ -16,6 +16,7 @@ from calve.columns import CHANGE
 from calve.job import ChangeData
 from glue_jobs.conditions import false
 from glue_jobs.json_leaves import GREATEST_MILLIS
+from glue_jobs.moments import kept_within_years
 from glue_jobs.verdicts import DECODED
 
 TOMBSTONE = "calve:tombstone"
@@ -30,6 +31,8 @@ VALUE = DECODED["value"]
 def with_rows(decoded: DataFrame, order: Sequence[str]) -> DataFrame:
     """`decoded.value` becomes the row that an event tells of, with the column `CHANGE`; a deleted one as the event has it.
 
+    Days and moments before the year 1 or after 9999, which databases have, become the first or the last one (ADR 42).
+
     The event is a column of its own before: an expression that is used so often would decode each record as often.
     """
     read = decoded.schema[VALUE].dataType["value"].dataType  # type: ignore[index]
@@ -37,7 +40,10 @@ def with_rows(decoded: DataFrame, order: Sequence[str]) -> DataFrame:
         return decoded
     event = F.col(VALUE)["value"]
     row = F.when(event["op"] == DELETES, event["before"]).otherwise(event["after"])
-    columns = (row[name].alias(name) for name in read["after"].dataType.names)
+    columns = (
+        kept_within_years(row[each.name], each.dataType).alias(each.name)
+        for each in read["after"].dataType.fields
+    )
     change = F.struct(
         event["op"].alias("op"),
         _moment(event["source"]).alias("at"),

@@ -4,7 +4,7 @@ Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.job.Jo
 to stop at the topics' ends as they are at start. What only a deploy knows stands beside the settings and wins over them:
 `--warehouse URI`, `--region NAME`, `--kms-key ARN`, `--bootstrap-servers LIST`; `--control URI` and `--generation NAME` are for
 `glue_jobs.handover`; `--packages FILE` is an archive for `glue_jobs.packages`. Under `--announce true` the job tells EventBridge
-of every commit. Glue's own arguments are ignored.
+of every commit. Glue's own arguments are ignored, all others refused.
 SIGTERM, Ctrl-C and a hand-over end the job after the running rounds.
 """
 
@@ -29,12 +29,12 @@ from calve.job import Job
 from calve.log import event
 from calve.names import TableName
 from glue_jobs import engines, faults
-from glue_jobs.arguments import flag, job_of, job_parser
+from glue_jobs.arguments import flag, job_of, job_parser, parsed
 from glue_jobs.discovery import Discovery
 from glue_jobs.handover import HandOver
 from glue_jobs.lake import Lake
 from glue_jobs.outbox import Outbox
-from glue_jobs.packages import ship
+from glue_jobs.packages import require, ship
 from glue_jobs.session import require_avro_guard, spark_session
 
 if TYPE_CHECKING:
@@ -73,10 +73,11 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
     """Keep the job's tables until all loops are over; returns the state of each table.
 
     Raises:
-        Fatal: the Avro guard is not active, or Kafka or the registry refused the credentials.
+        Fatal: the Avro guard is not active, a package is missing, or Kafka or the registry refused the credentials.
     """
     spark = spark_session(job)
     require_avro_guard(spark)
+    require()
     # What reads Kafka is imported once Spark is there: it brings the packages that the host lacks (`glue_jobs.packages`).
     from glue_jobs.kafka.cluster import Cluster
     from glue_jobs.loop import TableLoop
@@ -135,7 +136,7 @@ def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
     parser.add_argument("--packages", type=Path, help="an archive of Python packages")
     parser.add_argument("--control", help="S3 URI of the object that names the generation to run")
     parser.add_argument("--generation", help="which generation this run is of")
-    options, _ = parser.parse_known_args(arguments)
+    options = parsed(parser, arguments)
     job = job_of(options)
     servers = options.bootstrap_servers or job.kafka.bootstrap_servers
     return replace(job, kafka=replace(job.kafka, bootstrap_servers=servers)), options

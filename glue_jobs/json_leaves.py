@@ -13,7 +13,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from calve.columns import Json, decimal_digits
 from glue_jobs.conditions import any_in, any_of, false
-from glue_jobs.moments import date, moment
+from glue_jobs.moments import database_millis, database_moment, date, moment
 from glue_jobs.shapes import spark_type
 
 TYPES: dict[str, T.DataType] = {
@@ -31,6 +31,7 @@ TYPES: dict[str, T.DataType] = {
 PARSED: dict[str, T.DataType] = {
     "date": T.StringType(),
     "timestamptz": T.StringType(),
+    "instant": T.StringType(),
     "days": T.IntegerType(),
     "millis": T.LongType(),
     "local_millis": T.LongType(),
@@ -73,7 +74,7 @@ def invalid(shape: Json, value: Column, text: Column) -> Column | None:
     match shape:
         case "float" | "double":
             return F.abs(value) == F.lit(float("inf"))
-        case "date" | "timestamptz" | "millis" | "local_millis":
+        case "date" | "timestamptz" | "instant" | "millis":
             return value.isNotNull() & _made(shape, value).isNull()
         case "json":
             overflown = F.to_json(value).rlike(OVERFLOWN)
@@ -119,9 +120,13 @@ def _made(shape: str, value: Column) -> Column:
             return date(value)
         case "timestamptz":
             return moment(value)
+        case "instant":
+            return database_moment(value)
         case "days":
             return F.date_from_unix_date(value)
-        case "millis" | "local_millis":
+        case "local_millis":
+            return database_millis(value)
+        case "millis":
             return F.when(value.between(-GREATEST_MILLIS, GREATEST_MILLIS), F.timestamp_millis(value))
         case "local_micros":
             return F.timestamp_micros(value)

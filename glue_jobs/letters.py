@@ -36,10 +36,13 @@ from calve.position import (
 from calve.protocol import Commit, nearest_position
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
+from glue_jobs.exposure import OF_LETTERS, cover, require_own_paths, without_bounds
 from glue_jobs.java import elements
 from glue_jobs.lake import Lake, Table, settings
 from glue_jobs.marks import Marks
 from glue_jobs.staging import NOTHING, Ambiguous, Conflict, Staged, commit, publish
+
+COVERED = without_bounds(DEAD_LETTERS, OF_LETTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class Letters:
             self._evolve(table)
             return table
         summary = root(writer="", topic="", round_id=NO_LETTERS)
-        properties = settings(self._file_bytes) | {INITIALISED: "true"}
+        properties = settings(self._file_bytes) | {INITIALISED: "true"} | COVERED
         created = self._lake.create(self._name, DEAD_LETTERS, properties=properties, summary=summary)
         faults.point("letters.created", self._main.table)
         return created
@@ -91,6 +94,7 @@ class Letters:
             table.evolve(missing)
             table.refresh()
             faults.point("letters.evolved", self._main.table)
+        cover(table, COVERED)
 
     def look(self) -> Look | None:
         """The table as it is before main is read; None where it does not exist."""
@@ -212,6 +216,7 @@ class Letters:
         try:
             commit(table, table.java.newDelete().deleteFromRowFilter(condition), summary, unchanged)
         except Conflict:
+            require_own_paths(table)
             listed = ", ".join(f"'{each}'" for each in sorted(left.rounds))
             self._lake.spark.sql(f"DELETE FROM {table.name.quoted(CATALOG)} WHERE round IN ({listed})")  # noqa: S608
             faults.point("letters.deleted", self._main.table)

@@ -22,7 +22,7 @@ from calve.log import event
 from calve.maintenance import Kind, due
 from calve.turn import TURN_KINDS
 from glue_jobs import faults
-from glue_jobs.arguments import flag, job_of, job_parser
+from glue_jobs.arguments import flag, job_of, job_parser, parsed
 from glue_jobs.java_errors import problem
 from glue_jobs.lake import Lake, Table
 from glue_jobs.maintaining.doing import Work
@@ -126,7 +126,7 @@ def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
     parser = job_parser("maintain", __doc__)
     flag(parser, "--dry-run", "tell what is due, and do nothing")
     parser.add_argument("--only", choices=get_args(Kind), help="do this alone, due or not")
-    options, _ = parser.parse_known_args(arguments)
+    options = parsed(parser, arguments)
     return job_of(options), options
 
 

@@ -6,10 +6,15 @@ needs the packages asks for them (`use`), in the driver and in Python workers al
 
 from __future__ import annotations
 
+import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkContext, SparkFiles
+
+from calve.errors import Fatal
 
 FOLDER = "calve-packages"
 
@@ -27,3 +32,29 @@ def use() -> None:
     folder = Path(SparkFiles.getRootDirectory()) / FOLDER
     if folder.is_dir() and str(folder) not in sys.path:
         sys.path.append(str(folder))
+
+
+@contextmanager
+def brought() -> Iterator[None]:
+    """Imports inside name what is missing.
+
+    Raises:
+        Fatal: a package cannot be imported.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise Fatal(
+            f"the job cannot import {error.name or error} under Python {platform.python_version()} ({sys.executable})",
+            fix="deploy the job again: that brings its packages for this Python; on a laptop, install calve with pip",
+        ) from error
+
+
+def require() -> None:
+    """Import what reads Kafka; its kernels are compiled where no process of this machine has done so.
+
+    Raises:
+        Fatal: a package cannot be imported.
+    """
+    with brought():
+        from glue_jobs.kafka import source  # noqa: F401 the import is the proof

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from calve.errors import Retryable, Suspended
 from calve.job import Aggregate, ChangeData, Deduplicate, Upsert
 from calve.masking import newest
 from calve.position import Offsets, TopicKey
@@ -17,7 +20,6 @@ from glue_jobs.change_data import stage_change_data
 from glue_jobs.decode import REJECT, decode
 from glue_jobs.duplicates import stage_firsts
 from glue_jobs.engines import columnar
-from glue_jobs.kafka.cluster import read
 from glue_jobs.keys import OFFSET, PARTITION, at, key_names
 from glue_jobs.layout import clustered, tasks_for
 from glue_jobs.records import RECEIVED, rejected, rows
@@ -38,8 +40,10 @@ from glue_jobs.target import Target
 from glue_jobs.totals import stage_totals
 from glue_jobs.upserts import stage_changes
 from glue_jobs.verdicts import MAX_OTHERS
+from glue_jobs.workers import told_by_workers
 
 PLACE = (PARTITION, OFFSET)
+LOST = ("topic_recreated", "offsets_expired")
 
 
 @dataclass(slots=True)
@@ -47,6 +51,7 @@ class Reading:
     """Offsets [start, to) of the target's topic, of this incarnation; `mark` is what `glue_jobs.decode` appends to every value.
 
     failing: places of records of which a row cannot be computed, with the reason, once a read has shown that there are some.
+    bytes_per_record: as far as it is known.
     """
 
     target: Target
@@ -55,6 +60,7 @@ class Reading:
     topic: TopicKey
     mark: bytes = field(default_factory=lambda: os.urandom(8))
     failing: DataFrame | None = None
+    bytes_per_record: float = 0.0
 
     @property
     def span(self) -> Offsets:
@@ -68,6 +74,7 @@ class Reading:
         Of one without duplicates: the first of each key that the table does not have. Of one of totals: those of the groups that
         they change.
         """
+        self.bytes_per_record = bytes_per_record
         size_bytes = bytes_per_record * sum(self.span.values())
         engine = columnar(self.target)
         staged, seen = (
@@ -81,6 +88,11 @@ class Reading:
 
     def _stage(self, stage_id: str, size_bytes: float) -> tuple[Staged, Seen]:
         """By rows."""
+        before = self.target.workers_s.value
+        staged, seen = self._staged(stage_id, size_bytes)
+        return replace(staged, cpu_s=self.target.workers_s.value - before), seen
+
+    def _staged(self, stage_id: str, size_bytes: float) -> tuple[Staged, Seen]:
         target, mode = self.target, self.target.mode
         tasks = tasks_for(size_bytes, target.cores, len(self.to))
         if isinstance(mode, ChangeData):
@@ -128,17 +140,18 @@ class Reading:
         Those of a table that masks are sealed by the key that is the newest now.
         """
         observed, observation = observe_rejects(self._rejects(seen))
-        refused = rejected(observed, topic=self.topic, round_id=round_id)
+        refused = rejected(observed, self.target.decoding, topic=self.topic, round_id=round_id)
         if self.target.table.masks:
             refused = sealed(refused, newest(self.target.masking_keys, time.time_ns() // 1_000))
         letters = self.target.letters.ensure()
+        before = self.target.workers_s.value
         staged = stage(self.target.lake, letters, refused.coalesce(1), f"{round_id}-letters")
-        return staged, seen_reasons(observation)
+        return replace(staged, cpu_s=self.target.workers_s.value - before), seen_reasons(observation)
 
     def count_rejects(self, seen: Seen) -> Rejects:
         """What the rejects are, in a second read of their range, where they are not to be kept."""
         observed, observation = observe_rejects(self._rejects(seen))
-        groups = reject_groups(observed, self.target.decoding.wire)
+        groups = reject_groups(observed, self.target.decoding)
         return Rejects(seen_reasons(observation), groups)
 
     def filtered_schemas(self, seen: Seen) -> dict[str, int]:
@@ -194,12 +207,44 @@ class Reading:
         return places.groupBy(*names[:2]).agg(F.min(names[2]).alias(names[2])).localCheckpoint()
 
     def _records(self, start: Offsets, to: Offsets) -> DataFrame:
+        from glue_jobs.kafka.client import settings_of
+        from glue_jobs.kafka.source import read
+
         target = self.target
+        size_bytes = self.bytes_per_record * sum(to[p] - o for p, o in start.items())
         return read(
             target.lake.spark,
+            settings_of(target.cluster.connection),
             target.table.topic,
+            self.topic.topic_id,
             start,
             to,
-            access=target.cluster.connection.access(),
-            group=f"calve-{target.name.table}",
+            tasks=tasks_for(size_bytes, target.cores, target.cores),
+            cpu_s=target.workers_s,
         )
+
+
+def sampled(target: Target, topic: TopicKey, start: Offsets, to: Offsets) -> float | None:
+    """As `glue_jobs.kafka.source.bytes_per_record`."""
+    from glue_jobs.kafka.client import settings_of
+    from glue_jobs.kafka.source import bytes_per_record
+
+    return bytes_per_record(
+        settings_of(target.cluster.connection), target.table.topic, topic.topic_id, start, to
+    )
+
+
+@contextmanager
+def errors_of_source(target: Target) -> Iterator[None]:
+    """What tasks inside have raised, as they have raised it.
+
+    Raises:
+        Retryable: what they read has expired, or was made again, and the table accepts that: the next round begins behind it.
+    """
+    try:
+        with told_by_workers():
+            yield
+    except Suspended as error:
+        if error.code in LOST and target.table.on_data_loss == "continue":
+            raise Retryable(error.message) from None
+        raise

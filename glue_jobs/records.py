@@ -9,17 +9,19 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from calve.columns import LATER, REASONS, Json
+from calve.decoding import Decoding
 from calve.names import SYSTEM_COLUMN
 from calve.position import TopicKey
 from glue_jobs.decode import OTHER, REJECT, SCHEMA_ID, SIZE, raw
 from glue_jobs.events import IDLE, TOMBSTONE
+from glue_jobs.explaining.letters import explanation
 from glue_jobs.keys import at
 from glue_jobs.shapes import spark_type
 from glue_jobs.steps.frame import FILTERED
 from glue_jobs.verdicts import DECODED
 
 RECEIVED = "calve:received"
-"""The record's bytes as they were received: key, value and headers; `plain`: the value without compression."""
+"""The record's bytes as they were received: key, value and headers; `plain`, `plain_key`: value and key without compression."""
 
 
 def flattened(decoded: DataFrame, columns: Json, *beside: str) -> DataFrame:
@@ -58,9 +60,8 @@ def rows(flat: DataFrame) -> DataFrame:
     return good.drop(REJECT, SIZE, OTHER, IDLE, FILTERED)
 
 
-def rejected(flat: DataFrame, *, topic: TopicKey, round_id: str) -> DataFrame:
+def rejected(flat: DataFrame, decoding: Decoding, *, topic: TopicKey, round_id: str) -> DataFrame:
     """The rejected records, with `RECEIVED`, as rows of the dead-letter table, in its column order."""
-    reasons = F.create_map(*(F.lit(text) for pair in REASONS.items() for text in pair))
     kafka, received = F.col(SYSTEM_COLUMN), F.col(RECEIVED)
     return flat.where(F.col(REJECT).isNotNull()).select(
         F.lit(topic.cluster_id).alias("cluster_id"),
@@ -73,12 +74,24 @@ def rejected(flat: DataFrame, *, topic: TopicKey, round_id: str) -> DataFrame:
         kafka[SCHEMA_ID].alias(SCHEMA_ID),
         F.lit("decode").alias("stage"),
         F.col(REJECT).alias("reason"),
-        reasons[F.col(REJECT)].alias("message"),
+        message(decoding).alias("message"),
         F.lit(1).alias("attempt"),
         F.lit(round_id).alias("round"),
         F.current_timestamp().alias("rejected_at"),
         *(F.lit(None).cast("string").alias(name) for name in LATER),
     )
+
+
+def message(decoding: Decoding) -> Column:
+    """Why each reject is none of the table's rows, in a sentence; of records with `RECEIVED`."""
+    reasons = F.create_map(*(F.lit(text) for pair in REASONS.items() for text in pair))
+    return F.coalesce(explained(decoding), reasons[F.col(REJECT)])
+
+
+def explained(decoding: Decoding) -> Column:
+    """Where and why a reject does not match its schema, null where that is not known; of records with `RECEIVED`."""
+    received = F.col(RECEIVED)
+    return explanation(decoding, F.col(REJECT), received["plain"], received["plain_key"])
 
 
 def _fields(decoded: DataFrame) -> dict[str, Column]:
@@ -93,7 +106,11 @@ def _fields(decoded: DataFrame) -> dict[str, Column]:
 
 def _received(decoded: DataFrame) -> Column:
     parts = {"key": raw(decoded, "key"), "value": raw(decoded, "value"), "headers": F.col("headers")}
-    return F.struct(*(found.alias(name) for name, found in parts.items()), F.col("value").alias("plain"))
+    return F.struct(
+        *(found.alias(name) for name, found in parts.items()),
+        F.col("value").alias("plain"),
+        F.col("key").alias("plain_key"),
+    )
 
 
 def _kafka(decoded: DataFrame) -> Column:

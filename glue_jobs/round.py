@@ -31,11 +31,10 @@ from calve.protocol import (
 from calve.rejects import Rejects
 from glue_jobs import backfill, faults, forget, redrive, travel
 from glue_jobs.emit import emit
-from glue_jobs.engines import columnar
 from glue_jobs.lake import catalog_errors
 from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.publishing import publish_round
-from glue_jobs.reading import Reading
+from glue_jobs.reading import Reading, errors_of_source, sampled
 from glue_jobs.receipt import Meter
 from glue_jobs.rejecting import require_allowed, require_same
 from glue_jobs.relayout import relayout
@@ -92,7 +91,7 @@ class Round:
         """
         for step in faults.STEPS:
             faults.point(f"{step}.begin", self.target.table.name)
-            with catalog_errors(f"table {self.target.name}, {step}"):
+            with catalog_errors(f"table {self.target.name}, {step}"), errors_of_source(self.target):
                 getattr(self, step)()
             faults.point(f"{step}.end", self.target.table.name)
             if self.result:
@@ -309,12 +308,12 @@ class Round:
         self.stage_ms = _ms(began)
 
     def _bytes_per_record(self) -> float:
-        """As this process has seen it, or the table's history, or the topic's next records show it to the columnar engine; where
-        none of them does, every record is as large as the topic allows.
+        """As this process has seen it, or the table's history, or the topic's next records show it; where none of them does,
+        every record is as large as the topic allows.
         """
         known = self.memory.bytes_per_record or bytes_per_record(self.target.main.ancestors())
-        if not known and self.offsets != self.topic.end and (engine := columnar(self.target)):
-            known = engine.bytes_per_record(self.topic.key, self.offsets, self.topic.end)
+        if not known and self.offsets != self.topic.end:
+            known = sampled(self.target, self.topic.key, self.offsets, self.topic.end)
         self.memory.bytes_per_record = known
         return known or self.target.cluster.largest_record(self.target.table.topic)
 

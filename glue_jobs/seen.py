@@ -18,10 +18,9 @@ from calve.decoding import Decoding
 from calve.job import PartName
 from calve.position import Offsets
 from calve.rejects import MAX_GROUPS, Group
-from calve.wire import Wire
 from glue_jobs.decode import OTHER, REJECT, SIZE
 from glue_jobs.keys import OFFSET, PARTITION, TIMESTAMP
-from glue_jobs.records import RECEIVED
+from glue_jobs.records import RECEIVED, explained
 from glue_jobs.steps.frame import FILTERED
 from glue_jobs.verdicts import MAX_OTHERS, framed_hex, is_framed
 
@@ -166,18 +165,19 @@ def seen_reasons(observation: Observation) -> dict[str, int]:
     return {reason: int(count) for reason, count in observation.get.items() if count}
 
 
-def reject_groups(records: DataFrame, wire: Wire) -> tuple[Group, ...]:
+def reject_groups(records: DataFrame, decoding: Decoding) -> tuple[Group, ...]:
     """The largest groups of rejects by reason and schema id, each with its first place; so many that a flood stays bounded.
 
     `records`: with `RECEIVED`.
     """
+    wire = decoding.wire
+    rejects = records.where(F.col(REJECT).isNotNull())
     place = (F.col(path).alias(path.split(".")[1]) for path in (PARTITION, OFFSET))
-    decoded = records.select(REJECT, F.col(RECEIVED)["plain"].alias("value"), *place)
+    value = F.col(RECEIVED)["plain"].alias("value")
+    decoded = rejects.select(REJECT, value, *place, explained(decoding).alias("why"))
     framed = F.when(is_framed(wire), framed_hex(wire)).alias("id")
-    grouped = decoded.where(F.col(REJECT).isNotNull()).groupBy(F.col(REJECT), framed)
-    counted = grouped.agg(
-        F.count(F.lit(1)).alias("records"), F.min(F.struct("partition", "offset")).alias("first")
-    )
+    first = F.min(F.struct("partition", "offset", "why")).alias("first")
+    counted = decoded.groupBy(F.col(REJECT), framed).agg(F.count(F.lit(1)).alias("records"), first)
     largest = counted.orderBy(F.desc("records"), "first").limit(MAX_GROUPS).collect()
     return tuple(
         Group(
@@ -186,6 +186,7 @@ def reject_groups(records: DataFrame, wire: Wire) -> tuple[Group, ...]:
             row[2],
             row[3]["partition"],
             row[3]["offset"],
+            row[3]["why"],
         )
         for row in largest
     )

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from functools import reduce
 
+from py4j.protocol import Py4JJavaError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from calve.errors import Fatal
+from calve.errors import ConfigError, Fatal
 from calve.job import Job
 from calve.spark_conf import AVRO_LIMITS, ITEMS_LIMIT, java_options, spark_conf
 from calve.wire import zigzag
+from glue_jobs.java_errors import java_class
 
 VALUE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark's own loggers that print values of records when an expression fails, whoever handles the error."""
 
 
 def spark_session(job: Job) -> SparkSession:
-    """The session, made with the settings of `calve.spark_conf` where the host has not made one already."""
+    """The session, made with the settings of `calve.spark_conf` where the host has not made one already.
+
+    Raises:
+        ConfigError: Spark refuses its settings.
+    """
     builder = SparkSession.builder.appName(f"calve-{job.name}-{job.job}")
     for key, value in spark_conf(job).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Py4JJavaError as error:  # there is no record yet that a message could quote
+        said = str(error.java_exception.getMessage() or java_class(error)).partition("\n")[0]
+        raise ConfigError(
+            f"Spark does not start: {said}", fix=f"check jobs.{job.job}.conf in calve.yaml"
+        ) from None
     spark.sparkContext.setLogLevel("ERROR")
     for name in VALUE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from calve.columns import Json
 from calve.names import quote
 from glue_jobs.conditions import any_in, any_of, false
-from glue_jobs.moments import moment
+from glue_jobs.moments import database_millis, database_moment
 
 TYPES = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
 """Iceberg's names of types that Spark calls otherwise."""
@@ -42,7 +42,7 @@ def _misread(value: Column, shape: Json | None) -> Column | None:
     [(kind, parts)] = shape.items()
     match kind:
         case "moment":
-            return value.isNotNull() & moment(value).isNull()
+            return value.isNotNull() & database_moment(value).isNull()
         case "list":
             return any_in(value, lambda each: _misread(each, parts))
         case "map":
@@ -65,7 +65,9 @@ def _shaped(value: Column, shape: Json | None) -> Column:
         case "cast":
             return value.cast(spark_type(parts))
         case "moment":
-            return moment(value)
+            return database_moment(value)
+        case "millis":
+            return database_millis(value).cast(spark_type(parts))
         case "list":
             return F.transform(value, lambda each: _shaped(each, parts))
         case "map":

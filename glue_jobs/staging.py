@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.protocol import Commit
+from glue_jobs.exposure import require_own_paths
 from glue_jobs.java import elements
 from glue_jobs.java_errors import java_class, java_message
 from glue_jobs.lake import Lake, Table, catalog_errors, commit_of
@@ -78,7 +79,9 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by:
 
     Raises:
         Retryable: the object store failed; nothing is committed, files already written are orphans.
+        Suspended: `foreign_path`: the files would lie where other people may read them.
     """
+    require_own_paths(table)
     iceberg = lake.jvm.org.apache.iceberg.spark
     cache, coordinator = _singleton(lake, iceberg, "SparkTableCache"), iceberg.FileRewriteCoordinator.get()
     cache.add(stage_id, table.java)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pyspark import Accumulator
 from pyspark.sql import functions as F
 
 from calve import job
@@ -45,6 +46,7 @@ from calve.totals import TOTALS, columns_of, kafka_column, require_same_kind
 from glue_jobs import faults
 from glue_jobs.admission import Admission
 from glue_jobs.announcing import Announcer
+from glue_jobs.exposure import cover, hidden_columns, require_own_paths, without_bounds
 from glue_jobs.lake import Lake, Table, settings
 from glue_jobs.letters import Letters
 from glue_jobs.shaping import Shaping
@@ -74,6 +76,8 @@ class Target:
     """The same with the key that writes what is emitted."""
     registry: Registry | None
     announcer: Announcer
+    workers_s: Accumulator[float] = field(init=False)
+    """CPU seconds of Python workers that read the topic."""
     masking: MaskingKeys | None = None
     supply: Supply = field(init=False)
     schemas: Parts = field(init=False)
@@ -96,10 +100,13 @@ class Target:
     """What calve.yaml says of the layout, where the table cannot have it: said once."""
     _every: Json = None
     """The columns of the schemas, those in quarantine among them."""
+    _covered: dict[str, str] = field(default_factory=dict)
+    """The properties that keep values out of the table's metadata."""
     _pinned: tuple[Json, Versions] | None = None
     """The table's data columns and the schemas that `decoding` was made of."""
 
     def __post_init__(self) -> None:
+        self.workers_s = self.lake.spark.sparkContext.accumulator(0.0)
         self.schemas = parts_of(self.table, self.registry)
         self.admission = Admission(self.table, self.name, self.schemas)
         self.letters = Letters(self.lake, self.name, self.table.maintenance.file_bytes)
@@ -121,8 +128,8 @@ class Target:
 
         Raises:
             Retryable: the topic does not exist or a subject is not registered yet, or a system does not answer.
-            Suspended: the table was not made by calve (`not_ours`), or, as one of a pattern's, for another topic (`other_topic`),
-                or no column can hold the schema (`schema_unsupported`), or
+            Suspended: the table was not made by calve (`not_ours`), its files would lie elsewhere (`foreign_path`), or, as one of
+                a pattern's, it is of another topic (`other_topic`), or no column can hold the schema (`schema_unsupported`), or
                 the key of its mode (`key_unusable`) or its measures (`measure_unusable`), or it is of totals, or was not made so
                 (`mode_changed`).
         """
@@ -138,10 +145,12 @@ class Target:
                 f"table {self.name} exists, but calve did not make it",
                 fix="drop it, or name another table",
             )
+        require_own_paths(found)
         self._require_same_topic(found)
         require_same_kind(str(self.name), found.properties, self.table.aggregate)
         self.main = found
         self._fit(versions)
+        cover(self.main, self._covered)
         if self.table.owner and found.properties.get(OWNER) != self.table.owner:
             found.set_properties({OWNER: self.table.owner})
 
@@ -215,7 +224,8 @@ class Target:
 
     def _create(self, versions: Versions) -> Table:
         source, kafka, totals = self.schemas.first_columns(versions), KAFKA, {}
-        data = self._made(self._chain(source, versions), source)
+        chain = self._chain(source, versions)
+        data = self._made(chain, source)
         if self.table.aggregate is not None:
             data, kafka = columns_of(data, self.table.aggregate), kafka_column()
             totals = {TOTALS: "true"}
@@ -236,6 +246,7 @@ class Target:
                 TOPIC_KEY: str(self.cluster.state(self.table.topic).key),
             }
             | self.admission.first(source)
+            | self._without_bounds(chain, columns)
             | totals,
             summary=root(writer=self.writer, topic=self.table.topic, round_id=uuid.uuid4().hex),
         )
@@ -280,6 +291,7 @@ class Target:
         self._every, self.decoding = every, self.schemas.decoding(every, versions, leaves(source))
         steps = noted(self.table.steps, source, chain.means.tags) | self.supply.lookups.noted()
         self.read_with = self.schemas.read_with(versions) | steps
+        self._covered = self._without_bounds(chain, schema)
         self.mode = keyed(schema, mode) if isinstance(mode, Upsert | Deduplicate) else mode
         if isinstance(self.mode, Upsert | Deduplicate):
             chain.require_lasting(self.mode.key)
@@ -287,6 +299,9 @@ class Target:
             personal = masked_columns(self.table.steps, chain.means.tags)
             require_countable(str(self.name), self.table.count_by, data_columns(schema), personal)
         self.shaping = Shaping(source, made, chain, data_columns(schema), self.mode)
+
+    def _without_bounds(self, chain: Chain, columns: Json) -> dict[str, str]:
+        return without_bounds(columns, hidden_columns(self.table, chain.means.tags, columns))
 
     def _chain(self, source: Json, versions: Versions) -> Chain:
         means = self.supply.means(self.schemas.tags(source, versions))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from calve.names import TableName
+from calve.names import OWNER_TAG, TableName
 
 GZIP = b"\x1f\x8b"
 
@@ -68,6 +68,13 @@ def head(glue: Any, s3: Any, name: TableName) -> Head | None:
         return None
     location = found.get("Parameters", {}).get("metadata_location")
     return of_metadata(name, location, read(s3, location)) if location else None
+
+
+def databases_of(glue: Any, deployment: str) -> list[str]:
+    """The databases that a deployment made, one for each cluster where that names them; each names its maker."""
+    pages = glue.get_paginator("get_databases").paginate()
+    found = (each for page in pages for each in page["DatabaseList"])
+    return [each["Name"] for each in found if each.get("Parameters", {}).get(OWNER_TAG) == deployment]
 
 
 def of_metadata(name: TableName, location: str, metadata: dict[str, Any]) -> Head:

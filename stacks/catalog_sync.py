@@ -121,7 +121,7 @@ class CatalogSync(Construct):
             ),
             allow(
                 ["s3:GetObject"],
-                [f"{lake.objects(prefix)}/metadata/*" for prefix in lake.data_prefixes],
+                lake.metadata(),
                 because="the metadata files of all tables",
             ),
             allow(STATES, [self._states.table_arn]),

@@ -73,7 +73,7 @@ def _lake_statements(lake: LakeStack) -> list[Statement]:
         lake.listing(),
         allow(
             ["s3:GetObject"],
-            [f"{lake.objects(prefix)}/metadata/*" for prefix in lake.data_prefixes],
+            lake.metadata(),
             because="the metadata files of all tables",
         ),
         allow(["glue:GetDatabase", "glue:GetTable"], lake.catalog_arns, because="all tables of the lake"),

@@ -8,7 +8,7 @@ from constructs import Construct
 from calve.announcement import EXPORT_FAILED
 from calve.deployment import Deployment
 from calve.export import EXPORTS
-from stacks.arns import arn, catalog_arns
+from stacks.arns import arn
 from stacks.bundling import Runtime
 from stacks.export_schedules import ExportSchedules
 from stacks.function import Function
@@ -16,7 +16,7 @@ from stacks.lake import LakeStack
 from stacks.roles import allow, announcing
 
 MEMORY_MB = 2048
-TABLES = "an export may name any table of its database"
+TABLES = "an export may name any table of its database, which is known to the job alone where it is named after a cluster"
 FILES = "the files of exports have their windows in their names"
 
 
@@ -35,16 +35,18 @@ class ExportWriter(Construct):
         done: aws_dynamodb.Table,
     ) -> None:
         super().__init__(scope, id)
-        databases = sorted({export.database for export in deployment.exports})
-        glue = list(dict.fromkeys(each for name in databases for each in catalog_arns(name)))
         files = lake.objects(EXPORTS)
         self.name = f"{deployment.name}-export"
         function_arn = arn("lambda", f"function:{self.name}")
         statements = [
-            allow(["glue:GetDatabase", "glue:GetTable"], glue, because=TABLES),
+            allow(
+                ["glue:GetDatabase", "glue:GetTable", *["glue:GetDatabases"] * lake.per_cluster],
+                lake.catalog_arns,
+                because=TABLES,
+            ),
             allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
             lake.listing(),
-            allow(["s3:GetObject"], [lake.objects(f"{database}/") for database in databases], because=TABLES),
+            allow(["s3:GetObject"], [lake.objects(prefix) for prefix in lake.data_prefixes], because=TABLES),
             allow(
                 ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
                 [files],

@@ -75,10 +75,9 @@ class IngestStack(Stack):
                     self,
                     f"{job.definition.settings.job}Schedule",
                     name=job.name,
-                    job_arn=job.arn,
+                    deployment=deployment.name,
                     group=self.group,
                     expression=job.definition.schedule,
                     time_zone=job.definition.time_zone,
                     description=f"Starts {job.name}, which drains its topics and ends",
-                    arguments={"--drain": "true"},
                 )

@@ -71,7 +71,7 @@ class IngestJob(Construct):
         # Not inline: the names of the log groups hold the role's name.
         statements = [
             *lake_statements(lake, job.settings.job),
-            *code_statements([*code.assets, *settings.assets]),
+            *code_statements([*code.assets, *settings.assets], lake),
             *secret_statements(job.settings),
             *registry_statements(job.settings),
             *kafka_statements(brokers, sorted(_topics(job.settings))),
@@ -163,6 +163,8 @@ class IngestJob(Construct):
             arguments["--packages"] = f"{code.columnar.asset_hash}.zip"
         if scales:
             arguments["--enable-auto-scaling"] = "true"
+        if job.schedule:
+            arguments["--drain"] = "true"
         if lake.key_arn:
             arguments["--kms-key"] = lake.key_arn
         if brokers.servers or job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS:

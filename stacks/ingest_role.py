@@ -12,8 +12,9 @@ from calve.job import GlueRegistry, Job
 from calve.names import of_msk
 from stacks.arns import arn, secret_arn
 from stacks.lake import LakeStack
-from stacks.roles import Statement, allow
+from stacks.roles import Statement, allow, deny
 
+CODE = (".py", ".zip", ".egg", ".whl", ".jar", ".so")
 INTERFACES = "Glue makes a network interface per worker"
 
 
@@ -73,9 +74,12 @@ def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
     return statements
 
 
-def code_statements(assets: Sequence[aws_s3_assets.Asset]) -> list[Statement]:
-    """The job's own files, each by name."""
-    return [allow(["s3:GetObject"], [asset.bucket.arn_for_objects(asset.s3_object_key) for asset in assets])]
+def code_statements(assets: Sequence[aws_s3_assets.Asset], lake: LakeStack) -> list[Statement]:
+    """The job's own files, each by name; and of the lake, which others write, nothing that Glue would run."""
+    return [
+        allow(["s3:GetObject"], [asset.bucket.arn_for_objects(asset.s3_object_key) for asset in assets]),
+        deny(["s3:GetObject"], [f"{lake.bucket_arn}/*{end}" for end in CODE]),
+    ]
 
 
 def secret_statements(job: Job) -> list[Statement]:

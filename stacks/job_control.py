@@ -12,6 +12,7 @@ from stacks.arns import arn
 from stacks.bundling import Runtime
 from stacks.function import Function
 from stacks.ingest_job import IngestJob
+from stacks.job_schedule import start_name
 from stacks.lake import LakeStack
 from stacks.roles import Statement, allow, grant, service_role
 from stacks.rules import invoke
@@ -22,10 +23,12 @@ ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")
 
 
 class JobControl(Construct):
-    """Two functions of one code: the hand-over, a custom resource per job, and the watchdog.
+    """Three functions of one code: the hand-over, a custom resource per job; the watchdog; and the one that starts jobs.
+
+    They alone may start a run. Their code passes no argument but the generation that the job's definition has (ADR 41).
 
     Attributes:
-        watchdog: None where all jobs are scheduled.
+        watchdog: None where all jobs are scheduled. start: for people and schedules.
     """
 
     def __init__(
@@ -43,6 +46,20 @@ class JobControl(Construct):
         self._hand_over(deployment, jobs, lake, runtime)
         continuous = [job for job in jobs if not job.definition.schedule]
         self.watchdog = self._watchdog(deployment, continuous, lake, runtime, group) if continuous else None
+        names = [f"{job.name}{beside}" for job in jobs for beside in ("", "-maintenance")]
+        self.start = Function(
+            self,
+            "Start",
+            code="job_control",
+            handler="handler.start",
+            name=start_name(deployment.name),
+            runtime=runtime,
+            deployment=deployment.name,
+            environment={"JOBS": ",".join(names)},
+            statements=[
+                allow(["glue:GetJob", "glue:StartJobRun"], [arn("glue", f"job/{each}") for each in names])
+            ],
+        )
 
     def _hand_over(
         self, deployment: Deployment, jobs: Sequence[IngestJob], lake: LakeStack, runtime: Runtime

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
-from aws_cdk import Aws, aws_scheduler
+from aws_cdk import aws_scheduler
 from constructs import Construct
 
 from stacks.arns import arn
 from stacks.roles import allow, service_role
+
+
+def start_name(deployment: str) -> str:
+    """The name of the function that starts the deployment's jobs."""
+    return f"{deployment}-start"
+
+
+def start_arn(deployment: str) -> str:
+    return arn("lambda", f"function:{start_name(deployment)}")
 
 
 class JobSchedule(Construct):
@@ -22,12 +29,11 @@ class JobSchedule(Construct):
         id: str,
         *,
         name: str,
-        job_arn: str,
+        deployment: str,
         group: aws_scheduler.CfnScheduleGroup,
         expression: str,
         description: str,
         time_zone: str = "UTC",
-        arguments: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, id)
         role = service_role(
@@ -35,10 +41,9 @@ class JobSchedule(Construct):
             "Role",
             service="scheduler.amazonaws.com",
             source_arn=arn("scheduler", f"schedule-group/{group.name}"),
-            statements=[allow(["glue:StartJobRun"], [job_arn])],
+            statements=[allow(["lambda:InvokeFunction"], [start_arn(deployment)])],
         )
         types = aws_scheduler.CfnSchedule
-        started: dict[str, Any] = {"JobName": name} | ({"Arguments": dict(arguments)} if arguments else {})
         schedule = types(
             self,
             "Schedule",
@@ -49,9 +54,9 @@ class JobSchedule(Construct):
             schedule_expression_timezone=time_zone,
             flexible_time_window=types.FlexibleTimeWindowProperty(mode="OFF"),
             target=types.TargetProperty(
-                arn=f"arn:{Aws.PARTITION}:scheduler:::aws-sdk:glue:startJobRun",
+                arn=start_arn(deployment),
                 role_arn=role.role_arn,
-                input=json.dumps(started),
+                input=json.dumps({"job": name}),
                 retry_policy=types.RetryPolicyProperty(
                     maximum_retry_attempts=0, maximum_event_age_in_seconds=300
                 ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aws_cdk import Aws, CfnOutput, Stack
 from constructs import Construct
 
@@ -15,6 +17,8 @@ from stacks.operators import Operators
 from stacks.roles import Statement, allow
 
 STAGING = "_calve/staging/"
+METADATA = (".metadata.json", ".avro")
+"""How names of metadata files and manifests end. In a policy `*` matches folders, too: any other end may be a data file's."""
 
 
 class LakeStack(Stack):
@@ -76,6 +80,11 @@ class LakeStack(Stack):
     def objects(self, prefix: str) -> str:
         """The ARN of the lake's objects below a prefix of its own."""
         return f"{self.bucket_arn}/{self.prefix}{prefix}*"
+
+    def metadata(self, ends: Sequence[str] = METADATA) -> list[str]:
+        """The ARNs of files below `metadata/` of all tables, whose folders lie in those of their databases."""
+        database = "*" if self.per_cluster else self.database
+        return [f"{self.bucket_arn}/{self.prefix}{database}/*/metadata/*{end}" for end in ends]
 
     def listing(self) -> Statement:
         """Looking around in the bucket; in one that is shared, below the lake's prefix alone."""

@@ -36,7 +36,7 @@ class MaintenanceStack(Stack):
                 self,
                 f"{name}Schedule",
                 name=job.name,
-                job_arn=job.arn,
+                deployment=deployment.name,
                 group=self.group,
                 expression=EVERY,
                 description=f"Starts {job.name}, which does what the tables need and ends",

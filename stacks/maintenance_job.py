@@ -59,7 +59,7 @@ class MaintenanceJob(Construct):
             role,
             [
                 *lake_statements(lake),
-                *code_statements(assets),
+                *code_statements(assets, lake),
                 *log_statements([str(group.log_group_name) for group in groups]),
             ],
         )

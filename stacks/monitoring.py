@@ -49,7 +49,7 @@ class MonitoringStack(Stack):
         for job in ingest.jobs:
             of_job(board, job, metrics[job.definition.settings.job])
         of_maintenance(board, maintenance, metrics)
-        of_starts(board, ingest.group, ingest.control.watchdog)
+        of_starts(board, ingest.group, ingest.control)
         if exports:
             of_exports(board, exports)
         if publish and publish.catalog:

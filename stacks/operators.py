@@ -14,7 +14,8 @@ from constructs import Construct
 
 from calve.deployment import Deployment
 from stacks.arns import arn
-from stacks.roles import Statement, allow, explain
+from stacks.job_schedule import start_arn
+from stacks.roles import Statement, allow, deny, explain
 
 if TYPE_CHECKING:
     from stacks.lake import LakeStack
@@ -33,11 +34,19 @@ class Operators(Construct):
             for job in deployment.jobs
             for beside in ("", "-maintenance")
         ]
-        looking = [*_tables(lake), *_stacks(name), *_runs(name, jobs), _secrets(name)]
+        # A run may be started with another script: nobody is to start one but our function, which passes no arguments.
+        as_deployed = deny(["glue:StartJobRun"], [arn("glue", f"job/{name}-*")])
+        looking = [*_tables(lake), *_stacks(name), *_runs(name, jobs), _secrets(name), as_deployed]
         acting = [
             allow(["glue:UpdateTable"], lake.catalog_arns, because="all tables of the lake"),
-            allow(["s3:PutObject"], _metadata(lake), because="the metadata of all tables of the lake"),
-            allow(["glue:StartJobRun", "glue:BatchStopJobRun"], jobs),
+            allow(
+                ["s3:PutObject"],
+                lake.metadata([".metadata.json"]),
+                because="the metadata of all tables of the lake",
+            ),
+            allow(["glue:BatchStopJobRun"], jobs),
+            allow(["lambda:InvokeFunction"], [start_arn(name)]),
+            as_deployed,
             *_through_s3(lake, "kms:GenerateDataKey"),
         ]
         self.read = self._policy(
@@ -66,13 +75,13 @@ def _tables(lake: LakeStack) -> list[Statement]:
             lake.catalog_arns,
             because="all tables of the lake",
         ),
-        allow(["s3:GetObject"], _metadata(lake), because="the metadata of all tables of the lake"),
+        allow(
+            ["s3:GetObject"],
+            lake.metadata(),
+            because="the metadata of all tables of the lake",
+        ),
         *_through_s3(lake, "kms:Decrypt"),
     ]
-
-
-def _metadata(lake: LakeStack) -> list[str]:
-    return [f"{lake.objects(prefix)}/metadata/*" for prefix in lake.data_prefixes]
 
 
 def _through_s3(lake: LakeStack, action: str) -> list[Statement]:

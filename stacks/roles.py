@@ -16,16 +16,20 @@ from stacks.findings import acknowledge
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Allowed actions, each named in full; `because` says why a resource has to hold a wildcard."""
+    """Actions, each named in full; `because` says why a resource has to hold a wildcard. effect: `Allow` or `Deny`."""
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     conditions: Mapping[str, Mapping[str, object]] | None = None
     because: str | None = None
+    effect: aws_iam.Effect = aws_iam.Effect.ALLOW
 
     def policy(self) -> aws_iam.PolicyStatement:
         return aws_iam.PolicyStatement(
-            actions=list(self.actions), resources=list(self.resources), conditions=self.conditions
+            effect=self.effect,
+            actions=list(self.actions),
+            resources=list(self.resources),
+            conditions=self.conditions,
         )
 
 
@@ -44,6 +48,11 @@ def allow(
     if because is None and any("*" in text for text in (*actions, *resources)):
         raise ValueError(f"{', '.join(actions)} on a wildcard, without a reason")
     return Statement(tuple(actions), tuple(resources), conditions, because)
+
+
+def deny(actions: Sequence[str], resources: Sequence[str]) -> Statement:
+    """A statement that holds whatever else the principal is allowed."""
+    return Statement(tuple(actions), tuple(resources), effect=aws_iam.Effect.DENY)
 
 
 def announcing(kinds: Sequence[str]) -> Statement:
@@ -94,7 +103,7 @@ def explain(construct: Construct, statements: Iterable[Statement]) -> None:
         f"IAM5[Resource::{_as_nag_writes(stack.resolve(resource))}]": str(each.because)
         for each in statements
         for resource in each.resources
-        if "*" in resource
+        if "*" in resource and each.because
     }
     if reasons:
         acknowledge(construct, reasons)

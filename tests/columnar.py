@@ -32,6 +32,7 @@ def records_of(
         np.arange(10, 10 + size),
         np.arange(1000, 1000 + size),
         (np.arange(size) % 2).astype(np.int8),
+        np.zeros(size, np.int8),
         key_at,
         key_size,
         value_at,

@@ -4,7 +4,7 @@ policies allow these. Resources are below `ARN` of a deployment that is named tr
 
 ARN = "arn:<Partition>:{service}:<Region>:<AccountId>:"
 BUCKET = "arn:<Partition>:s3:::trading-lake-<AccountId>-<Region>/"
-METADATA, ROWS = "trading/trades/metadata/00001-a.metadata.json", "trading/trades/data/00000-0-c.parquet"
+METADATA = "trading/trades/metadata/00001-a.metadata.json"
 STATUS = {
     "glue:GetTable": "table/trading/trades",
     "s3:GetObject": METADATA,

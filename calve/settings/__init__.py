@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from calve.job import Job
     from calve.settings.model import Configuration
 
-__all__ = ["StackDefaults", "load", "load_deployment", "read_source"]
+__all__ = ["StackDefaults", "load", "load_deployment", "load_spark_settings", "read_source"]
 
 
 def load(path: Path, *, env: str | None = None, stack: StackDefaults | None = None) -> tuple[Job, ...]:
@@ -58,6 +58,12 @@ def load_deployment(path: Path, env: str | None = None, stack: StackDefaults | N
     known = replace(stack, warehouse=stack.warehouse or UNKNOWN_WAREHOUSE)
     jobs = [resolved_job(checked, name, known, path.parent) for name in job_names(source.values)]
     return deployment(checked, jobs)
+
+
+def load_spark_settings(path: Path, env: str | None = None) -> dict[str, dict[str, str]]:
+    """`jobs.<name>.conf` of a file that `load` takes, by job."""
+    checked, _ = configuration(read_source(path, env).values)
+    return {name: section.conf for name, section in ((checked and checked.jobs) or {}).items()}
 
 
 def _checked(path: Path, source: document.Document, missing: Iterable[Problem]) -> Configuration:

@@ -26,7 +26,7 @@ from calve.topics import name_pattern
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from calve.job import Job
+    from calve.job import Job, Lake
     from calve.settings.deploying import AlertsSection, WorkersSection
     from calve.settings.exporting import ExportSection
     from calve.settings.model import Configuration
@@ -52,7 +52,7 @@ def deployment(checked: Configuration, jobs: Sequence[Job]) -> Deployment:
         ),
         msk=_msk(checked),
         network=_network(checked),
-        exports=tuple(_export(checked, name, lake.database) for name in checked.exports),
+        exports=tuple(_export(checked, name, lake) for name in checked.exports),
         alerts=_alerts(checked.alerts),
         publish=_publish(checked, jobs),
         region=checked.lake.region,
@@ -122,11 +122,11 @@ def _alerts(section: AlertsSection) -> Alerts:
     )
 
 
-def _export(checked: Configuration, name: str, database: str) -> Export:
+def _export(checked: Configuration, name: str, lake: Lake) -> Export:
     section: ExportSection = checked.exports[name]
     return Export(
         name=name,
-        database=database,
+        database="" if lake.namespace == "cluster_id" else lake.database,
         table=section.table,
         time_column=section.time_column or checked.tables[section.table].event_time or ARRIVAL_TIME,
         schedule=section.schedule,

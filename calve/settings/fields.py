@@ -24,7 +24,7 @@ _URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[^\s/?#:\[\]]+)(:[0-9]{1,5})?(/
 _EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _SPARK_KEY = re.compile(r"spark(\.[A-Za-z0-9_-]+)+")
 _DELIMITERS = {",": "a comma", ";": "a semicolon", "|": "a bar", "\t": 'a tab ("\\t")'}
-_FOLDER = r"[A-Za-z0-9!_.*'()=-]+"
+_FOLDER = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9!_.'()=-]+"  # no "*": in a policy it would be every folder
 
 
 def _without(problem: Callable[[str], str | None]) -> AfterValidator:

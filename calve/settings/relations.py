@@ -216,12 +216,9 @@ def _existing_cluster(servers: Any, network: Any) -> Iterator[Problem]:
 
 
 def _exports(values: Mapping[str, Any]) -> Iterator[Problem]:
-    exports, tables, lake = values.get("exports"), values.get("tables"), values.get("lake")
+    exports, tables = values.get("exports"), values.get("tables")
     if not isinstance(exports, dict) or not exports:
         return
-    if isinstance(lake, dict) and lake.get("namespace") == "cluster_id":
-        reason = "cannot be used with `exports`: the name of the database is known only to the job"
-        yield Problem(("lake", "namespace"), reason, "use `namespace: database`, or remove `exports`")
     for name, export in exports.items():
         length = len(f"{values.get('name')}-{name}")
         if length > SCHEDULE_NAME:

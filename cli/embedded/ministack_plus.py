@@ -21,7 +21,6 @@ from ministack.services.cloudformation import provisioners
 Json = dict[str, Any]
 STATISTICS = ("Average", "Maximum", "Minimum", "SampleCount", "Sum")
 ROTATION_STEPS = ("createSecret", "setSecret", "testSecret", "finishSecret")
-START_GLUE_JOB = "arn:aws:scheduler:::aws-sdk:glue:startJobRun"
 
 _create_schedule = provisioners._RESOURCE_HANDLERS["AWS::Scheduler::Schedule"]["create"]
 _update_schedule = provisioners._RESOURCE_HANDLERS["AWS::Scheduler::Schedule"]["update"]
@@ -151,16 +150,13 @@ def alarm_record(name: str, props: Json) -> Json:
 
 
 def invoke_target(target: Json, event: Json, rule: Json, *rest: Any) -> None:
-    """Fill in the scheduler's context attributes, and start a Glue job, which are both left out."""
+    """Fill in the scheduler's context attributes, which are left out."""
     if event.get("Source") != "aws.scheduler":
         _invoke_target(target, event, rule, *rest)
         return
     at = scheduler._at_time_epoch(rule["ScheduleExpression"]) or event["Time"]
     scheduled = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     given = target.get("Input", "").replace("<aws.scheduler.scheduled-time>", scheduled)
-    if target["Arn"] == START_GLUE_JOB:
-        glue._start_job_run(json.loads(given))
-        return
     _invoke_target(target | {"Input": given}, event, rule, *rest)
 
 

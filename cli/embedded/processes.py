@@ -16,6 +16,8 @@ from calve.errors import Fatal
 
 STOP_DEADLINE_S = 10.0
 POLL_S = 0.05
+LEAST_FILES = 1024
+MANY_FILES = 65_536
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -29,10 +31,35 @@ class Process:
     started: str
 
 
+def allow_open_files() -> None:
+    """Let this process, and those that it starts, open as many files as the system allows; a broker and Spark need many.
+
+    Raises:
+        Fatal: that is too few.
+    """
+    import resource
+
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = most == resource.RLIM_INFINITY
+    wanted = MANY_FILES if unlimited else min(most, MANY_FILES)
+    if wanted < LEAST_FILES:
+        raise Fatal(
+            f"a process may open {most} files here, and Spark and the broker need {LEAST_FILES}",
+            fix=f"raise the hard limit, then try again: ulimit -n {LEAST_FILES} as root, or in /etc/security/limits.conf",
+        )
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def start(
     command: list[str], *, log: Path, environment: Mapping[str, str], folder: Path, append: bool = False
 ) -> Process:
-    """Start a process in a session of its own, its output in `log`."""
+    """Start a process in a session of its own, its output in `log`.
+
+    Raises:
+        Fatal: as `allow_open_files`.
+    """
+    allow_open_files()
     log.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     with log.open("ab" if append else "wb") as output:

@@ -16,7 +16,7 @@ from glue_jobs.decode import OTHER, REJECT
 from glue_jobs.ingest import open_targets
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake
-from glue_jobs.reading import Reading
+from glue_jobs.reading import Reading, errors_of_source
 from glue_jobs.records import rows
 from glue_jobs.steps.frame import FILTERED, data
 
@@ -72,7 +72,8 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
         topic = cluster.state(table.topic)
         found = Reading(target, _start(topic, newest), topic.end, topic.key).records().cache()
         try:
-            return _preview(target, found)
+            with errors_of_source(target):
+                return _preview(target, found)
         finally:
             found.unpersist()
 

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from calve import registry
 from calve.columns import CHANGE
 from calve.formats import FORMATS, Top
 from cli.verify.columns import arrow_columns, is_text
 from cli.verify.conversion import Unreadable
+from cli.verify.moments import FIRST, LAST
 from cli.verify.renames import Renames
 from cli.verify.writers import writer_of
 
@@ -58,11 +60,16 @@ class ChangeWriter:
             raise Unreadable("bad_change")
         return event
 
+    def is_ambiguous(self, value: bytes) -> bool:
+        return self._inner.is_ambiguous(value)
+
     def project(self, rows: list[Any]) -> list[Any]:
         # The inner writer lays out `before` and `after` alike, so the row is put where it looks for the latter.
         told = [event | {"after": event.get(ROW_OF[event["op"]] or "")} for event in rows]
         parts = pa.record_batch(self._inner.project(told), self._read)
-        found = dict(zip((each.name for each in self._row), parts["after"].flatten(), strict=True))
+        found = dict(
+            zip((each.name for each in self._row), map(within_years, parts["after"].flatten()), strict=True)
+        )
         sources = parts["source"].to_pylist() if self._known else [None] * len(rows)
         changes = [self._change(*each) for each in zip(parts["op"].to_pylist(), sources, strict=True)]
         kind = self._columns.field(CHANGE["name"]).type
@@ -80,6 +87,27 @@ class ChangeWriter:
             else None,
             "deleted": op == "d",
         }
+
+
+def within_years(array: Any) -> Any:
+    """The same, with the days and moments that are before the year 1 or after 9999 as the first or the last one that is not."""
+    kind = array.type
+    if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+        unit = 86_400 * 10**6 if pa.types.is_date32(kind) else 1
+        whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        first, last = (pa.scalar(each // unit, whole) for each in (FIRST, LAST))
+        found = array.cast(whole)
+        found = pc.if_else(pc.less(found, first), first, found)
+        return pc.if_else(pc.greater(found, last), last, found).cast(kind)
+    if pa.types.is_struct(kind):
+        parts = [within_years(each) for each in array.flatten()]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(array.offsets, within_years(array.values), kind, mask=array.is_null())
+    if pa.types.is_map(kind):
+        items = within_years(array.items)
+        return pa.MapArray.from_arrays(array.offsets, array.keys, items, kind, mask=array.is_null())
+    return array
 
 
 def _sortable(value: str | int | None) -> str | None:

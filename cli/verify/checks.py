@@ -99,6 +99,7 @@ def _coverage(sides: Sides) -> dict[str, int | str]:
         "left out": sides.topic.left_out.counted.total(),
         "deduplicated": sides.topic.duplicates,
         "without rows": sides.topic.emptied,
+        "partitions read by the job's fetch": sides.topic.fetched,
     }
     return {
         "offsets": offsets,

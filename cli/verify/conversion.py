@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
-from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
-from cli.verify.debezium import MOMENT
-from cli.verify.moments import moment
+from cli.verify.debezium import MILLIS, MOMENT
+from cli.verify.moments import bounded, database_moment
 from cli.verify.renames import Renames, sources
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 EXACT = Context(prec=100)
 
+MISFIT = (pa.ArrowException, ArithmeticError)
+"""What Arrow and the converters raise for a decoded value that is too large for its column."""
 Convert = Callable[[Any], Any]
 Schema = Any
 
@@ -58,34 +59,6 @@ def resolved(node: Schema, names: dict[str, Schema], space: str) -> Schema:
     if kind == "map":
         return node | {"values": resolved(node["values"], names, space)}
     return node if kind in PRIMITIVES else resolved(kind, names, space)
-
-
-def bytes_alone(node: Schema, numbers: count[int] | None = None) -> Schema:
-    """A schema that reads the same bytes, as plain numbers and bytes: fastavro's own dates lose range and precision.
-
-    A type of a union of several is put into a record `<number>_<place in the union>` with one field, since fastavro says which
-    type it has read only of records.
-    """
-    numbers = numbers or count()
-    if isinstance(node, list):
-        if len(others(node)) < 2:
-            return [bytes_alone(branch, numbers) for branch in node]
-        number = next(numbers)
-        return [
-            branch if _is_null(branch) else _wrapped(f"calve_{number}_{place}", bytes_alone(branch, numbers))
-            for place, branch in enumerate(node)
-        ]
-    if isinstance(node, dict):
-        return {
-            key: bytes_alone(value, numbers) if key in ("type", "items", "values") else value
-            for key, value in node.items()
-            if key not in ("logicalType", "default", "aliases", "fields")
-        } | ({"fields": [bytes_alone(each, numbers) for each in node["fields"]]} if "fields" in node else {})
-    return node
-
-
-def _wrapped(name: str, kind: Schema) -> Schema:
-    return {"type": "record", "name": name, "fields": [{"name": "value", "type": kind}]}
 
 
 def _is_null(node: Schema) -> bool:
@@ -164,11 +137,12 @@ def _branch_converter(union: list[Schema], kind: Any, renames: Renames) -> Conve
             raise Unreadable("incompatible_schema")
         by_place[place] = (name, converter(each, kind.field(name).type, renames))
 
-    def convert(value: tuple[str, dict[str, Any]] | None) -> dict[str, Any] | None:
+    def convert(value: tuple[int, Any] | None) -> dict[str, Any] | None:
         if value is None:
             return None
-        name, inner = by_place[int(value[0].rpartition("_")[2])]
-        return {name: inner(value[1]["value"]) if inner else value[1]["value"]}
+        place, held = value
+        name, inner = by_place[place]
+        return {name: inner(held) if inner else held}
 
     return convert
 
@@ -214,8 +188,9 @@ def _map_converter(node: Schema, kind: Any, renames: Renames) -> Convert:
 
 def _decimal_converter(precision: int, scale: int) -> Convert:
     def convert(value: bytes) -> Decimal:
-        number = int.from_bytes(value, "big", signed=True)
-        if abs(number) >= 10**precision:
+        # Of at most 18 digits Spark reads the lower 64 bits alone, whatever is above them.
+        number = int.from_bytes(value[-8:] if precision <= 18 else value, "big", signed=True)
+        if not value or abs(number) >= 10**precision:
             raise OverflowError
         return Decimal(number).scaleb(-scale, EXACT)
 
@@ -234,6 +209,8 @@ def _temporal_converter(avro: str, logical: str | None, kind: Any) -> Convert | 
             return _millis
         case ("long", "local-timestamp-micros") if pa.types.is_timestamp(kind) and not kind.tz:
             return None
+        case ("long", logical) if logical == MILLIS and pa.types.is_timestamp(kind) and not kind.tz:
+            return lambda value: bounded(value * 1000)
         case ("string", logical) if logical == MOMENT and pa.types.is_timestamp(kind) and kind.tz:
             return _moment
         case ("int", "time-millis") if pa.types.is_time(kind):
@@ -244,7 +221,7 @@ def _temporal_converter(avro: str, logical: str | None, kind: Any) -> Convert | 
 
 
 def _moment(value: str) -> int:
-    found = moment(value)
+    found = database_moment(value)
     if found is None:
         raise Unreadable("malformed")
     return found

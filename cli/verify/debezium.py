@@ -6,11 +6,12 @@ from typing import Any
 
 TIME = "io.debezium.time."
 MOMENT = f"{TIME}ZonedTimestamp"
-MICROSECONDS = {f"{TIME}Timestamp": 1000, f"{TIME}MicroTimestamp": 1}
+MILLIS = f"{TIME}Timestamp"
+MICROSECONDS = {MILLIS: 1000, f"{TIME}MicroTimestamp": 1}
 """Local times as numbers since 1970: how many microseconds their unit has."""
 _AVRO = {
     ("int", f"{TIME}Date"): "date",
-    ("long", f"{TIME}Timestamp"): "local-timestamp-millis",
+    ("long", MILLIS): MILLIS,
     ("long", f"{TIME}MicroTimestamp"): "local-timestamp-micros",
     ("string", MOMENT): MOMENT,
 }

@@ -1,4 +1,4 @@
-"""Values decoded without the engine: by fastavro or the json module, then projected by name on the table's columns."""
+"""Values decoded without the engine: by the readers of their formats, then projected by name on the table's columns."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
-from fastavro.schema import SchemaParseException
 
 from calve import registry
 from calve.evolution import SchemaProblem
 from calve.names import SYSTEM_COLUMN
 from cli.verify.changes import ChangeWriter
-from cli.verify.conversion import Unreadable
+from cli.verify.conversion import MISFIT, Unreadable
 from cli.verify.framing import CONFLUENT, Framing
 from cli.verify.renames import Renames
 from cli.verify.topic import Records
 from cli.verify.writers import PLAIN, Writer, whole_writer, writer_of
-
-MISFIT = (pa.ArrowException, ArithmeticError)
-"""What Arrow and the converters raise for a decoded value that is too large for its column."""
 
 
 class Decoding(Protocol):
@@ -112,8 +108,11 @@ class Decoder:
         return [self._batch(found, nulls, array, None)], refused
 
     def judge(self, records: Records) -> list[str | None]:
-        """Of each record why it is no row; None where it is one."""
-        return list(map(self.verdict, records.values, records.keys))
+        """Of each record why it is no row; None where it is one. JSON with a member twice may be refused for the first one."""
+        found = map(self.verdict, records.values, records.keys)
+        return [
+            verdict or self.values.doubt(value) for verdict, value in zip(found, records.values, strict=True)
+        ]
 
     def verdict(self, value: bytes | None, key: bytes | None = None) -> str | None:
         """Why a record with this value and key is no row; None where it is one."""
@@ -206,6 +205,10 @@ class Values:
             return "malformed"
         return None
 
+    def doubt(self, value: bytes | None) -> str | None:
+        """Why a value that can be decoded may be no row for all that."""
+        return "malformed" if self.decode(value)[0].is_ambiguous(value) else None
+
     def writer(self, frame: bytes) -> Writer:
         found = self._writers.get(frame)
         if found is None:
@@ -229,7 +232,6 @@ class Values:
         except (
             Unreadable,
             SchemaProblem,
-            SchemaParseException,
             ValueError,
             LookupError,
             TypeError,

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from cli.verify.columns import is_text
 from cli.verify.conversion import EXACT, Unreadable
-from cli.verify.debezium import MICROSECONDS
+from cli.verify.debezium import MICROSECONDS, MOMENT
 from cli.verify.json_text import Real, exact, written
-from cli.verify.moments import EPOCH, moment
+from cli.verify.moments import EPOCH, bounded, database_moment, moment
 
 Convert = Callable[[Any], Any]
 SEVERAL = "several"
@@ -42,7 +42,7 @@ def converter(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
     if pa.types.is_date(kind) and written_as == "string":
         return _day
     if pa.types.is_timestamp(kind) and written_as == "string":
-        return _moment
+        return _database_moment if changes and facts.get("title") == MOMENT else _moment
     if pa.types.is_boolean(kind) and written_as == "boolean":
         return lambda value: _instance(value, bool)
     if changes and pa.types.is_decimal(kind) and (connect, facts.get("title")) == ("bytes", DECIMAL):
@@ -96,8 +96,9 @@ def _since_1970(title: Any, kind: Any) -> Convert:
     """Numbers of Debezium's, which are local times, or of Connect's, which are milliseconds in UTC."""
     if (title in MICROSECONDS) != (kind.tz is None):
         raise Unreadable("incompatible_schema")
-    microseconds = MICROSECONDS.get(title, 1000)
-    return lambda value: _whole(_whole(value, 64) * microseconds, 64)
+    if title in MICROSECONDS:
+        return lambda value: bounded(_whole(value, 64) * MICROSECONDS[title])
+    return lambda value: _whole(_whole(value, 64) * 1000, 64)
 
 
 def _double(value: Any) -> float:
@@ -146,6 +147,13 @@ def _day(value: Any) -> int:
     except ValueError:
         pass
     raise Unreadable("malformed")
+
+
+def _database_moment(value: Any) -> int:
+    found = database_moment(_instance(value, str))
+    if found is None:
+        raise Unreadable("malformed")
+    return found
 
 
 def _moment(value: Any) -> int:

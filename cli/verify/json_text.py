@@ -72,6 +72,13 @@ def written(value: Any) -> str:
     return "{" + ",".join(f"{json.dumps(n, ensure_ascii=False)}:{written(each)}" for n, each in members) + "}"
 
 
+def repeats(value: Any) -> bool:
+    """Whether any object has a member twice."""
+    if isinstance(value, Members):
+        return value.repeated or any(map(repeats, value.values()))
+    return isinstance(value, list) and any(map(repeats, value))
+
+
 def exact(value: Any) -> Decimal | None:
     """A number by its digits; None where it has an exponent or more digits than a decimal holds."""
     text = value.text if isinstance(value, Real) else str(value)

@@ -13,6 +13,24 @@ _FARTHEST = timedelta(hours=18)
 """The greatest offset from UTC that a column's reader takes."""
 
 
+_FAR = re.compile(r"(?P<before>-infinity|-\d{4,}-.*|0000-.*)|\+?infinity|\+\d{5,}-.*", re.ASCII)
+_ISO = re.compile(r"[+-]?infinity|[+-]?\d+-\d\d-\d\dT[\d:.]+(?:Z|[+-][\d:]+)", re.ASCII)
+FIRST, LAST = -62_135_596_800 * 10**6, 253_402_300_800 * 10**6 - 1
+"""Microseconds of the first moment of the year 1, and of the last one of 9999."""
+
+
+def bounded(micros: int) -> int:
+    return min(max(micros, FIRST), LAST)
+
+
+def database_moment(text: str) -> int | None:
+    """As `moment`; a database has moments before and after all others, too."""
+    far = _FAR.fullmatch(text) if _ISO.fullmatch(text) else None
+    if far is None:
+        return moment(text)
+    return FIRST if far["before"] else LAST
+
+
 def moment(text: str) -> int | None:
     """Microseconds since 1970; None where the text says no moment that is a whole number of them."""
     found = _MOMENT.fullmatch(text)

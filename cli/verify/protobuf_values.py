@@ -67,12 +67,11 @@ class Values:
         message = self._class()
         try:
             message.ParseFromString(payload)
-        except DecodeError:
-            raise Unreadable("malformed") from None
-        if not message.IsInitialized() or _is_strange(message):
-            raise Unreadable("malformed")
-        row: dict[str, Any] = self._row(message)
-        return row
+            if message.IsInitialized() and not _is_strange(message):
+                return dict(self._row(message))
+        except (DecodeError, UnicodeDecodeError):  # the latter of keys of maps, in proto2
+            pass
+        raise Unreadable("malformed")
 
 
 def message_named(messages: list[Descriptor], name: str | None) -> Descriptor | None:

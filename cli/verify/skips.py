@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from calve.columns import UNDELIVERED
 from cli.verify.claim import Round
 from cli.verify.findings import Check, Finding
 from cli.verify.framing import CONFLUENT, Framing
@@ -18,6 +19,7 @@ CHECK = "skipped"
 LASTING = {
     *("null_value", "truncated", "bad_magic", "malformed", "trailing_bytes", "bad_change"),
     *("key_malformed", "null_key"),
+    *UNDELIVERED,
 }
 """Reasons that a record's bytes prove for ever. The others need not be true now: schemas are registered, tables evolve."""
 

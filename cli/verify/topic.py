@@ -7,11 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
+from calve import job
+from calve.columns import MOST_MILLIS, UNDELIVERED
 from calve.errors import CalveError, Retryable
 from calve.position import Offsets
+from cli.kafka import Topic, client_properties
 
 TIMEOUT_S = 15
 STALLED_S = 60
@@ -22,7 +27,7 @@ CHUNK_RECORDS = 50_000
 
 @dataclass(slots=True)
 class Records:
-    """Records column by column, in the order in which they were read."""
+    """Records column by column, in the order in which they were read. refused: the words of `UNDELIVERED`; empty: all None."""
 
     partitions: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
@@ -31,22 +36,26 @@ class Records:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     headers: list[list[tuple[str, bytes | None]] | None] = field(default_factory=list)
+    refused: list[str | None] = field(default_factory=list)
     size_bytes: int = 0
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def append(self, message: Message) -> None:
+        """Raises SystemError where the name of a header is no UTF-8: confluent-kafka has no other way to give it."""
         kind, timestamp_ms = message.timestamp()
         key: Any = message.key()
         value: Any = message.value()
+        headers: Any = message.headers() or None
         self.partitions.append(message.partition())  # type: ignore[arg-type]
         self.offsets.append(message.offset())  # type: ignore[arg-type]
         self.timestamp_types.append(kind - 1)  # librdkafka counts from 1, Kafka from 0
         self.timestamps_ms.append(timestamp_ms)
         self.keys.append(key)
         self.values.append(value)
-        self.headers.append(message.headers() or None)  # type: ignore[arg-type]
+        self.headers.append(headers)
+        self.refused.append(None if moment(timestamp_ms) is not None else "bad_timestamp")
         self.size_bytes += len(key or b"") + len(value or b"")
 
     def select(self, indices: Sequence[int]) -> Records:
@@ -59,7 +68,13 @@ class Records:
             keys=[self.keys[i] for i in indices],
             values=[self.values[i] for i in indices],
             headers=[self.headers[i] for i in indices],
+            refused=[self.refused[i] for i in indices] if self.refused else [],
         )
+
+
+def moment(timestamp_ms: int) -> int | None:
+    """A record's timestamp in microseconds; None where no column holds it."""
+    return timestamp_ms * 1000 if abs(timestamp_ms) <= MOST_MILLIS else None
 
 
 def is_compacted(topic: str, kafka: Mapping[str, Any]) -> bool:
@@ -78,12 +93,18 @@ def is_compacted(topic: str, kafka: Mapping[str, Any]) -> bool:
 
 
 class Reader:
-    """Reads ranges of one topic, always with the same settings."""
+    """Reads ranges of one topic, always with the same settings.
 
-    def __init__(self, topic: str, kafka: Mapping[str, Any]) -> None:
-        self._topic = topic
+    bounded: partitions with what librdkafka cannot read, or not in bounded memory; the job's own fetch reads them.
+    """
+
+    def __init__(self, topic: Topic, kafka: job.Kafka, region: str) -> None:
+        self._topic = topic.name
+        self._topic_id = topic.key.topic_id
+        self._kafka = kafka
+        self.bounded: set[int] = set()
         self._settings = {
-            **kafka,
+            **client_properties(kafka, region),
             "group.id": "calve-verify",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -102,16 +123,46 @@ class Reader:
             Retryable: the cluster stopped answering.
         """
         spans = {partition: span for partition, span in spans.items() if span[0] < span[1]}
-        if not spans:
-            return
-        consumer = Consumer(self._settings)
-        try:
-            consumer.assign([TopicPartition(self._topic, p, first) for p, (first, _) in spans.items()])
-            yield from self._chunks(consumer, {p: to for p, (_, to) in spans.items()})
-        finally:
-            consumer.close()
+        left = {partition: span for partition, span in spans.items() if partition in self.bounded}
+        wanted = {partition: span for partition, span in spans.items() if partition not in self.bounded}
+        if wanted:
+            consumer = Consumer(self._settings)
+            try:
+                consumer.assign([TopicPartition(self._topic, p, first) for p, (first, _) in wanted.items()])
+                at = {p: first for p, (first, _) in wanted.items()}
+                yield from self._chunks(consumer, at, {p: to for p, (_, to) in wanted.items()})
+            finally:
+                consumer.close()
+            left |= {p: (at[p], to) for p, (_, to) in wanted.items() if p in self.bounded}
+        if left:
+            yield from self._fetched(left)
 
-    def _chunks(self, consumer: Consumer, ends: Offsets) -> Iterator[Records]:
+    def _fetched(self, spans: Mapping[int, tuple[int, int]]) -> Iterator[Records]:
+        """The same by the fetch of the job, which gives every record a place, whatever it holds."""
+        from glue_jobs.kafka.client import settings_of
+        from glue_jobs.kafka.columns import header_lists, parts
+        from glue_jobs.kafka.connection import Connection
+        from glue_jobs.kafka.fetching import Range, fetch
+
+        ranges = [Range(partition, *span) for partition, span in spans.items()]
+        settings = settings_of(Connection(self._kafka))
+        for each in fetch(settings, self._topic, self._topic_id, ranges, CHUNK_BYTES // 8):
+            keys = parts(pa.binary(), each.buffer, each.key_at, each.key_size)
+            values = parts(pa.binary(), each.buffer, each.value_at, each.value_size)
+            headers = header_lists(each, np.arange(len(each))).to_pylist()
+            yield Records(
+                [each.partition] * len(each),
+                each.offset.tolist(),
+                each.timestamp_type.tolist(),
+                each.timestamp.tolist(),
+                keys.to_pylist(),
+                values.to_pylist(),
+                [one and [(pair["key"], pair["value"]) for pair in one] for one in headers],
+                [(None, *UNDELIVERED)[why] for why in each.refused.tolist()],
+            )
+
+    def _chunks(self, consumer: Consumer, at: Offsets, ends: Offsets) -> Iterator[Records]:
+        """at: the offset behind the last one that was read."""
         chunk = Records()
         heard = time.monotonic()
         while ends:
@@ -123,26 +174,32 @@ class Reader:
                     f"topic {self._topic}: no answer for {STALLED_S} s in partitions {sorted(ends)}"
                 )
             for message in messages:
-                self._take(message, chunk, ends, consumer)
+                self._take(message, chunk, at, ends, consumer)
             if chunk.size_bytes >= CHUNK_BYTES or len(chunk) >= CHUNK_RECORDS:
                 yield chunk
                 chunk = Records()
         if len(chunk):
             yield chunk
 
-    def _take(self, message: Message, chunk: Records, ends: Offsets, consumer: Consumer) -> None:
+    def _take(self, message: Message, chunk: Records, at: Offsets, ends: Offsets, consumer: Consumer) -> None:
         """Keep a record that is wanted; the first one beyond the end, or the log's end, finishes its partition."""
         partition: int = message.partition()  # type: ignore[assignment]
         if partition not in ends:
             return
         error = message.error()
         if error is not None:
-            if error.code() != KafkaError._PARTITION_EOF:
+            if error.code() == KafkaError._BAD_COMPRESSION:
+                self.bounded.add(partition)
+            elif error.code() != KafkaError._PARTITION_EOF:
                 raise self._failure(error, partition)
-        elif message.offset() < ends[partition]:  # type: ignore[operator]
-            chunk.append(message)
-            if message.offset() + 1 < ends[partition]:  # type: ignore[operator]
-                return
+        elif (offset := int(message.offset() or 0)) < ends[partition]:
+            try:
+                chunk.append(message)
+                at[partition] = offset + 1
+                if offset + 1 < ends[partition]:
+                    return
+            except SystemError:
+                self.bounded.add(partition)
         del ends[partition]
         consumer.pause([TopicPartition(self._topic, partition)])
 

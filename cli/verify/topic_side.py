@@ -25,7 +25,7 @@ from cli.verify.rows import LETTER_COLUMNS, Rows, comparable_records, letter_col
 from cli.verify.seals import BYTES
 from cli.verify.skips import BY_SCHEMA, LASTING, Key, Skips
 from cli.verify.steps import EMPTIED, LEFT_OUT
-from cli.verify.topic import Reader, Records
+from cli.verify.topic import Reader, Records, moment
 from cli.verify.totals import Totals
 
 
@@ -36,7 +36,8 @@ class TopicSide:
     `undecodable` are records that are no rows and no dead letters either: (partition, offset) -> reason.
     `misjudged` are dead letters whose reason the bytes contradict: (partition, offset) -> (reason given, reason found).
     `duplicates` counts good records that make no row, as the table has the first of their key; `left_out` those that a step
-    leaves out; `emptied` those of which it leaves out all rows. `aged`, `aged_letters`: what has left for its age.
+    leaves out; `emptied` those of which it leaves out all rows. `aged`, `aged_letters`: what has left for its age. `fetched`: how
+    many partitions were read as the job reads them (`Reader.bounded`).
     """
 
     records: Offsets = field(default_factory=dict)
@@ -57,6 +58,7 @@ class TopicSide:
     forgotten: Forgotten = field(default_factory=Forgotten)
     aged: Aged | None = None
     aged_letters: Aged | None = None
+    fetched: int = 0
 
     def has_left(self, partition: int, offset: int, timestamp_ms: int) -> bool:
         """Whether a record may be a dead letter no more for its age."""
@@ -167,6 +169,11 @@ def made_of(
     records: Records, decoder: Decoding, mode: Mode | None, aged: Aged | None = None
 ) -> tuple[list[Rows], list[tuple[int, str]]]:
     """Rows, with their keys where those decide whether they are rows, and (place, reason) of records that are none."""
+    if any(records.refused):
+        kept = [n for n, why in enumerate(records.refused) if why is None]
+        made, unread = made_of(records.select(kept), decoder, mode, aged)
+        undelivered = [(n, why) for n, why in enumerate(records.refused) if why]
+        return made, [*undelivered, *((kept[n], reason) for n, reason in unread)]
     every = range(len(records))
     keyed: Sequence[int] = every if mode else ()
     if mode and mode.to is not None:
@@ -200,7 +207,7 @@ def topic_letters(records: Records, letters: Letters) -> Rows:
         "topic": [topic] * len(dead),
         "partition": dead.partitions,
         "offset": dead.offsets,
-        "timestamp": [ms * 1000 for ms in dead.timestamps_ms],
+        "timestamp": list(map(moment, dead.timestamps_ms)),
         "timestamp_type": dead.timestamp_types,
         "key": dead.keys,
         "value": dead.values,
@@ -225,6 +232,7 @@ def _judge(records: Records, alive: set[int], decoder: Decoding, letters: Letter
     lasting = [place for place, reason in enumerate(given) if reason in LASTING]
     judged = dead.select(lasting)
     found = decoder.judge(judged) if side.mode is None else side.mode.judge(decoder, judged)
-    for place, reason in zip(lasting, found, strict=True):
+    for n, (place, reason) in enumerate(zip(lasting, found, strict=True)):
+        reason = (judged.refused[n] if judged.refused else None) or reason
         if reason not in (given[place], EMPTIED):
             side.misjudged[dead.partitions[place], dead.offsets[place]] = (given[place], reason)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calve.columns import UNDELIVERED
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
 from cli import lake
@@ -141,8 +142,11 @@ def _compare(
     )
     lowest = {p: max(topic.log_start.get(p, 0), reading.provable_from.get(p, 0)) for p in claimed}
     spans = {p: (min(max(a, lowest[p]), b), b) for p, (a, b) in claimed.items()}
-    reader = Reader(topic.name, properties)
+    reader = Reader(topic, sources.kafka, sources.region)
     dead = read_letters(letter_rows, claimed, spans)
+    reader.bounded |= {
+        p for p, given in dead.reasons.items() if not set(UNDELIVERED).isdisjoint(given.values())
+    }
     decoder = reading.knowing(claim.redrives, dead.redriven)
     readable = {p: (a, min(b, topic.end.get(p, 0))) for p, (a, b) in spans.items()}
     total = sum(max(0, to - start) for start, to in readable.values())
@@ -167,6 +171,7 @@ def _compare(
             aged_letters=Aged.of(letters, claim.topic),
         )
         produced = read_topic(reader, readable, decoder, dead, side, count=task.update)
+    side.fetched = len(reader.bounded)
     with progress.task("reading the table", total=main.count, unit="records") as task:
         if totals is None:
             kept = read_table(main, claimed, spans, produced, task.update)

@@ -1,19 +1,17 @@
-"""Writers of values: by fastavro or the json module, then projected by name on the table's columns."""
+"""Writers of values: by the readers of their formats, then projected by name on the table's columns."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from io import BytesIO
-from itertools import count
 from typing import Any, Protocol
 
 import pyarrow as pa
-from fastavro import parse_schema, schemaless_reader
 
 from calve import registry
 from cli.verify import connect_schema, json_text
-from cli.verify.conversion import Schema, Unreadable, bytes_alone, field_converters, resolved
+from cli.verify.avro_values import Bytes, reader
+from cli.verify.conversion import MISFIT, Schema, Unreadable, field_converters, resolved
 from cli.verify.debezium import with_logical_types
 from cli.verify.framing import CONFLUENT, GLUE
 from cli.verify.json_schema import Schemas, filled
@@ -31,6 +29,10 @@ class Writer(Protocol):
     schema_id: int | None
 
     def decode(self, value: Any) -> Any: ...
+
+    def is_ambiguous(self, value: Any) -> bool:
+        """Whether a value that can be decoded may be no value for all that."""
+        return False
 
     def project(self, rows: list[Any]) -> list[Any]:
         """Arrow arrays of the table's data columns, in its order; what the writer does not have is null."""
@@ -81,7 +83,7 @@ def whole_writer(
     return _Nested(writer_of(frame, schema, fields, renames, message=message), column)
 
 
-class _PlainWriter:
+class _PlainWriter(Writer):
     def __init__(self, frame: bytes, columns: pa.Schema, name: str, *, text: bool) -> None:
         self.frame = frame
         self.schema_id: int | None = None
@@ -102,7 +104,7 @@ class _PlainWriter:
         ]
 
 
-class _Nested:
+class _Nested(Writer):
     """A writer whose columns are the fields of one."""
 
     def __init__(self, inner: Writer, column: pa.Field) -> None:
@@ -114,11 +116,19 @@ class _Nested:
     def decode(self, value: bytes) -> Any:
         return self._inner.decode(value)
 
+    def is_ambiguous(self, value: bytes) -> bool:
+        return self._inner.is_ambiguous(value)
+
     def project(self, rows: list[Any]) -> list[Any]:
         return [pa.StructArray.from_arrays(self._inner.project(rows), fields=list(self._column.type))]
 
 
-class _WholeJsonWriter:
+class _AnyJsonWriter(Writer):
+    def is_ambiguous(self, value: Any) -> bool:
+        return json_text.repeats(json_text.read(value[len(self.frame) :]))
+
+
+class _WholeJsonWriter(_AnyJsonWriter):
     def __init__(self, frame: bytes, schema: registry.Schema, column: pa.Field, renames: Renames) -> None:
         self.frame = frame
         self.schema_id = schema.number or None
@@ -139,7 +149,7 @@ class _WholeJsonWriter:
         return [pa.array(rows, self._column.type)]
 
 
-class _JsonWriter:
+class _JsonWriter(_AnyJsonWriter):
     def __init__(
         self,
         frame: bytes,
@@ -181,7 +191,7 @@ class _JsonWriter:
         return [pa.array([row.get(column.name) for row in rows], column.type) for column in self._columns]
 
 
-class _ProtobufWriter:
+class _ProtobufWriter(Writer):
     def __init__(
         self,
         frame: bytes,
@@ -205,7 +215,7 @@ class _ProtobufWriter:
         return [pa.array([row.get(column.name) for row in rows], column.type) for column in self._columns]
 
 
-class _AvroWriter:
+class _AvroWriter(Writer):
     def __init__(
         self,
         frame: bytes,
@@ -221,33 +231,29 @@ class _AvroWriter:
         self.frame = frame
         self.schema_id = schema.number or None
         names: dict[str, Schema] = {}
-        plain: dict[str, Schema] = {}
-        numbers = count()
         for each in schema.references.values():
             resolved(json.loads(each), names, "")
-            parse_schema(bytes_alone(json.loads(each), numbers), plain)
         found = resolved(top, names, "")
         fields = (with_logical_types(found) if changes else found)["fields"]
         self._columns = field_converters(fields, columns, renames)
-        self._schema = parse_schema(bytes_alone(top, numbers), plain)
+        self._read = reader(found)
 
     def decode(self, value: bytes) -> Any:
-        stream = BytesIO(value)
-        stream.seek(len(self.frame))
+        found = Bytes(value, len(self.frame))
         try:
-            row = schemaless_reader(
-                stream,
-                self._schema,
-                None,
-                return_record_name=True,
-                return_record_name_override=True,
-                handle_unicode_errors="replace",
-            )
-        except Exception:  # noqa: BLE001 whatever fastavro says, these bytes are no value of the schema
+            row = self._read(found)
+        except (ValueError, IndexError):
             raise Unreadable("malformed") from None
-        if stream.tell() != len(value):
-            raise Unreadable("trailing_bytes")
+        if found.at != len(value):
+            raise Unreadable("malformed" if self._misfits(row) else "trailing_bytes")
         return row
+
+    def _misfits(self, row: Any) -> bool:
+        try:
+            self.project([row])
+        except (*MISFIT, Unreadable):
+            return True
+        return False
 
     def project(self, rows: list[Any]) -> list[Any]:
         arrays = []

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from calve.avro_operations import Absent, Group, Items, Leaf, Pairs, Part, Program
 from glue_jobs.arrow_types import arrow_type
-from glue_jobs.columnar.copies import copy, copy_fixed, digest, find_repeated, lay_out
+from glue_jobs.columnar.copies import copy_fixed, digest, find_repeated
 from glue_jobs.columnar.types import stored
+from glue_jobs.texts import NOTHING, Bytes, Longs, bits, texts, validity
 
-Bytes = NDArray[np.uint8]
-Longs = NDArray[np.int64]
-NOTHING: Bytes = np.zeros(0, np.uint8)
 PLAINER = {
     pa.string(): pa.binary(), pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64(), pa.timestamp("us", "UTC"): pa.int64()
 }  # fmt: skip
@@ -71,24 +69,6 @@ def builder(part: Part, level: int = 0) -> Build:
             return lambda cells: pa.nulls(int(cells.rows[level]), kind)
 
 
-def validity(marks: Bytes) -> Any:
-    """Arrow's bitmap of marks."""
-    return pa.py_buffer(_bits(marks)) if marks.size else None
-
-
-def _bits(marks: NDArray[Any]) -> Bytes:
-    return np.packbits(marks, bitorder="little")
-
-
-def texts(kind: Any, numbers: Longs, marks: Bytes, data: Bytes) -> Any:
-    """An array of text or bytes out of their places."""
-    offsets = np.empty(numbers.size + 1, np.int32)
-    content = np.empty(lay_out(numbers, marks, offsets), np.uint8)
-    copy(numbers, data, offsets, content)
-    buffers = [validity(marks), pa.py_buffer(offsets), pa.py_buffer(content)]
-    return pa.Array.from_buffers(kind, numbers.size, buffers)
-
-
 def _leaf(part: Leaf, kind: Any) -> Build:
     match part.kind:
         case "bytes":
@@ -101,7 +81,7 @@ def _leaf(part: Leaf, kind: Any) -> Build:
         case "decimal":
             return lambda cells: _plain(part, kind, cells, _halves(part, cells))
         case "boolean":
-            return lambda cells: _plain(part, kind, cells, _bits(cells.numbers(part.cell) == 1))
+            return lambda cells: _plain(part, kind, cells, bits(cells.numbers(part.cell) == 1))
     return _number(part, kind)
 
 

@@ -44,12 +44,12 @@ class Counted:
         if not len(records):
             return cls()
         sizes = (np.maximum(each, 0).sum(dtype=np.int64) for each in (records.key_size, records.value_size))
-        times = records.timestamp
+        times = records.known_times
         return cls(
             records=len(records),
             size_bytes=int(sum(sizes)),
-            newest=int(times.max()),
-            oldest=int(times.min()),
+            newest=int(times.max()) if len(times) else None,
+            oldest=int(times.min()) if len(times) else None,
             others=others,
             ages=Ages.of(times),
             **_rejects(records.offset[rejected]),

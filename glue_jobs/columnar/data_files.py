@@ -9,6 +9,7 @@ from typing import Any
 from glue_jobs.columnar.layouts import Layout, layout
 from glue_jobs.columnar.parquet import Written
 from glue_jobs.columnar.storage import Storage
+from glue_jobs.exposure import require_own_paths
 from glue_jobs.lake import Table, catalog_errors
 
 
@@ -25,7 +26,12 @@ def layout_of(table: Table, storage: Storage) -> Layout:
 
 
 def location_of(table: Table, name: str) -> str:
-    """Where a task's files begin: a name, where the table's location provider puts it."""
+    """Where a task's files begin: a name, where the table's location provider puts it.
+
+    Raises:
+        Suspended: `foreign_path`.
+    """
+    require_own_paths(table)
     return str(table.java.locationProvider().newDataLocation(name))
 
 

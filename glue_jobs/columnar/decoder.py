@@ -18,11 +18,11 @@ from calve.columns import Json
 from calve.decoding import Decoding
 from calve.writers import PlainWriter, Writer
 from glue_jobs.arrow_types import arrow_type
-from glue_jobs.columnar.cells import Longs
 from glue_jobs.columnar.framing import NOBODY, Prefixes
 from glue_jobs.columnar.payloads import inflated
 from glue_jobs.columnar.reader import PlainReader, Reader, Spans
-from glue_jobs.kafka.records import Records
+from glue_jobs.kafka.records import DELIVERED, Records
+from glue_jobs.texts import Longs
 from glue_jobs.verdicts import MAX_OTHERS
 
 
@@ -53,8 +53,8 @@ class Decoder:
         self._key = _Part(decoding.key, columns) if decoding.key else None
 
     def decode(self, records: Records) -> Decoded:
-        every = np.arange(len(records))
-        found = self._value.read(Spans(records.buffer, records.value_at, records.value_size, every))
+        delivered = np.flatnonzero(records.refused == DELIVERED)
+        found = self._value.read(Spans(records.buffer, records.value_at, records.value_size, delivered))
         rejected = np.ones(len(records), np.bool_)
         for each in found.foreign:
             rejected[each] = False

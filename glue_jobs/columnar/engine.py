@@ -3,45 +3,35 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pyspark import SparkContext
 
 from calve.avro_program import reasons
 from calve.engines import Unsupported
-from calve.errors import CalveError, Retryable, Suspended
-from calve.position import Offsets, TopicKey
 from glue_jobs.columnar.counted import Counted
 from glue_jobs.columnar.data_files import data_files, layout_of, location_of, sweep
 from glue_jobs.columnar.layouts import Layout
 from glue_jobs.columnar.steps.chain import Steps
 from glue_jobs.columnar.steps.planning import columnar_steps
 from glue_jobs.columnar.storage import Storage
-from glue_jobs.columnar.tasks import CHUNK_BYTES, Done, Trouble, Unexpected, Work, run_in_worker, run_task
+from glue_jobs.columnar.tasks import Done, Work, run_in_worker, run_task
 from glue_jobs.kafka.client import settings_of
-from glue_jobs.kafka.fetching import Range, fetch
+from glue_jobs.kafka.fetching import Range, planned
 from glue_jobs.seen import Seen
 from glue_jobs.shaping import Shaping
 from glue_jobs.staging import Staged
 from glue_jobs.tally import counts
+from glue_jobs.workers import Trouble
 
 if TYPE_CHECKING:
     from glue_jobs.reading import Reading
     from glue_jobs.target import Target
 
-LOST = ("topic_recreated", "offsets_expired")
 BYTES_PER_TASK = 16_000_000
-SAMPLE = 1_000
-"""Offsets that show how large records are."""
-TRIES = 3
-REST_S = 600.0
-"""How long the other engine makes rows after so many failures: that can do it where this one lacks a right or a library."""
 
 _here = threading.BoundedSemaphore(16)
 """The driver does no more rounds at once, whose records are in its memory; some may wait for a broker that does not answer."""
@@ -58,15 +48,9 @@ class _Planned:
 
 @dataclass(slots=True)
 class Columnar:
-    """The engine of one table. It is asked, before each stage, whether it supports the table.
-
-    failures: how many times in a row it has failed. rests_until (by the monotonic clock), because: once it had done so too often.
-    """
+    """The engine of one table. It is asked, before each stage, whether it supports the table."""
 
     target: Target
-    failures: int = 0
-    rests_until: float = 0.0
-    because: str = ""
     _storage: Storage = field(init=False)
     _planned: _Planned | None = None
     _layout: Layout | None = None
@@ -80,8 +64,6 @@ class Columnar:
         Raises:
             Suspended: `step_unusable`, as the steps themselves.
         """
-        if self.target.table.engine == "auto" and time.monotonic() < self.rests_until:
-            return (f"it has failed {self.failures} times in a row, and is tried again soon: {self.because}",)
         if self._planned is None or self._planned.shaping is not self.target.shaping:
             self._planned = _planned(self.target)
         try:
@@ -90,21 +72,6 @@ class Columnar:
             return (*self._planned.reasons, why.message)
         return self._planned.reasons
 
-    def bytes_per_record(self, topic: TopicKey, start: Offsets, to: Offsets) -> float | None:
-        """What a record has in Kafka, on average of the first ones of the partition that has the most; None: it did not tell.
-
-        What stands in the way is told by the stage that comes next.
-        """
-        target = self.target
-        partition = max(start, key=lambda each: to[each] - start[each])
-        sample = Range(partition, at := start[partition], min(to[partition], at + SAMPLE))
-        settings, nothing = settings_of(target.cluster.connection), np.empty(0, np.int64)
-        with suppress(Exception), _here:
-            chunks = fetch(settings, target.table.topic, topic.topic_id, [sample], CHUNK_BYTES)
-            found = Counted.together(Counted.of_records(each, nothing, {}) for each in chunks)
-            return found.size_bytes / found.records if found.records else None
-        return None
-
     def stage(self, reading: Reading, stage_id: str, size_bytes: float) -> tuple[Staged, Seen]:
         """As `Reading.stage_rows`, of rows that have so many bytes in Kafka, more or less.
 
@@ -112,19 +79,6 @@ class Columnar:
             CalveError: as `run_task`; of several tasks' errors the first. Nothing is left behind.
             Unexpected: as `Trouble`.
         """
-        try:
-            made = self._stage(reading, stage_id, size_bytes)
-        except Suspended:
-            raise
-        except Exception as error:
-            self.failures += 1
-            if self.failures >= TRIES:
-                self.rests_until, self.because = time.monotonic() + REST_S, _told(error)
-            raise
-        self.failures = 0
-        return made
-
-    def _stage(self, reading: Reading, stage_id: str, size_bytes: float) -> tuple[Staged, Seen]:
         target, work = self.target, self._work(reading, stage_id)
         parts = planned(reading.start, reading.to, tasks_for(size_bytes, target.cores))
         if len(parts) > 1:
@@ -135,7 +89,7 @@ class Columnar:
         done = [each for each in found if isinstance(each, Done)]
         for trouble in (each for each in found if isinstance(each, Trouble)):
             sweep(target.main, work.location)
-            raise _as_policy_says(trouble.error(), target)
+            raise trouble.error()
         counted = Counted.together(each.counted for each in done)
         return _staged(target, work, done, counted), counted.seen()
 
@@ -174,22 +128,6 @@ def tasks_for(size_bytes: float, cores: int) -> int:
     return max(1, min(cores, int(size_bytes // BYTES_PER_TASK)))
 
 
-def planned(start: Offsets, to: Offsets, tasks: int) -> list[tuple[Range, ...]]:
-    """The offsets in at most so many parts of the same size: whole partitions, but for those in which a part ends."""
-    total = sum(to[p] - o for p, o in start.items())
-    left = share = -(-total // tasks)
-    parts: list[list[Range]] = [[]]
-    for partition, at in sorted(start.items()):
-        while at < to[partition]:
-            if not left:
-                parts.append([])
-                left = share
-            taken = min(to[partition] - at, left)
-            parts[-1].append(Range(partition, at, at + taken))
-            at, left = at + taken, left - taken
-    return [tuple(part) for part in parts if part]
-
-
 def _planned(target: Target) -> _Planned:
     shaping = target.shaping
     found = reasons(target.decoding, shaping.source)
@@ -219,19 +157,6 @@ def _staged(target: Target, work: Work, done: Sequence[Done], counted: Counted) 
         counts=counts(work.count_by, values, rows) if work.count_by else None,
         cpu_s=sum(each.cpu_s for each in done),
     )
-
-
-def _told(error: Exception) -> str:
-    """What is known to quote no record."""
-    if isinstance(error, CalveError):
-        return error.message
-    return str(error) if isinstance(error, Unexpected) else type(error).__name__
-
-
-def _as_policy_says(error: Exception, target: Target) -> Exception:
-    """What expired, or was made again, while it was read: where that is accepted, the next round begins behind it."""
-    lost = isinstance(error, Suspended) and error.code in LOST
-    return Retryable(str(error)) if lost and target.table.on_data_loss == "continue" else error
 
 
 def _compiled(number: int) -> int:

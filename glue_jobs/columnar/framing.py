@@ -9,8 +9,8 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from glue_jobs.columnar.cells import Bytes
 from glue_jobs.compiled import BYTES, LONGS, PLACES, PLACES_OUT, kernel
+from glue_jobs.texts import Bytes
 
 NULL, NOBODY = -2, -1
 

@@ -14,9 +14,9 @@ from calve.avro_operations import CELL, MARKED, SECOND, WIDTH, Op, Program
 from calve.columns import Json
 from calve.spark_conf import ITEMS_LIMIT, STRING_LIMIT
 from glue_jobs.arrow_types import arrow_type
-from glue_jobs.columnar.cells import NOTHING, Bytes, Cells, Longs, builder, texts
-from glue_jobs.columnar.copies import find_no_utf_8
+from glue_jobs.columnar.cells import Cells, builder
 from glue_jobs.columnar.machine import DOUBTFUL, MALFORMED, UNFIT, run
+from glue_jobs.texts import NOTHING, Bytes, Longs, find_no_utf_8, texts
 
 ROOM = 4_194_304
 """Cells of one batch, if it holds more than one record: 9 bytes each, and about as much again in Arrow's arrays."""

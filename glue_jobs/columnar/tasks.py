@@ -1,25 +1,18 @@
 """One task of a round: offsets of a topic become data files, and figures; no row leaves it.
 
-A task runs in a Python worker of Spark, or in the driver where a round is small. It answers by values: an error of calve's is
-one, and of any other only the class and the place are told, since its text may quote a record.
+A task runs in a Python worker of Spark, or in the driver where a round is small. It answers by values, errors too.
 """
 
 from __future__ import annotations
 
-import gc
-import sys
-import time
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from calve.columns import Json
 from calve.decoding import Decoding
-from calve.errors import CalveError, Suspended
 from calve.masking import Key
 from calve.names import SYSTEM_COLUMN
 from glue_jobs.columnar.counted import Counted
@@ -30,9 +23,8 @@ from glue_jobs.columnar.parquet import Files, Written
 from glue_jobs.columnar.steps.chain import Steps
 from glue_jobs.columnar.values import Values, values_of
 from glue_jobs.kafka.client import Settings
-from glue_jobs.kafka.fetching import Range, fetch
-
-CHUNK_BYTES = 4_000_000
+from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch
+from glue_jobs.workers import Trouble, spent_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,32 +54,6 @@ class Done:
     cpu_s: float = 0.0
 
 
-class Unexpected(Exception):
-    """An error that nobody has foreseen: its class and its place."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """An error on its way to the driver."""
-
-    kind: type[CalveError] | None
-    arguments: tuple[str, ...]
-    fix: str | None = None
-
-    @classmethod
-    def of(cls, error: Exception) -> Trouble:
-        match error:
-            case Suspended():
-                return cls(type(error), (error.code, error.message), error.fix)
-            case CalveError():
-                return cls(type(error), (error.message,), error.fix)
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return cls(None, (f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}",))
-
-    def error(self) -> Exception:
-        return self.kind(*self.arguments, fix=self.fix) if self.kind else Unexpected(*self.arguments)
-
-
 def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> Done | Trouble:
     """Do a part of the work. place: names the task and its attempt in the names of its files."""
     files = Files(work.layout, f"{work.location}-{place}")
@@ -99,19 +65,11 @@ def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> Done | Troubl
         return Trouble.of(error)
 
 
-_told_s: float | None = None
-"""CPU seconds of this process that tasks have told; None: there was none yet."""
-
-
 def run_in_worker(work: Work, ranges: tuple[Range, ...], number: int) -> Done | Trouble:
-    """The same in a worker of Spark, with the CPU seconds of its process, which has one task at a time."""
-    global _told_s
+    """The same in a worker of Spark, with the CPU seconds of its process."""
     context = TaskContext.get()
     done = run_task(work, ranges, f"{number}-{context.taskAttemptId() if context else 0}")
-    if _told_s is None:
-        gc.freeze()  # Spark has a worker collect garbage after each task: it need not look at modules and kernels
-    sys.path_importer_cache.clear()  # nor, before the next, read again what lies in the archives of its path
-    taken_s, _told_s = time.process_time() - (_told_s or 0.0), time.process_time()
+    taken_s = spent_s()
     return Done(done.files, done.counted, taken_s) if isinstance(done, Done) else done
 
 

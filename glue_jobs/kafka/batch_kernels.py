@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from calve.columns import KEPT_OF_LARGE, LARGEST_RECORD, MOST_MILLIS
 from glue_jobs.compiled import BYTES, LONGS_OUT, kernel
+from glue_jobs.kafka.records import BAD_TIMESTAMP, RECORD_TOO_LARGE
 
-AT, END, BASE, LAST, COUNT, ATTRIBUTES, FIRST_TIME, MAX_TIME, PRODUCER, CRC = range(10)
-"""Columns of what `scan` says of a batch: where it lies, its first and last offset, its records, what its header holds."""
-COLUMNS = 10
+AT, END, BASE, LAST, COUNT, ATTRIBUTES, FIRST_TIME, MAX_TIME, PRODUCER, CRC, BEFORE = range(11)
+"""Columns of what `scan` says of a batch: where it lies, its first and last offset, its records, what its header holds, and the
+offset of the record that `parse` has read last.
+"""
+COLUMNS = 11
 HEADER = 61
 """Bytes before the records of a batch."""
 CHECKED_FROM = 21
@@ -70,6 +74,7 @@ def scan(data: Any, batches: Any) -> Any:
         row[MAX_TIME] = big_endian(data, at + 35, 8)
         row[PRODUCER] = big_endian(data, at + 43, 8)
         row[CRC] = big_endian(data, at + 17, 4) & 0xFFFFFFFF
+        row[BEFORE] = base - 1
         before, at, count = last, end, count + 1
     return count, WELL
 
@@ -152,19 +157,48 @@ def after_headers(data: Any, at: Any, end: Any, count: Any) -> Any:
     return at
 
 
-@kernel(_PAIR(BYTES, _ROWS, types.int64, types.int64, LONGS_OUT, LONGS_OUT, _INT8, _PLACES))
+@kernel(types.int64(types.int64, types.int64), inline=True)
+def refusal(time: Any, size: Any) -> Any:
+    """Why a record of this time and size is a dead letter, as in `Records.refused`."""
+    if size > LARGEST_RECORD:
+        return RECORD_TOO_LARGE
+    return 0 if time >= -MOST_MILLIS and time <= MOST_MILLIS else BAD_TIMESTAMP
+
+
+@kernel(_PAIR(BYTES, types.int64, types.int64))
+def whole(data: Any, end: Any, most: Any) -> Any:
+    """How many of the records from the first byte on end before `end`, at most so many, and the place after them."""
+    at, count = np.int64(0), 0
+    while count < most:
+        size, start = varint(data, at, end)
+        if start < 0 or size < 1 or start + size > end:
+            break
+        at, count = start + size, count + 1
+    return count, at
+
+
+@kernel(_PAIR(BYTES, _ROWS, types.int64, types.int64, LONGS_OUT, LONGS_OUT, _INT8, _INT8, _PLACES))
 def parse(
-    data: Any, batches: Any, start: Any, to: Any, offsets: Any, times: Any, kinds: Any, places: Any
+    data: Any,
+    batches: Any,
+    start: Any,
+    to: Any,
+    offsets: Any,
+    times: Any,
+    kinds: Any,
+    refused: Any,
+    places: Any,
 ) -> Any:
     """Say where the records with offsets in [start, to) lie; how many there are, and `WELL` or not.
 
     `batches`: as of `scan`, but `AT` is the place of a batch's first record, and `END` the one after its last, in uncompressed
-    bytes. `places` has a row for each of key and value (place, size) and headers (place, count), and room for every record.
+    bytes. A batch may come in parts, one call for each, of so many records as its `COUNT` then says: its `BEFORE` is kept here.
+    `places` has a row for each of key and value (place, size) and headers (place, count), and room for every record.
     """
     found = 0
     for number in range(len(batches)):
         batch = batches[number]
-        at, end, base, before = batch[AT], batch[END], batch[BASE], batch[BASE] - 1
+        at, end, base = batch[AT], batch[END], batch[BASE]
         append_time, first_time, last = batch[ATTRIBUTES] & APPEND_TIME, batch[FIRST_TIME], batch[LAST]
         for _ in range(batch[COUNT]):
             size, at = varint(data, at, end)
@@ -180,12 +214,18 @@ def parse(
             if (headers_at if headers == 0 else after_headers(data, headers_at, stop, headers)) != stop:
                 return found, CORRUPT
             offset = base + delta
-            if offset <= before or offset > last:
+            if offset <= batch[BEFORE] or offset > last:
                 return found, CORRUPT
-            before, at = offset, stop
+            batch[BEFORE], at = offset, stop
             if offset >= start and offset < to:
+                time = batch[MAX_TIME] if append_time else first_time + elapsed
+                why = refusal(time, max(key_size, 0) + max(value_size, 0) + stop - headers_at)
+                if why == RECORD_TOO_LARGE:
+                    value_size, key_size = -1, key_size if key_size <= KEPT_OF_LARGE else -1
+                    headers = headers if stop - headers_at <= KEPT_OF_LARGE else 0
+                refused[found] = why
                 offsets[found] = offset
-                times[found] = batch[MAX_TIME] if append_time else first_time + elapsed
+                times[found] = time
                 kinds[found] = 1 if append_time else 0
                 places[0, found], places[1, found] = key_at if key_size >= 0 else 0, max(key_size, -1)
                 places[2, found], places[3, found] = value_at if value_size >= 0 else 0, max(value_size, -1)

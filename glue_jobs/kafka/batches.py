@@ -9,7 +9,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from calve.errors import CalveError, Retryable, Suspended
+from calve.errors import Retryable
 from glue_jobs.kafka.batch_kernels import (
     AT,
     ATTRIBUTES,
@@ -22,50 +22,17 @@ from glue_jobs.kafka.batch_kernels import (
     END,
     HEADER,
     LAST,
-    OLD,
     SMALLEST_RECORD,
     WELL,
     choose,
-    parse,
     scan,
 )
-from glue_jobs.kafka.inflating import inflate
+from glue_jobs.kafka.inflating import Inflating, inflate
 from glue_jobs.kafka.records import Records
+from glue_jobs.kafka.slices import MOST_RECORDS, Row, Rows, Span, frozen, parsed, slices
 
-LARGEST_BATCH = 1 << 29
-"""Uncompressed bytes of a batch; what would have more was made to exhaust memory."""
-MOST_RECORDS = 1 << 16
-"""Records of a chunk, unless one batch has more."""
 SPARE = 1 << 20
 """Room of a chunk beyond its size, for the batch that completes it."""
-
-Rows = NDArray[np.int64]
-"""Batches, one a row: the columns of `batch_kernels.scan`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Offsets [start, to) of a partition."""
-
-    topic: str
-    partition: int
-    start: int
-    to: int
-
-    def refused(self, state: int, offset: int) -> CalveError:
-        """Why batches from an offset on are not read."""
-        where = f"topic {self.topic}, partition {self.partition}, from offset {offset} on"
-        if state == OLD:
-            return Suspended(
-                "message_format",
-                f"{where}: batches of a message format before 2",
-                fix="set engine: rows for this table: it reads what was written under an old message.format.version",
-            )
-        return Suspended(
-            "corrupt_batch",
-            f"{where}: a record batch cannot be read, or inflates to more than {LARGEST_BATCH >> 20} MiB",
-            fix="look at it with kafka-dump-log on a broker; with engine: rows Kafka's own consumer says why",
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,67 +68,64 @@ class Batches:
     def records(self, chunk_bytes: int) -> Iterator[Records]:
         """Their records in chunks of about so many uncompressed bytes, or of `MOST_RECORDS`.
 
-        Uncompressed batches stay where they are. Of compressed ones there is one chunk at a time: `chunk_bytes` and `SPARE`, or
-        the one batch that is larger.
-
-        Raises:
-            Suspended: `corrupt_batch`.
+        Uncompressed batches stay where they are. Of compressed ones there is one chunk at a time: `chunk_bytes` and `SPARE`.
+        A batch that has more comes in slices (`glue_jobs.kafka.slices`), and so does one that cannot be read.
         """
         at = 0
         while at < len(self.rows):
-            if self.rows[at, ATTRIBUTES] & CODEC:
-                buffer, end = self._inflated(at, chunk_bytes)
-            else:
-                buffer, end = np.frombuffer(self.data, dtype=np.uint8), self._plain(at, chunk_bytes)
-                self.rows[at:end, AT] += HEADER
-            found = self._parsed(buffer, self.rows[at:end])
-            if len(found):
+            rows = self.rows[at:].copy()
+            compressed = rows[0, ATTRIBUTES] & CODEC
+            buffer, count = (self._inflated if compressed else self._plain)(rows, chunk_bytes)
+            found = _parsed(self.span, buffer, rows[:count]) if count else None
+            if found is not None and len(found):
                 yield found
-            at = end
+            if found is None:
+                count = max(count, 1)
+                for row in self.rows[at : at + count]:
+                    yield from slices(self.span, row.copy(), self._inflating(row), chunk_bytes)
+            at += count
 
-    def _plain(self, at: int, chunk_bytes: int) -> int:
-        """The end of a chunk of uncompressed batches that begins with this one."""
-        rows = self.rows[at:]
-        compressed = np.flatnonzero(rows[:, ATTRIBUTES] & CODEC)
-        sizes, counts = np.cumsum(rows[:, END] - rows[:, AT]), np.cumsum(rows[:, COUNT])
-        full = min(np.searchsorted(sizes, chunk_bytes), np.searchsorted(counts, MOST_RECORDS)) + 1
-        return at + min(int(compressed[0]) if len(compressed) else len(rows), int(full))
+    def _inflating(self, row: Row) -> Inflating:
+        return Inflating(int(row[ATTRIBUTES]) & CODEC, memoryview(self.data)[row[AT] + HEADER : row[END]])
 
-    def _inflated(self, at: int, chunk_bytes: int) -> tuple[NDArray[np.uint8], int]:
-        """A chunk of batches that begins with this one, and where it ends; their places become those in the chunk."""
+    def _plain(self, rows: Rows, chunk_bytes: int) -> tuple[NDArray[np.uint8], int]:
+        """A chunk of uncompressed batches, the first of these, and how many they are; places become those of their records."""
+        sizes = rows[:, END] - rows[:, AT]
+        others = np.flatnonzero((rows[:, ATTRIBUTES] & CODEC != 0) | (sizes > chunk_bytes + SPARE))
+        ends = (
+            np.searchsorted(np.cumsum(sizes), chunk_bytes),
+            np.searchsorted(np.cumsum(rows[:, COUNT]), MOST_RECORDS),
+        )
+        count = min(int(others[0]) if len(others) else len(rows), int(min(ends)) + 1)
+        rows[:count, AT] += HEADER
+        return np.frombuffer(self.data, dtype=np.uint8), count
+
+    def _inflated(self, rows: Rows, chunk_bytes: int) -> tuple[NDArray[np.uint8], int]:
+        """A chunk of the first of these batches, and how many they are; places become those in the chunk. 0: the first does
+        not fit, or cannot be inflated.
+        """
         packed, room = memoryview(self.data), np.empty(chunk_bytes + SPARE, dtype=np.uint8)
         used = records = 0
-        for number in range(at, len(self.rows)):
-            row = self.rows[number]
+        for number, row in enumerate(rows):
             records += int(row[COUNT])
             if used and (used >= chunk_bytes or records > MOST_RECORDS):
-                return _ended(room, used), number
-            codec, batch = int(row[ATTRIBUTES]) & CODEC, packed[row[AT] + HEADER : row[END]]
-            size = inflate(codec, batch, room.data[used:])
-            if size is None and used:
-                return _ended(room, used), number
+                return frozen(room[:used]), number
+            size = inflate(
+                int(row[ATTRIBUTES]) & CODEC, packed[row[AT] + HEADER : row[END]], room.data[used:]
+            )
             if size is None:
-                room = np.empty(LARGEST_BATCH, dtype=np.uint8)  # memory is taken as it is written
-                size = inflate(codec, batch, room.data)
-            if size is None:
-                raise self.span.refused(WELL, int(row[BASE]))
+                return frozen(room[:used]), number
             row[AT], row[END] = used, used + size
             used += size
-        return _ended(room, used), len(self.rows)
+        return frozen(room[:used]), len(rows)
 
-    def _parsed(self, buffer: NDArray[np.uint8], rows: Rows) -> Records:
-        span, counts = self.span, rows[:, COUNT]
-        if np.any(counts * SMALLEST_RECORD > rows[:, END] - rows[:, AT]):
-            raise span.refused(WELL, int(rows[0, BASE]))
-        total = int(counts.sum())
-        offset, timestamp = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
-        kind, places = np.empty(total, dtype=np.int8), np.empty((6, total), dtype=np.int32)
-        count, state = parse(buffer, rows, span.start, span.to, offset, timestamp, kind, places)
-        if state != WELL:
-            raise span.refused(state, int(rows[0, BASE]))
-        return Records(
-            span.partition, buffer, offset[:count], timestamp[:count], kind[:count], *places[:, :count]
-        )
+
+def _parsed(span: Span, buffer: NDArray[np.uint8], rows: Rows) -> Records | None:
+    """None where one of the batches contradicts itself."""
+    if np.any(rows[:, COUNT] * SMALLEST_RECORD > rows[:, END] - rows[:, AT]):
+        return None
+    found, state = parsed(span, buffer, rows)
+    return found if state == WELL else None
 
 
 def _check(span: Span, data: bytes, rows: Rows) -> None:
@@ -170,9 +134,3 @@ def _check(span: Span, data: bytes, rows: Rows) -> None:
             raise Retryable(
                 f"topic {span.topic}, partition {span.partition}, offset {base}: a batch has another checksum than its bytes"
             )
-
-
-def _ended(room: NDArray[np.uint8], used: int) -> NDArray[np.uint8]:
-    chunk = room[:used]
-    chunk.flags.writeable = False
-    return chunk

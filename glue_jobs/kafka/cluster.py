@@ -1,9 +1,8 @@
-"""Kafka as the job sees it: what a topic looks like now, and a bounded read of it."""
+"""Kafka as the job sees it: what a topic looks like now, asked over the connections of `Client`."""
 
 from __future__ import annotations
 
 import base64
-import json
 import math
 import socket
 import time
@@ -26,20 +25,15 @@ from kafka.errors import (
 from kafka.future import Future
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, DescribeProducersRequest
 from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSpec
-from pyspark.sql import DataFrame, SparkSession
 
 from calve.errors import Fatal, Retryable, Suspended
 from calve.job import Emit, Kafka, Start
 from calve.position import Offsets, TopicKey
 from calve.protocol import TopicState
 from glue_jobs.kafka.client import NO_ID, Client, client_of, drop_client, settings_of
-from glue_jobs.kafka.connection import TIMEOUT_MS, Access, Connection
+from glue_jobs.kafka.connection import TIMEOUT_MS, Connection
 from glue_jobs.kafka.refusals import told
 
-FETCH_WAIT_MS = "20"
-"""What is read is there. A consumer that Spark keeps asks for more than it was told to read, and the next read of its partition
-waits for that answer: half a second by Kafka's default, twice or thrice in a round.
-"""
 PAUSE_S = 0.1
 TOPIC_CONFIG = 2
 KNOWS_COMMITTED = 2
@@ -325,28 +319,3 @@ def _resolves(host: str) -> bool:
 def _text(topic_id: UUID) -> str:
     """As Kafka itself writes it: the 16 bytes in base 64, without the padding."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
-
-
-def read(
-    spark: SparkSession, topic: str, start: Offsets, to: Offsets, *, access: Access, group: str
-) -> DataFrame:
-    """Exactly the committed records with offsets in [start, to), as Spark's Kafka columns, headers included.
-
-    Partitions without offsets are not touched. `to` must not lie beyond the last stable offset: the read would hang.
-    Spark keeps consumers by their group, and refuses one with other properties, which it then logs: each key has its own group.
-    """
-    wanted = sorted(p for p, o in start.items() if to[p] > o)
-    return (
-        spark.read.format("kafka")
-        .options(**access.options)
-        .option("kafka.isolation.level", "read_committed")
-        .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
-        .option("kafka.group.id", f"{group}-{access.key}")
-        .option("assign", json.dumps({topic: wanted}))
-        .option("startingOffsets", json.dumps({topic: {str(p): start[p] for p in wanted}}))
-        .option("endingOffsets", json.dumps({topic: {str(p): to[p] for p in wanted}}))
-        .option("failOnDataLoss", "true")
-        .option("kafkaConsumer.pollTimeoutMs", str(TIMEOUT_MS))
-        .option("includeHeaders", "true")
-        .load()
-    )

@@ -21,12 +21,16 @@ from kafka.future import Future
 from kafka.protocol.consumer import FetchRequest
 
 from calve.errors import Retryable
-from glue_jobs.kafka.batches import Batches, Span
+from calve.position import Offsets
+from glue_jobs.kafka.batches import Batches
 from glue_jobs.kafka.client import Client, Settings, client_of, drop_client
 from glue_jobs.kafka.connection import TIMEOUT_MS
 from glue_jobs.kafka.records import Records
 from glue_jobs.kafka.refusals import offset_lost, told, topic_recreated
+from glue_jobs.kafka.slices import Span
 
+CHUNK_BYTES = 4_000_000
+"""How much is worked on at once, by default."""
 MAX_WAIT_MS = 20
 """What is read is there already; a broker that has not all of it yet is asked again."""
 PAUSE_S = 0.05
@@ -44,6 +48,22 @@ class Range:
     partition: int
     start: int
     to: int
+
+
+def planned(start: Offsets, to: Offsets, tasks: int) -> list[tuple[Range, ...]]:
+    """The offsets in at most so many parts of the same size: whole partitions, but for those in which a part ends."""
+    total = sum(to[p] - o for p, o in start.items())
+    left = share = -(-total // tasks)
+    parts: list[list[Range]] = [[]]
+    for partition, at in sorted(start.items()):
+        while at < to[partition]:
+            if not left:
+                parts.append([])
+                left = share
+            taken = min(to[partition] - at, left)
+            parts[-1].append(Range(partition, at, at + taken))
+            at, left = at + taken, left - taken
+    return [tuple(part) for part in parts if part]
 
 
 def fetch(

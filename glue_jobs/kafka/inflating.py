@@ -1,13 +1,26 @@
-"""The codecs of Kafka's record batches."""
+"""The codecs of Kafka's record batches: a batch at once, where there is room for it, or piece by piece."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import cramjam
+import pyarrow as pa
+
+from glue_jobs.kafka.records import BATCH_TOO_LARGE, CORRUPT_BATCH
+
+LARGEST_BATCH = 8 << 30
+"""Bytes that a batch is inflated to; what would have more was made to take time."""
+LARGEST_BLOCK = 512 << 20
+"""Of them, those of a block of snappy, which has to be in memory as a whole; librdkafka's batches are one block."""
+SNAPPY_RATIO = 22
+"""A block of snappy has at most so many times its packed bytes: a copy of 64 bytes takes 3."""
+PIECE = 1 << 20
 
 _XERIAL = b"\x82SNAPPY\x00"
 """Begins what Kafka's Java producer calls snappy: blocks, each with its length before it, after a header of 16 bytes."""
+_BROKEN = (cramjam.DecompressionError, OSError, ValueError)
+"""What the codecs raise of bytes that are none of theirs."""
 
 
 def inflate(codec: int, packed: memoryview, room: memoryview) -> int | None:
@@ -19,6 +32,97 @@ def inflate(codec: int, packed: memoryview, room: memoryview) -> int | None:
         return None
 
 
+class Inflating:
+    """A batch that is inflated as its bytes are asked for. ended: why they end early, as in `Records.refused`; 0: they do not."""
+
+    def __init__(self, codec: int, packed: memoryview) -> None:
+        self._pieces = _pieces(codec, packed)
+        self._piece = memoryview(b"")
+        self._held: list[memoryview] = []
+        self._total = 0
+        self.ended = 0
+
+    def into(self, room: memoryview) -> int:
+        """Fill the room; how many bytes there were, fewer only at the end."""
+        used = 0
+        while used < len(room) and self._more():
+            taken = min(len(room) - used, len(self._piece))
+            room[used : used + taken] = self._piece[:taken]
+            self._piece, used = self._piece[taken:], used + taken
+        return used
+
+    def take(self, size: int) -> bytes:
+        room = bytearray(size)
+        return bytes(room[: self.into(memoryview(room))])
+
+    def skip(self, size: int) -> None:
+        while size and self._more():
+            taken = min(size, len(self._piece))
+            self._piece, size = self._piece[taken:], size - taken
+
+    def back(self, content: bytes | memoryview) -> None:
+        """Let these bytes come first."""
+        self._held.append(self._piece)
+        self._piece = memoryview(content)
+
+    def _more(self) -> bool:
+        while not self._piece and self._held:
+            self._piece = self._held.pop()
+        if not self._piece and not self.ended:
+            try:
+                self._piece = memoryview(next(self._pieces, b""))
+            except _TooLarge:
+                self.ended = BATCH_TOO_LARGE
+            except _BROKEN:
+                self.ended = CORRUPT_BATCH
+            self._total += len(self._piece)
+            if self._total > LARGEST_BATCH:
+                self._piece, self.ended = memoryview(b""), BATCH_TOO_LARGE
+        return bool(self._piece)
+
+
+class _TooLarge(Exception):
+    """A block is larger than `LARGEST_BLOCK`."""
+
+
+def _pieces(codec: int, packed: memoryview) -> Iterator[bytes | memoryview]:
+    if codec == 0:
+        yield packed
+    elif codec in _STREAMS:
+        with pa.CompressedInputStream(pa.BufferReader(packed), _STREAMS[codec]) as stream:
+            while piece := stream.read(PIECE):
+                yield piece
+    elif codec == 2:
+        yield from map(_block, _blocks(packed))
+    else:
+        raise ValueError("no such codec")
+
+
+def _blocks(packed: memoryview) -> Iterator[memoryview]:
+    """The blocks of snappy."""
+    if packed[:8] != _XERIAL:
+        yield packed
+        return
+    at = 16
+    while at < len(packed):
+        end = at + 4 + int.from_bytes(packed[at : at + 4], "big")
+        if end > len(packed):
+            raise cramjam.DecompressionError("a block ends after its batch")
+        yield packed[at + 4 : end]
+        at = end
+
+
+def _block(packed: memoryview) -> memoryview:
+    size = cramjam.snappy.decompress_raw_len(packed)
+    if size > SNAPPY_RATIO * len(packed):
+        raise cramjam.DecompressionError("a block says that it has more than it can have")
+    if size > LARGEST_BLOCK:
+        raise _TooLarge
+    room = bytearray(size)
+    cramjam.snappy.decompress_raw_into(packed, room)
+    return memoryview(room)
+
+
 def _plain(packed: memoryview, room: memoryview) -> int:
     if len(packed) > len(room):
         raise cramjam.DecompressionError("no room")
@@ -27,15 +131,9 @@ def _plain(packed: memoryview, room: memoryview) -> int:
 
 
 def _snappy(packed: memoryview, room: memoryview) -> int:
-    if packed[:8] != _XERIAL:
-        return cramjam.snappy.decompress_raw_into(packed, room)
-    used, at = 0, 16
-    while at < len(packed):
-        end = at + 4 + int.from_bytes(packed[at : at + 4], "big")
-        if end > len(packed):
-            raise cramjam.DecompressionError("a block ends after its batch")
-        used += cramjam.snappy.decompress_raw_into(packed[at + 4 : end], room[used:])
-        at = end
+    used = 0
+    for each in _blocks(packed):
+        used += cramjam.snappy.decompress_raw_into(each, room[used:])
     return used
 
 
@@ -47,3 +145,4 @@ _CODECS: dict[int, Callable[[memoryview, memoryview], int]] = {
     4: cramjam.zstd.decompress_into,
 }
 """By their numbers in a batch's attributes."""
+_STREAMS = {1: "gzip", 3: "lz4", 4: "zstd"}

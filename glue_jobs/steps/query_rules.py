@@ -13,6 +13,7 @@ from typing import Any
 from calve.errors import Suspended
 from glue_jobs.java import elements
 from glue_jobs.steps.frame import unusable
+from glue_jobs.steps.query_costs import COSTLY, require_bounded_cost
 from glue_jobs.steps.query_errors import GENERATOR
 from glue_jobs.steps.trees import Node, everywhere, kind
 
@@ -97,6 +98,7 @@ CONSTANT = {
     "FormatString": (0,),
     "ILike": (1,),
     "Like": (1,),
+    "ParseUrl": (1, 2),
     "RLike": (1,),
     "RegExpCount": (1,),
     "RegExpExtract": (1,),
@@ -188,10 +190,11 @@ def require_same_always(analysed: list[Node], expressions: list[Any]) -> None:
             raise unusable(f"{_snake(words)} cannot be used in a query")
         if words in PARSED_AS and TIMESTAMP.search(json.dumps({"type": node[PARSED_AS[words]]})):
             raise unusable(f"{_snake(words)}: a timestamp {OF_THE_DAY}, on a field that is a string")
-    if any(kind(node) in CONSTANT.keys() | TO_MOMENT for node in found):
+    if any(kind(node) in CONSTANT.keys() | TO_MOMENT | COSTLY for node in found):
         for expression in expressions:
             for each in _below(expression):
                 _require_bounded(each)
+                require_bounded_cost(each)
     if not all(each.deterministic() for each in expressions):
         raise unusable("the query gives something else each time")
 
@@ -200,7 +203,7 @@ def _require_bounded(expression: Any) -> None:
     name = str(expression.getClass().getSimpleName())
     if name in CONSTANT:
         arguments = list(elements(expression.children()))
-        if not all(arguments[at].foldable() for at in CONSTANT[name]):
+        if not all(each.foldable() for at, each in enumerate(arguments) if at in CONSTANT[name]):
             raise unusable(
                 f"{expression.prettyName()}: how much it makes, and by which pattern or format, must stand in the query; "
                 "a value of a record could take all memory or all time"

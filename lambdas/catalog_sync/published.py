@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from calve.names import DEAD_LETTERS_SUFFIX, OWNER_TAG, TableName
+from calve.names import DEAD_LETTERS_SUFFIX, TableName
+from lambdas.lake_tables import databases_of
 from lambdas.publish_states import Target
 
 if TYPE_CHECKING:
@@ -58,13 +59,7 @@ class Published:
         return database in self._databases(glue)
 
     def _databases(self, glue: Any) -> list[str]:
-        if self.database is not None:
-            return [self.database]
-        pages = glue.get_paginator("get_databases").paginate()
-        found = (each for page in pages for each in page["DatabaseList"])
-        return [
-            each["Name"] for each in found if each.get("Parameters", {}).get(OWNER_TAG) == self.deployment
-        ]
+        return databases_of(glue, self.deployment) if self.database is None else [self.database]
 
 
 def parsed(table: str) -> TableName:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -60,9 +61,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Where tables are read and files are written, and how long the function still has. No two runs have the same `run`."""
+    """Where tables are read and files are written, and how long the function still has. No two runs have the same `run`.
+
+    databases: asks Glue for those of the deployment, where they are named after clusters.
+    """
 
     catalog: Catalog
+    databases: Callable[[], Iterable[str]]
     s3: Any
     bucket: str
     prefix: str
@@ -71,10 +76,19 @@ class Lake:
     remaining_s: Callable[[], float]
 
     def table(self, export: Export) -> Table | None:
-        try:
-            return self.catalog.load_table((export.database, export.table))
-        except NoSuchTableError:
-            return None
+        """Raises: ExportFailed: `several_tables`."""
+        found = []
+        for database in [export.database] if export.database else sorted(self.databases()):
+            with suppress(NoSuchTableError):
+                found.append(self.catalog.load_table((database, export.table)))
+        if len(found) > 1:
+            databases = ", ".join(each.name()[0] for each in found)
+            raise ExportFailed(
+                "several_tables",
+                f"there is a table {export.table} of each of these clusters: {databases}",
+                fix="drop, or rename in Glue, the one of the cluster that no job reads any more",
+            )
+        return found[0] if found else None
 
     def folder(self, export: Export, period: Period) -> Folder:
         return Folder(self.s3, self.bucket, self.prefix, export, period, self.run)

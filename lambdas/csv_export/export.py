@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Self
 from zoneinfo import ZoneInfo
@@ -51,7 +51,8 @@ def run(order: Order, lake: Lake, wait: Callable[[datetime], None]) -> Iterator[
             wait(decision.at)
             yield Outcome("waiting", order.period, complete=False, again_at=decision.at)
             return
-        delivery = Delivery(order.export, lake, _there(table, order.export), until)
+        table = _there(table, order.export)
+        delivery = Delivery(replace(order.export, database=table.name()[0]), lake, table, until)
         yield delivery.due(order.period, complete=isinstance(decision, Complete))
     except ExportFailed as failure:
         yield Outcome("failed", order.period, complete=False, failure=failure)
@@ -79,7 +80,7 @@ def _there(table: Table | None, export: Export) -> Table:
     if table is None:
         raise ExportFailed(
             "missing_table",
-            f"there is no table {export.database}.{export.table}",
+            f"there is no table {export.source}",
             fix=f"correct exports.{export.name}, or start the job that keeps the table",
         )
     return table

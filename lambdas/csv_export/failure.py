@@ -9,6 +9,7 @@ from calve.errors import CalveError
 Kind = Literal[
     "bad_event",
     "missing_table",
+    "several_tables",
     "unreadable_table",
     "missing_column",
     "bad_time_column",

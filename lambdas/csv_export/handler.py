@@ -44,6 +44,7 @@ from lambdas.csv_export.environment import Environment
 from lambdas.csv_export.export import Order, delivered, run
 from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.waiting import Waiting
+from lambdas.lake_tables import databases_of
 from lambdas.metering import NAMESPACE, add
 
 SERVICE = "csv_export"
@@ -71,6 +72,7 @@ class Parts:
 
     environment: Environment
     catalog: Catalog
+    glue: Any
     s3: Any
     events: Any
     scheduler: Any
@@ -85,6 +87,7 @@ def parts() -> Parts:
     return Parts(
         environment=environment,
         catalog=load_catalog("glue", **environment.catalog_properties()),
+        glue=boto3.client("glue"),
         s3=boto3.client("s3"),
         events=boto3.client("events"),
         scheduler=boto3.client("scheduler"),
@@ -149,6 +152,7 @@ def _run(*, key: dict[str, Any], order: Order, event: Event, context: LambdaCont
     waiting = _again(event | {"attempt": event.get("attempt", 0) + 1})
     lake = Lake(
         catalog=parts().catalog,
+        databases=lambda: databases_of(parts().glue, environment.deployment),
         s3=parts().s3,
         bucket=environment.lake_bucket,
         prefix=environment.exports_prefix,

@@ -64,7 +64,7 @@ class Wanted:
         return (
             run.state != "STOPPING"
             and definition.generation_of(run) == self.generation
-            and run.drains is not self.continuous
+            and definition.drains(run) is not self.continuous
         )
 
 

@@ -1,4 +1,4 @@
-"""Two functions: `handle` hands a job over at a deploy, `watchdog` keeps it running between deploys."""
+"""Three functions: `handle` hands a job over at a deploy, `watchdog` keeps it running, `start` is for people and schedules."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from lambdas.job_control.environment import WatchdogEnvironment
 from lambdas.job_control.hand_over import HandOver, Wanted
 from lambdas.job_control.jobs import Jobs
 from lambdas.job_control.later import Later
+from lambdas.job_control.starting import start as start_job
 from lambdas.job_control.watchdog import Act, Ended, Watchdog
 from lambdas.metering import add_alone
 
@@ -84,6 +85,15 @@ def watchdog(event: EventBridgeEvent, context: LambdaContext) -> None:
             "delay_s": verdict.delay_s,
         },
     )
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+def start(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:
+    """Start a run of `{"job": NAME}`; answers with its id."""
+    run = start_job(Jobs(_client("glue")), frozenset(os.environ["JOBS"].split(",")), event)
+    logger.info("job.started", extra={"job": event["job"], "run": run})
+    return {"run": run}
 
 
 def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> Mapping[str, str] | None:

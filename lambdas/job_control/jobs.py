@@ -35,10 +35,6 @@ class Run:
     def generation(self) -> str | None:
         return self.arguments.get(GENERATION)
 
-    @property
-    def drains(self) -> bool:
-        return self.arguments.get(DRAIN) == "true"
-
     def lasted_s(self, now: datetime) -> float:
         return ((self.completed or now) - self.started).total_seconds()
 
@@ -59,6 +55,10 @@ class Definition:
         if run.generation is not None:
             return run.generation
         return self.generation if run.started > self.modified else None
+
+    def drains(self, run: Run) -> bool:
+        """Whether a run of this definition ends with its topics."""
+        return (self.arguments | run.arguments).get(DRAIN) == "true"
 
 
 class Jobs:
@@ -86,10 +86,13 @@ class Jobs:
             raise
         return sorted(map(_run, found), key=lambda run: run.started, reverse=True)
 
-    def start(self, name: str, generation: str) -> str | None:
-        """Start a run that says what it runs; None where Glue has no room for it now."""
+    def start(self, name: str, generation: str | None) -> str | None:
+        """Start a run that says which generation of its definition it runs, and nothing else; None where Glue has no room for it
+        now.
+        """
+        arguments = {GENERATION: generation} if generation else {}
         try:
-            return str(self._glue.start_job_run(JobName=name, Arguments={GENERATION: generation})["JobRunId"])
+            return str(self._glue.start_job_run(JobName=name, Arguments=arguments)["JobRunId"])
         except ClientError as error:
             if _code(error) in BUSY:
                 return None

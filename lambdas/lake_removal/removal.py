@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError
 
 from calve.errors import Retryable
 from calve.names import OWNER_TAG
+from lambdas.lake_tables import databases_of
 
 KEY_WAIT_DAYS = 7
 GLUE_BATCH = 100
@@ -89,18 +90,14 @@ def remove(lake: Lake, clients: Clients, *, time_left_s: float) -> None:
 def _databases(lake: Lake, glue: Any) -> Iterator[str]:
     """The deployment's own database, and those that its jobs made per cluster; each names its maker."""
     if lake.cluster_databases:
-        pages = glue.get_paginator("get_databases").paginate()
-        found = [each for page in pages for each in page["DatabaseList"]]
+        yield from databases_of(glue, lake.deployment)
     elif lake.database:
         try:
-            found = [glue.get_database(Name=lake.database)["Database"]]
+            found = glue.get_database(Name=lake.database)["Database"]
         except glue.exceptions.EntityNotFoundException:
             return
-    else:
-        return
-    for each in found:
-        if each.get("Parameters", {}).get(OWNER_TAG) == lake.deployment:
-            yield each["Name"]
+        if found.get("Parameters", {}).get(OWNER_TAG) == lake.deployment:
+            yield lake.database
 
 
 def _lies_in(location: str | None, folder: str) -> bool:

@@ -26,8 +26,7 @@ def of_exports(board: Board, exports: ExportsStack) -> None:
             f"{export.name}-late",
             measured(EXPORT_INCOMPLETE, export=export.name, function=exports.writer.name),
             Says(
-                f"{export.name} was written before its window was complete:"
-                f" {export.database}.{export.table} lags.",
+                f"{export.name} was written before its window was complete: {export.source} lags.",
                 "EXPORT-late",
             ),
         )

@@ -8,8 +8,8 @@ from calve.metrics.of_functions import WATCHDOG_EXHAUSTED
 from calve.metrics.of_jobs import ANNOUNCEMENTS_FAILED, JOB_FAILED, REJECT_ROUNDS
 from stacks.alarms.board import HOUR, Board, Says, measured
 from stacks.alarms.of_tables import of_patterns, of_table
-from stacks.function import Function
 from stacks.ingest_job import IngestJob
+from stacks.job_control import JobControl
 from stacks.job_metrics import JobMetrics
 
 
@@ -47,16 +47,21 @@ def of_job(board: Board, job: IngestJob, metrics: JobMetrics) -> None:
         )
 
 
-def of_starts(board: Board, group: aws_scheduler.CfnScheduleGroup, watchdog: Function | None) -> None:
-    """Starts of scheduled jobs, the watchdog's later looks, and the watchdog."""
+def of_starts(board: Board, group: aws_scheduler.CfnScheduleGroup, control: JobControl) -> None:
+    """Starts of scheduled jobs, the watchdog's later looks, and the functions behind them."""
     board.dropped(
         "job-not-started",
         group,
-        Says("A start of a job was dropped: a run was still going, or Glue refused.", "job-not-started"),
+        Says("A schedule could not call the function that starts jobs.", "job-not-started"),
     )
-    if watchdog:
+    board.errors(
+        "start-errors",
+        control.start.function,
+        Says("A start of a job failed: a run was still going, or Glue refused.", "start-errors"),
+    )
+    if control.watchdog:
         board.errors(
             "watchdog-errors",
-            watchdog.function,
+            control.watchdog.function,
             Says("The function that restarts jobs failed: one may stand still.", "watchdog-errors"),
         )

@@ -67,7 +67,7 @@ def engine(stack: embedded.Stack, spark: SparkSession) -> Iterator[Engine]:
     }
     cluster = Cluster(Kafka(stack.bootstrap_servers))
     if CHOICE != "rows":
-        engines.load(spark.sparkContext).wait()
+        engines.loaded(spark.sparkContext)
     yield Engine(
         stack,
         spark,

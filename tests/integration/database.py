@@ -6,10 +6,12 @@ import json
 import random
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from confluent_kafka import Producer
 from confluent_kafka.schema_registry import Schema
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -114,6 +116,25 @@ class Database:
         """The connector has died, and begins again before the events that it wrote last."""
         for partition, key, value in self.log[-count:]:
             self.engine.send(self.topic, value, key=key or None, partition=partition)
+
+    @contextmanager
+    def transaction(self, *, commit: bool) -> Iterator[None]:
+        """The events of the code inside in one transaction of Kafka's; aborted, nothing of it has happened."""
+        before, sent, self.held = deepcopy(self.rows), len(self.log), True
+        yield
+        self.held = False
+        settings = {"bootstrap.servers": self.engine.stack.bootstrap_servers, "transactional.id": self.topic}
+        producer = Producer(settings)
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for partition, key, value in self.log[sent:]:
+            producer.produce(self.topic, value, key=key or None, partition=partition)
+        if commit:
+            producer.commit_transaction(30)
+        else:
+            producer.flush(30)
+            producer.abort_transaction(30)
+            self.rows, self.log = before, self.log[:sent]
 
     def release(self, dice: random.Random, parts: int) -> Iterator[None]:
         """Send the events that wait, those of each partition in any order, in so many parts."""

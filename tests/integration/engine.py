@@ -290,10 +290,10 @@ def until(condition: Callable[[], object], *, seconds: float = 30) -> None:
 
 
 @contextmanager
-def suspended(code: str) -> Iterator[None]:
+def suspended(code: str) -> Iterator[pytest.ExceptionInfo[Suspended]]:
     """The code inside must suspend its table for this reason."""
     with pytest.raises(Suspended) as caught:
-        yield
+        yield caught
     assert caught.value.code == code, caught.value
 
 

@@ -15,6 +15,7 @@ from cli.lake import open_catalog
 from lambdas.csv_export.delivery import Lake as ExportLake
 from lambdas.csv_export.delivery import Outcome
 from lambdas.csv_export.export import Order, run
+from lambdas.lake_tables import databases_of
 from tests.integration.engine import DATABASE, Engine
 
 
@@ -34,12 +35,15 @@ def catalogued(engine: Engine, part: str = "") -> Iterator[tuple[str, bytes]]:
                 yield f"catalog/{table['Name']}/", json.dumps(table, default=str).encode()
 
 
-def export(engine: Engine, name: str, table: str, start: datetime, end: datetime) -> Outcome:
+def export(
+    engine: Engine, name: str, table: str, start: datetime, end: datetime, *, database: str = DATABASE
+) -> Outcome:
     """The rows whose records are of this time, as a CSV file."""
     stack = engine.stack
-    order = Export(name, DATABASE, table, "_kafka.timestamp", "rate(1 day)", ("a@b.c",), wait_s=0.0)
+    order = Export(name, database, table, "_kafka.timestamp", "rate(1 day)", ("a@b.c",), wait_s=0.0)
     lake = ExportLake(
         catalog=open_catalog(Lake(DATABASE, f"s3://{stack.bucket}/tests", endpoint=stack.aws_endpoint)),
+        databases=lambda: databases_of(_client(engine, "glue"), engine.lake.owner),
         s3=_client(engine, "s3"),
         bucket=stack.bucket,
         prefix="tests/exports/",

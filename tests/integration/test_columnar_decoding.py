@@ -29,6 +29,7 @@ from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.decoder import Decoder
 from glue_jobs.columnar.kafka_column import kafka_column
 from glue_jobs.decode import OTHER, REJECT, decode
+from glue_jobs.kafka.records import REFUSED
 from glue_jobs.records import flattened
 from tests.avro_cases import CASES, MANY, text
 from tests.columnar import Headers, plain, records_of
@@ -99,6 +100,7 @@ def as_rows(
             "key": pa.array(keys or [None] * size, pa.binary()),
             "value": pa.array(values, pa.binary()),
             "headers": pa.array(listed, HEADERS),
+            REFUSED: pa.nulls(size, pa.string()),
         }
     )
     rows = flattened(decode(spark.createDataFrame(table), found, os.urandom(8)), columns)

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from calve.engines import Chosen
 from calve.errors import Retryable
 from calve.job import Announce, Transform
 from glue_jobs.columnar import engine as columnar
-from glue_jobs.columnar.tasks import Done, Trouble, run_in_worker
+from glue_jobs.columnar.tasks import Done, run_in_worker
+from glue_jobs.kafka import source
 from glue_jobs.outcome import Memory, Outcome
+from glue_jobs.workers import Trouble
 from tests.integration.crashing import KINDS, broken
 from tests.integration.engine import Engine, at, everything, suspended, trades
 
@@ -77,7 +78,7 @@ def test_records_that_cannot_be_looked_at_only_make_the_first_round_small(
     def failing(*_: Any) -> Any:
         raise Retryable("no answer")
 
-    monkeypatch.setattr(columnar, "fetch", failing)
+    monkeypatch.setattr(source, "fetch", failing)
     first, second = engine.drain(engine.target(topic, engine="columnar"))
     assert first.ledger.applied < second.ledger.applied
 
@@ -147,28 +148,6 @@ def test_an_error_in_a_task_leaves_no_file_and_quotes_no_record(
     assert "4111" not in str(caught.value)
     folder = target.main.java.locationProvider().newDataLocation("")
     assert not target.main.java.io().listPrefix(str(folder)).iterator().hasNext()
-
-
-def test_a_table_whose_engine_keeps_failing_is_made_by_rows_for_a_while(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    topic = engine.topic(partitions=1)
-    engine.produce(topic, 10)
-    target, refused = engine.target(topic, engine="auto"), Trouble.of(Retryable("ACCESS_DENIED"))
-    with monkeypatch.context() as patched:
-        patched.setattr(columnar, "run_task", lambda *_: refused)
-        for _ in range(columnar.TRIES):
-            with pytest.raises(Retryable, match="ACCESS_DENIED"):
-                engine.round(target)
-        engine.round(target)
-    assert engine.offsets(topic) == everything(10)
-    assert "it has failed 3 times in a row, and is tried again soon: ACCESS_DENIED" in capsys.readouterr().out
-    assert target.columnar is not None
-    target.columnar.rests_until = 0
-    engine.produce(topic, 5)
-    engine.round(target)
-    assert target.engine == Chosen("columnar")
-    assert target.columnar.failures == 0
 
 
 @pytest.mark.parametrize("choice", ["columnar", "rows"])

@@ -26,7 +26,7 @@ def target(stack) -> Target:
 def everything_in(topic: str, stack) -> list[Records]:
     facts = Cluster(Kafka(stack.bootstrap_servers), stack.region).topics({topic})[topic]
     spans = {partition: (start, facts.end[partition]) for partition, start in facts.log_start.items()}
-    return list(Reader(topic, {"bootstrap.servers": stack.bootstrap_servers}).read(spans))
+    return list(Reader(facts, Kafka(stack.bootstrap_servers), stack.region).read(spans))
 
 
 def test_the_topic_holds_exactly_what_was_reported_and_confluents_deserializer_reads_it(stack, target):

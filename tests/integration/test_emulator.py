@@ -65,15 +65,6 @@ def test_a_schedule_tells_its_target_when_it_was_due(services: Services) -> None
     assert services.scheduler.list_schedules(NamePrefix=services.name)["Schedules"] == []
 
 
-def test_a_schedule_starts_a_glue_job_with_its_arguments(services: Services) -> None:
-    services.glue.create_job(Name=services.name, Role="r", Command={"Name": "gluestreaming"})
-    request = {"JobName": services.name, "Arguments": {"--drain": "true"}}
-    services.once("arn:aws:scheduler:::aws-sdk:glue:startJobRun", request)
-    until(lambda: services.glue.get_job_runs(JobName=services.name)["JobRuns"])
-    (run,) = services.glue.get_job_runs(JobName=services.name)["JobRuns"]
-    assert run["Arguments"] == {"--drain": "true"}
-
-
 def test_the_runs_of_a_glue_job_are_listed_newest_first(services: Services) -> None:
     services.glue.create_job(Name=services.name, Role="r", Command={"Name": "gluestreaming"})
     started = [services.glue.start_job_run(JobName=services.name)["JobRunId"] for _ in range(3)]

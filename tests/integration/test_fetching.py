@@ -1,4 +1,4 @@
-"""The columnar engine reads Kafka itself: the same records as Spark's source, and an error where it cannot."""
+"""Record batches are fetched and taken apart: the same records as librdkafka has, as columns and as rows, or an error."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import functions as F
 
 from calve.errors import Fatal, Retryable
 from calve.job import Kafka
+from cli.kafka import Topic
+from cli.verify.topic import Reader
 from glue_jobs.kafka import client as connecting
-from glue_jobs.kafka import fetching
+from glue_jobs.kafka import fetching, source
 from glue_jobs.kafka.client import Leaders, client_of, drop_client, settings_of
-from glue_jobs.kafka.cluster import read
 from glue_jobs.kafka.connection import Connection
 from glue_jobs.kafka.fetching import Range, fetch, uuid_of
+from glue_jobs.kafka.records import REFUSED
 from tests.integration.engine import Engine, suspended, until
 from tests.integration.principals import READING, User, scram
 from tests.integration.producing import Raw, produce, transaction
@@ -57,21 +60,46 @@ def fetched(
         ]
 
 
-def rows(engine: Engine, topic: str, ranges: Sequence[Range]) -> list[Row]:
-    """The same as Spark's source has it."""
+def consumed(engine: Engine, topic: str, ranges: Sequence[Range]) -> list[Row]:
+    """The same as librdkafka has it."""
+    key = engine.cluster.state(topic).key
+    reader = Reader(Topic(key, topic), Kafka(engine.stack.bootstrap_servers), engine.stack.region)
+    return sorted(
+        row
+        for chunk in reader.read({each.partition: (each.start, each.to) for each in ranges})
+        for row in zip(
+            chunk.partitions,
+            chunk.offsets,
+            chunk.timestamps_ms,
+            chunk.timestamp_types,
+            chunk.keys,
+            chunk.values,
+            (tuple(each or ()) for each in chunk.headers),
+            strict=True,
+        )
+    )
+
+
+def framed(engine: Engine, topic: str, ranges: Sequence[Range], tasks: int = 2) -> list[Row]:
+    """The same as rows have it."""
     start, to = ({each.partition: getattr(each, end) for each in ranges} for end in ("start", "to"))
-    found = read(engine.spark, topic, start, to, access=engine.cluster.connection.access(), group="columns")
+    settings, cpu_s = settings_of(engine.cluster.connection), engine.spark.sparkContext.accumulator(0.0)
+    topic_id = engine.cluster.state(topic).key.topic_id
+    found = source.read(engine.spark, settings, topic, topic_id, start, to, tasks=tasks, cpu_s=cpu_s)
+    rows = found.withColumn("timestamp", F.unix_millis("timestamp")).orderBy("partition", "offset").collect()
+    assert {(each.topic, each[REFUSED]) for each in rows} <= {(topic, None)}
+    assert not rows or cpu_s.value > 0
     return [
         (
             one.partition,
             one.offset,
-            round(one.timestamp.timestamp() * 1000),
+            one.timestamp,
             one.timestampType,
             _bytes(one.key),
             _bytes(one.value),
             tuple((header.key, _bytes(header.value)) for header in one.headers or ()),
         )
-        for one in found.orderBy("partition", "offset").collect()
+        for one in rows
     ]
 
 
@@ -112,16 +140,17 @@ def test_every_codec_is_read(engine: Engine, codec: str, by: str) -> None:
     config = {"compression.type": "uncompressed" if codec == "none" else codec} if by == "broker" else {}
     topic = engine.topic(partitions=1, config=config)
     send(engine, topic, mixed(300), **({} if by == "broker" else {"compression.type": codec}))
-    assert fetched(engine, topic, whole(engine, topic)) == rows(engine, topic, whole(engine, topic))
+    ranges = whole(engine, topic)
+    assert fetched(engine, topic, ranges) == framed(engine, topic, ranges) == consumed(engine, topic, ranges)
 
 
 def test_ranges_of_several_partitions_are_read_to_the_record(engine: Engine) -> None:
     topic = engine.topic(partitions=4, config={"message.timestamp.type": "LogAppendTime"})
     send(engine, topic, mixed(2000, partitions=4))
     ranges = [Range(2, 13, 487), Range(0, 0, 500), Range(3, 7, 7), Range(1, 499, 500)]
-    expected = rows(engine, topic, ranges)
+    expected = consumed(engine, topic, ranges)
     found = fetched(engine, topic, ranges, chunk_bytes=2_000)
-    assert sorted(found) == expected
+    assert sorted(found) == expected == framed(engine, topic, ranges, tasks=3)
     assert list(dict.fromkeys(one[0] for one in found)) == [2, 0, 1]
 
 
@@ -143,9 +172,14 @@ def test_only_committed_records_are_read(engine: Engine) -> None:
             transaction(servers, topic, values, outcome=outcome)  # type: ignore[arg-type]
             produce(servers, topic, [Raw(b"between")])
     ranges = whole(engine, topic)
-    expected = rows(engine, topic, ranges)
+    expected = consumed(engine, topic, ranges)
     assert len(expected) == 14
-    assert fetched(engine, topic, ranges) == fetched(engine, topic, ranges, chunk_bytes=100) == expected
+    assert (
+        fetched(engine, topic, ranges)
+        == fetched(engine, topic, ranges, chunk_bytes=100)
+        == framed(engine, topic, ranges)
+        == expected
+    )
     for start in range(ranges[0].to):
         part = [Range(0, start, ranges[0].to - 1)]
         assert [one[1] for one in fetched(engine, topic, part)] == [
@@ -158,7 +192,7 @@ def test_a_compacted_topic_is_read_over_its_gaps(engine: Engine) -> None:
     compact(engine, topic)
     (every,) = whole(engine, topic)
     for part in ([every], [Range(0, 3, 30)]):
-        until(lambda part=part: fetched(engine, topic, part) == rows(engine, topic, part))  # type: ignore[misc]  # it goes on
+        until(lambda part=part: fetched(engine, topic, part) == consumed(engine, topic, part))  # type: ignore[misc]  # it goes on
     assert len(fetched(engine, topic, [every])) <= every.to - 36
 
 
@@ -172,7 +206,7 @@ def test_a_cluster_is_read_through_tls_and_with_a_password(
     secret = tmp_path / "kafka.json"
     secret.write_text(f'{{"username": "{stack.sasl_user}", "password": "{stack.sasl_password}"}}')
     kafka = Kafka(servers, auth, tls=True, ca_file=str(stack.ca_file), secret=f"file:{secret}")
-    assert fetched(engine, topic, whole(engine, topic), kafka=kafka) == rows(
+    assert fetched(engine, topic, whole(engine, topic), kafka=kafka) == consumed(
         engine, topic, whole(engine, topic)
     )
     with pytest.raises(Fatal, match=r"refused: .*CERTIFICATE_VERIFY_FAILED"):
@@ -277,7 +311,7 @@ def test_a_leader_that_is_none_is_looked_for_again(engine: Engine, leader: tuple
 def test_a_broker_that_restarts_between_two_requests_costs_no_record(engine: Engine) -> None:
     topic = engine.topic(partitions=2)
     send(engine, topic, mixed(2000, partitions=2))
-    expected, ranges = rows(engine, topic, whole(engine, topic)), whole(engine, topic)
+    expected, ranges = consumed(engine, topic, whole(engine, topic)), whole(engine, topic)
     topic_id, found = engine.cluster.state(topic).key.topic_id, []
     with connected(engine) as connection:
         chunks = fetch(settings_of(connection), topic, topic_id, ranges, 5_000)

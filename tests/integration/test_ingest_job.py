@@ -225,6 +225,19 @@ def test_ctrl_c_ends_the_command_in_order(engine: Engine, config: Callable[..., 
     assert engine.offsets(topic) in ([], everything(20))
 
 
+@pytest.mark.long
+def test_the_spark_settings_of_a_job_hold_where_the_command_runs_it(
+    engine: Engine, config: Callable[..., Path]
+) -> None:
+    unfit = config(engine.topic(), more="jobs: {main: {conf: {spark.task.cpus: 64}}}\n")
+    with calve_ingest(engine, unfit, "--drain") as command:
+        _, told = command.communicate(timeout=120)
+    assert command.returncode == 2
+    assert "Spark does not start: " in told
+    assert "64" in told
+    assert "check jobs.main.conf" in told
+
+
 @pytest.mark.full
 def test_a_suspended_table_is_named_and_ends_the_command_with_1(
     engine: Engine, config: Callable[..., Path]

@@ -14,6 +14,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from calve.columns import REASONS
 from calve.names import TableName
 from tests.integration.avro_records import logical, nullable, read, record, same
 from tests.integration.engine import DATABASE, Engine, suspended
@@ -62,6 +63,10 @@ def test_every_value_is_its_row_and_every_other_payload_a_dead_letter(engine: En
     (outcome,) = engine.drain(engine.target(topic))
     rows = read(engine, topic)
     assert outcome.ledger.rejected == {"malformed": len(refused)}
+    messages = [row[0] for row in engine.letters(topic).orderBy("offset").select("message").collect()]
+    assert messages[0] == "i: expected a whole number, found a number with a fraction"
+    assert "w.lo[0].at: expected a date-time, found another string" in messages
+    assert messages.count(REASONS["malformed"]) == 4
     assert len(rows) == len(ROWS)
     for row, (text, expected) in zip(rows, ROWS, strict=True):
         if expected is not None:

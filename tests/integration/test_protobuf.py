@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference
 
+from calve.job import Source
 from tests.integration.avro_records import read, same
-from tests.integration.engine import Engine
+from tests.integration.engine import Engine, suspended
 from tests.integration.json_topics import proved
 from tests.integration.protobuf_topics import protobuf_topic, register, send, serializer
 from tests.integration.test_evolution import any_schema
@@ -342,6 +343,22 @@ def test_what_is_no_message_of_the_table_is_a_dead_letter_by_name(engine: Engine
     assert engine.letter_offsets(topic) == [(0, n) for n in range(refused + 3)]
     assert read(engine, topic) == [NOTHING | expected for _, expected in GOOD]
     proved(engine, topic)
+
+
+def test_a_new_table_of_the_wrong_message_stops_at_once_and_names_the_right_one(engine: Engine) -> None:
+    topic = protobuf_topic(engine, SEVERAL)
+    schema_id = int(engine.registry.get_latest_version(f"{topic}-value").schema_id or 0)
+    for number in range(100):
+        send(engine, topic, schema_id, b"\x08" + bytes([number]), b"\x02\x02")
+    engine.flush()
+    with suspended("nearly_all_rejected") as caught:
+        engine.drain(engine.target(topic))
+    found = "expected the message several.Trade, found the message several.Other"
+    assert f"(incompatible_schema, schema id {schema_id}: the value: {found})" in caught.value.message
+    assert "`value: {message: NAME}`" in str(caught.value.fix)
+    assert engine.target(topic).letters.table is None
+    (outcome,) = engine.drain(engine.target(topic, value=Source(message="Other")))
+    assert outcome.ledger.applied == 100
 
 
 def by_key(row: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from calve.columns import REASONS
+from calve.columns import REASONS, UNDELIVERED
 from calve.job import Budget, Registry
 from calve.position import Ledger
 from glue_jobs.outcome import Memory
@@ -30,13 +30,21 @@ ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 
 
 @dataclass(frozen=True)
 class Sent:
-    """A record as it was produced to partition 0; `reason` None for one that can be read."""
+    """A record as it was produced to partition 0; `reason` None for one that can be read. `why`: its own message."""
 
     reason: str | None
     value: bytes | None
     key: bytes | None = None
     headers: list[tuple[str, str | bytes | None]] = field(default_factory=list)
     timestamp_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+    why: str | None = None
+
+
+AT_END, TEXT = "found the end of the value", "a string of at most 16,777,216 bytes"
+
+
+def more(count: int) -> str:
+    return f"the value: expected the end, found {count} more bytes"
 
 
 def send(engine: Engine, topic: str, records: list[Sent]) -> None:
@@ -99,16 +107,27 @@ def test_every_kind_of_reject_can_be_rebuilt_byte_for_byte(engine: Engine) -> No
         Sent("unknown_schema_id", b"\x00\x7f\xff\xff\xff" + first[5:]),
         Sent("unknown_schema_id", b"\x00\xff\xff\xff\xff" + first[5:], timestamp_ms=1),
         Sent("incompatible_schema", framed(foreign, first[5:])),
-        Sent("malformed", first[:-1]),
-        Sent("malformed", first[:5], b"k", both),
-        Sent("malformed", framed(own, b"\x00" + TWO_GIGABYTES + b"x")),
-        Sent("trailing_bytes", first + b"\x00"),
-        Sent("trailing_bytes", first + second[5:]),
-        Sent("trailing_bytes", first + second, b"k", both, timestamp_ms=253_402_300_799_999),
+        Sent("malformed", first[:-1], why=f"price: expected an int, {AT_END}"),
+        Sent("malformed", first[:5], b"k", both, why=f"id: expected a long, {AT_END}"),
+        Sent(
+            "malformed",
+            framed(own, b"\x00" + TWO_GIGABYTES + b"x"),
+            why=f"side: expected {TEXT}, found a greater length",
+        ),
+        Sent("trailing_bytes", first + b"\x00", why="the value: expected the end, found 1 more byte"),
+        Sent("trailing_bytes", first + second[5:], why=more(len(second) - 5)),
+        Sent(
+            "trailing_bytes",
+            first + second,
+            b"k",
+            both,
+            timestamp_ms=253_402_300_799_999,
+            why=more(len(second)),
+        ),
         Sent(None, second, b"good"),
     ]
     assert {each.reason for each in sent} == {
-        *(each for each in REASONS if not each.startswith("key_") and each not in OF_OTHERS),
+        *(each for each in REASONS if not each.startswith("key_") and each not in (*OF_OTHERS, *UNDELIVERED)),
         None,
     }
     send(engine, topic, sent)
@@ -121,7 +140,7 @@ def test_every_kind_of_reject_can_be_rebuilt_byte_for_byte(engine: Engine) -> No
         record = sent[offset]
         assert (row["value"], row["key"]) == (record.value, record.key), offset
         assert [(each["key"], each["value"]) for each in row["headers"] or []] == record.headers, offset
-        assert (row["reason"], row["message"]) == (record.reason, REASONS[str(record.reason)])
+        assert (row["reason"], row["message"]) == (record.reason, record.why or REASONS[str(record.reason)])
         assert row["timestamp"].timestamp() == record.timestamp_ms / 1000, offset
         assert (row["timestamp_type"], row["topic"], row["partition"]) == (0, topic, 0)
         assert (row["cluster_id"], row["topic_id"]) == (key.cluster_id, key.topic_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -11,6 +12,7 @@ from calve.job import Table
 from calve.spark_conf import CATALOG
 from glue_jobs.ingest import open_targets
 from tests.integration.engine import TRADE, Engine, everything
+from tests.integration.stored import export
 
 _TRADE = json.loads(TRADE)
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
@@ -80,3 +82,6 @@ def test_tables_may_lie_in_a_database_named_after_the_cluster(engine: Engine) ->
     database = engine.cluster.id.lower()
     assert target.main.java.location() == f"{lake.warehouse}/{database}/{topic}"
     assert engine.spark.table(f"{CATALOG}.`{database}`.`{topic}`").count() == 3
+    now, week = datetime.now(UTC).replace(microsecond=0), timedelta(days=7)
+    exported = export(engine, "of_the_cluster", topic, now - week, now + week, database="")
+    assert (exported.status, exported.rows) == ("written", 3)

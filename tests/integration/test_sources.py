@@ -302,6 +302,9 @@ def test_keys_are_read_by_the_registry_and_evolve_like_values(engine: Engine) ->
     assert read(engine, topic) == rows
     assert list(engine.rows(topic).columns) == ["key", "a", "b", "_kafka"]
     reasons = [found for _, found in keys if isinstance(found, str)]
+    messages = {row["key"]: row["message"] for row in engine.letters(topic).collect()}
+    assert messages[key(first, b"")] == "key.id: expected an int, found the end of the value"
+    assert messages[b"plain key"] == REASONS["key_malformed"]
     assert set(reasons) == {each for each in REASONS if each.startswith("key_")}
     assert outcome.ledger.rejected == {each: reasons.count(each) for each in reasons}
     proved(engine, topic, Source(), source)

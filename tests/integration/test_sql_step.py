@@ -408,6 +408,87 @@ def test_a_condition_that_cannot_be_computed_of_one_record_alone_is_refused(
     assert message in refused.value.message
 
 
+BY_LENGTH = "the length of source.name must stand in the query"
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("levenshtein(name, `order`)", "write left(source.order, 100), or less, in its place"),
+        (
+            "levenshtein(name, `order`, cast(id as int))",
+            "write left(source.order, 100), or less, in its place",
+        ),
+        ("regexp_replace(name, '(a+)+b', '')", "may take endless time: it repeats a group without end"),
+        ("name rlike '^(?=a)'", "may take endless time: it has assert"),
+        ("name rlike '^a*a*a*a*a*b'", "too many * and + that can end in several places"),
+        ("name rlike 'a+b'", "write left(source.name, 4000), or less, in its place"),
+        ("regexp_extract(name, '^a*a*b')", BY_LENGTH),
+        ("regexp_extract_all(name, 'a+b', 0)", BY_LENGTH),
+        ("regexp_count(name, 'a+b')", BY_LENGTH),
+        ("regexp_instr(name, 'a+b')", BY_LENGTH),
+        ("regexp_substr(name, 'a+b')", BY_LENGTH),
+        ("split(name, ' +,')", BY_LENGTH),
+        ("str_to_map(name, ' +,', '=')", BY_LENGTH),
+        ("name like '%a%b'", BY_LENGTH),
+        ("name like any ('a', '%a%b')", BY_LENGTH),
+        ("name not ilike '%a%b'", BY_LENGTH),
+        ("regexp_replace(name, 'a', `order`)", "left(source.order, 100)"),
+        ("replace(name, 'a', `order`)", "left(source.order, 100)"),
+        ("contains(name, `order`)", "left(source.order, 100)"),
+        ("instr(name, `order`)", "left(source.order, 100)"),
+        ("locate(`order`, name)", "left(source.order, 100)"),
+        ("split_part(name, `order`, 1)", "left(source.order, 100)"),
+        ("substring_index(name, `order`, 1)", "left(source.order, 100)"),
+        ("trim(both `order` from name)", "left(source.order, 100)"),
+        ("concat_ws(`order`, tags)", "left(source.order, 100)"),
+        ("array_join(tags, `order`)", "left(source.order, 100)"),
+        ("parse_url(name, 'QUERY', `order`)", "must stand in the query"),
+        ("parse_url(name, 'QUERY', '(a+)+b')", "may take endless time"),
+        ("transform(tags, t -> t || name)", "a lambda computes each item with source.name"),
+        (
+            "transform(tags, t -> exists(tags, u -> u = t || tags[0]))",
+            "a lambda computes each item with source.tags",
+        ),
+        ("aggregate(tags, '', (a, t) -> a || t)", "use array_join"),
+        ("array_distinct(array(item, item))", "compares each item with each other one"),
+        ("left(name, 5000) rlike 'a+b'", "the length of"),
+    ],
+)
+def test_an_expression_that_a_long_text_would_keep_busy_is_refused(
+    spark: SparkSession, expression: str, message: str
+) -> None:
+    rows = frame(spark, WIDE, RECORD)
+    assert message in refusal(rows, f"select {expression} as x from source")
+
+
+def test_the_same_of_short_texts_and_by_patterns_that_take_no_detour(spark: SparkSession) -> None:
+    expected = {
+        "levenshtein(name, 'Ida')": "1",
+        "levenshtein(left(name, 100), `order`)": "3",
+        "levenshtein(name, `order`, 9)": "3",
+        "regexp_replace(name, '[^A-Z]+', '')": "A",
+        "regexp_extract(`order`, '^([a-z]+)-([0-9]+)$', 2)": "1",
+        "left(name, 4000) rlike 'd+a'": "true",
+        "substr(name, 1, 300) rlike '^a*a*b'": "false",
+        "cast(id as string) rlike '0+1'": "false",
+        "name like '%d%'": "true",
+        "left(name, 100) like '%A%a'": "true",
+        "split(`order`, '-')[1]": "1",
+        "replace(name, 'A', left(upper(`order`), 1))": "Oda",
+        "contains(name, left(`order`, 100))": "false",
+        "trim(name)": "Ada",
+        "concat_ws(',', tags)": "a,b",
+        "parse_url('http://h/?a=b', 'QUERY', 'a')": "b",
+        "transform(tags, t -> t || left(name, 1))": "[aA, bA]",
+        "transform(tags, (t, i) -> i * id + item.size)": "[2, 9]",
+        "aggregate(tags, 0, (a, t) -> a + length(t))": "2",
+        "array_distinct(tags)": "[a, b]",
+        "transform(array(tags), x -> transform(x, y -> upper(y)))[0]": "[A, B]",
+    }
+    assert dict(zip(expected, computed(spark, expected), strict=True)) == expected
+
+
 def test_the_session_keeps_its_rules_and_later_steps_theirs(spark: SparkSession) -> None:
     rows = frame(spark, "id int, text string", (2**31 - 1, "x"))
     sql(rows, "select id from source")

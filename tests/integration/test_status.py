@@ -126,7 +126,8 @@ def test_it_calls_nothing_that_an_operator_may_not_call_and_reads_no_row(
 
     def is_row(request: Request) -> bool:
         path = unquote(request.path.partition("?")[0])
-        return is_store(request) and path.count("/") > 2 and "/metadata/" not in path
+        is_metadata = "/metadata/" in path and path.endswith((".metadata.json", ".avro"))
+        return is_store(request) and path.count("/") > 2 and not is_metadata
 
     def refuse(request: Request) -> Answer:
         refused.append(request.path)

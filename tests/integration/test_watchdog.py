@@ -162,6 +162,34 @@ def test_runs_that_fail_in_a_row_are_followed_ever_later_and_then_by_none(glue: 
     assert json.loads(metric)["job"] == JOB
 
 
+def test_people_start_a_job_as_it_is_deployed_and_with_nothing_of_theirs(glue: Glue) -> None:
+    before, functions = glue.runs(), glue.weekly.client("lambda")
+
+    def asked(**event: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = functions.invoke(FunctionName=f"{NAME}-start", Payload=json.dumps(event))
+        return answer
+
+    for more in ({"arguments": {"--scriptLocation": "s3://lake/a.py"}}, {"job": f"other-{JOB}"}):
+        assert "FunctionError" in asked(**({"job": JOB} | more))
+    assert glue.runs() == before
+    run = json.loads(asked(job=JOB)["Payload"].read())["run"]
+    assert [run, *before] == glue.runs()
+    definition = glue.weekly.client("glue").get_job(JobName=JOB)["Job"]["DefaultArguments"]
+    started = glue.weekly.client("glue").get_job_run(JobName=JOB, RunId=run)["JobRun"]["Arguments"]
+    assert started.items() <= definition.items()
+
+
+def test_a_schedule_starts_its_job_by_the_same_function(glue: Glue) -> None:
+    job = f"{JOB}-maintenance"
+    scheduler, jobs = glue.weekly.client("scheduler"), glue.weekly.client("glue")
+    schedule = scheduler.get_schedule(Name=job, GroupName=f"{NAME}-maintenance")
+    assert schedule["Target"]["Arn"].endswith(f":function:{NAME}-start")
+    glue.weekly.once(schedule["Target"])
+    until(lambda: jobs.get_job_runs(JobName=job)["JobRuns"])
+    (run,) = jobs.get_job_runs(JobName=job)["JobRuns"]
+    assert run.get("Arguments", {}).items() <= jobs.get_job(JobName=job)["Job"]["DefaultArguments"].items()
+
+
 def minutes_until(schedule: dict[str, Any]) -> float:
     at = datetime.fromisoformat(schedule["ScheduleExpression"].removeprefix("at(").removesuffix(")"))
     return (at.replace(tzinfo=UTC) - datetime.now(UTC)).total_seconds() / 60

@@ -96,6 +96,7 @@ MSK = Deployment(
     ),
     lake=LakeDeployment("orders", namespace="cluster_id"),
     msk=Msk(),
+    exports=(replace(WEEKLY, name="weekly_orders", database="", table="orders"),),
     publish=Publish(
         tables=(TableName("orders", "orders"),),
         patterns=("shop_[a-z0-9_]*",),

@@ -5,6 +5,7 @@ from importlib.metadata import version
 from tests.synth.conftest import text
 from tests.synth.test_lake import listed
 
+METADATA = tuple(f"/trading/*/metadata/*{end}" for end in (".metadata.json", ".avro"))
 LOOKS = {
     *("s3:GetObject", "s3:ListBucket", "kms:Decrypt", "glue:GetDatabase", "glue:GetTable"),
     *("glue:GetSchema", "glue:ListSchemas", "glue:GetSchemaVersion", "secretsmanager:GetSecretValue"),
@@ -45,7 +46,7 @@ def test_of_the_lake_it_reads_no_data_file(synthesized):
     for each in allowed(synthesized, "trading-ingest"):
         if "s3:GetObject" in listed(each["Action"]):
             for resource in map(text, listed(each["Resource"])):
-                assert resource.endswith(("/trading/*/metadata/*", ".json")), resource
+                assert resource.endswith((*METADATA, ".json")), resource
 
 
 def test_it_stands_beside_the_jobs_and_is_told_what_only_a_deploy_knows(synthesized):

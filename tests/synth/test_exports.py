@@ -41,6 +41,21 @@ def test_only_the_creation_of_a_manifest_sends_mail(synthesized):
     assert failed["detail"] == {"deployment": ["trading"]}
 
 
+def test_an_export_finds_and_reads_its_table_where_the_database_is_named_after_a_cluster(synthesized):
+    (name,) = (
+        each
+        for each in synthesized.find("streams-exports", "AWS::IAM::Role")
+        if each.startswith("WriterExport")
+    )
+    policies = synthesized.find("streams-exports", "AWS::IAM::Role")[name]["Policies"]
+    statements = [each for policy in policies for each in policy["PolicyDocument"]["Statement"]]
+    (glue,) = (each for each in statements if "glue:GetDatabases" in each["Action"])
+    found = [text(each).rpartition(":")[2] for each in glue["Resource"]]
+    assert found == ["catalog", "database/*", "table/*/*"]
+    reads = [each["Resource"] for each in statements if each["Action"] == "s3:GetObject"]
+    assert any(text(each).endswith("/*") and "exports" not in text(each) for each in reads)
+
+
 def test_every_recipient_is_subscribed(synthesized):
     subscriptions = synthesized.find("trading-exports", "AWS::SNS::Subscription").values()
     assert {(each["Protocol"], each["Endpoint"]) for each in subscriptions} == {
@@ -101,4 +116,4 @@ def test_mail_by_ses_has_one_sender_and_no_topic(synthesized):
 
 
 def test_a_deployment_without_exports_has_no_exports_stack(synthesized):
-    assert "streams-exports" not in synthesized.templates
+    assert "shop-exports" not in synthesized.templates

@@ -1,4 +1,5 @@
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,11 +7,13 @@ import pytest
 from aws_cdk import App, Stack
 
 from calve.announcement import OF_TABLES
+from calve.errors import ConfigError
 from calve.job import Job
 from calve.spark_conf import java_options
+from glue_jobs import ingest, maintain
 from lambdas.job_control.environment import WatchdogEnvironment
 from stacks.bundling import Runtime
-from stacks.ingest_role import secret_statements
+from stacks.ingest_role import CODE, secret_statements
 from stacks.job_code import COLUMNAR, JobCode, JobSettings
 from stacks.wheels import ROOT
 from tests.synth.conftest import text
@@ -61,6 +64,19 @@ def test_a_deployed_job_announces_and_may_send_nothing_else(synthesized, jobs):
         }
 
 
+def test_a_script_takes_every_argument_of_its_definition(synthesized):
+    for name, template in synthesized.templates.items():
+        parser = maintain if name.endswith("-maintenance") else ingest
+        for resource in template["Resources"].values():
+            if resource["Type"] == "AWS::Glue::Job":
+                arguments = resource["Properties"]["DefaultArguments"] | {"--settings-file": os.devnull}
+                words = [word for pair in arguments.items() for word in map(text, pair)]
+                with pytest.raises(
+                    ConfigError, match="the settings cannot be used"
+                ):  # and not: does not take
+                    parser._read(words)
+
+
 def test_no_package_index_and_no_secret_is_in_the_arguments(jobs):
     for job in jobs.values():
         assert "--additional-python-modules" not in job["DefaultArguments"]
@@ -95,12 +111,24 @@ def test_the_hand_over_waits_for_the_job_it_hands_over(synthesized, jobs):
         )
 
 
-def test_a_scheduled_start_drains(synthesized):
+def test_a_scheduled_start_drains(synthesized, jobs):
     schedule = synthesized.one("trading-ingest", "AWS::Scheduler::Schedule")
     assert schedule["ScheduleExpression"] == "rate(6 hours)"
-    assert text(schedule["Target"]["Arn"]) == "arn:<Partition>:scheduler:::aws-sdk:glue:startJobRun"
-    started = json.loads(schedule["Target"]["Input"])
-    assert started == {"JobName": "trading-nightly", "Arguments": {"--drain": "true"}}
+    assert text(schedule["Target"]["Arn"]).endswith(":function:trading-start")
+    assert json.loads(schedule["Target"]["Input"]) == {"job": "trading-nightly"}
+    assert jobs["trading-nightly"]["DefaultArguments"]["--drain"] == "true"
+    assert "--drain" not in jobs["trading-main"]["DefaultArguments"]
+
+
+def test_of_the_lake_a_job_reads_nothing_that_glue_would_run(synthesized):
+    for stack in ("trading-ingest", "trading-maintenance"):
+        denied = [each for each in statements(synthesized.templates[stack]) if each["Effect"] == "Deny"]
+        assert len(denied) == 2
+        for each in denied:
+            assert each["Action"] == ["s3:GetObject"]
+            assert {text(one) for one in each["Resource"]} == {
+                f"arn:<Partition>:s3:::trading-lake-<AccountId>-<Region>/*{end}" for end in CODE
+            }
 
 
 def test_the_watchdog_looks_after_continuous_jobs_alone(synthesized):

@@ -30,15 +30,22 @@ def test_it_starts_every_six_hours(synthesized, jobs):
     schedules = synthesized.find(STACK, "AWS::Scheduler::Schedule").values()
     assert {each["ScheduleExpression"] for each in schedules} == {"rate(6 hours)"}
     started = [json.loads(text(each["Target"]["Input"])) for each in schedules]
-    assert sorted(each["JobName"] for each in started) == sorted(jobs)
+    assert sorted(each["job"] for each in started) == sorted(jobs)
 
 
 def test_it_may_reach_tables_that_are_there_and_nothing_else(synthesized):
     found = list(statements(synthesized.templates[STACK]))
     actions = {action for each in found for action in each["Action"]}
-    assert {action.partition(":")[0] for action in actions} == {"s3", "glue", "kms", "logs", "cloudwatch"}
+    assert {action.partition(":")[0] for action in actions} == {
+        "s3",
+        "glue",
+        "kms",
+        "logs",
+        "cloudwatch",
+        "lambda",
+    }
     assert {each for each in actions if each.startswith("glue:")} == {
-        *("glue:GetDatabase", "glue:GetTable", "glue:GetTables", "glue:UpdateTable", "glue:StartJobRun")
+        *("glue:GetDatabase", "glue:GetTable", "glue:GetTables", "glue:UpdateTable")
     }
     deleting = [each for each in found if "s3:DeleteObject" in each["Action"]]
     assert {text(one) for each in deleting for one in each["Resource"]} == {

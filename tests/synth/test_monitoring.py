@@ -78,7 +78,7 @@ def test_each_trouble_has_an_alarm_that_mails(synthesized):
     }
     troubles = ("dead-letters", "failed", "announcements", "maintenance-failed")
     of_jobs = {f"{job}-{what}" for job in ("main", "nightly") for what in troubles}
-    of_schedules = {"job-not-started", "export-not-started", "maintenance-not-started"}
+    of_schedules = {"job-not-started", "export-not-started", "maintenance-not-started", "start-errors"}
     of_exports = {f"export-{what}" for what in ("errors", "mail-errors", "link-faults")}
     of_exports |= {f"weekly_trades-{what}" for what in ("late", "mail-undelivered")}
     of_running = {

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from tests.operator_calls import ARN, ASKING, BUCKET, ROWS, STATUS
+from tests.operator_calls import ARN, ASKING, BUCKET, STATUS
 from tests.synth.conftest import text
 from tests.synth.test_lake import listed, managed
 
@@ -41,19 +41,13 @@ def test_an_operator_may_call_what_the_commands_call(read, act):
         assert not allows(read, action, resource), action
 
 
-def test_an_operator_sees_and_writes_no_row(read, act):
-    for policy in (read, act):
-        for action in ("s3:GetObject", "s3:PutObject"):
-            assert not allows(policy, action, ROWS)
-
-
 def test_who_looks_changes_nothing(read):
     verbs = ("Get", "List", "Describe", "Filter", "Scan", "Decrypt")
     for statement in read["Statement"]:
         if statement["Action"] == "lambda:InvokeFunction":  # the doctor only looks: test_doctor.py
             assert text(statement["Resource"]).endswith(":function:trading-ingest-Doctor*")
             continue
-        for action in listed(statement["Action"]):
+        for action in listed(statement["Action"]) if statement["Effect"] == "Allow" else ():
             assert action.partition(":")[2].startswith(verbs), action
             assert action not in ("secretsmanager:GetSecretValue", "dynamodb:PutItem")
 

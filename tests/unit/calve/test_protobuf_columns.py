@@ -169,7 +169,7 @@ def test_a_table_of_one_message_leaves_the_others_of_its_file_to_other_tables() 
     others = {b"\x00", b"\x04\x00\x00", b"\x04\x00\x02"}
     assert set(found.others) == {frame + b"\x07"} | {own + each for each in others}
     assert found.other_ids == (7, 9)
-    assert [(each.prefix, each.others) for each in found.writers] == [(own + b"\x02\x02", ())]  # type: ignore[union-attr]
+    assert [(each.prefix, each.others) for each in found.writers] == [(own + b"\x02\x02", {})]  # type: ignore[union-attr]
 
 
 def test_aws_names_a_message_by_its_place_among_the_sorted_names() -> None:

@@ -98,9 +98,66 @@ def test_suspend_stops_at_the_first_reject() -> None:
 @pytest.mark.parametrize("policy", ["dead_letter", "skip"])
 def test_beyond_the_budget_the_table_suspends(policy: str) -> None:
     table = replace(TABLE, on_error=policy)  # type: ignore[arg-type]
-    check(table, [], 1_000, 1_000)
-    error = refusal(table, [], 1_001, 1_001)
+    good = rounds((1, 10_000, 0))
+    check(table, good, 1_000, 1_000)
+    error = refusal(table, good, 1_001, 1_001)
     assert error.code == "rejects_over_budget"
+
+
+@pytest.mark.parametrize("policy", ["dead_letter", "skip"])
+@pytest.mark.parametrize(
+    ("past", "records", "rejects", "stops"),
+    [
+        pytest.param([], 99, 99, False, id="too few to tell"),
+        pytest.param([], 100, 100, True, id="all of the first round"),
+        pytest.param([], 1_000, 950, True, id="nearly all"),
+        pytest.param([], 1_000, 949, False, id="fewer"),
+        pytest.param(rounds((5, 60, 60)), 40, 40, True, id="all of the first two rounds"),
+        pytest.param(rounds((5, 60, 40)), 140, 140, False, id="a part of the first round were rows"),
+        pytest.param(
+            rounds((9_999, 20_000, 19_999)), 900, 900, False, id="a person has let such records through"
+        ),
+    ],
+)
+def test_a_new_table_stops_where_nearly_all_of_its_records_are_rejects(
+    policy: str, past: list[Commit], records: int, rejects: int, *, stops: bool
+) -> None:
+    table = replace(TABLE, on_error=policy)  # type: ignore[arg-type]
+    if not stops:
+        check(table, past, records, rejects)
+        return
+    error = refusal(table, past, records, rejects)
+    assert error.code == "nearly_all_rejected"
+    assert "records that table trades has read cannot be rows: 4 incompatible_schema" in error.message
+    assert "`dead_letter_budget: {share: 100%}`" in str(error.fix)
+    check(with_budget(Budget(share=1.0), table), past, records, rejects)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "fix"),
+    [
+        ("incompatible_schema", "expected the message A, found the message B", "`value: {message: NAME}`"),
+        ("incompatible_schema", None, "`value: {subject: NAME}`"),
+        ("bad_magic", None, "`value: {format: json, schema: FILE}`"),
+        ("truncated", None, "`value: {prefix: none}`"),
+        ("malformed", "a: expected a double, found a string", "`value: {subject: NAME}`"),
+        ("null_value", None, "`upsert`"),
+        ("null_key", None, "name a key"),
+        ("bad_change", None, "`change_data`"),
+        ("key_malformed", None, "`key: {format: FORMAT}`"),
+        ("step_failed", None, "correct the steps"),
+    ],
+)
+def test_the_probable_cause_is_named_by_the_reason_of_most_records(
+    reason: str, message: str | None, fix: str
+) -> None:
+    found = Rejects({"null_value": 1} | {reason: 99}, (Group(reason, "7", 99, 0, 3, message),))
+    with pytest.raises(Suspended) as caught:
+        check_rejects(
+            TABLE, [], now=NOW, read=Tally(100, 100), found=lambda: found, misfit=lambda _: "misfit"
+        )
+    assert fix in str(caught.value.fix)
+    assert message is None or message in caught.value.message
 
 
 def test_a_refusal_names_reasons_places_and_the_schemas_misfit() -> None:

@@ -255,6 +255,15 @@ def test_the_time_of_a_row_is_its_event_time_else_its_arrival(
     assert (found.time_column, found.columns) == (column, ("x", "_kafka.offset"))
 
 
+def test_the_database_of_an_export_is_found_when_it_runs_where_it_is_named_after_a_cluster(
+    deployed: Deployed,
+) -> None:
+    export = "exports: {e: {table: a, schedule: rate(1 day), recipients: [a@b.c]}}"
+    assert only_export(deployed(f"lake: {{database: raw}}\n{export}")).source == "raw.a"
+    found = only_export(deployed(f"lake: {{namespace: cluster_id}}\n{export}"))
+    assert (found.database, found.source) == ("", "a")
+
+
 def test_an_overlay_changes_jobs_and_exports_and_takes_back(tmp_path: Path) -> None:
     path = tmp_path / "calve.yaml"
     path.write_text(

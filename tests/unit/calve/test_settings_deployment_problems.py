@@ -158,6 +158,10 @@ def test_a_cluster_that_cannot_be_used_is_refused(kafka: str, problem: str) -> N
         ),
         ("jobs: {main: {conf: {a: b}}}", 'jobs.main.conf.a  "a" is no Spark setting'),
         ("jobs: {main: {conf: {spark.speculation: true}}}", "is a setting that calve makes itself"),
+        *(
+            (f"jobs: {{main: {{conf: {{spark.sql.catalog.lake.{each}: s3://b/c}}}}}}", "calve makes itself")
+            for each in ("table-override.write.data.path", "table-default.write.metadata.path")
+        ),
         ("jobs: {main: {conf: {spark.x: [1]}}}", 'jobs.main.conf."spark.x"  must be text'),
         ("jobs: {main: {conf: {spark.x: a --conf b=c}}}", "holds a blank"),
         ("alerts: {freshness: 5}", '"5" is no duration'),
@@ -222,11 +226,6 @@ def test_an_export_says_what_when_and_to_whom() -> None:
         "schedule",
         "recipients",
     ]
-
-
-def test_an_export_needs_a_database_whose_name_is_known() -> None:
-    message = refused(f"lake: {{namespace: cluster_id}}\nexports: {{e: {{{EXPORT}}}}}")
-    assert "lake.namespace  cannot be used with `exports`" in message
 
 
 def test_names_that_grow_too_long_in_aws_are_refused() -> None:

@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from calve.deployment import UNKNOWN_WAREHOUSE
 from calve.errors import CalveError, ConfigError
 from cli.account import Account
-from cli.config import load_jobs, load_target
+from cli.config import load_jobs, load_target, spark_settings
 from cli.main import app
+from cli.spark import spark_environment
 
 HERE = SimpleNamespace(region="us-east-1", aws_endpoint=None)
 EXPORTS = "exports: {weekly: {table: a, schedule: rate(7 days), recipients: [a@b.c]}}\n"
@@ -53,6 +54,19 @@ def test_the_region_is_that_of_a_deploy(config: Path, monkeypatch: pytest.Monkey
     assert region() == "eu-west-1" == Account.of(None, None).region
     config.write_text(DEPLOYED + "lake: {region: eu-central-1}\n")
     assert region() == "eu-central-1"
+
+
+def test_the_spark_settings_of_a_job_reach_the_process_that_runs_it_here(tmp_path: Path) -> None:
+    config = tmp_path / "calve.yaml"
+    config.write_text(
+        "name: t\njobs: {main: {conf: {spark.sql.shuffle.partitions: 64}}, other: }\n"
+        "tables: {a: {topic: a, job: main}, b: {topic: b, job: other}}\n"
+    )
+    found = spark_settings(config)
+    assert found == {"main": {"spark.sql.shuffle.partitions": "64"}, "other": {}}
+    submitted = spark_environment(tmp_path, None, jars=(), more=found["main"])["PYSPARK_SUBMIT_ARGS"]
+    assert "--conf spark.sql.shuffle.partitions=64" in submitted
+    assert "spark.driver.extraJavaOptions" in submitted
 
 
 def test_of_many_tables_only_the_nearest_are_named(config: Path) -> None:

@@ -261,3 +261,22 @@ def test_the_project_is_found_from_below(tmp_path: Path) -> None:
     (tmp_path / "calve.yaml").touch()
     (tmp_path / "a" / "b").mkdir(parents=True)
     assert project_root(tmp_path / "a" / "b") == tmp_path
+
+
+def opened(soft: int, hard: int) -> subprocess.CompletedProcess[str]:
+    program = (
+        f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({soft}, {hard}))\n"
+        "from cli.embedded.processes import allow_open_files\n"
+        "allow_open_files(); print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    )
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+def test_a_small_limit_of_open_files_is_raised_to_what_the_system_allows() -> None:
+    assert opened(256, 2048).stdout == "2048\n"
+
+
+def test_a_limit_of_open_files_that_is_too_small_is_an_error_with_a_fix() -> None:
+    told = opened(256, 256).stderr
+    assert "calve.errors.Fatal: a process may open 256 files here, and Spark and the broker need 1024" in told
+    assert "ulimit -n 1024" in told

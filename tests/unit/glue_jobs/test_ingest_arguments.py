@@ -4,13 +4,36 @@ from __future__ import annotations
 
 import pytest
 
+from calve.errors import ConfigError
 from calve.job import Job, Kafka, Lake, Registry
+from glue_jobs import maintain
 from glue_jobs.ingest import _read
 
 SETTINGS = Job(
     "trading", "main", Kafka("made:1"), Registry("http://r"), Lake("trading", "s3://made"), ()
 ).to_json()
-GLUES_OWN = ["--JOB_NAME", "trading-main", "--job-bookmark-option", "job-bookmark-disable", "--cont", "x"]
+GLUES_OWN = [
+    *(
+        "--JOB_NAME",
+        "trading-main",
+        "--job-bookmark-option",
+        "job-bookmark-disable",
+        "--enable-metrics",
+        "true",
+    ),
+    *(
+        "--conf",
+        "spark.a=b",
+        "--conf",
+        "spark.c=-Da=1",
+        "-Db=2",
+        "--JOB_ID",
+        "j_1",
+        "--true",
+        "--TempDir",
+        "",
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -37,6 +60,49 @@ def test_what_only_a_deploy_knows_wins_over_the_settings() -> None:
     job, _ = _read(["--settings", SETTINGS, *more])
     assert job.lake == Lake("trading", "s3://lake/p", region="eu-north-1", kms_key="arn:k")
     assert job.kafka == Kafka("b:2")
+
+
+@pytest.mark.parametrize("read", [_read, maintain._read])
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--additional-python-modules", "s3://lake/a.whl"],
+        ["--customer-driver-env-vars=PYTHONPATH=/tmp"],
+        ["--python-modules-installer-option", "-r"],
+        ["--class", "Other"],
+        ["--bootstrap-server", "another:9092"],
+        ["--warehous=s3://another"],
+    ],
+)
+def test_an_argument_that_no_definition_has_is_refused_by_name(read, given: list[str]) -> None:
+    with pytest.raises(ConfigError, match=given[0].partition("=")[0]) as caught:
+        read(["--settings", SETTINGS, *GLUES_OWN, *given])
+    assert not any(each in caught.value.message for each in ("s3://", "another", "/tmp"))
+
+
+@pytest.mark.parametrize("read", [_read, maintain._read])
+def test_a_definitions_arguments_are_taken_whether_glue_shows_them_to_the_script_or_not(read) -> None:
+    shown = [
+        *(
+            "--datalake-formats",
+            "iceberg",
+            "--extra-py-files",
+            "s3://a/b.zip",
+            "--extra-jars",
+            "s3://a/b.jar",
+        ),
+        *(
+            "--user-jars-first",
+            "true",
+            "--extra-files",
+            "s3://a/b.json",
+            "--custom-logGroup-prefix",
+            "/calve",
+        ),
+        *("--enable-auto-scaling", "true", "--scriptLocation", "s3://a/b.py", "--job-language", "python"),
+    ]
+    job, _ = read(["--settings", SETTINGS, *GLUES_OWN, *shown])
+    assert job == Job.from_json(SETTINGS)
 
 
 def test_settings_stand_where_a_deploy_says_nothing() -> None:

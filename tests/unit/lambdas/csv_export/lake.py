@@ -55,10 +55,12 @@ class World:
     remaining_s: float = 900.0
     run_id: str = "run1"
     waits: list[datetime] = field(default_factory=list)
+    databases: tuple[str, ...] = ()
 
     def lake(self) -> Lake:
         return Lake(
             catalog=self.catalog,
+            databases=lambda: self.databases,
             s3=self.s3,
             bucket=BUCKET,
             prefix="exports/",

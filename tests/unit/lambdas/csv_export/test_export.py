@@ -142,6 +142,32 @@ def test_a_missing_table_is_waited_for_and_then_named(lake: World) -> None:
     assert lake.objects() == []
 
 
+def test_a_table_of_a_clusters_database_is_found_by_its_name(lake: World) -> None:
+    lake.made(trades(at(10)))
+    lake.databases = ("another", "trading")
+    (outcome,) = lake.run(export(database=""))
+    assert (outcome.status, outcome.rows) == ("written", 1)
+    manifest = lake.manifest(outcome)
+    assert manifest["export"]["database"] == "trading"  # by which a person's deliveries are found
+    (again,) = lake.run(export(database=""))
+    assert again.status == "unchanged"
+
+
+def test_tables_of_one_name_in_the_databases_of_two_clusters_are_not_taken_for_one(lake: World) -> None:
+    lake.made(trades(at(10)))
+    lake.catalog.create_namespace("moved")
+    lake.catalog.create_table("moved.trades", trades(at(10)).schema, location=f"{lake.folder.as_uri()}/moved")
+    lake.databases = ("trading", "moved")
+    (outcome,) = lake.run(export(database=""))
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "several_tables"
+    assert "moved, trading" in outcome.failure.message
+    lake.databases, lake.now = (), MONDAY + timedelta(hours=2)
+    (outcome,) = lake.run(export(database=""))
+    assert outcome.failure is not None
+    assert outcome.failure.message == "there is no table trades"
+
+
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [

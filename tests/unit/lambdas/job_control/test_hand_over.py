@@ -131,6 +131,13 @@ def test_a_drain_of_a_scheduled_job_is_left_alone_and_a_continuous_run_is_not(wo
     assert world.stopped == [endless]
 
 
+def test_a_run_of_a_definition_that_drains_is_a_drain(world, work) -> None:
+    world.define(**{"--drain": "true"})
+    run = world.run(generation="g1")
+    work.begin(wanted(continuous=False))
+    assert (world.states(), world.stopped) == ({run: "RUNNING"}, [])
+
+
 def test_a_rollback_restores_the_old_generation(world, work, clock) -> None:
     first = world.run(generation="g1")
     world.deploy("g2")

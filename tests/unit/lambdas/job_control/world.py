@@ -48,9 +48,13 @@ class World:
     def _job(self) -> Any:
         return glue_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].jobs[JOB]
 
+    def define(self, **arguments: str) -> None:
+        """Arguments of the definition."""
+        self._job.default_arguments = self._job.default_arguments | arguments
+
     def deploy(self, generation: str, modified: datetime | None = None) -> None:
         """What CloudFormation does to the definition."""
-        self._job.default_arguments = self._job.default_arguments | {"--generation": generation}
+        self.define(**{"--generation": generation})
         self._job.last_modified_on = (modified or datetime.now(UTC)).replace(tzinfo=None)
 
     def drop(self) -> None:

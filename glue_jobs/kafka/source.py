@@ -1,0 +1,133 @@
+"""Kafka's records as a DataFrame: tasks of Spark fetch record batches in Python, and hand over Arrow's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
+
+from calve.columns import MOST_MILLIS, UNDELIVERED
+from calve.position import Offsets
+from glue_jobs.kafka.client import Settings
+from glue_jobs.kafka.columns import header_lists, parts
+from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch, planned
+from glue_jobs.kafka.records import REFUSED, Records
+from glue_jobs.workers import spent_s, telling
+
+MILLIS = "calve:millis"
+HEADERS = T.ArrayType(
+    T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
+)
+SCHEMA = T.StructType(
+    [
+        T.StructField("key", T.BinaryType()),
+        T.StructField("value", T.BinaryType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField(MILLIS, T.LongType()),
+        T.StructField("timestampType", T.IntegerType()),
+        T.StructField("headers", HEADERS),
+        T.StructField(REFUSED, T.StringType()),
+    ]
+)
+SAMPLE = 1_000
+"""Offsets that show how large records are."""
+_REASONS = pa.array([None, *UNDELIVERED], pa.string())
+
+
+def read(
+    spark: SparkSession,
+    settings: Settings,
+    topic: str,
+    topic_id: str,
+    start: Offsets,
+    to: Offsets,
+    *,
+    tasks: int,
+    cpu_s: Accumulator[float],
+) -> DataFrame:
+    """Exactly the committed records with offsets in [start, to): key, value, topic, partition, offset, timestamp (null where no
+    column holds it), timestampType, headers (null where there are none) and `REFUSED`.
+
+    Each action reads them again, in so many tasks or fewer. `to` must not lie beyond the last stable offset. What a task raises
+    (as `fetch`) is found by `glue_jobs.workers.told_by_workers`. `cpu_s` gets the CPU seconds of tasks.
+    """
+    ranges = planned(start, to, tasks)
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with telling():
+            for numbers in batches:
+                for number in numbers.column(0).to_pylist():
+                    for records in fetch(settings, topic, topic_id, ranges[number], CHUNK_BYTES):
+                        yield _batch(records)
+        cpu_s.add(spent_s())
+
+    found = _map_in_arrow(_numbers(spark, len(ranges)), task)
+    at = F.col(MILLIS)
+    timestamp = F.when(at.between(-MOST_MILLIS, MOST_MILLIS), F.timestamp_millis(at))
+    return found.select(
+        *("key", "value", F.lit(topic).alias("topic"), "partition", "offset", timestamp.alias("timestamp")),
+        *("timestampType", "headers", REFUSED),
+    )
+
+
+def bytes_per_record(
+    settings: Settings, topic: str, topic_id: str, start: Offsets, to: Offsets
+) -> float | None:
+    """What a record has in Kafka, on average of the first ones of the partition that has the most; None: it did not tell.
+
+    What stands in the way is told by the read that comes next.
+    """
+    partition = max(start, key=lambda each: to[each] - start[each])
+    sample = Range(partition, at := start[partition], min(to[partition], at + SAMPLE))
+    size = count = 0
+    with suppress(Exception):
+        for each in fetch(settings, topic, topic_id, [sample], CHUNK_BYTES):
+            held = (np.maximum(sizes, 0).sum(dtype=np.int64) for sizes in (each.key_size, each.value_size))
+            size, count = size + int(sum(held)), count + len(each)
+        return size / count if count else None
+    return None
+
+
+def _batch(records: Records) -> pa.RecordBatch:
+    binary, size = pa.binary(), len(records)
+    whys = records.refused
+    columns = [
+        parts(binary, records.buffer, records.key_at, records.key_size),
+        parts(binary, records.buffer, records.value_at, records.value_size),
+        pa.repeat(pa.scalar(records.partition, pa.int32()), size),
+        pa.array(records.offset),
+        pa.array(records.timestamp),
+        pa.array(records.timestamp_type.astype(np.int32)),
+        header_lists(records, np.arange(size)),
+        _REASONS.take(pa.array(whys)) if whys.any() else pa.nulls(size, pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, SCHEMA.names)
+
+
+def _numbers(spark: SparkSession, count: int) -> DataFrame:
+    """0 .. count, a task each. Spark must not know how much that is: it would take the records for as little, and send them all
+    to every machine in a join.
+    """
+    made = spark.range(0, count, 1, max(count, 1)).toDF("number")
+    java = made._jdf
+    session: Any = spark
+    return DataFrame(session._jsparkSession.createDataFrame(java.toJavaRDD(), java.schema()), spark)
+
+
+def _map_in_arrow(
+    frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+) -> DataFrame:
+    """As `DataFrame.mapInArrow`, which asks for pandas in the driver and does not use it."""
+    function = UserDefinedFunction(task, SCHEMA, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    columns: Any = function(*frame.columns)
+    return DataFrame(frame._jdf.mapInArrow(columns._jc, False, None), frame.sparkSession)  # noqa: FBT003 Java's

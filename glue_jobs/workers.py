@@ -1,0 +1,103 @@
+"""What Spark's Python workers tell the driver: errors by value, and their CPU seconds, which Spark does not account for."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+
+from calve import errors
+from calve.errors import CalveError, Suspended
+
+MARK = "calve:trouble:"
+
+
+class Unexpected(Exception):
+    """An error that nobody has foreseen: its class and its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An error on its way to the driver. kind: the class of an error of calve's; of others only class and place are told, since
+    their text may quote a record.
+    """
+
+    kind: str | None
+    arguments: tuple[str, ...]
+    fix: str | None = None
+
+    @classmethod
+    def of(cls, error: Exception) -> Trouble:
+        match error:
+            case Suspended():
+                return cls(type(error).__name__, (error.code, error.message), error.fix)
+            case CalveError():
+                return cls(type(error).__name__, (error.message,), error.fix)
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return cls(None, (f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}",))
+
+    def error(self) -> Exception:
+        if self.kind is None:
+            return Unexpected(*self.arguments)
+        found: Exception = getattr(errors, self.kind)(*self.arguments, fix=self.fix)
+        return found
+
+    def as_text(self) -> str:
+        return f"{MARK}{json.dumps(asdict(self))}"
+
+    @classmethod
+    def in_text(cls, text: str) -> Trouble | None:
+        """What a worker's error says in what Spark makes of it."""
+        at = text.find(MARK)
+        if at < 0:
+            return None
+        told, _ = json.JSONDecoder().raw_decode(text[at + len(MARK) :])
+        return cls(told["kind"], tuple(told["arguments"]), told["fix"])
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """In a worker: an error inside reaches the driver through Spark as `Trouble`, and `told_by_workers` finds it there."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 told by value
+        raise RuntimeError(Trouble.of(error).as_text()) from None
+
+
+@contextmanager
+def told_by_workers() -> Iterator[None]:
+    """In the driver: an error of a worker, in what Spark raises inside.
+
+    Raises:
+        CalveError, Unexpected: the worker's.
+    """
+    try:
+        yield
+    except (Py4JJavaError, CapturedException) as error:
+        if found := Trouble.in_text(str(error)):
+            raise found.error() from None
+        raise
+
+
+_told_s: float | None = None
+"""CPU seconds of this process that tasks have told; None: there was none yet."""
+
+
+def spent_s() -> float:
+    """In a worker, which has one task at a time: the CPU seconds of its process that no other task has told."""
+    global _told_s
+    if _told_s is None:
+        gc.freeze()  # Spark has a worker collect garbage after each task: it need not look at modules and kernels
+    sys.path_importer_cache.clear()  # nor, before the next, read again what lies in the archives of its path
+    now = time.process_time()
+    taken, _told_s = now - (_told_s or 0.0), now
+    return taken

@@ -1,0 +1,169 @@
+"""Records that nobody means to send stop no job: each is a row or a dead letter, the tables beside them go on, and all is proved.
+
+All tables of a mode are kept by one job, each case's by every engine that can: what kills a job kills all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from kafka.errors import for_code
+from kafka.protocol.producer import ProduceRequest
+
+from calve.job import Aggregate, Deduplicate, EngineChoice, Job, Kafka, Measure, Table
+from glue_jobs.ingest import run
+from glue_jobs.kafka.client import Client, client_of, drop_client, settings_of
+from glue_jobs.kafka.connection import Connection
+from tests.hostile import CASES, Case, Mode, Shape, good
+from tests.integration.database import BY_RECORD_KEY as CHANGES
+from tests.integration.engine import Engine
+from tests.integration.keyed import BY_RECORD_KEY
+from tests.integration.proofs import proof
+
+GOOD = 3
+"""Records before a case's own, and as many behind them."""
+MODES: Mapping[Mode, Mapping[str, Any]] = {
+    "append": {},
+    "upsert": {"upsert": BY_RECORD_KEY},
+    "deduplicate": {"deduplicate": Deduplicate(("id",))},
+    "aggregate": {"aggregate": Aggregate(("name",), (Measure("records", "count(*)"),))},
+    "change_data": {"change_data": CHANGES},
+}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A table of a case. records: how many its topic has."""
+
+    case: Case
+    table: Table
+    records: int
+
+
+@pytest.fixture
+def client(engine: Engine) -> Iterator[Client]:
+    settings = settings_of(Connection(Kafka(engine.stack.bootstrap_servers)))
+    yield client_of(settings)
+    drop_client(settings)
+
+
+def send(client: Client, topic: str, batch: bytes) -> None:
+    """A batch as it is; a broker looks at it, and may refuse it."""
+
+    async def ask() -> Any:
+        _, found = await client.described(topic)
+        data = ProduceRequest.TopicProduceData
+        part = data.PartitionProduceData(index=0, records=batch)
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=20_000,
+            topic_data=[data(name=topic, topic_id=found.topic_id, partition_data=[part])],
+        )
+        return await client.send(found.partitions[0].leader_id, request)
+
+    [answer] = client.run(ask).responses[0].partition_responses
+    if answer.error_code:
+        raise for_code(answer.error_code)(answer.error_message)
+
+
+def topic_of(engine: Engine, client: Client, case: Case, shape: Shape) -> str:
+    """A topic with the case's records between good ones."""
+    topic = f"t{os.urandom(6).hex()}"
+    engine.create(topic, partitions=1, config=case.config)
+    for each in (good(shape, 0, GOOD), *case.batches(shape, GOOD), good(shape, 1_000_000, GOOD)):
+        send(client, topic, each)
+    return topic
+
+
+def kept(engine: Engine, client: Client, mode: Mode, cases: Sequence[Case]) -> list[Kept]:
+    engines: tuple[EngineChoice, ...] = ("rows", "columnar") if mode == "append" else ("auto",)
+    found = []
+    for case in cases:
+        shape = Shape(case.format, changes=mode == "change_data")
+        topic = topic_of(engine, client, case, shape)
+        [records] = engine.cluster.state(topic).end.values()
+        for each in engines if case.format == "avro" else ("auto",):
+            table = Table(f"{topic}_{each}", topic, value=shape.source, engine=each, **MODES[mode])
+            found.append(Kept(case, table, records))
+    return found
+
+
+def beside(engine: Engine, mode: Mode, shape: Shape, client: Client) -> Kept:
+    """A table whose records are all good."""
+    case = Case("beside", lambda *_: iter(()))
+    topic = topic_of(engine, client, case, shape)
+    return Kept(case, Table(f"{topic}_beside", topic, value=shape.source, **MODES[mode]), 2 * GOOD)
+
+
+def fates(engine: Engine, each: Kept) -> dict[int, str]:
+    """Offset -> `row` or the reason of the dead letter; of totals only how many are rows is known."""
+    name, found = each.table.name, []
+    if each.table.aggregate:
+        [(rows,)] = engine.rows(name).selectExpr("coalesce(sum(records), 0)").collect()
+        found += [(-1 - n, "row") for n in range(rows)]
+    else:
+        found += [(one.offset, "row") for one in engine.rows(name).select("_kafka.offset").collect()]
+    target = engine.target(each.table.topic, table=name)
+    if engine.lake.load(target.name.dead_letters) is not None:
+        found += [tuple(one) for one in engine.letters(name).select("offset", "reason").collect()]
+    assert len(dict(found)) == len(found), f"an offset of {each.case.name} has two fates"
+    return dict(found)
+
+
+def problems(engine: Engine, each: Kept) -> list[str]:
+    """What is wrong with a table after its job has ended."""
+    found, last = [], each.records - GOOD
+    fate = fates(engine, each)
+    if each.table.aggregate:
+        if len(fate) != each.records:
+            found.append(f"{len(fate)} of {each.records} records have a fate")
+    elif sorted(fate) != list(range(each.records)):
+        found.append(f"offsets without a fate: {sorted(set(range(each.records)) - set(fate))[:10]}")
+    elif {fate[n] for n in (*range(GOOD), *range(last, each.records))} != {"row"}:
+        found.append("a good record is no row")
+    letters = [reason for offset, reason in sorted(fate.items()) if reason != "row"]
+    if letters != list(each.case.letters):
+        found.append(f"dead letters {letters}")
+    proved = proof(engine, each.table.name, value=each.table.value)
+    if proved.findings or not proved.complete:
+        found.append(f"verify: {proved.findings}")
+    return [f"{each.case.name}, {each.table.engine}: {one}" for one in found]
+
+
+def standing(engine: Engine, tables: Sequence[Kept]) -> dict[str, Any]:
+    """Where main of each table is, and how many dead letters there are."""
+    return {
+        each.table.name: (
+            engine.position(each.table.name),
+            next(engine.table(each.table.name).ancestors()).id,
+            len(fates(engine, each)),
+        )
+        for each in tables
+    }
+
+
+def survives(engine: Engine, tables: Sequence[Kept], drain: Callable[[Job], dict[str, str]]) -> None:
+    job = engine.job(*(each.table for each in tables))
+    assert set(drain(job).values()) == {"running"}
+    found = [problem for each in tables for problem in problems(engine, each)]
+    assert found == []
+    before = standing(engine, tables)
+    assert set(drain(job).values()) == {"running"}
+    assert standing(engine, tables) == before
+
+
+def here(job: Job) -> dict[str, str]:
+    return dict(run(job, drain=True, stop=threading.Event()))
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_hostile_records_stop_nothing(engine: Engine, client: Client, mode: Mode) -> None:
+    cases = [each for each in CASES if each.short]
+    healthy = beside(engine, mode, Shape("avro", changes=False), client)
+    survives(engine, [*kept(engine, client, mode, cases), healthy], here)
