@@ -25,12 +25,11 @@ from glue_jobs.columnar.kafka_column import kafka_column
 from glue_jobs.columnar.layouts import layout
 from glue_jobs.columnar.parquet import Files
 from glue_jobs.columnar.storage import Storage
-from glue_jobs.columnar.tasks import CHUNK_BYTES
-from glue_jobs.kafka.batches import Span
 from glue_jobs.kafka.client import Settings, settings_of
 from glue_jobs.kafka.connection import Connection
-from glue_jobs.kafka.fetching import Range, _Reader, fetch
+from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, _Reader, fetch
 from glue_jobs.kafka.records import Records
+from glue_jobs.kafka.slices import Span
 from glue_jobs.lake import PROPERTIES
 
 
