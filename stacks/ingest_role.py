@@ -141,7 +141,7 @@ def log_statements(groups: Sequence[str]) -> list[Statement]:
 
 
 def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]:
-    """Reading these topics of an MSK cluster with IAM; Spark reads in consumer groups of its own naming."""
+    """Reading these topics of an MSK cluster with IAM; the job is in no consumer group."""
     if not brokers.cluster_arn:
         return []
     return [
@@ -153,11 +153,6 @@ def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]
             ],
             [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in topics],
             because="neither the id of a cluster that the deployment makes is known before, nor the topics of an expression",
-        ),
-        allow(
-            ["kafka-cluster:AlterGroup", "kafka-cluster:DescribeGroup"],
-            [arn("kafka", f"group/{brokers.cluster_path}/spark-kafka-*")],
-            because="Spark names its consumer groups",
         ),
     ]
 

@@ -5,6 +5,7 @@ policies allow these. Resources are below `ARN` of a deployment that is named tr
 ARN = "arn:<Partition>:{service}:<Region>:<AccountId>:"
 BUCKET = "arn:<Partition>:s3:::trading-lake-<AccountId>-<Region>/"
 METADATA = "trading/trades/metadata/00001-a.metadata.json"
+METADATA_ENDS = (".metadata.json", ".avro", "/metadata/calve-orphans.json")
 STATUS = {
     "glue:GetTable": "table/trading/trades",
     "s3:GetObject": METADATA,

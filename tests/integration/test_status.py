@@ -29,7 +29,7 @@ from glue_jobs.loop import TableLoop
 from tests.integration.aws_gate import AwsGate, is_store
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.gate import Answer, Request
-from tests.operator_calls import STATUS
+from tests.operator_calls import METADATA_ENDS, STATUS
 
 DENIED = Answer(403, {"Content-Type": "application/xml"}, b"<Error><Code>AccessDenied</Code></Error>")
 PATIENCE_S = 5.0
@@ -155,7 +155,7 @@ def test_it_calls_nothing_that_an_operator_may_not_call_and_reads_no_row(
 
     def is_row(request: Request) -> bool:
         path = unquote(request.path.partition("?")[0])
-        is_metadata = "/metadata/" in path and path.endswith((".metadata.json", ".avro"))
+        is_metadata = ("/metadata/" in path and path.endswith(METADATA_ENDS)) or "/_calve/status/" in path
         return is_store(request) and path.count("/") > 2 and not is_metadata
 
     def refuse(request: Request) -> Answer:
