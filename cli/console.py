@@ -49,6 +49,13 @@ SystemOption = Annotated[
 
 STYLES = {"ok": "green", "running": "green", "warn": "yellow", "pending": "yellow", "suspended": "yellow"}
 STYLES |= {"overdue": "yellow", "unfinished": "yellow"}
+STYLES |= {
+    "starting": "cyan",
+    "retrying": "yellow",
+    "refused": "bold red",
+    "ended": "green",
+    "paused": "cyan",
+}
 STYLES |= {"synced": "green", "syncing": "yellow"}
 STYLES |= {"fail": "bold red", "failed": "bold red", "absent": "dim"}
 STYLES |= {"proved": "green", "not verifiable": "yellow", "exact": "green", "differs": "bold red"}

@@ -39,7 +39,7 @@ class Brokers:
 
 
 def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
-    """Tables and their files, and the job's control object."""
+    """Tables and their files, the job's control object, and what the job says of itself."""
     statements = [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
         lake.listing(),
@@ -49,6 +49,7 @@ def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
             because="the files of the job's tables",
         ),
         allow(["s3:GetObject"], [f"{lake.bucket_arn}/{lake.control(job)}"]),
+        allow(["s3:GetObject", "s3:PutObject"], [lake.status(job)]),
         allow(
             ["s3:GetObject", "s3:DeleteObject"],
             [lake.objects(EXPORTS)],

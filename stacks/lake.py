@@ -8,6 +8,7 @@ from aws_cdk import Aws, CfnOutput, Stack
 from constructs import Construct
 
 from calve.deployment import Deployment
+from calve.job_status import FOLDER
 from calve.maintenance import ORPHANS_NOTE
 from stacks.arns import bucket_arn, catalog_arns
 from stacks.bundling import Runtime
@@ -96,6 +97,10 @@ class LakeStack(Stack):
     def control(self, job: str) -> str:
         """The key of a job's control object."""
         return f"{self.prefix}_calve/jobs/{job}.json"
+
+    def status(self, job: str) -> str:
+        """The ARN of what a job says of its tables; `*`: of any."""
+        return f"{self.bucket_arn}/{self.prefix}{FOLDER}{self.deployment_name}/{job}.json"
 
     @property
     def data_prefixes(self) -> list[str]:

@@ -12,4 +12,6 @@ STATUS = {
     "cloudformation:DescribeStacks": "stack/trading-publish/4fd0",
     "dynamodb:Scan": "table/trading-publish-States8A-1B2",
 }
+TOLD = "_calve/status/trading/main.json"
+"""What a job says of its tables, which `calve status` reads as well."""
 ASKING = {"glue:UpdateTable": "table/trading/trades", "s3:PutObject": METADATA}
