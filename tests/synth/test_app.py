@@ -28,7 +28,7 @@ tables: {users: {topic: users}}
 
 
 def test_templates_are_made_with_the_node_of_calve():
-    assert kernel.provider._process._process.args[0] == node()
+    assert kernel.provider._process._process.args[0] == node()  # type: ignore[attr-defined]
 
 
 @pytest.fixture
