@@ -293,3 +293,11 @@ def test_values_of_python_are_shown_as_people_read_them() -> None:
     found = {"at": datetime(2026, 1, 1), "raw": b"\x01", "n": [Decimal("1.50"), None, True]}  # noqa: DTZ001 local
     assert shown(found) == '{"at": "2026-01-01T00:00:00", "raw": "01", "n": ["1.50", null, true]}'
     assert (shown(True), shown(None), shown(b"\xff"), shown(math.nan)) == ("true", None, "ff", "NaN")
+
+
+def test_an_event_says_lists_and_truths_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    Console().event(
+        "table.engine", reasons=["its mode is deduplicate", "it has the step lookup"], settled=True
+    )
+    told = "table.engine  reasons=its mode is deduplicate; it has the step lookup  settled=true\n"
+    assert capsys.readouterr().err == told
