@@ -71,17 +71,14 @@ def _tables(lake: LakeStack) -> list[Statement]:
     """The catalog, what jobs say of their tables, and the metadata: schemas, snapshots, ledgers, sizes of files."""
     return [
         allow(
-            ["s3:GetObject"], [lake.status("*")], because="what each job says of its tables; no record in it"
-        ),
-        allow(
             ["glue:GetDatabase", "glue:GetTable", "glue:GetTables"],
             lake.catalog_arns,
             because="all tables of the lake",
         ),
         allow(
             ["s3:GetObject"],
-            lake.metadata(),
-            because="the metadata of all tables of the lake",
+            [*lake.metadata(), lake.status("*")],
+            because="the metadata of all tables of the lake, and what each job says of its tables; no record in it",
         ),
         *_through_s3(lake, "kms:Decrypt"),
     ]
