@@ -90,7 +90,8 @@ def compressed(data: bytes, codec: Codec) -> bytes:
         case "snappy":
             return bytes(cramjam.snappy.compress_raw(data))
         case "xerial":
-            blocks = [data[at : at + 100] for at in range(0, len(data), 100)]
+            size = max(100, len(data) // 1_000)
+            blocks = [data[at : at + size] for at in range(0, len(data), size)]
             packed = [bytes(cramjam.snappy.compress_raw(each)) for each in blocks]
             header = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
             return header + b"".join(struct.pack(">i", len(each)) + each for each in packed)

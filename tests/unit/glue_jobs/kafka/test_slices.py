@@ -34,7 +34,7 @@ def fates(data: bytes, start: int = 0, to: int = 1 << 40) -> list[Fate]:
 
 
 def test_many_small_records_are_inflated_in_slices():
-    data = zeros([1_000] * 300_000)
+    data = zeros([1_000] * 100_000)
     assert len(data) < 2_000_000
     seen = 0
     for chunk in chunks(data):
@@ -43,8 +43,8 @@ def test_many_small_records_are_inflated_in_slices():
         assert set(chunk.value_size.tolist()) == {1_000}
         assert not chunk.refused.any()
         seen += len(chunk)
-    assert seen == 300_000
-    assert [each.offset for each, _ in fates(data, 123_456, 123_459)] == [123_456, 123_457, 123_458]
+    assert seen == 100_000
+    assert [each.offset for each, _ in fates(data, 65_534, 65_537)] == [65_534, 65_535, 65_536]
 
 
 def test_a_value_of_a_gigabyte_is_passed_over():
@@ -61,7 +61,7 @@ def test_a_value_of_a_gigabyte_is_passed_over():
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("over", [-1, 0, 1, 1_000, 70 << 20])
+@pytest.mark.parametrize("over", [0, 1, 40 << 20])
 def test_a_record_has_a_limit(codec: Codec, over: int):
     """Key, value and headers together; the two bytes are sizes in the header."""
     key, headers = b"key", (("name", b"header"),)
@@ -76,7 +76,7 @@ def test_a_record_has_a_limit(codec: Codec, over: int):
     assert found == [(first, None), cut if over > 0 else (sent, None), (small, None)]
 
 
-@pytest.mark.parametrize("size", [LARGEST_RECORD, LARGEST_RECORD + 1_000, 80 << 20])
+@pytest.mark.parametrize("size", [LARGEST_RECORD, 40 << 20])
 def test_of_a_large_record_only_small_parts_are_kept(size: int):
     fits, headers = bytes(KEPT_OF_LARGE), (("a", bytes(KEPT_OF_LARGE - 5)),)
     too_many = (("a", bytes(KEPT_OF_LARGE - 4)),)
