@@ -1,4 +1,4 @@
-"""`kafka.auth` in the dialects of Kafka's clients: Java (Spark's source and sink), librdkafka and kafka-python."""
+"""`kafka.auth` in the dialects of Kafka's clients: Java (Spark's sink), librdkafka and kafka-python."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Access:
 
     @property
     def options(self) -> dict[str, str]:
-        """The same for Spark's source and sink."""
+        """The same for Spark's sink."""
         return Redacted({f"kafka.{name}": value for name, value in self.properties.items()})
 
 
