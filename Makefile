@@ -54,7 +54,7 @@ check: $(READY) ## Style, types, layers and unit tests
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n auto -m "not full" tests/unit
 
-bench: $(READY) ## Measure calve beside its peers (QUICK=1, FULL=1, SYSTEM=connect, WORKLOAD=trades)
+bench: $(READY) ## Measure calve beside its peers (QUICK=1: calve, Spark and the limit on one workload; FULL=1, SYSTEM=connect, WORKLOAD=trades)
 	$(BIN)/python -m bench --size $(if $(FULL),full,$(if $(QUICK),quick,default)) \
 	  $(if $(SYSTEM),--system $(SYSTEM)) $(if $(WORKLOAD),--workload $(WORKLOAD))
 

@@ -31,8 +31,8 @@ PAGE, CHART, SAID = "benchmarks.md", "benchmarks.svg", "## What the figures say"
 
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
-    console, root, systems = Console(), project_root(), chosen(options.system)
-    sizes = SIZES[options.size]
+    console, root, sizes = Console(), project_root(), SIZES[options.size]
+    systems = chosen(options.system, sizes.systems)
     results = Results(machine.facts(root, sizes.name))
     with running(root, console.progress()) as stack, tempfile.TemporaryDirectory() as folder:
         if any(each.name == "connect" for each in systems):

@@ -19,7 +19,7 @@ STYLE = """text{font:13px system-ui,sans-serif;fill:#212529}.h{font-size:16px;fo
 
 def svg(figures: Sequence[Figures]) -> str:
     """Bars of the steady rates, a panel for each workload, each with a scale of its own."""
-    figures = [each for each in figures if each.system not in PARTS]
+    figures = [each for each in figures if each.system not in PARTS and not each.too_short]
     panels, top = [], TITLE + 14
     for workload in workloads(figures):
         mine = sorted(

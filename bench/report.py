@@ -32,10 +32,10 @@ def throughput_rows(found: Sequence[Figures], workload: str) -> list[Row]:
     return [
         {
             "system": TITLES[each.system],
-            "steady k/s": _thousands(each.steady),
+            "steady k/s": "-" if each.too_short else _thousands(each.steady),
             "warm k/s": _thousands(each.warm),
             "all in k/s": _thousands(each.all_in),
-            "MB/s": f"{each.steady.median * each.value_bytes / 1e6:,.1f}",
+            "MB/s": "-" if each.too_short else f"{each.steady.median * each.value_bytes / 1e6:,.1f}",
             "start CPU s": f"{each.start_cpu_s:.1f}",
             "wall s": f"{each.wall_s:.1f}",
             "broker CPU s/M": f"{each.broker_s_per_million:.2f}",
@@ -58,7 +58,7 @@ def target_rows(found: Sequence[Verdict]) -> list[Row]:
             "workload": each.workload,
             "target": f"at {'most' if each.at_most else 'least'} {each.goal:,.4g} {each.what}",
             "measured": f"{each.measured:,.4g}",
-            "state": "met" if each.met else "missed",
+            "state": each.state,
         }
         for each in found
     ]

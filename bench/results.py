@@ -9,8 +9,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from bench.metering import Spent
+from bench.systems.all import TITLES
 
 TICK_S = 0.01
+LEAST_S = 0.25
+"""A pass that takes less CPU beyond an empty one has no rate: what its JVM compiles meanwhile differs by as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class Figures:
     system: str
     rounds: int
     steady: Spread
+    steady_cpu_s: float
     warm: Spread
     all_in: Spread
     start_cpu_s: float
@@ -108,6 +112,13 @@ class Figures:
     files: float
     peak_bytes: float
     disturbance: float
+
+    @property
+    def too_short(self) -> str | None:
+        """Why the steady rate is none; None where it is one."""
+        if self.steady_cpu_s >= LEAST_S:
+            return None
+        return f"{TITLES[self.system]} took {self.steady_cpu_s:.2f} CPU s: too few records"
 
 
 def figures(measured: Sequence[Measured]) -> list[Figures]:
@@ -127,6 +138,7 @@ def _figures(workload: str, system: str, group: Sequence[Measured]) -> Figures:
         system,
         len(group),
         steady=Spread.of(each.count / each.steady(_cpu_s) for each in group),
+        steady_cpu_s=median(lambda each: each.steady(_cpu_s)),
         warm=Spread.of(each.count / each.warm.cpu_s for each in group),
         all_in=Spread.of(each.count / (each.start.cpu_s + each.cold.cpu_s) for each in group),
         start_cpu_s=median(lambda each: each.start.cpu_s),

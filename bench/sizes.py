@@ -1,4 +1,4 @@
-"""How much is measured: in two minutes, in about ten, or all of it."""
+"""How much is measured: one workload of few systems, what is published, or all of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Name = Literal["quick", "default", "full"]
 class Sizes:
     """records, rounds: of each workload of throughput; one that has none is left out. modes, keys: tables by key, and what they
     grow to. seconds: of producing at a fixed rate. topics, topic_records: of many small topics. kill_records: of the topic whose
-    job is killed.
+    job is killed. systems: those that are measured where none is named; none stands for all.
     """
 
     name: Name
@@ -25,9 +25,15 @@ class Sizes:
     topics: int = 0
     topic_records: int = 1_000
     kill_records: int = 0
+    systems: tuple[str, ...] = ()
 
 
-QUICK = Sizes("quick", {"trades": 500_000, "orders": 30_000}, {"trades": 1, "orders": 1})
+QUICK = Sizes(
+    "quick",
+    {"trades": 1_000_000},
+    {"trades": 1},
+    systems=("calve_columnar", "spark_streaming", "limit_parquet"),
+)
 DEFAULT = Sizes(
     "default",
     {"trades": 3_000_000, "orders": 150_000},

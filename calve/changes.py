@@ -17,6 +17,10 @@ UNAVAILABLE = "__debezium_unavailable_value"
 TIMES = {"ts_us": "long", "ts_ms": "long"}
 """Fields of `source` that say when a change was made, the finer one first."""
 NUMBERS = ("int", "long")
+MONGODB = (
+    "`after` is a text: so Debezium's connector for MongoDB writes a document, which has no columns. Let its transform"
+    " ExtractNewDocumentState write the fields, and use `upsert` instead of `change_data`"
+)
 
 
 def row_of(envelope: Json) -> Json:
@@ -28,6 +32,8 @@ def row_of(envelope: Json) -> Json:
     after = _fields(envelope).get("after")
     if _fields(envelope).get("op") != "string" or after is None or not _is_struct(after):
         why = "it is no change event of Debezium, which has `before`, `after`, `op` and `source`"
+        if after == "string":
+            why = MONGODB
         raise SchemaProblem("", why, Rule.NO_RECORD)
     for each in after["fields"]:
         if each["name"].lower() in (SYSTEM_COLUMN, CHANGE["name"]):

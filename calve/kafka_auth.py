@@ -16,7 +16,7 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 
 
 def java_properties(kafka: Kafka, secret: Redacted | None) -> Redacted:
-    """Servers and security for Kafka's Java clients; Spark's source takes each with `kafka.` before it.
+    """Servers and security for Kafka's Java clients; Spark's sink takes each with `kafka.` before it.
 
     `secret` is what `kafka.secret` refers to. Certificates are given inline, so that executors need no file.
     The MSK IAM login module comes with `software.amazon.msk:aws-msk-iam-auth` on the class path.

@@ -22,11 +22,13 @@ class Subjects:
 
     name: a subject, or a pattern in which `*` stands for any characters.
     shared: the topic also has records of other tables: those whose schema the registry knows under other subjects.
+    part: what the schemas are of.
     """
 
     registry: Registry
     name: str
     shared: bool = False
+    part: PartName = "value"
     _foreign: dict[int, Schema] = field(default_factory=dict)
     _deleted: dict[int, Schema] = field(default_factory=dict)
     _listed: list[Schema] | None = None
@@ -66,7 +68,8 @@ class Subjects:
         if not versions:
             raise Retryable(
                 f"the registry has no subject {self.name}",
-                fix="register the schema that the topic is written with",
+                fix=f"register the schema of the {self.part}s. If no registry wrote them, name their schema in calve.yaml:"
+                f" `{self.part}: {{format: json, schema: FILE}}`, or `avro` or `protobuf`",
             )
         listed = {version.id for version in versions}
         return [*versions, *(each for schema_id, each in self._deleted.items() if schema_id not in listed)]
@@ -99,4 +102,4 @@ class Subjects:
 def subjects_of(registry: Registry, source: Source, topic: str, part: PartName = "value") -> Subjects:
     """The subjects of a topic's values or keys; values of others are no concern of a table that names its subject or message."""
     shared = part == "value" and source.framed and bool(source.subject or source.message)
-    return Subjects(registry, source.subject or registry.default_subject(topic, part), shared)
+    return Subjects(registry, source.subject or registry.default_subject(topic, part), shared, part)

@@ -46,7 +46,11 @@ class TableState:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """What `to_json` of this or another release wrote; what this one does not know is left out."""
-        raw: dict[str, Any] = json.loads(text)
+        return cls.from_dict(json.loads(text))
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> Self:
+        """The same, of JSON that is read already."""
         known = {name: raw.get(name) for name in ("code", "reason", "since", "fix")}
         before = tuple(
             Earlier(each["state"], each.get("since"), each.get("code")) for each in raw.get("before", ())

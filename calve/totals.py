@@ -140,6 +140,7 @@ def require_same_columns(table: str, held: Json, records: Json, aggregate: Aggre
         f"table {table} holds {changed} as {before.get(changed, 'nothing')}; by calve.yaml and the schemas of its records"
         f" it is {now.get(changed, 'nothing')} now",
         fix="take back the change, in calve.yaml or in the registry, or name another table",
+        at=("aggregate",),
     )
 
 

@@ -43,8 +43,19 @@ OutputOption = Annotated[
     Output, typer.Option("--output", "-o", help="What to write on stdout.", rich_help_panel=COMMON)
 ]
 
+SystemOption = Annotated[
+    bool, typer.Option("--system", help="Show the column _kafka of `select *` on a terminal, too.")
+]
+
 STYLES = {"ok": "green", "running": "green", "warn": "yellow", "pending": "yellow", "suspended": "yellow"}
 STYLES |= {"overdue": "yellow", "unfinished": "yellow"}
+STYLES |= {
+    "starting": "cyan",
+    "retrying": "yellow",
+    "refused": "bold red",
+    "ended": "green",
+    "paused": "cyan",
+}
 STYLES |= {"synced": "green", "syncing": "yellow"}
 STYLES |= {"fail": "bold red", "failed": "bold red", "absent": "dim"}
 STYLES |= {"proved": "green", "not verifiable": "yellow", "exact": "green", "differs": "bold red"}
@@ -107,7 +118,7 @@ class Console:
 
     def event(self, message: str, **fields: object) -> None:
         """Say that something happened: one line on stderr."""
-        pairs = "  ".join(f"{name}={_shown(value)}" for name, value in fields.items() if value != [])
+        pairs = "  ".join(f"{name}={_escaped(_said(value))}" for name, value in fields.items() if value != [])
         if self._err.is_terminal:
             self._err.print(Text.assemble((message, "bold"), "  ", (pairs, "dim")), soft_wrap=True)
         else:
@@ -169,18 +180,39 @@ class Console:
         self._out.print(table)
 
     def grid(self, columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
-        """Show rows of texts under their columns, all of them and as they are; what would steer a terminal is escaped."""
+        """Show rows of texts, all of them and as they are: under their columns, or where these are too wide for the terminal each
+        row as a block of lines. What would steer a terminal is escaped.
+        """
+        if self.output is Output.json:
+            return
         if not self._out.is_terminal:
             for row in rows:
                 pairs = zip(columns, row, strict=True)
                 print("row", "  ".join(f"{name}={_escaped(value)}" for name, value in pairs), flush=True)
             return
+        cells = [[Text(_escaped(each), "dim" if each is None else "") for each in row] for row in rows]
+        heads = [Text(_escaped(name)) for name in columns]
+        widths = (max(each.cell_len for each in column) for column in zip(heads, *cells, strict=True))
+        if sum(each + 1 for each in widths) - 1 > self.size[0]:
+            self._blocks(heads, cells)
+            return
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for name in columns:
-            table.add_column(Text(_escaped(name)), overflow="fold")
-        for row in rows:
-            table.add_row(*(Text("null", "dim") if value is None else Text(_escaped(value)) for value in row))
+        for head in heads:
+            table.add_column(head, overflow="fold")
+        for line in cells:
+            table.add_row(*line)
         self._out.print(table)
+
+    def _blocks(self, heads: Sequence[Text], rows: Sequence[Sequence[Text]]) -> None:
+        """Each row as lines of name and value."""
+        for number, row in enumerate(rows, 1):
+            self._out.print(Text(f"row {number}", "bold cyan"))
+            block = Table.grid(padding=(0, 1))
+            block.add_column(style="dim", no_wrap=True)
+            block.add_column(overflow="fold")
+            for head, cell in zip(heads, row, strict=True):
+                block.add_row(head, cell)
+            self._out.print(block)
 
     def lines(self, lines: Iterable[str]) -> None:
         """Write lines for programs, as they come."""
@@ -269,20 +301,22 @@ def _escaped(value: str | None) -> str:
     return "null" if value is None else _CONTROL.sub(lambda found: repr(found[0])[1:-1], value)
 
 
-def _shown(value: object) -> str:
-    """A value of an event on one line; of several each, as a sentence has them."""
-    return _escaped("; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
-
-
 def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _said(value: object) -> str:
+    """A truth as JSON writes it, the parts of a list one after the other, all else as it is."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "; ".join(map(_said, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _cell(value: object) -> str:
     if value is None:
         return "-"
-    if isinstance(value, bool | str):
-        return str(value)
+    if isinstance(value, bool | str | list | tuple):
+        return _said(value)
     return (
         f"{value:,}"
         if isinstance(value, int)

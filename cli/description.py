@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.types import ListType, MapType, StructType
 
 from calve.modes import described
+from cli.condition import Condition
 from cli.lake import ancestors, latest_commit, load, rows, state_of
 
 if TYPE_CHECKING:
@@ -19,14 +20,18 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
     from calve.names import TableName
+    from cli.condition import Conditions
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table of main's head; `state` as in `calve status`."""
+    """A table of main's head; `state`, `code`, `reason` and `fix` as in `calve status`."""
 
     table: str
     state: str
+    code: str | None
+    reason: str | None
+    fix: str | None
     columns: int = 0
     partitioned_by: str = "-"
     sorted_by: str = "-"
@@ -35,16 +40,27 @@ class TableFacts:
     bytes: int = 0
     dead_letters: int = 0
 
+    @property
+    def name(self) -> str:
+        """The table's, without its database."""
+        return self.table.rpartition(".")[2]
 
-def facts(catalog: Catalog, name: TableName) -> TableFacts:
-    """One table's row of the list; a table that does not exist yet is pending and empty."""
+    @property
+    def condition(self) -> Condition:
+        """The state with its reason and what to do."""
+        return Condition(self.state, self.code, self.reason, self.fix)
+
+
+def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> TableFacts:
+    """One table's row of the list; a table that does not exist yet is empty."""
     table, letters = load(catalog, name), load(catalog, name.dead_letters)
+    found = conditions.of_table(name.table, state_of(table) if table else None)
+    stated = (str(name), found.state, found.code, found.reason, found.fix)
     if table is None:
-        return TableFacts(str(name), state_of(None).state)
+        return TableFacts(*stated)
     head = next(iter(ancestors(table)), None)
     return TableFacts(
-        table=str(name),
-        state=state_of(table).state,
+        *stated,
         columns=len(table.schema().fields),
         partitioned_by=partitioning(table),
         sorted_by=sorting(table),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,16 +30,19 @@ def ingest(
     """Run the job of this folder without a deploy.
 
     Without --drain it runs until Ctrl-C, which lets the rounds under way finish; a second Ctrl-C does not. No record is lost
-    or doubled by either.
+    or doubled by either. At the end each table is listed with its rows, dead letters and state. Exits with 1 where a table
+    is suspended or failed.
 
     Example:
       calve ingest stock_trades --drain
     """
     console, conf = Console(), spark_settings(config, env)
-    for job in load_jobs(config, env, tables=tables or (), writes=True):
-        chosen = only(job, tables)
-        if (chosen.tables or chosen.patterns) and run(chosen, console, drain=drain, memory=memory, conf=conf):
-            raise typer.Exit(1)
+    jobs = [only(job, tables) for job in load_jobs(config, env, tables=tables or (), writes=True)]
+    codes = [
+        run(job, console, drain=drain, memory=memory, conf=conf) for job in jobs if job.tables or job.patterns
+    ]
+    if any(codes):
+        raise typer.Exit(1)
 
 
 def only(job: Job, tables: list[str] | None) -> Job:
@@ -51,20 +55,16 @@ def only(job: Job, tables: list[str] | None) -> Job:
 
 
 def run(
-    job: Job,
-    console: Console,
-    *,
-    drain: bool,
-    memory: str = "2g",
-    quick: bool = False,
-    conf: Mapping[str, Mapping[str, str]] | None = None,
+    job: Job, console: Console, *, drain: bool, memory: str, conf: Mapping[str, Mapping[str, str]]
 ) -> int:
-    """Run the job until it ends and show what it does, as `follow_script` does; returns its exit code."""
-    named = [*job.tables, *job.patterns]
-    title = f"ingesting {named[0].name if len(named) == 1 else f'{len(named)} tables'}"
+    """Run the job until it ends and show what it does, as `follow` does; returns its exit code."""
+    names = [each.name for each in job.tables]
+    title = f"ingesting {names[0] if len(names) == 1 else f'{len(names)} tables'}"
+    if job.patterns:
+        title = f"ingesting for job {job.job}"
     arguments = ["--drain"] if drain else []
     return follow_script(
-        "ingest", job, arguments, console, title=title, drains=drain, memory=memory, quick=quick, conf=conf
+        "ingest", job, arguments, console, title=title, drains=drain, memory=memory, conf=conf
     )
 
 
@@ -76,14 +76,14 @@ def follow_script(
     *,
     title: str,
     drains: bool,
-    memory: str = "2g",
-    quick: bool = False,
-    conf: Mapping[str, Mapping[str, str]] | None = None,
+    memory: str,
+    conf: Mapping[str, Mapping[str, str]],
 ) -> int:
     """Run one of the scripts of `glue_jobs` here, and show what it does; returns its exit code. Otherwise as `follow`.
 
     conf: Spark settings of each job, as Glue gives them to it.
     """
+    from cli.condition import said_of
     from cli.embedded.layout import Layout, project_root
     from cli.embedded.stack import current
     from cli.spark import spark_environment
@@ -94,11 +94,10 @@ def follow_script(
         settings.flush()
         program = Program(
             [sys.executable, "-m", f"glue_jobs.{script}", "--settings-file", settings.name, *arguments],
-            spark_environment(
-                root, current(root), memory=memory, quick=quick, more=(conf or {}).get(job.job)
-            ),
+            spark_environment(root, current(root), memory=memory, more=conf.get(job.job)),
             Path.cwd(),
             Layout(root).logs / f"{script}.log",
             drains=drains,
+            said=partial(said_of, job) if script == "ingest" else None,
         )
         return follow(program, console, title=title)

@@ -6,37 +6,44 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calve.errors import ConfigError, Fatal
+from calve.errors import CalveError, ConfigError, Fatal
+from calve.job_status import JobStatus
 from cli.console import Console
 from cli.progress import Task
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is started, and where its standard error goes; `drains`: it ends by itself."""
+    """What is started, and where its standard error goes; `drains`: it ends by itself.
+
+    said: reads what the job says of its tables; None: it keeps none, and nothing is summed up.
+    """
 
     command: list[str]
     environment: Mapping[str, str]
     folder: Path
     log: Path
     drains: bool
+    said: Callable[[], JobStatus] | None = None
 
 
 def follow(program: Program, console: Console, *, title: str, expected: int | None = None) -> int:
-    """Run a job until it ends and show what it does; returns its exit code. `expected` records are known to be there.
+    """Run a job until it ends, show what it does, and sum it up; returns its exit code. `expected` records are known to be there.
 
     Raises:
         KeyboardInterrupt: Ctrl-C ended a drain early, or any run before its rounds were finished.
         Fatal: the job could not go on, or ended without saying why.
         ConfigError: its settings are of no use.
     """
-    ended, failed = False, None
+    from cli.run_summary import RunSummary
+
+    ended, failed, summary = False, None, RunSummary()
     with (
         _process(program) as running,
         console.progress().task(title, total=expected, unit="records") as task,
@@ -47,13 +54,21 @@ def follow(program: Program, console: Console, *, title: str, expected: int | No
         for event in _events(running.process):
             ended |= event["event"] in ("job.ended", "job.failed")
             failed = event if event["event"] == "job.failed" else failed
+            summary.hear(event)
             shown.see(event)
             running.remind()
         code = running.process.wait()
+        over = summary.ended(_said(program)) if program.said and ended and not failed else None
+        if over:
+            task.end(*over.how)
+        elif code:
+            task.end("fail", f"exit code {code}")
         if running.interrupts and (program.drains or not ended):
             raise KeyboardInterrupt
         if failed:
             raise (ConfigError if code == 2 else Fatal)(failed["reason"], fix=failed["fix"])
+    if over:
+        over.show(console)
     if not ended:
         from cli.embedded.processes import tail
 
@@ -64,9 +79,16 @@ def follow(program: Program, console: Console, *, title: str, expected: int | No
     return code
 
 
+def _said(program: Program) -> JobStatus | None:
+    """What the job says of its tables, if that can be read."""
+    with suppress(CalveError):
+        return program.said() if program.said else None
+    return None
+
+
 @dataclass(slots=True)
 class _Running:
-    """The job's process. Ctrl-C reaches it as SIGTERM, upon which it finishes its rounds; the next one kills it."""
+    """The job's process. Ctrl-C and SIGTERM reach it as SIGTERM, upon which it finishes its rounds; the next one kills it."""
 
     process: subprocess.Popen[str]
     task: Task | None = None
@@ -106,7 +128,7 @@ def _process(program: Program) -> Iterator[_Running]:
             start_new_session=True,
         )
         running = _Running(process)
-        before = signal.signal(signal.SIGINT, running.interrupt)
+        before = {each: signal.signal(each, running.interrupt) for each in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield running
         finally:
@@ -114,7 +136,8 @@ def _process(program: Program) -> Iterator[_Running]:
                 process.terminate()
             process.communicate()
             running.kill()
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
@@ -138,9 +161,13 @@ class _Shown:
                 self._behind[table] = behind
                 done, lag = sum(self._done.values()), sum(self._behind.values())
                 self._task.update(done, total=max(done + lag, self._expected), note=f"lag {lag:,}")
-            case {"event": "job.started"}:
-                self._task.update(note="reading")
-            case {"event": "table.state", "state": "running"} | {"event": "job.ended" | "job.failed"}:
+            case {"event": "job.started", "tables": tables}:
+                self._task.update(note="reading" if len(tables) < 2 else f"reading {len(tables)} topics")
+            case {"event": "topics.matched", "count": count}:
+                self._task.update(note=f"reading {count} topics")
+            case {"event": "table.state", "state": "running"} | {"event": "table.engine", "reasons": []}:
+                return
+            case {"event": "table.complete" | "job.ended" | "job.failed"}:
                 return
             case _:
                 hidden = ("event", "time", *(["topic"] if "table" in event else []))

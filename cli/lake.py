@@ -140,9 +140,9 @@ def latest_commit(table: Table) -> tuple[Snapshot, Position] | None:
     return next(each for each in history if each.id == position.snapshot), position
 
 
-def state_of(table: Table | None) -> TableState:
-    """The state that the job wrote into the table; a table that does not exist yet is pending."""
-    written = table.properties.get(STATE) if table else None
+def state_of(table: Table) -> TableState:
+    """The state that the job wrote into the table; what its job says beside it, `cli.condition` reads, too."""
+    written = table.properties.get(STATE)
     return TableState() if written is None else TableState.from_json(written)
 
 

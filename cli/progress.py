@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -23,6 +23,8 @@ from rich.table import Column
 from rich.text import Text
 
 Unit = Literal["bytes", "records", "steps"]
+End = Literal["done", "warn", "fail"]
+MARKS = {"done": Text("✓", "green"), "warn": Text("!", "bold yellow"), "fail": Text("✗", "bold red")}
 LINE_INTERVAL_S = 5.0
 
 
@@ -31,6 +33,9 @@ class Task(Protocol):
 
     def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
         """Say how much is done in all (not since the last call), and what is going on."""
+
+    def end(self, how: End, note: str) -> None:
+        """Say how the work has ended, where it did not end well."""
 
 
 class Progress(Protocol):
@@ -53,7 +58,7 @@ class BarProgress:
         whole = Column(no_wrap=True)
         count = DownloadColumn(table_column=whole) if unit == "bytes" else _Count(table_column=whole)
         columns = (
-            SpinnerColumn(finished_text="[green]✓"),
+            _Mark(),
             TextColumn("{task.description:<28}"),
             BarColumn(20),
             count,
@@ -64,9 +69,17 @@ class BarProgress:
         with Bars(
             *columns, TimeElapsedColumn(table_column=Column(no_wrap=True)), note, console=self._console
         ) as bars:
-            bar = _Bar(bars, bars.add_task(name, total=total, note=""))
+            bar = _Bar(bars, bars.add_task(name, total=total, note="", end=None))
             yield bar
             bar.finish()
+
+
+class _Mark(SpinnerColumn):
+    """Turns while work is under way, and says how it has ended."""
+
+    def render(self, task: BarTask) -> RenderableType:
+        """Mark the line."""
+        return MARKS[task.fields["end"]] if task.fields["end"] else super().render(task)
 
 
 class _Count(ProgressColumn):
@@ -82,15 +95,20 @@ class _Count(ProgressColumn):
 class _Bar:
     def __init__(self, bars: Bars, task: TaskID) -> None:
         self._bars, self._task = bars, task
+        self._ended: tuple[End, str] = ("done", "")
 
     def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
         self._bars.update(self._task, completed=done, total=total)
         if note is not None:
             self._bars.update(self._task, note=note)
 
+    def end(self, how: End, note: str) -> None:
+        self._ended = (how, note)
+
     def finish(self) -> None:
         task = self._bars.tasks[self._task]
-        self._bars.update(self._task, total=task.total or task.completed or 1, note="")
+        how, note = self._ended
+        self._bars.update(self._task, total=task.total or task.completed or 1, note=note, end=how)
         self._bars.update(self._task, completed=self._bars.tasks[self._task].total)
 
 
@@ -106,7 +124,7 @@ class LineProgress:
         line = _Line(self._write, name, total=total, unit=unit, interval_s=self._interval_s)
         self._write(f"{name} ...")
         yield line
-        self._write(f"{name}: done in {time.monotonic() - line.began:.1f} s")
+        self._write(f"{name}: {line.ended} in {time.monotonic() - line.began:.1f} s")
 
 
 class _Line:
@@ -116,6 +134,10 @@ class _Line:
         self.began = self._written = time.monotonic()
         self._write, self._name, self._unit, self._interval_s = write, name, unit, interval_s
         self._total, self._done, self._note = total, 0, ""
+        self.ended = "done"
+
+    def end(self, how: End, note: str) -> None:
+        self.ended = f"ended, {note}," if how != "done" else self.ended
 
     def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
         self._done = self._done if done is None else done

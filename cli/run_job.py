@@ -8,8 +8,9 @@ import re
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -20,6 +21,7 @@ from cli.console import Console
 from cli.job_process import Program, follow
 
 if TYPE_CHECKING:
+    from calve.job_status import JobStatus
     from cli.embedded.stack import Stack
 
 CONF, PY_FILES, FILES, JARS = "--conf", "--extra-py-files", "--extra-files", "--extra-jars"
@@ -150,7 +152,21 @@ def prepared(
         folder,
         Layout(stack.root).logs / f"{definition.name}.log",
         drains=drain or definition.arguments.get("--drain") == "true",
+        said=_said(definition, stack, folder),
     )
+
+
+def _said(definition: Definition, stack: Stack, folder: Path) -> Callable[[], JobStatus] | None:
+    """A way to read what the job says of its tables; a maintenance job says nothing."""
+    from calve.job import Job
+    from cli.condition import said_of
+
+    if "--control" not in definition.arguments:
+        return None
+    job = Job.from_json((folder / definition.arguments["--settings-file"]).read_text())
+    warehouse = definition.arguments["--warehouse"]
+    lake = replace(job.lake, warehouse=warehouse, region=stack.region, endpoint=stack.aws_endpoint)
+    return partial(said_of, replace(job, lake=lake))
 
 
 def _fetch(s3: Any, uris: Sequence[str], folder: Path) -> list[Path]:

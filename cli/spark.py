@@ -62,6 +62,10 @@ def spark_environment(
     return base | {"PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"])}
 
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""To compile expressions takes longer than to compute them for a few records."""
+
+
 @contextmanager
 def local_session(job: Job) -> Iterator[SparkSession]:
     """A session of the job's in this process, on one core; what its JVM would print is left out.
@@ -74,6 +78,8 @@ def local_session(job: Job) -> Iterator[SparkSession]:
     root = project_root()
     os.environ.update(spark_environment(root, current(root), memory="1g", quick=True))
     with _started(lambda: spark_session(job)) as spark:
+        for name, value in INTERPRETED.items():
+            spark.conf.set(name, value)
         yield spark
 
 

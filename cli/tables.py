@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calve.errors import CalveError
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
 from cli.console import Console, Output, OutputOption
 from cli.status import duration
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from calve.names import TableName
+    from cli.condition import Conditions
     from cli.lake import Snapshot
 
 NameArgument = Annotated[
@@ -40,9 +40,12 @@ def tables(
     Example:
       calve tables stock_trades --limit 20
     """
+    from cli.condition import Conditions
     from cli.description import TableFacts, facts
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
+    from cli.status.command import say
+    from cli.status.troubles import of_states
     from cli.topics import surveyed, with_tables
 
     console = Console(output)
@@ -52,23 +55,27 @@ def tables(
         catalog, database = open_catalog(job.lake), cluster_database(job)
         if name is None:
             job = with_tables(job, surveyed(job, catalog, database or job.lake.database, ()))
+        conditions = Conditions.of(job)
         for table in job.tables:
             if name is None:
-                found.append(facts(catalog, job.table_name(table, database)))
+                found.append(facts(catalog, job.table_name(table, database), conditions))
             elif table.name == name:
-                _show(console, catalog, job.table_name(table, database), limit)
+                _show(console, catalog, job.table_name(table, database), conditions, limit)
     if name is None:
-        console.table("tables", [asdict(each) for each in found])
-        console.document({"tables": [asdict(each) for each in found]})
+        rows = [asdict(each) for each in found]
+        why = ("code", "reason", "fix")
+        console.table("tables", [{key: row[key] for key in row if key not in why} for row in rows])
+        say(console, of_states(((each.name, each.condition) for each in found), datetime.now(UTC)))
+        console.document({"tables": rows})
 
 
-def _show(console: Console, catalog: Catalog, name: TableName, limit: int) -> None:
+def _show(console: Console, catalog: Catalog, name: TableName, conditions: Conditions, limit: int) -> None:
     from cli.description import columns, facts, mode, partitioning, sorting
     from cli.lake import ancestors, load
 
     table = load(catalog, name)
     if table is None:
-        raise CalveError(f"the table {name} does not exist yet", fix="the job makes it: calve ingest")
+        raise conditions.missing(name)
     newest = ancestors(table)[:limit]
     console.table(
         str(name),
@@ -79,7 +86,7 @@ def _show(console: Console, catalog: Catalog, name: TableName, limit: int) -> No
     )
     console.table("snapshots", [snapshot_line(each) for each in newest])
     console.document(
-        asdict(facts(catalog, name))
+        asdict(facts(catalog, name, conditions))
         | {
             "location": table.location(),
             "mode": mode(table),

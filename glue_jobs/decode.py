@@ -20,13 +20,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from calve.decoding import Decoding
-from calve.errors import Fatal
 from calve.job import ChangeData, Mode, PartName, Upsert
 from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
 from glue_jobs.events import TOMBSTONE, is_bad, tombstones_and_idle, with_rows
 from glue_jobs.inflate import inflate
 from glue_jobs.json_values import JsonValue
 from glue_jobs.kafka.records import REFUSED
+from glue_jobs.protobuf.column import from_protobuf
+from glue_jobs.protobuf.decoder import Frame
 from glue_jobs.shapes import shaped
 from glue_jobs.verdicts import (
     DECODED,
@@ -152,18 +153,10 @@ def _from_json(bytes_: Column, writer: JsonWriter, end: bytes, parsed: dict[str,
 def _messages(
     writers: Iterable[Writer], part: PartName, end: bytes, parsed: dict[str, Column]
 ) -> list[tuple[Column, Column]]:
-    """One branch for all messages: they are decoded together. Raises Fatal where the job's Python lacks what that needs."""
+    """One branch for all messages: they are decoded together."""
     messages = [inner for writer in writers if (inner := message(writer)) is not None]
     if not messages:
         return []
-    try:
-        from glue_jobs.protobuf.column import from_protobuf
-        from glue_jobs.protobuf.decoder import Frame
-    except ImportError as error:
-        raise Fatal(
-            f"Protobuf topics need {error.name} in the job's Python",
-            fix="run on a Glue release that brings it",
-        ) from error
     ours, name = begins_with_any([each.prefix for each in messages], part), f"calve:protobuf:{len(parsed)}"
     frames = [Frame(each.prefix, each.plan) for each in messages]
     parsed[name] = from_protobuf(F.when(ours, F.col(part)), frames)

@@ -26,6 +26,7 @@ from calve.engines import of_settings
 from calve.errors import CalveError, ConfigError
 from calve.event_bus import EventBus
 from calve.job import Job
+from calve.job_status import place
 from calve.log import event
 from calve.names import TableName
 from glue_jobs import engines, faults
@@ -33,8 +34,10 @@ from glue_jobs.arguments import flag, job_of, job_parser, parsed
 from glue_jobs.discovery import Discovery
 from glue_jobs.handover import HandOver
 from glue_jobs.lake import Lake
+from glue_jobs.lake_object import LakeObject
 from glue_jobs.outbox import Outbox
 from glue_jobs.packages import require, ship
+from glue_jobs.reporting import Reporter
 from glue_jobs.session import require_avro_guard, spark_session
 
 if TYPE_CHECKING:
@@ -77,21 +80,23 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
     """
     spark = spark_session(job)
     require_avro_guard(spark)
-    require()
-    # What reads Kafka is imported once Spark is there: it brings the packages that the host lacks (`glue_jobs.packages`).
-    from glue_jobs.kafka.cluster import Cluster
-    from glue_jobs.loop import TableLoop
-    from glue_jobs.loops import Loops
-    from glue_jobs.opening import Opening
+    said = LakeObject(spark, place(job.lake.warehouse, job.name, job.job))
+    with Reporter(job, said) as reporter, ExitStack() as opened:
+        require()
+        # What reads Kafka is imported once Spark is there: it brings the packages that the host lacks (`glue_jobs.packages`).
+        from glue_jobs.kafka.cluster import Cluster
+        from glue_jobs.loop import TableLoop
+        from glue_jobs.loops import Loops
+        from glue_jobs.opening import Opening
 
-    with ExitStack() as opened:
+        loops = reporter.loops = Loops(stop)
         cluster = output = opened.enter_context(closing(Cluster(job.kafka)))
         if job.kafka.emit_secret:
             output = opened.enter_context(closing(Cluster(job.kafka.output)))
         outbox = Outbox(job.job, EventBus(job.lake.region)) if announce else None
         if outbox:
             opened.callback(outbox.close, FLUSH_S)
-        opening, loops = Opening(job, Lake(spark, job.name), cluster, output, outbox), Loops(stop)
+        opening = Opening(job, Lake(spark, job.name), cluster, output, outbox)
         targets = list(map(opening.target, job.tables))
         if any(each.engine != "rows" and not of_settings(each) for each in (*job.tables, *job.patterns)):
             engines.load(spark.sparkContext)

@@ -47,6 +47,11 @@ class TableLoop:
     drain: bool
     state: State = "pending"
     code: str | None = None
+    said: TableState = field(default_factory=TableState)
+    made: bool = False
+    """The table exists, and calve made it; known once a state was entered."""
+    troubled: Retryable | None = None
+    """Why the newest round failed that is tried again; None once a round ended well."""
     memory: Memory = field(default_factory=Memory)
     drain_to: Offsets | None = None
     drain_until: float | None = None
@@ -102,7 +107,7 @@ class TableLoop:
             topic = self.target.cluster.state(self.target.table.topic)
             self.drain_to, self.drain_until = dict(topic.end), topic.complete_until
         outcome = Round(self.target, self.memory).run()
-        self.failures = 0
+        self.failures, self.troubled = 0, None
         if outcome.paused:
             self._note("paused", outcome.paused.id, outcome.paused.words)
             return None if self.drain else LONGEST_BACKOFF_S
@@ -151,7 +156,7 @@ class TableLoop:
                 until = min(until, now + self.memory.pace.left_s(now - self.began, backlog))
 
     def _retry(self, error: Retryable) -> float | None:
-        self.failures += 1
+        self.failures, self.troubled = self.failures + 1, error
         self.memory.pace = self.memory.pace.interrupted(self.state)
         ended = self.drain and self.failures == FAILED_AFTER
         wait_s = 0.0 if ended else backoff_s(self.failures)
@@ -189,18 +194,19 @@ class TableLoop:
             return False
         if state != "running":
             self.memory.pace = self.memory.pace.interrupted(state)
-        self.state, self.code = state, code
+        since = datetime.now(UTC).isoformat(timespec="seconds") if changed else self.said.since
+        self.state, self.code, self.said = state, code, TableState(state, code, reason, since, fix)
         event("table.state", **self._who(), state=state, code=code, reason=reason, fix=fix)
         if changed:
-            since = datetime.now(UTC).isoformat(timespec="seconds")
-            self._write_state(TableState(state, code, reason, since, fix))
+            self._write_state(self.said)
         return changed
 
     def _write_state(self, state: TableState) -> None:
         """Best effort: a state that cannot be written is in the log, and must not hide its own cause."""
         try:
             main = self.target.lake.load(self.target.name)
-            if main is not None and INITIALISED in main.properties:
+            self.made = main is not None and INITIALISED in main.properties
+            if main is not None and self.made:
                 former = main.properties.get(STATE)
                 entered = state.after(TableState.from_json(former) if former else None)
                 main.set_properties({STATE: entered.to_json()})

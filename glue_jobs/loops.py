@@ -18,13 +18,13 @@ class Loops:
     """Runs loops until all are over; a `Fatal` of one of them stops all."""
 
     stop: threading.Event
-    _of_tables: list[TableLoop] = field(default_factory=list)
+    tables: list[TableLoop] = field(default_factory=list)
     _threads: list[threading.Thread] = field(default_factory=list)
     _errors: list[CalveError] = field(default_factory=list)
 
     def start(self, loop: TableLoop) -> None:
         """Begin to keep a table."""
-        self._of_tables.append(loop)
+        self.tables.append(loop)
         self.run(loop.run, f"table {loop.target.name}", name=loop.target.name.table)
 
     def run(self, work: Callable[[], object], what: str, *, name: str) -> None:
@@ -44,7 +44,7 @@ class Loops:
             thread.join()
         if self._errors:
             raise self._errors[0]
-        return {str(loop.target.name): loop.state for loop in self._of_tables}
+        return {str(loop.target.name): loop.state for loop in self.tables}
 
     def _guarded(self, work: Callable[[], object], what: str) -> None:
         try:

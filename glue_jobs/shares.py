@@ -13,7 +13,7 @@ from glue_jobs.decode import REJECT, SIZE
 from glue_jobs.letter_records import LETTER
 
 PRESENT = "calve:present"
-"""A column beside those of Spark's Kafka source: whether main has the letter's record."""
+"""A column beside those of a record: whether main has the letter's record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ SMALLEST_WORKER = "G.025X"
 
 
 class IngestJob(Construct):
-    """A Glue streaming job: it may run for ever, and its runtime brings Spark's Kafka source; a scheduled one drains and ends.
+    """A Glue streaming job: it may run for ever, and its runtime brings Spark's Kafka sink; a scheduled one drains and ends.
 
     Attributes:
         settings: the files that say what it does.

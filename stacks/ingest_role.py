@@ -39,7 +39,7 @@ class Brokers:
 
 
 def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
-    """Tables and their files, and the job's control object."""
+    """Tables and their files, the job's control object, and what the job says of itself."""
     statements = [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
         lake.listing(),
@@ -49,6 +49,7 @@ def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
             because="the files of the job's tables",
         ),
         allow(["s3:GetObject"], [f"{lake.bucket_arn}/{lake.control(job)}"]),
+        allow(["s3:GetObject", "s3:PutObject"], [lake.status(job)]),
         allow(
             ["s3:GetObject", "s3:DeleteObject"],
             [lake.objects(EXPORTS)],
@@ -140,7 +141,7 @@ def log_statements(groups: Sequence[str]) -> list[Statement]:
 
 
 def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]:
-    """Reading these topics of an MSK cluster with IAM; Spark reads in consumer groups of its own naming."""
+    """Reading these topics of an MSK cluster with IAM; the job is in no consumer group."""
     if not brokers.cluster_arn:
         return []
     return [
@@ -152,11 +153,6 @@ def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]
             ],
             [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in topics],
             because="neither the id of a cluster that the deployment makes is known before, nor the topics of an expression",
-        ),
-        allow(
-            ["kafka-cluster:AlterGroup", "kafka-cluster:DescribeGroup"],
-            [arn("kafka", f"group/{brokers.cluster_path}/spark-kafka-*")],
-            because="Spark names its consumer groups",
         ),
     ]
 

@@ -8,6 +8,8 @@ from aws_cdk import Aws, CfnOutput, Stack
 from constructs import Construct
 
 from calve.deployment import Deployment
+from calve.job_status import FOLDER
+from calve.maintenance import ORPHANS_NOTE
 from stacks.arns import bucket_arn, catalog_arns
 from stacks.bundling import Runtime
 from stacks.lake_readers import LakeReaders
@@ -17,8 +19,8 @@ from stacks.operators import Operators
 from stacks.roles import Statement, allow
 
 STAGING = "_calve/staging/"
-METADATA = (".metadata.json", ".avro")
-"""How names of metadata files and manifests end. In a policy `*` matches folders, too: any other end may be a data file's."""
+METADATA = (".metadata.json", ".avro", f"/{ORPHANS_NOTE}")
+"""How names of files below `metadata/` end. In a policy `*` matches folders, too: any other end may be a data file's."""
 
 
 class LakeStack(Stack):
@@ -84,7 +86,8 @@ class LakeStack(Stack):
     def metadata(self, ends: Sequence[str] = METADATA) -> list[str]:
         """The ARNs of files below `metadata/` of all tables, whose folders lie in those of their databases."""
         database = "*" if self.per_cluster else self.database
-        return [f"{self.bucket_arn}/{self.prefix}{database}/*/metadata/*{end}" for end in ends]
+        below = f"{self.bucket_arn}/{self.prefix}{database}/*/metadata"
+        return [f"{below}{end}" if end.startswith("/") else f"{below}/*{end}" for end in ends]
 
     def listing(self) -> Statement:
         """Looking around in the bucket; in one that is shared, below the lake's prefix alone."""
@@ -94,6 +97,10 @@ class LakeStack(Stack):
     def control(self, job: str) -> str:
         """The key of a job's control object."""
         return f"{self.prefix}_calve/jobs/{job}.json"
+
+    def status(self, job: str) -> str:
+        """The ARN of what a job says of its tables; `*`: of any."""
+        return f"{self.bucket_arn}/{self.prefix}{FOLDER}{self.deployment_name}/{job}.json"
 
     @property
     def data_prefixes(self) -> list[str]:

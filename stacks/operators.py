@@ -68,8 +68,11 @@ class Operators(Construct):
 
 
 def _tables(lake: LakeStack) -> list[Statement]:
-    """The catalog, and the metadata of tables: schemas, snapshots, ledgers, sizes of files."""
+    """The catalog, what jobs say of their tables, and the metadata: schemas, snapshots, ledgers, sizes of files."""
     return [
+        allow(
+            ["s3:GetObject"], [lake.status("*")], because="what each job says of its tables; no record in it"
+        ),
         allow(
             ["glue:GetDatabase", "glue:GetTable", "glue:GetTables"],
             lake.catalog_arns,

@@ -30,10 +30,14 @@ WIDE = [2**62, 2**63 - 1, -(2**63), 9223372036854775, -9223372036854775, 2534023
 
 @dataclass
 class Schemas:
-    """Makes a record's schema; no two types of it have one name."""
+    """Makes a record's schema; no two types of it have one name.
+
+    wide: no decimal has up to 18 digits and may be written in more than 8 bytes, of which Spark takes the last.
+    """
 
     random: Random
     unions: bool = True
+    wide: bool = False
     numbers: count[int] = field(default_factory=count)
 
     def record(self, depth: int = 0) -> Json:
@@ -45,7 +49,8 @@ class Schemas:
 
     def type(self, depth: int) -> Json:
         nested = NESTED if self.unions else tuple(each for each in NESTED if each != "union")
-        kinds = PLAIN + NAMED + (nested * 2 if depth < 4 else ()) + LOGICAL
+        logical = tuple(each for each in LOGICAL if not self.wide or each.get("precision", 38) > 18)
+        kinds = PLAIN + NAMED + (nested * 2 if depth < 4 else ()) + logical
         made = self.one(depth, self.random.choice(kinds))
         if self.random.random() < 0.5 and not isinstance(made, list):
             return ["null", made] if self.random.random() < 0.8 else [made, "null"]
@@ -65,7 +70,7 @@ class Schemas:
             case "money":
                 size = random.randint(1, 18)
                 digits = min(38, len(str(2 ** (8 * size - 1) - 1)) - 1)
-                precision = random.randint(1, digits)
+                precision = random.randint(19 if self.wide and size > 8 else 1, digits)
                 return {
                     "type": "fixed", "name": f"M{number}", "size": size,
                     "logicalType": "decimal", "precision": precision, "scale": random.randint(0, precision),
@@ -77,7 +82,8 @@ class Schemas:
             case "map":
                 return {"type": "map", "values": self.type(depth + 1)}
             case "entries":
-                key = random.choice(["int", "string", "bytes", "boolean", LOGICAL[0], LOGICAL[6], LOGICAL[9]])
+                decimals = LOGICAL[9] if self.wide else LOGICAL[6]
+                key = random.choice(["int", "string", "bytes", "boolean", LOGICAL[0], decimals, LOGICAL[9]])
                 fields = [{"name": "key", "type": key}, {"name": "value", "type": self.type(depth + 1)}]
                 random.shuffle(fields)
                 return {

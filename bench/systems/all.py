@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bench.scene import System
 from bench.systems.connect import Connect
 from bench.systems.limits import LIMITS
@@ -19,12 +21,14 @@ SYSTEMS: tuple[System, ...] = (
 TITLES = {each.name: each.title for each in SYSTEMS}
 
 
-def chosen(name: str | None) -> list[System]:
-    """All systems, or those whose name begins like this.
+def chosen(name: str | None, otherwise: Sequence[str] = ()) -> list[System]:
+    """The systems whose name begins like this; without a name those that are named otherwise, or all.
 
     Raises:
         ValueError: there is none.
     """
+    if not name and otherwise:
+        return [each for each in SYSTEMS if each.name in otherwise]
     found = [each for each in SYSTEMS if each.name.startswith(name or "")]
     if not found:
         raise ValueError(f"no system is named {name}; there are {', '.join(TITLES)}")

@@ -29,7 +29,7 @@ def open_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None
     """
     main = lake.load(catalog, name)
     if main is None:
-        raise CalveError(f"the table {name} does not exist yet", fix="the job makes it: calve ingest")
+        raise CalveError(f"the table {name} does not exist yet", fix=f"calve status {name.table} says why")
     return main, lake.load(catalog, name.dead_letters)
 
 

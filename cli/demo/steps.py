@@ -12,6 +12,7 @@ from calve.errors import CalveError
 from calve.job import Job, Kafka, Lake, Registry, Table
 from calve.names import SYSTEM_COLUMN
 from cli import deploy, lake, run_job
+from cli.condition import Conditions
 from cli.datagen.plan import Plan, in_turn
 from cli.datagen.produce import Target, produce
 from cli.demo import published, sales
@@ -144,7 +145,8 @@ def _open(catalog: Catalog, job: Job, table: Table, spans: Spans) -> Kept:
 def _show_tables(catalog: Catalog, job: Job, console: Console) -> None:
     console.heading("5  The tables, in the emulator's Glue Data Catalog and S3")
     shown = ("table", "state", "rows", "files", "bytes", "dead_letters")
-    found = [facts(catalog, job.table_name(table)) for table in job.tables]
+    conditions = Conditions.of(job)
+    found = [facts(catalog, job.table_name(table), conditions) for table in job.tables]
     console.table("tables", [{name: getattr(each, name) for name in shown} for each in found], title="")
 
 

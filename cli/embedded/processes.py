@@ -17,7 +17,7 @@ from calve.errors import Fatal
 STOP_DEADLINE_S = 10.0
 POLL_S = 0.05
 LEAST_FILES = 1024
-MANY_FILES = 65_536
+MANY_FILES = 10_240  # as many as macOS allows
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _children: dict[int, subprocess.Popen[bytes]] = {}

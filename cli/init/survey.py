@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A topic with the newest schema of its values. `problem` says why it cannot be a table yet."""
+    """A topic with the newest schema of its values. `problem` says why it cannot be a table yet; `bare`: it has no schema."""
 
     topic: str
     partitions: int = 0
@@ -24,6 +24,7 @@ class Found:
     fields: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
     problem: str | None = None
+    bare: bool = False
 
 
 def survey(kafka: job.Kafka, registry: job.AnyRegistry, region: str) -> list[Found]:
@@ -50,7 +51,7 @@ def survey(kafka: job.Kafka, registry: job.AnyRegistry, region: str) -> list[Fou
 def described(topic: str, partitions: int, records: int, schema: Schema | None, subject: str) -> Found:
     """One topic; `schema` is the newest version of its values, whose subject is this one."""
     if schema is None:
-        return Found(topic, partitions, records, problem=f"the registry has no subject {subject}")
+        return Found(topic, partitions, records, problem=f"the registry has no subject {subject}", bare=True)
     try:
         found = columns(schema)["fields"]
     except SchemaProblem as problem:

@@ -120,8 +120,13 @@ def _tables(found: Sequence[Found]) -> Iterator[str]:
         yield f"  # topic {each.topic}: {count}, {each.records:,} offsets"
         if each.problem:
             yield f"  # left out: {each.problem}"
+            file = f"schemas/{names[each.topic]}.json"
+            if each.bare:
+                yield f"  # Register its schema; or write the JSON Schema of its values into {file}, and uncomment:"
             yield f"  # {names[each.topic]}:"
             yield f"  #   topic: {_quoted(each.topic)}"
+            if each.bare:
+                yield f"  #   value: {{format: json, schema: {file}}} # or avro or protobuf; string and bytes need no schema"
             continue
         more = ", ..." if len(each.fields) > SHOWN_FIELDS else ""
         yield f"  # fields: {', '.join(each.fields[:SHOWN_FIELDS])}{more}"

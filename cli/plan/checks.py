@@ -17,7 +17,7 @@ from calve.columns import KAFKA, Json, struct
 from calve.errors import CalveError, Retryable, Suspended
 from calve.evolution import apply, column_at, data_columns
 from calve.job import Deduplicate, Table, Transform, Upsert
-from calve.modes import keyed
+from calve.modes import keyed, kind_of
 from calve.settings.problems import Problem
 from calve.steps import masked_columns
 from calve.topic_errors import topic_missing
@@ -114,7 +114,7 @@ def _columns(
             found += (wrong := list(_of_measures(data, table.aggregate)))
             if wrong:
                 return None
-            if held:
+            if held and kind_of(held.mode) == "aggregate":
                 require_same_columns(table.name, held.columns, data, table.aggregate)
             data = columns_of(data, table.aggregate)
         elif table.steps and held:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
 from cli.console import Console, Output, OutputOption
+from cli.query.writing import shown
 
 if TYPE_CHECKING:
     from cli.preview.looking import Preview
@@ -45,14 +46,15 @@ def preview(
 
 def show(console: Console, table: str, found: Preview) -> None:
     """Print the rows, then what became of the other records, and why."""
-    console.table(
-        f"preview {table}", [{name: _value(each) for name, each in row.items()} for row in found.shown]
-    )
+    rows = [list(map(shown, row.values())) for row in found.shown]
+    if rows:
+        console.heading(f"preview {table}")
+        console.grid(list(found.shown[0]), rows)
     if found.refused:
         refused = [{**asdict(each), "why": each.why} for each in found.refused]
         console.table("dead letters", refused)
     console.say(summary(found))
-    console.document(asdict(found))
+    console.document(asdict(replace(found, shown=tuple(map(_plain, found.shown)))))
 
 
 def summary(found: Preview) -> str:
@@ -68,5 +70,11 @@ def summary(found: Preview) -> str:
     return f"{found.records:,} records: {', '.join(told)}"
 
 
-def _value(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """The value for JSON, which has no bytes: they are hexadecimal digits."""
+    match value:
+        case dict():
+            return {name: _plain(each) for name, each in value.items()}
+        case list():
+            return list(map(_plain, value))
     return value.hex() if isinstance(value, bytes | bytearray) else value

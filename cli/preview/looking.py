@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
@@ -13,6 +13,7 @@ from calve.columns import REASONS
 from calve.names import SYSTEM_COLUMN, quote
 from calve.protocol import bounded
 from glue_jobs.decode import OTHER, REJECT
+from glue_jobs.events import IDLE
 from glue_jobs.ingest import open_targets
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from calve.job import Job, Table
     from calve.position import Offsets
     from calve.protocol import TopicState
-    from glue_jobs.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,22 @@ class Refused:
     @property
     def why(self) -> str:
         return REASONS[self.reason]
+
+
+class _Row(NamedTuple):
+    """A record, or a row of one: where it is, what is said of it, and its columns."""
+
+    partition: int
+    offset: int
+    reject: str | None
+    left_out: bool | None
+    other: int | None
+    idle: bool | None
+    values: Sequence[tuple[str, Any]]
+
+    @property
+    def is_live(self) -> bool:
+        return self.reject is None and self.other is None and not self.left_out and not self.idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +86,16 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
         [target] = open_targets(replace(job, tables=(table,)), Lake(spark, job.name), cluster)
         target.foresee()
         topic = cluster.state(table.topic)
-        found = Reading(target, _start(topic, newest), topic.end, topic.key).records().cache()
-        try:
-            with errors_of_source(target):
-                return _preview(target, found)
-        finally:
-            found.unpersist()
+        found = Reading(target, _start(topic, newest), topic.end, topic.key).records()
+        with errors_of_source(target):
+            if not target.shaping.chain.explodes:
+                return _preview(_collected(found, data(found)))
+            found = found.cache()
+            try:
+                made = target.shaping.all_rows(rows(found))
+                return _preview(_collected(found, ()), _collected(made, data(made)))
+            finally:
+                found.unpersist()
 
 
 def _start(topic: TopicState, newest: int) -> Offsets:
@@ -86,35 +106,50 @@ def _start(topic: TopicState, newest: int) -> Offsets:
     return {p: -offset for p, offset in share.items()}
 
 
-def _preview(target: Target, records: DataFrame) -> Preview:
-    left_out = F.count_if(FILTERED) if FILTERED in records.columns else F.lit(0)
-    others = F.count(OTHER) if OTHER in records.columns else F.lit(0)
-    [counted] = records.select(F.count(F.lit(1)), left_out, others).collect()
-    made = target.shaping.all_rows(rows(records)).cache()
-    try:
-        cut = made.where(F.col(FILTERED)).count() if FILTERED in made.columns else 0
-        good = rows(made)
-        return Preview(
-            records=counted[0],
-            rows=good.count(),
-            shown=_shown(good),
-            filtered=counted[1],
-            cut=cut,
-            others=counted[2],
-            refused=(*_refused(records), *(_refused(made) if REJECT in made.columns else ())),
+def _collected(frame: DataFrame, names: Iterable[str]) -> list[_Row]:
+    """Every row with its place, what is said of it, and these columns; in the order of places."""
+    said = [F.col(each) if each in frame.columns else F.lit(None) for each in (REJECT, FILTERED, OTHER, IDLE)]
+    place = [F.col(f"{SYSTEM_COLUMN}.{each}") for each in ("partition", "offset")]
+    columns = [each.alias(f"calve:{n}") for n, each in enumerate((*place, *said))]
+    found = frame.select(*columns, *map(quote, names)).collect()
+    made = [
+        _Row(
+            row[0],
+            row[1],
+            row[2],
+            row[3],
+            row[4],
+            row[5],
+            list(row.asDict(recursive=True).items())[len(columns) :],
         )
-    finally:
-        made.unpersist()
+        for row in found
+    ]
+    return sorted(made, key=lambda row: row[:2])
 
 
-def _shown(good: DataFrame) -> tuple[Mapping[str, Any], ...]:
-    place = [f"{SYSTEM_COLUMN}.partition", f"{SYSTEM_COLUMN}.offset"]
-    wanted = good.select(*place, *(quote(name) for name in data(good))).orderBy(*place)
-    return tuple(row.asDict(recursive=True) for row in wanted.collect())
+def _preview(records: list[_Row], made: list[_Row] | None = None) -> Preview:
+    """`made`: the rows of records that may make several; None: each of the records is one."""
+    good = [each for each in (records if made is None else made) if each.is_live]
+    return Preview(
+        records=len(records),
+        rows=len(good),
+        shown=tuple(
+            {"partition": each.partition, "offset": each.offset} | dict(each.values) for each in good
+        ),
+        filtered=sum(bool(each.left_out) for each in records),
+        cut=sum(bool(each.left_out) for each in made or ()),
+        others=sum(each.other is not None for each in records),
+        refused=(*_refused(records), *_refused(made or ())),
+    )
 
 
-def _refused(frame: DataFrame) -> tuple[Refused, ...]:
+def _refused(judged: Iterable[_Row]) -> tuple[Refused, ...]:
     """By reason; of several rows of a record each counts."""
-    first = F.min(F.struct(f"{SYSTEM_COLUMN}.partition", f"{SYSTEM_COLUMN}.offset"))
-    found = frame.where(F.col(REJECT).isNotNull()).groupBy(REJECT).agg(F.count(F.lit(1)), first).collect()
-    return tuple(sorted((Refused(row[0], row[1], *row[2]) for row in found), key=lambda each: each.reason))
+    places: dict[str, list[_Row]] = {}
+    for each in judged:
+        if each.reject is not None:
+            places.setdefault(each.reject, []).append(each)
+    return tuple(
+        Refused(reason, len(found), found[0].partition, found[0].offset)
+        for reason, found in sorted(places.items())
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from calve.errors import ConfigError
@@ -26,6 +27,44 @@ def text(value: Any) -> str | None:
             return json.dumps(spoken(value), ensure_ascii=False)
         case _:
             return str(spoken(value))
+
+
+def shown(value: Any) -> str | None:
+    """As `text`, for people: a moment is an ISO time of this machine's zone, bytes are hexadecimal digits."""
+    match value:
+        case datetime() if value.tzinfo is not None:
+            try:
+                return value.astimezone().isoformat()
+            except (OverflowError, ValueError):  # beyond the years that the zone is known for
+                return value.isoformat()
+        case datetime() | date():
+            return value.isoformat()
+        case bytes() | bytearray():
+            return value.hex()
+        case list() | tuple() | dict():
+            return json.dumps(_plain(value), ensure_ascii=False)
+        case _:
+            return text(value)
+
+
+def moment(value: str, kind: str) -> datetime | str:
+    """A text of DuckDB's as the moment that it says, where a type of moments wrote it and Python knows it."""
+    try:
+        return datetime.fromisoformat(value) if kind.startswith("TIMESTAMP") else value
+    except ValueError:
+        return value
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case None | bool() | int() | float() | str():
+            return spoken(value)
+        case _:
+            return shown(value)
 
 
 def spoken(value: Any) -> Any:

@@ -14,8 +14,11 @@ from cli.console import Console, Output, OutputOption
 from cli.status import duration
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cli.status.overview import Overview
     from cli.status.table_status import TableStatus
+    from cli.status.troubles import Trouble
     from lambdas.publish_states import PublishState
 
 WatchOption = Annotated[
@@ -66,13 +69,23 @@ def _print(console: Console, found: Overview) -> None:
     """For a log or a pipe: a line for each trouble, and for each table."""
     from cli.status.history import lines
 
-    console.table("trouble", [asdict(each) for each in found.troubles])
+    say(console, found.troubles)
     console.table("status", [_line(each) for each in found.tables])
     console.table("published", [_published(each) for each in found.published])
     if found.history:
         console.table("snapshot", list(lines(found.history, len(found.history.snapshots))))
         console.table("state", [asdict(each) for each in found.history.states])
         console.table("done", [asdict(each) for each in found.history.done])
+
+
+def say(console: Console, troubles: Sequence[Trouble]) -> None:
+    """What is wrong and what to do."""
+    from cli.status.screen import MOST_TROUBLES, alarming
+
+    if not console.is_terminal:
+        console.table("trouble", [asdict(each) for each in troubles])
+    elif troubles:
+        console.draw(alarming(troubles, MOST_TROUBLES))
 
 
 def _line(status: TableStatus) -> dict[str, object]:

@@ -33,8 +33,8 @@ class History:
     done: tuple[Entry, ...] = ()
 
     @classmethod
-    def of(cls, catalog: Catalog, name: TableName) -> History:
-        """A table's; empty where it does not exist yet.
+    def of(cls, catalog: Catalog, name: TableName, now: Earlier) -> History:
+        """A table's, which is in the state `now`; empty where it does not exist yet.
 
         Raises:
             Retryable, Fatal: the catalog does not answer, or refuses.
@@ -43,9 +43,11 @@ class History:
         if table is None:
             return cls()
         state = state_of(table)
-        now = Earlier(state.state, state.since, state.code)
+        states = (now, Earlier(state.state, state.since, state.code), *state.before)
+        if now.state == state.state:
+            states = states[1:]
         done = tuple(reversed(Entry.all(table.properties)))
-        return cls(tuple(ancestors(table)), (now, *state.before), done)
+        return cls(tuple(ancestors(table)), states, done)
 
     def figures(self, name: str) -> list[tuple[datetime, float]]:
         """One of the figures of the rounds with the moment of their commit, the oldest first."""

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from calve.errors import CalveError
+from calve.names import TableName
+from calve.table_state import Earlier
 from cli.config import load_jobs
 from cli.status.published import published
 from cli.status.survey import Survey
@@ -84,15 +86,13 @@ def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
         states,
         [] if only else [topic for each in surveys for topic in each.not_kept],
         problems,
-        _history(surveys, only[0]) if len(only) == 1 else None,
+        _history(surveys, found[0]) if len(only) == 1 else None,
     )
 
 
-def _history(surveys: Sequence[Survey], name: str) -> History | None:
+def _history(surveys: Sequence[Survey], status: TableStatus) -> History:
     from cli.status.history import History
 
-    for survey in surveys:
-        for table in survey.job.tables:
-            if table.name == name:
-                return History.of(survey.catalog, survey.job.table_name(table, survey.database))
-    return None
+    catalog = next(each.catalog for each in surveys if each.job.job == status.job)
+    now = Earlier(status.state, status.since, status.code)
+    return History.of(catalog, TableName(*status.table.split(".")), now)

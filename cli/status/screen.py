@@ -105,12 +105,12 @@ def _tables(found: Overview, width: int, at_most: int | None) -> RenderableType:
     return Group(table, Text(f"and {len(found.tables) - len(shown)} more, which are less urgent", "dim"))
 
 
-def _state(table: TableStatus) -> Text:
+def state(table: TableStatus) -> Text:
     mark, style = MARKS.get(table.state, UNKNOWN)
     return Text(f"{mark} {table.state}", style)
 
 
-def _letters(table: TableStatus) -> Text:
+def rejects(table: TableStatus) -> Text:
     count = sum(table.dead_letters.values())
     return Text(short(count), "yellow") if count else Text("-", "dim")
 
@@ -121,15 +121,15 @@ def _fresh(table: TableStatus) -> Text:
     )
 
 
-def _named(table: TableStatus) -> Text:
+def named(table: TableStatus) -> Text:
     text = Text(table.name)
     text.truncate(LONGEST_NAME, overflow="ellipsis")
     return text
 
 
 COLUMNS: dict[str, Callable[[TableStatus, Overview], Text]] = {
-    "table": lambda table, _: _named(table),
-    "state": lambda table, _: _state(table),
+    "table": lambda table, _: named(table),
+    "state": lambda table, _: state(table),
     "lag": lambda table, _: Text("-" if table.lag_records is None else short(table.lag_records), late(table)),
     "oldest": lambda table, found: Text(lag_age(table, found), late(table)),
     "p50": lambda table, _: Text(seconds(table.freshness_p50_s)),
@@ -137,7 +137,7 @@ COLUMNS: dict[str, Callable[[TableStatus, Overview], Text]] = {
     "of": lambda table, _: Text(duration(table.freshness_target_s), "dim"),
     "rows": lambda table, _: Text(short(table.rows)),
     "commit": lambda table, _: Text(seconds(table.commit_age_s)),
-    "rejects": lambda table, _: _letters(table),
+    "rejects": lambda table, _: rejects(table),
     "files": lambda table, _: Text(short(table.files)),
     "average": lambda table, _: Text(size(table.bytes / table.files) if table.files else "-"),
     "due": lambda table, _: Text(", ".join(each.kind for each in table.due), "yellow"),

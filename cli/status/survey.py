@@ -17,6 +17,7 @@ from calve.errors import CalveError, Fatal, Retryable
 from calve.maintenance import due
 from calve.pausing import Pause
 from calve.protocol import complete_until
+from cli.condition import STOPPED, Conditions
 from cli.dead_letters.selection import Selection
 from cli.kafka import Cluster, Topic, cluster_database
 from cli.lake import ancestors, count_by, latest_commit, load, open_catalog, rows, state_of
@@ -72,6 +73,7 @@ class Survey:
     cluster: Cluster | None = None
     topics: dict[str, Topic] = field(default_factory=dict)
     database: str | None = None
+    conditions: Conditions = field(default_factory=Conditions)
     not_kept: tuple[NotKept, ...] = ()
     unreached: CalveError | None = None
 
@@ -100,7 +102,8 @@ class Survey:
         topics = answered(lambda: cluster.topics(names)) if cluster and listed is not None else None
         reached = cluster if topics is not None else None
         unreached = problems[0] if problems else None
-        return cls(whole, catalog, reached, topics or {}, database, found.not_kept, unreached)
+        conditions = Conditions.of(job)
+        return cls(whole, catalog, reached, topics or {}, database, conditions, found.not_kept, unreached)
 
     def statuses(self, only: Sequence[str] = ()) -> list[TableStatus]:
         """The tables in the order of calve.yaml.
@@ -118,7 +121,10 @@ class Survey:
     def _found(self, table: Table) -> Found:
         name = self.job.table_name(table, self.database)
         main, letters = load(self.catalog, name), load(self.catalog, name.dead_letters)
-        state = state_of(main)
+        state = self.conditions.of_table(table.name, state_of(main) if main else None)
+        if self.cluster and table.topic not in self.topics and state.state not in STOPPED:
+            fix = f"make the topic, or correct that of {table.name} in calve.yaml"
+            state = replace(state, reason=f"topic {table.topic} does not exist", fix=fix)
         commit, position = (main and latest_commit(main)) or (None, None)
         shown = commit if position and position.offsets else None
         history = ancestors(main) if main else []
@@ -126,16 +132,13 @@ class Survey:
         told = next((each for each in history if "freshness_s" in each.metrics), None)
         moved = next((each for each in history if each.ledger), shown) if shown else None
         metrics = told.metrics if told else {}
-        reason = state.reason
-        if self.cluster and table.topic not in self.topics:
-            reason = reason or f"topic {table.topic} does not exist"
         status = TableStatus(
             job=self.job.job,
             table=str(name),
             topic=table.topic,
             state=state.state,
             code=state.code,
-            reason=reason,
+            reason=state.reason,
             fix=state.fix,
             since=state.since,
             rows=rows(main) if main else 0,
@@ -154,7 +157,7 @@ class Survey:
             delete_files=history[0].total("delete-files") if history else 0,
             snapshots=len(main.metadata.snapshots) if main else 0,
             due=due(figures(main, letters, table.maintenance), table.maintenance) if main else (),
-            waiting=waiting(main.properties, state.state) if main else (),
+            waiting=waiting(main.properties, state_of(main).state) if main else (),
         )
         return Found(status, position, _report(main, history, told) if main and told else {})
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from calve.maintenance import Due
+from cli.condition import Condition
 
 LagSource = Literal["kafka", "job"]
 ANY_REASON = "any"
@@ -60,6 +61,11 @@ class TableStatus:
     snapshots: int = 0
     due: tuple[Due, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+
+    @property
+    def condition(self) -> Condition:
+        """The state with its reason and what to do."""
+        return Condition(self.state, self.code, self.reason, self.fix, self.since)
 
     @property
     def name(self) -> str:

@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from cli.condition import STOPPED
 from cli.status import duration
 from cli.status.table_status import ANY_REASON
 from lambdas.publish_states import State
 
 if TYPE_CHECKING:
     from calve.topics import NotKept
+    from cli.condition import Condition
     from cli.status.table_status import TableStatus
     from lambdas.publish_states import PublishState
 
@@ -65,6 +67,15 @@ def troubles(
     found = [trouble for table in tables for trouble in _of_table(table, now)]
     found += [trouble for each in published if (trouble := _of_publishing(each, now))]
     found += [Trouble(Urgency.NOTE, each.topic, f"is no table: {each.reason}", each.fix) for each in not_kept]
+    return _together(found)
+
+
+def of_states(conditions: Iterable[tuple[str, Condition]], now: datetime) -> list[Trouble]:
+    """What is wrong with tables by their states alone."""
+    return _together(found for name, each in conditions if (found := of_condition(name, each, now)))
+
+
+def _together(found: Iterable[Trouble]) -> list[Trouble]:
     together: dict[tuple[Urgency, str, str | None], list[str]] = {}
     for each in found:
         together.setdefault((each.urgency, each.what, each.fix), []).append(each.where)
@@ -75,6 +86,21 @@ def troubles(
     )
 
 
+def of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
+    """What is wrong with a table by its state alone."""
+    what = f"{found.state}{_for(found.since, now)}: {found.words}"
+    if found.state in STOPPED or found.state == "retrying":
+        return Trouble(Urgency.LATE if found.state == "retrying" else Urgency.STOPPED, name, what, found.fix)
+    if found.state == "paused":
+        what = f"paused{_for(found.since, now)} {found.reason or ''}".rstrip()
+        return Trouble(Urgency.NOTE, name, what, found.fix)
+    if found.reason:
+        return Trouble(Urgency.STOPPED, name, found.reason, found.fix)
+    if found.state == "pending":
+        return Trouble(Urgency.NOTE, name, f"not made yet: {found.words}", found.fix)
+    return None
+
+
 def urgency(table: TableStatus, now: datetime) -> int:
     """Where a table belongs in the list: the smaller, the more urgent."""
     order = list(Urgency)
@@ -83,19 +109,9 @@ def urgency(table: TableStatus, now: datetime) -> int:
 
 def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
     name = table.name
-    if table.state in ("suspended", "failed"):
-        said = f"{table.code}: {table.reason}" if table.code and table.reason else table.reason or table.code
-        fix = table.fix or f"docs/states.md says what cures {table.code or table.state}"
-        yield Trouble(Urgency.STOPPED, name, f"{table.state}{_for(table.since, now)}: {said}", fix)
-    elif table.state == "paused":
-        what = f"paused{_for(table.since, now)} {table.reason or ''}".rstrip()
-        yield Trouble(Urgency.NOTE, name, what, f"calve resume {name}")
-    elif table.reason:
-        fix = f"make the topic, or correct that of {name} in calve.yaml"
-        yield Trouble(Urgency.STOPPED, name, table.reason, fix)
-    elif table.state == "pending":
-        yield Trouble(Urgency.NOTE, name, "is not made yet: no job has run", "start the job: calve ingest")
-    else:
+    if found := of_condition(name, table.condition, now):
+        yield found
+    elif table.state != "starting" or (_age_s(table.since, now) or 0.0) > SILENT_AFTER_S:
         yield from _of_lag(table, now)
     if table.lost:
         what = f"{table.lost:,} offsets were gone before they could be read; its kept snapshots say when"
@@ -111,19 +127,19 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         age_s = _age_s(each.at, now)
         if age_s is not None and age_s > max(UNANSWERED_S, 2 * table.freshness_target_s):
             what = f"its {each.request} has waited for a job for {duration(age_s)}"
-            yield Trouble(Urgency.NOTE, name, what, "start the job: calve ingest")
+            yield Trouble(Urgency.NOTE, name, what, LOOK_AT_THE_JOB)
 
 
 def _of_lag(table: TableStatus, now: datetime) -> Iterator[Trouble]:
     lag_s, promise_s, age_s = table.lag_s, table.freshness_target_s, table.commit_age_s
     silent_s = max(SILENT_AFTER_S, SILENT_PROMISES * promise_s)
+    ended = table.state == "ended"
     if table.lag_source == "job":
         told_s = _age_s(table.lag_as_of, now) or 0.0
         if told_s > SILENT_AFTER_S + silent_s:
-            what = (
-                f"its job last said something {duration(told_s)} ago; whether records wait is not known here"
-            )
-            yield Trouble(Urgency.LATE, table.name, what, LOOK_AT_THE_JOB)
+            said = "ended" if ended else "last said something"
+            what = f"its job {said} {duration(told_s)} ago; whether records wait is not known here"
+            yield Trouble(Urgency.LATE, table.name, what, table.fix or LOOK_AT_THE_JOB)
     why, fix = CAUSES.get(table.freshness_missed or "", ("", f"calve status {table.name} shows its rounds"))
     if not table.lag_records or lag_s is None or lag_s <= promise_s:
         if table.freshness_missed in LASTING and age_s is not None and age_s < SILENT_AFTER_S:
@@ -131,7 +147,10 @@ def _of_lag(table: TableStatus, now: datetime) -> Iterator[Trouble]:
             yield Trouble(Urgency.LATE, table.name, f"late: {old}; {duration(promise_s)} promised{why}", fix)
         return
     wait = f"{table.lag_records:,} records wait, the oldest for {duration(lag_s)}"
-    if table.lag_source == "kafka" and (age_s is None or min(age_s, lag_s) > silent_s):
+    if ended and table.lag_source == "kafka":
+        what = f"the job ended {duration(_age_s(table.since, now) or 0.0)} ago, and {wait}"
+        yield Trouble(Urgency.STOPPED, table.name, what, table.fix)
+    elif table.lag_source == "kafka" and (age_s is None or min(age_s, lag_s) > silent_s):
         since = "nothing was ever committed" if age_s is None else f"no commit for {duration(age_s)}"
         yield Trouble(Urgency.STOPPED, table.name, f"{since}, though {wait}", LOOK_AT_THE_JOB)
     else:

@@ -7,6 +7,10 @@ from cli.status import duration
 MARKS = {
     "running": ("●", "green"),
     "pending": ("○", "yellow"),
+    "starting": ("○", "cyan"),
+    "retrying": ("↻", "yellow"),
+    "ended": ("✓", "green"),
+    "refused": ("✗", "bold red"),
     "paused": ("‖", "cyan"),
     "suspended": ("■", "bold yellow"),
     "failed": ("✗", "bold red"),

@@ -21,6 +21,9 @@ class Bytes:
         self.data, self.at, self.items = data, at, 0
 
     def number(self, bits: int = 64) -> int:
+        if (byte := self.data[self.at]) < 0x80:
+            self.at += 1
+            return (byte >> 1) ^ -(byte & 1)
         number = shift = 0
         while shift < bits:
             byte = self.data[self.at]

@@ -41,15 +41,19 @@ def verify(
     Example:
       calve verify stock_trades
     """
+    from cli.condition import Conditions
     from cli.kafka import cluster_database
-    from cli.lake import open_catalog
+    from cli.lake import load, open_catalog
     from cli.verify.sources import Sources
     from cli.verify.verification import verify
 
     console = Console(output)
     job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
     sources = Sources.of(open_catalog(job.lake), job, wanted)
-    found = verify(job.table_name(wanted, cluster_database(job)), sources, console.progress())
+    name = job.table_name(wanted, cluster_database(job))
+    if load(sources.catalog, name) is None:
+        raise Conditions.of(job).missing(name)
+    found = verify(name, sources, console.progress())
     show(console, found)
     if found.fault:
         raise typer.Exit(FAULT)

@@ -188,8 +188,7 @@ def _map_converter(node: Schema, kind: Any, renames: Renames) -> Convert:
 
 def _decimal_converter(precision: int, scale: int) -> Convert:
     def convert(value: bytes) -> Decimal:
-        # Of at most 18 digits Spark reads the lower 64 bits alone, whatever is above them.
-        number = int.from_bytes(value[-8:] if precision <= 18 else value, "big", signed=True)
+        number = int.from_bytes(value, "big", signed=True)
         if not value or abs(number) >= 10**precision:
             raise OverflowError
         return Decimal(number).scaleb(-scale, EXACT)

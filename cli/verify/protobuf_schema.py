@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
@@ -42,13 +42,15 @@ Symbols = Mapping[str, Mapping[int, str]]
 
 @dataclass(slots=True)
 class Compiled:
-    """The messages of one registered schema.
+    """The messages of one registered schema; `checked`: those of proto2 in a language whose parser looks at every text, be it
+    replaced by a later one.
 
     symbols: the names of an enum's numbers, by the full name of the field. The fields themselves are numbers here: what an enum
     does with a number that it does not name differs between versions of the language.
     """
 
     messages: list[Descriptor]
+    checked: list[Descriptor] = field(default_factory=list)
     symbols: dict[str, dict[int, str]] = field(default_factory=dict)
 
 
@@ -61,19 +63,46 @@ def compiled(schema: registry.Schema) -> Compiled:
     """
     files = [*_files(schema)]
     enums = {name: each for file in files for name, each in _enums(file)}
-    made = Compiled([])
-    pool = descriptor_pool.DescriptorPool()
+    symbols: dict[str, dict[int, str]] = {}
+    for file in files:
+        for message in file.message_type:
+            _plain(message, f"{file.package}.{message.name}".lstrip("."), enums, symbols)
+        del file.extension[:]
     try:
-        for file in files:
-            for message in file.message_type:
-                _plain(message, f"{file.package}.{message.name}".lstrip("."), enums, made.symbols)
-            del file.extension[:]
-            pool.Add(file)
-        own = pool.FindFileByName(files[-1].name)
+        messages = _messages(files)
     except (TypeError, KeyError, ValueError):
         raise Unreadable("incompatible_schema") from None
-    made.messages = [own.message_types_by_name[each.name] for each in files[-1].message_type]
-    return made
+    lenient = [file for file in files if file.syntax in ("", "proto2")]
+    for file in lenient:
+        file.syntax = "proto3"
+        del file.enum_type[:]
+        for message in file.message_type:
+            _as_proto3(message)
+    with suppress(TypeError, KeyError, ValueError):
+        return Compiled(messages, _messages(files) if lenient else [], symbols)
+    return Compiled(messages, [], symbols)
+
+
+def _messages(files: list[descriptor_pb2.FileDescriptorProto]) -> list[Descriptor]:
+    pool = descriptor_pool.DescriptorPool()
+    for file in files:
+        pool.Add(file)
+    own = pool.FindFileByName(files[-1].name)
+    return [own.message_types_by_name[each.name] for each in files[-1].message_type]
+
+
+def _as_proto3(message: descriptor_pb2.DescriptorProto) -> None:
+    """Of the same bytes on the wire, but for groups."""
+    del message.enum_type[:], message.extension_range[:]
+    for each in message.field:
+        each.ClearField("default_value")
+        each.ClearField("options")
+        if each.label == each.LABEL_REQUIRED:
+            each.label = each.LABEL_OPTIONAL
+        if each.type == each.TYPE_GROUP:
+            each.type = each.TYPE_MESSAGE
+    for inner in message.nested_type:
+        _as_proto3(inner)
 
 
 def _files(schema: registry.Schema) -> list[descriptor_pb2.FileDescriptorProto]:

@@ -49,6 +49,8 @@ class Values:
             raise Unreadable("incompatible_schema")
         self._top = top
         self._class = GetMessageClass(top)
+        checked = message_named(compiled(schema).checked, name)
+        self._checked = GetMessageClass(checked) if checked else self._class
         self._row = _Layout(compiled(schema), renames).struct(top, list(columns))
 
     def read(self, payload: bytes) -> dict[str, Any]:
@@ -67,6 +69,8 @@ class Values:
         message = self._class()
         try:
             message.ParseFromString(payload)
+            if self._checked is not self._class:
+                self._checked().ParseFromString(payload)
             if message.IsInitialized() and not _is_strange(message):
                 return dict(self._row(message))
         except (DecodeError, UnicodeDecodeError):  # the latter of keys of maps, in proto2

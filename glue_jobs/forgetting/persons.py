@@ -54,7 +54,7 @@ class Person:
         return self._with_wanted(frame).where(~self._is_met(frame)).select(*_columns(frame))
 
     def records(self, records: DataFrame) -> DataFrame:
-        """Records of Spark's Kafka source that hold the values in their bytes, or one that is short as their key."""
+        """Records that hold the values in their bytes, or one that is short as their key."""
         named = (self._is_named(n, each.value.encode()) for n, each in enumerate(self.where))
         met = reduce(Column.__and__, named)
         return self._with_wanted(records).where(met).select(*_columns(records))

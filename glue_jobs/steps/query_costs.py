@@ -58,6 +58,8 @@ COSTLY = {
     *LITTLE,
     *COMPARING,
     "ArrayAggregate",
+    "Cast",
+    "CsvToStructs",
     "LambdaFunction",
     "Levenshtein",
     "ParseUrl",
@@ -76,9 +78,18 @@ def require_bounded_cost(expression: Any) -> None:
     for at in LITTLE.get(name, ()):
         if at < len(arguments) and not _is_short(arguments[at], SHORT):
             raise _unbounded(expression, arguments[at], SHORT)
+    _require_more(expression, name, arguments)
+
+
+def _require_more(expression: Any, name: str, arguments: list[Any]) -> None:
     match name:
         case "Levenshtein":
             _require_one_short(expression, arguments)
+        case "Cast" | "CsvToStructs" if '"decimal(' in expression.dataType().json():
+            if not _is_short(arguments[0], SHORT):
+                raise _unbounded(
+                    expression, arguments[0], SHORT, "as the time grows as the square of the digits"
+                )
         case "ParseUrl" if len(arguments) > 2:
             _growth(expression, f"(&|^){_text(arguments[2])}=([^&]*)")
         case "ArrayAggregate" if not _is_small(arguments[1]):

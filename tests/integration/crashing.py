@@ -142,7 +142,8 @@ class Scene:
 
     def code(self) -> str | None:
         """Why the table was left as it is."""
-        return lake.state_of(lake.load(open_catalog(self.engine), self.name)).code
+        table = lake.load(open_catalog(self.engine), self.name)
+        return lake.state_of(table).code if table else None
 
     def work(self) -> None:
         state = self.loop()

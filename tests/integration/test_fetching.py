@@ -24,6 +24,7 @@ from glue_jobs.kafka.client import Leaders, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import Connection
 from glue_jobs.kafka.fetching import Range, fetch, uuid_of
 from glue_jobs.kafka.records import REFUSED
+from glue_jobs.workers import told_by_workers
 from tests.integration.engine import Engine, suspended, until
 from tests.integration.principals import READING, User, scram
 from tests.integration.producing import Raw, produce, transaction
@@ -273,6 +274,14 @@ def test_records_that_are_gone_are_told(engine: Engine) -> None:
     with suspended("offsets_expired"):
         fetched(engine, topic, [Range(0, 3, 10)])
     assert len(fetched(engine, topic, [Range(0, 4, 10)])) == 6
+
+
+def test_an_error_of_a_task_keeps_its_code(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    send(engine, topic, mixed(10))
+    engine.expire(topic, 4)
+    with suspended("offsets_expired"), told_by_workers():
+        framed(engine, topic, [Range(0, 3, 10)])
 
 
 def test_what_does_not_come_ends_in_an_error(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,9 @@ import pytest
 from calve import log
 from calve.job import Job, Table
 from cli.embedded import aws
-from glue_jobs import handover, loop
+from glue_jobs import handover, lake_object, loop
 from glue_jobs.ingest import main
+from glue_jobs.lake_object import LakeObject
 from tests.integration.engine import DATABASE, Engine, at, everything, until
 from tests.integration.events import Event, assert_as_documented
 from tests.integration.test_ingest_job import signals  # noqa: F401 a fixture
@@ -137,9 +138,9 @@ def test_a_run_goes_on_while_its_own_generation_is_named(
 
 def test_what_is_no_order_is_none(engine: Engine, control: tuple[str, Say]) -> None:
     uri, say = control
-    object_ = handover._Control(engine.spark, uri)
+    object_ = LakeObject(engine.spark, uri)
     assert object_.read() is None
-    for said in ("no JSON", "[]", "{}", ""):
+    for said in ("no JSON", "[]", ""):
         say(said)
         assert object_.read() is None
     say('{"generation": null}')
@@ -153,17 +154,17 @@ def test_a_store_that_does_not_answer_is_asked_again(
     say('{"generation": "g2"}')
     stop = threading.Event()
     reads: list[object] = []
-    read = handover._Control.read
+    read = LakeObject.read
 
-    def counted(self: handover._Control) -> object:
+    def counted(self: LakeObject) -> object:
         reads.append(read(self))
         return reads[-1]
 
-    monkeypatch.setattr(handover._Control, "read", counted)
+    monkeypatch.setattr(LakeObject, "read", counted)
     engine.stack.pause("aws")
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(handover, "READ_TIMEOUT_MS", 500)
+            patch.setattr(lake_object, "READ_TIMEOUT_MS", 500)
             handover.HandOver("main", "g1", uri, stop).watch(engine.spark)
         until(lambda: len(reads) >= 2)
         assert not stop.is_set()

@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 
 from calve.job import Job, Kafka, Table
+from calve.names import TableName
 from calve.spark_conf import java_options
+from cli.condition import Conditions
+from cli.lake import load, open_catalog, state_of
 from cli.spark import spark_environment
 from glue_jobs.ingest import main
 from glue_jobs.loop import TableLoop
@@ -44,6 +47,16 @@ def drained(job: Job, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[Eve
     return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+def conditions(engine: Engine, *topics: str) -> list[tuple[str, str | None]]:
+    """State and code of each table, as the commands read them."""
+    known, found = Conditions.of(engine.job()), []
+    for topic in topics:
+        main = load(open_catalog(engine.job().lake), TableName(DATABASE, topic))
+        condition = known.of_table(topic, state_of(main) if main else None)
+        found.append((condition.state, condition.code))
+    return found
+
+
 @pytest.mark.usefixtures("signals")
 def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_rest(
     engine: Engine, capsys: pytest.CaptureFixture[str]
@@ -58,6 +71,10 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
     assert code == 1
     states = {f"{DATABASE}.{topic}": "running", f"{DATABASE}.{unsupported}": "suspended"}
     assert events[-1]["states"] == states
+    assert conditions(engine, topic, unsupported) == [
+        ("ended", None),
+        ("refused", "schema_unsupported"),
+    ]
 
     engine.register(topic, TRADE_WITH_NOTE)
     code, more = drained(engine.job(good), capsys)
@@ -68,6 +85,10 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
     code, more = drained(engine.job(good, kafka=locked), capsys)
     assert code == 2
     assert "ABSENT" in more[-1]["reason"]
+    assert conditions(engine, topic, unsupported) == [
+        ("failed", "job_failed"),
+        ("refused", "schema_unsupported"),
+    ]
     events += more
 
     assert_as_documented(events)
@@ -92,7 +113,9 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
         "secret.changed",
         "secret.not_read",
         "state.not_written",
+        "status.not_written",
         "table.field_quarantined",
+        "table.rolled_back",
         "table.switched",
         "tag.not_written",
         "table.merged",
@@ -245,8 +268,11 @@ def test_a_suspended_table_is_named_and_ends_the_command_with_1(
     topic, unsupported = engine.topic(partitions=1), engine.topic(schema='"string"')
     engine.produce(topic, 20)
     with calve_ingest(engine, config(topic, unsupported), "--drain") as command:
-        _, told = command.communicate(timeout=120)
+        summary, told = command.communicate(timeout=120)
     assert command.returncode == 1, told
+    assert f"table={DATABASE}.{unsupported}  state=refused  rows=0" in summary
+    assert f"table={DATABASE}.{topic}  state=ended  rows=20" in summary
+    assert "2 tables: ended, 1 of 2 tables stopped" in told
     assert re.search(rf"{DATABASE}\.{unsupported} +state=suspended +code=schema_unsupported", told), told
     assert engine.offsets(topic) == everything(20)
 

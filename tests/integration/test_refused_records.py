@@ -9,11 +9,14 @@ import pytest
 from kafka.protocol.producer import ProduceRequest
 
 from calve.columns import LARGEST_RECORD, MOST_MILLIS
+from calve.job import Upsert
+from calve.redrive import Result
 from glue_jobs.kafka.client import client_of, settings_of
 from glue_jobs.kafka.fetching import uuid_of
 from tests.integration.engine import Engine
 from tests.integration.proofs import assert_proved, proof
-from tests.record_batches import Record, large, written, zeros
+from tests.integration.test_redrive import Scene
+from tests.record_batches import Record, large, sealed, written, zeros
 
 ANY_TIME = {
     "max.message.bytes": "50000000",
@@ -37,6 +40,13 @@ def append(engine: Engine, topic: str, batch: bytes) -> None:
     request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=20_000, topic_data=[sent])
     answer = client.answer(client.ask(client.leaders(topic, topic_id).of[0][0], request))
     assert [each.error_code for one in answer.responses for each in one.partition_responses] == [0]
+
+
+def redriven(engine: Engine, topic: str) -> Result:
+    """What a redrive of all letters answers."""
+    scene = Scene(engine)
+    scene.topic = topic
+    return scene.redrive()
 
 
 def letters(engine: Engine, topic: str) -> dict[int, Any]:
@@ -67,6 +77,9 @@ def test_a_timestamp_that_no_column_holds_is_a_dead_letter_and_any_other_is_kept
     assert (held[3]["value"], held[3]["key"], held[3]["headers"][0]["value"]) == (row, b"key", b"b")
     assert (held[10]["value"], held[10]["timestamp_type"]) == (b"bad", 0)
     assert_proved(proof(engine, topic))
+    answer = redriven(engine, topic)
+    assert (answer.selected, answer.redriven, answer.refused) == (5, 0, {"bad_timestamp": 5})
+    assert_proved(proof(engine, topic))
 
 
 @ENGINES
@@ -84,6 +97,7 @@ def test_a_record_that_is_too_large_is_a_dead_letter_without_its_value(engine: E
     assert [(row["value"], row["key"]) for row in held.values()] == [(None, b"key"), (None, None)]
     assert held[1]["timestamp"].replace(tzinfo=UTC) == EPOCH + timedelta(milliseconds=5)
     assert_proved(proof(engine, topic))
+    assert redriven(engine, topic).refused == {"record_too_large": 2}
 
 
 @ENGINES
@@ -122,3 +136,29 @@ def test_what_is_no_utf_8_in_the_name_of_a_header_is_replaced(engine: Engine, ch
     assert coverage["partitions read by the job's fetch"] == 1
     engine.sql("UPDATE {t} SET side = 'x' WHERE _kafka.offset = 1", topic)
     assert [each.where for each in proof(engine, topic).findings] == ["partition 0 offset 1"]
+
+
+@ENGINES
+def test_the_name_of_a_header_may_be_any_bytes(engine: Engine, choice: str) -> None:
+    topic = engine.topic(partitions=1)
+    row = engine.encode(topic, {"id": 1, "side": "BUY", "price": 2})
+    names = [b"\xff", b"a\xc3(b", b"\xe2\x82", "\u20ac".encode(), b""]
+    batch = large([Record(0, row, None, tuple((f"name {n}", b"v") for n in range(len(names))))], "none")
+    for number, name in enumerate(names):
+        batch = batch.replace(b"name %d" % number, name.ljust(6, b"."))
+    append(engine, topic, sealed(bytearray(batch)))
+    engine.drain(engine.target(topic, engine=choice))
+    [(found,)] = engine.rows(topic).select("_kafka.headers").collect()
+    assert [each["key"] for each in found] == [name.ljust(6, b".").decode(errors="replace") for name in names]
+
+
+def test_a_tombstone_without_a_time_deletes_nothing(engine: Engine) -> None:
+    topic = engine.topic(partitions=1, config=ANY_TIME)
+    row = engine.encode(topic, {"id": 1, "side": "BUY", "price": 2})
+    target = engine.target(topic, upsert=Upsert(("_kafka.key",), deletes=True), engine="auto")
+    for record in (Record(0, row, b"k"), Record(0, None, b"k", timestamp=2**62), Record(0, row, b"other")):
+        append(engine, topic, written([record]))
+    (outcome,) = engine.drain(target)
+    assert outcome.ledger.rejected == {"bad_timestamp": 1}
+    assert engine.offsets(topic) == [(0, 0), (0, 2)]
+    assert_proved(proof(engine, topic))

@@ -16,14 +16,20 @@ from urllib.parse import unquote
 import pytest
 from botocore.client import BaseClient
 
-from calve.job import Budget, Kafka
+from calve.job import Budget, Kafka, Table
+from calve.names import TableName
 from cli import config as configuration
+from cli.condition import Conditions
+from cli.description import facts
+from cli.lake import open_catalog
 from cli.status.overview import Overview, look
+from cli.status.troubles import Urgency
+from glue_jobs.ingest import main
 from glue_jobs.loop import TableLoop
 from tests.integration.aws_gate import AwsGate, is_store
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.gate import Answer, Request
-from tests.operator_calls import STATUS
+from tests.operator_calls import METADATA_ENDS, STATUS
 
 DENIED = Answer(403, {"Content-Type": "application/xml"}, b"<Error><Code>AccessDenied</Code></Error>")
 PATIENCE_S = 5.0
@@ -111,6 +117,29 @@ def test_one_table_comes_with_its_rounds_and_states(shop: Shop) -> None:
     assert [each["state"] for each in document["history"]["states"]] == ["running"]
 
 
+def test_a_refused_table_and_a_drained_one_are_told_apart_and_each_has_its_next_command(
+    shop: Shop, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = engine.topic(schema='"string"')
+    job = engine.job(Table(shop.name, shop.name), Table(refused, refused))
+    with monkeypatch.context() as patch:
+        patch.setattr("signal.signal", lambda *_: None)
+        assert main(["--settings", job.to_json(), "--drain"]) == 1
+    shop.file.write_text(
+        f"name: {DATABASE}\ntables: {{{shop.name}: {{topic: {shop.name}}}, {refused}: {{topic: {refused}}}}}\n"
+    )
+    supplied(monkeypatch, warehouse=job.lake.warehouse)
+    found = shop.look()
+    assert [each.state for each in found.tables] == ["ended", "refused"]
+    stopped, _ = found.troubles
+    assert (stopped.where, stopped.urgency) == (refused, Urgency.STOPPED)
+    assert "schema_unsupported" in stopped.what
+    assert (stopped.fix or "").endswith("then start the job: calve ingest")
+    catalog = open_catalog(job.lake)
+    listed = facts(catalog, TableName(DATABASE, refused), Conditions.of(job))
+    assert (listed.state, listed.fix) == ("refused", stopped.fix)
+
+
 def test_it_calls_nothing_that_an_operator_may_not_call_and_reads_no_row(
     shop: Shop, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +155,7 @@ def test_it_calls_nothing_that_an_operator_may_not_call_and_reads_no_row(
 
     def is_row(request: Request) -> bool:
         path = unquote(request.path.partition("?")[0])
-        is_metadata = "/metadata/" in path and path.endswith((".metadata.json", ".avro"))
+        is_metadata = ("/metadata/" in path and path.endswith(METADATA_ENDS)) or "/_calve/status/" in path
         return is_store(request) and path.count("/") > 2 and not is_metadata
 
     def refuse(request: Request) -> Answer:

@@ -138,7 +138,7 @@ def versions(kind: str, random: Random, size: int) -> Iterator[tuple[str, Make]]
     for _ in range(size):
         match kind:
             case "AVRO":
-                schema = random_avro.Schemas(random, numbers=numbers).record()
+                schema = random_avro.Schemas(random, wide=True, numbers=numbers).record()
                 yield json.dumps(schema), avro(schema, random)
             case "JSON":
                 made, value = random_json.Schemas(random, numbers).top()

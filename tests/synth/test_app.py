@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from jsii._runtime import kernel
 
 from calve.errors import ConfigError
+from cli.embedded.node import node, search_path
 from stacks.lake_removal import is_asked_for
 from stacks.wheels import ROOT
 
@@ -25,6 +27,10 @@ tables: {users: {topic: users}}
 """
 
 
+def test_templates_are_made_with_the_node_of_calve():
+    assert kernel.provider._process._process.args[0] == node()  # type: ignore[attr-defined]
+
+
 @pytest.fixture
 def run(tmp_path):
     """Run the app as the CLI does, on a configuration; its result, and where the templates are."""
@@ -34,7 +40,7 @@ def run(tmp_path):
         config.write_text(configuration)
         context = {"config": str(config), "aws:cdk:bundling-stacks": []}
         environment = {
-            "PATH": os.environ["PATH"],
+            "PATH": search_path(),
             "HOME": os.environ["HOME"],
             "CDK_CONTEXT_JSON": json.dumps(context),
             "CDK_OUTDIR": str(out),

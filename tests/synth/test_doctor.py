@@ -5,7 +5,7 @@ from importlib.metadata import version
 from tests.synth.conftest import text
 from tests.synth.test_lake import listed
 
-METADATA = tuple(f"/trading/*/metadata/*{end}" for end in (".metadata.json", ".avro"))
+METADATA = tuple(f"/trading/*/metadata/{end}" for end in ("*.metadata.json", "*.avro", "calve-orphans.json"))
 LOOKS = {
     *("s3:GetObject", "s3:ListBucket", "kms:Decrypt", "glue:GetDatabase", "glue:GetTable"),
     *("glue:GetSchema", "glue:ListSchemas", "glue:GetSchemaVersion", "secretsmanager:GetSecretValue"),

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from tests.operator_calls import ARN, ASKING, BUCKET, STATUS
+from tests.operator_calls import ARN, ASKING, BUCKET, METADATA_ENDS, STATUS, TOLD
 from tests.synth.conftest import text
 from tests.synth.test_lake import listed, managed
 
@@ -36,6 +36,11 @@ def allows(policy, action, resource):
 def test_an_operator_may_call_what_the_commands_call(read, act):
     for action, resource in STATUS.items():
         assert allows(read, action, resource), action
+    assert allows(read, "s3:GetObject", TOLD)
+    assert not allows(act, "s3:PutObject", TOLD)
+    assert allows(read, "cloudformation:DescribeStacks", "stack/trading-lake/4fd0")
+    for end in METADATA_ENDS:
+        assert allows(read, "s3:GetObject", f"trading/trades/metadata/a{end}".replace("a/metadata/", "")), end
     for action, resource in ASKING.items():
         assert allows(act, action, resource), action
         assert not allows(read, action, resource), action

@@ -12,6 +12,11 @@ DEPLOYMENTS = {each.name: each for each in (MADE, MSK, IMPORTED, SHOP, REMOVABLE
 STARTERS = {"ingest/ControlHandOverRole", "ingest/ControlWatchdogRole", "ingest/ControlStartRole"}
 """Functions that pass no argument but the generation that the definition has: tests/unit/lambdas/job_control."""
 OPERATORS = ("lake/OperatorsRead", "lake/OperatorsAct")
+OF_METADATA = (
+    "ingest/DoctorExamineRole",
+    *(f"publish/IcebergRest{each}Role" for each in ("Deploy", "Follow", "Reconcile")),
+)
+"""Functions that read metadata and no row."""
 
 RUNS_CODE = {
     *("glue:CreateJob", "glue:UpdateJob", "glue:DeleteJob", "glue:UpdateJobFromSourceControl"),
@@ -104,6 +109,13 @@ def running_other_code(templates):
         == len(powerful) - 3 * len(DEPLOYMENTS)
         == 2 * sum(len(d.jobs) for d in DEPLOYMENTS.values())
     )
+    for who in powerful:
+        (trusted,) = who.trust["Statement"]
+        if trusted["Principal"] not in (
+            {"Service": "lambda.amazonaws.com"},
+            {"Service": "glue.amazonaws.com"},
+        ):
+            yield f"{who.stack} {who.name}: trusts {trusted['Principal']}"
     for who in everybody:
         at = f"{who.stack} {who.name}"
         own = who.stack.rpartition("-")[0]
@@ -115,6 +127,11 @@ def running_other_code(templates):
         yield from (f"{at}: {a} {each}" for a in WRITES_OBJECT for each in code if who.may(a, each))
         yield from (f"{at}: {a} {each}" for a in OPENS_BUCKET for each in buckets if who.may(a, each))
         yield from (f"{at}: {a} {e.name}" for a in TAKES_ROLE for e in powerful if who.may(a, e.arn))
+    yield from starting_otherwise(templates, jobs)
+
+
+def starting_otherwise(templates, jobs):
+    """Schedules, rules and triggers by which a job could be started with arguments."""
     for stack, schedule in of_type(templates, "AWS::Scheduler::Schedule"):
         target = schedule["Target"]
         function = plain(target["Arn"], stack, templates)
@@ -130,9 +147,8 @@ def running_other_code(templates):
     yield from (f"{stack}: a trigger" for stack, _ in of_type(templates, "AWS::Glue::Trigger"))
 
 
-def lake_of(templates, stack):
-    """Bucket and prefix of a deployment's lake, from the ARN of its operators' metadata."""
-    deployment = DEPLOYMENTS[stack.rpartition("-")[0]]
+def lake_of(deployment):
+    """The ARN below which the objects of a deployment's lake lie."""
     bucket = (
         deployment.lake.bucket or f"{deployment.name}-lake-{PSEUDO['AWS::AccountId']}-{PSEUDO['AWS::Region']}"
     )
@@ -160,22 +176,25 @@ def rows_of(lake, database):
     )
 
 
+def reached(who):
+    """The objects with rows that a principal may read or write."""
+    deployment = DEPLOYMENTS[who.stack.rpartition("-")[0]]
+    database = "lkc-1a2b" if deployment.lake.namespace == "cluster_id" else deployment.lake.database
+    for each in rows_of(lake_of(deployment), database):
+        for action in ("s3:GetObject", "s3:GetObjectVersion", *WRITES_OBJECT):
+            if who.may(action, each):
+                yield action, each
+
+
 def seeing_rows(templates):
-    """What lets an operator see a row, or put one in its place."""
+    """What lets an operator, or a function that needs metadata alone, see a row or put one in its place."""
     for who in principals(templates):
-        if who.name not in OPERATORS:
+        if who.name not in (*OPERATORS, *OF_METADATA):
             continue
         at = f"{who.stack} {who.name}"
-        name = who.stack.rpartition("-")[0]
-        database = (
-            "lkc-1a2b"
-            if DEPLOYMENTS[name].lake.namespace == "cluster_id"
-            else DEPLOYMENTS[name].lake.database
-        )
-        for each in rows_of(lake_of(templates, who.stack), database):
-            for action in ("s3:GetObject", "s3:GetObjectVersion", *WRITES_OBJECT):
-                if who.may(action, each):
-                    yield f"{at}: {action} {each}"
+        yield from (f"{at}: {action} {each}" for action, each in reached(who))
+        if who.name in OF_METADATA:
+            continue
         yield from (f"{at}: {action}" for action in LETS_SEE if who.may(action))
         for function, handler in functions_of(templates):
             if handler not in CALLED and who.may("lambda:InvokeFunction", function):

@@ -9,8 +9,9 @@ import pytest
 
 from bench.chart import svg
 from bench.metering import Spent
-from bench.report import page, throughput_rows
+from bench.report import page, target_rows, throughput_rows
 from bench.results import Failure, Measured, Results, figures
+from bench.sizes import QUICK
 from bench.systems.all import SYSTEMS, chosen
 from bench.targets import verdicts
 
@@ -69,9 +70,24 @@ def test_a_figure_is_the_median_of_rounds_with_its_spread() -> None:
     assert found.value_bytes == 55
 
 
-def test_a_pass_that_took_no_longer_than_an_empty_one_counts_as_a_tick() -> None:
-    [found] = figures([measured("limit_fetch", 0.5, 0.1, idle=(0.1,))])
-    assert found.steady.median == 100_000_000
+def test_a_pass_that_took_no_longer_than_an_empty_one_has_no_rate() -> None:
+    found = figures([measured("limit_fetch", 0.5, 0.1, idle=(0.1,))])
+    assert found[0].too_short == "limit: fetch took 0.01 CPU s: too few records"
+    [row] = throughput_rows(found, "trades")
+    assert (row["steady k/s"], row["MB/s"], row["warm k/s"]) == ("-", "-", "10,000")
+    assert "limit" not in svg(found)
+
+
+def test_a_rate_of_too_few_records_or_above_its_own_limit_meets_no_target() -> None:
+    stream = measured("spark_streaming", 8.0, 3.2)
+    limit = measured("limit_parquet", 2.0, 0.6)
+    short, beyond = measured("calve_columnar", 2.0, 0.2), measured("calve_columnar", 2.0, 0.5)
+    for ours, why in ((short, "too few records"), (beyond, "above its own limit of 1,667")):
+        others = [stream] if ours is short else [stream, limit]
+        found = [each for each in verdicts(Results(FACTS, [ours, *others])) if "steady" in each.what]
+        assert [each.met for each in found] == [False, False]
+        assert all(each.state.startswith("not measurable") and why in each.state for each in found)
+        assert why in str(target_rows(found))
 
 
 def test_targets_are_judged_where_all_that_they_compare_was_measured() -> None:
@@ -141,5 +157,7 @@ def test_a_system_is_run_by_name_and_a_group_by_the_beginning_of_its_names() -> 
     assert [each.name for each in chosen("connect")] == ["connect"]
     assert [each.name for each in chosen("calve")] == ["calve_rows", "calve_columnar"]
     assert chosen(None) == list(SYSTEMS)
+    assert [each.name for each in chosen(None, QUICK.systems)] == list(QUICK.systems)
+    assert [each.name for each in chosen("connect", QUICK.systems)] == ["connect"]
     with pytest.raises(ValueError, match="no system is named flink; there are calve_rows"):
         chosen("flink")

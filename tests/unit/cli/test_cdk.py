@@ -9,6 +9,7 @@ import pytest
 from cli.deploy import app
 from cli.embedded import cdk
 from cli.embedded.stack import Stack
+from cli.progress import End
 
 
 class Shown:
@@ -17,6 +18,9 @@ class Shown:
 
     def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
         self.seen.append((done, total, note))
+
+    def end(self, how: End, note: str) -> None:
+        self.seen.append((None, None, f"{how}: {note}"))
 
 
 def test_events_are_progress_over_all_stacks() -> None:

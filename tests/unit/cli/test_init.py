@@ -31,7 +31,7 @@ NAMED = Source(
 FOUND = [
     Found("Orders.EU-1", 6, 12_000, ("id", "created_at"), ("created_at",)),
     Found("orders_eu_1", 1, 0, ("id",)),
-    Found("notes", 3, 5, problem="the registry has no subject notes-value"),
+    Found("notes", 3, 5, problem="the registry has no subject notes-value", bare=True),
 ]
 
 
@@ -78,6 +78,21 @@ def test_topics_that_can_be_no_table_are_left_out_with_their_reason(tmp_path: Pa
         in text
     )
     assert "\n  notes:" not in text
+
+
+def test_a_topic_without_a_schema_needs_a_file_and_three_lines_less_commented(tmp_path: Path) -> None:
+    path = written(tmp_path, EMBEDDED, FOUND)
+    text = path.read_text()
+    assert "write the JSON Schema of its values into schemas/notes.json, and uncomment:" in text
+    head, _, entry = text.partition("  # notes:")
+    path.write_text(head + "  notes:" + entry.replace("  #   ", "    ", 2), encoding="utf-8")
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "notes.json").write_text(
+        '{"type": "object", "properties": {"id": {"type": "integer"}}}'
+    )
+    (job,) = load(path, stack=STACK)
+    [notes] = [table for table in job.tables if table.name == "notes"]
+    assert (notes.topic, notes.value.format, notes.value.registered) == ("notes", "json", False)
 
 
 @given(st.lists(st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True), unique=True, min_size=1, max_size=6))

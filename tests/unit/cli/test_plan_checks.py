@@ -212,6 +212,17 @@ def test_columns_of_a_table_that_exists_are_its_own_and_those_that_its_job_will_
     assert "the table holds long, the schema wants string" in problem.reason
 
 
+def test_totals_of_another_type_than_the_table_has_are_a_problem() -> None:
+    totals = Aggregate(("side",), (Total("n", "max(id)"),))
+    columns = with_ids(struct(field("side", "string"), field("n", "double"), KAFKA))
+    held = DeployedTable("-", "-", 2, columns, mode=noted(columns, totals))
+    (problem,) = found(held=held, aggregate=totals)
+    assert problem.path == ("tables", "sales", "aggregate")
+    assert "holds n as double" in problem.reason
+    columns = with_ids(struct(field("side", "string"), field("n", "long"), KAFKA))
+    assert found(held=replace(held, columns=columns), aggregate=totals) == []
+
+
 def test_topics_that_do_not_exist_are_problems_and_expressions_without_any_warnings() -> None:
     entry = replace(TABLE, name="x_{topic}", topic="x\\..*")
     job = deployment(TABLE).jobs[0].settings

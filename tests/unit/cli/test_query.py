@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
+import time
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +17,16 @@ from pyiceberg.schema import Schema
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
+from rich.console import Console as Rich
 
 from calve.errors import CalveError, ConfigError
 from calve.job import Lake
+from cli.console import Console
 from cli.query.answer import answered
+from cli.query.command import Format, write
 from cli.query.statement import Statement, When
 from cli.query.tables import Lookup, opened
-from cli.query.writing import csv_lines, objects, text
+from cli.query.writing import csv_lines, objects, shown, text
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 SCHEMA = Schema(
@@ -230,3 +236,68 @@ def test_json_says_what_it_has_no_number_for_and_loses_no_column() -> None:
     assert text({"ž": 1}) == '{"ž": 1}'
     with pytest.raises(ConfigError, match='several columns are named "a"'):
         objects(("a", "b", "a"), [])
+
+
+WIDE = (
+    "select 7 as id, timestamptz '2026-01-01 00:00:00+00' as seen, true as ok, repeat('x', 90) as note,"
+    " {'offset': 1} as _kafka"
+)
+
+
+def drawn(world: World, sql: str, hidden: tuple[str, ...] = ("_kafka",), width: int = 80) -> str:
+    console = Console()
+    console._out = Rich(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    statement = Statement(sql)
+    lake = Lake("trading", "", endpoint="http://127.0.0.1:1")
+    with answered(statement, opened(statement, world.lookup, None), lake, "trading") as answer:
+        write(console, Format.text, answer, None, hidden)
+    return str(console._out.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_rows_that_are_too_wide_are_blocks_of_names_and_values(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Vilnius")
+    time.tzset()
+    try:
+        lines = drawn(world, WIDE).splitlines()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    told = [line.rstrip() for line in lines]
+    assert told[:5] == ["row 1", "id   7", "seen 2026-01-01T02:00:00+02:00", "ok   true", f"note {'x' * 75}"]
+    assert "offset" not in " ".join(told)
+    assert '_kafka {"offset": 1}' in drawn(world, WIDE, hidden=())
+    assert "row 1" not in drawn(world, WIDE, width=200)
+    assert drawn(world, "select 7 as id, true as ok").split() == ["id", "ok", "7", "true"]
+    assert drawn(world, "select timestamp '2026-01-01 00:00:00.5' as at").split() == [
+        "at",
+        "2026-01-01T00:00:00.500000",
+    ]
+
+
+def test_what_programs_read_has_all_columns_as_they_are(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = Lake("trading", "", endpoint="http://127.0.0.1:1")
+    for form in (Format.csv, Format.text):
+        with answered(Statement(WIDE), {}, lake, "trading") as answer:
+            write(Console(), form, answer, None, ("_kafka",))
+    out = capsys.readouterr().out
+    assert out.count("x" * 90) == 2
+    assert out.startswith("id,seen,ok,note,_kafka\n7,2026-01-01 ")
+    assert "_kafka={" in out
+
+
+def test_values_of_python_are_shown_as_people_read_them() -> None:
+    found = {"at": datetime(2026, 1, 1), "raw": b"\x01", "n": [Decimal("1.50"), None, True]}  # noqa: DTZ001 local
+    assert shown(found) == '{"at": "2026-01-01T00:00:00", "raw": "01", "n": ["1.50", null, true]}'
+    assert (shown(True), shown(None), shown(b"\xff"), shown(math.nan)) == ("true", None, "ff", "NaN")
+
+
+def test_an_event_says_lists_and_truths_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    Console().event(
+        "table.engine", reasons=["its mode is deduplicate", "it has the step lookup"], settled=True
+    )
+    told = "table.engine  reasons=its mode is deduplicate; it has the step lookup  settled=true\n"
+    assert capsys.readouterr().err == told

@@ -34,7 +34,8 @@ from calve.job import Table as TableSettings
 from calve.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Maintenance, RowRetention, due
 from calve.names import TableName
 from calve.position import POSITION_TAG, STATE, DeadLetterRound, Ledger, Position, TopicKey, encode, restated
-from calve.table_state import TableState
+from calve.table_state import Earlier, TableState
+from cli.condition import Conditions
 from cli.description import columns, facts, partitioning, sorting
 from cli.kafka import Topic
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
@@ -156,7 +157,6 @@ def test_the_state_is_what_the_job_wrote(catalog: FolderCatalog) -> None:
     suspended = TableState("suspended", "offsets_expired", "gone", "2026-01-01T00:00:00+00:00")
     table = catalog.make(NAME, SCHEMA, properties={STATE: suspended.to_json()})
     assert state_of(table) == suspended
-    assert state_of(None) == TableState("pending")
 
 
 def test_dead_letters_are_counted_by_reason(catalog: FolderCatalog) -> None:
@@ -216,10 +216,10 @@ def test_a_list_of_tables_shows_their_layout_and_size(catalog: FolderCatalog) ->
     table = catalog.make(NAME, SCHEMA)
     append(table, 3, summary(3))
     append(table, 4, summary(7))
-    shown = facts(catalog, TableName(*NAME))
+    shown = facts(catalog, TableName(*NAME), Conditions())
     assert (shown.rows, shown.files, shown.columns, shown.dead_letters) == (7, 2, 1, 0)
     assert shown.bytes > 0
-    assert facts(catalog, TableName("trading", "users")).state == "pending"
+    assert facts(catalog, TableName("trading", "users"), Conditions()).state == "pending"
     assert load(catalog, TableName("trading", "users")) is None
 
 
@@ -369,5 +369,5 @@ def test_a_commit_of_maintenance_is_called_by_its_kind(catalog: FolderCatalog) -
     append(table, 1, summary(1))
     append(table, 1, {"calve.maintenance": "dead_letters"})
     append(table, 1)
-    history = History.of(catalog, TableName(*NAME))
+    history = History.of(catalog, TableName(*NAME), Earlier("running"))
     assert [kind(each) for each in history.snapshots] == ["others", "dead letters", "round"]

@@ -76,10 +76,20 @@ def test_a_stopped_table_is_told_with_reason_and_the_cure_that_the_job_wrote() -
             "nothing was ever committed",
             "calve ingest",
         ),
-        (replace(FINE, state="pending"), Urgency.NOTE, "is not made yet", "calve ingest"),
-        (replace(FINE, state="paused"), Urgency.NOTE, "paused", "calve resume orders"),
         (
-            replace(FINE, reason="topic orders does not exist"),
+            replace(LATE, state="ended", since=(NOW - timedelta(hours=2)).isoformat(), fix="calve ingest"),
+            Urgency.STOPPED,
+            "the job ended 2h ago, and 1,234 records wait",
+            "calve ingest",
+        ),
+        (
+            replace(FINE, state="paused", reason="by Ann", fix="calve resume orders"),
+            Urgency.NOTE,
+            "paused by Ann",
+            "calve resume orders",
+        ),
+        (
+            replace(FINE, reason="topic orders does not exist", fix="make the topic"),
             Urgency.STOPPED,
             "does not exist",
             "make the topic",
@@ -98,6 +108,13 @@ def test_every_trouble_has_a_cure(table: TableStatus, urgent: Urgency, said: str
     assert found.urgency is urgent
     assert said in found.what
     assert cure in (found.fix or "")
+
+
+def test_a_job_that_has_ended_in_order_and_one_that_begins_are_no_trouble() -> None:
+    assert of(replace(FINE, state="ended", fix="calve ingest")) == []
+    begun = replace(LATE, state="starting", commit_age_s=None, since=NOW.isoformat(), lag_s=7000.0)
+    assert of(begun) == []
+    assert len(of(replace(begun, since=(NOW - timedelta(hours=1)).isoformat()))) == 1
 
 
 def test_what_the_job_reported_is_no_proof_that_it_stopped_until_it_is_silent() -> None:

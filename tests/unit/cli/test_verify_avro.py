@@ -53,7 +53,7 @@ def verdict(kind: Any, column: pa.DataType, value: bytes) -> Any:
         ("bytes", pa.binary(), zigzag(-1), "malformed"),
         ("string", pa.string(), zigzag(2) + b"a", "malformed"),
         (DECIMAL, pa.decimal128(9, 0), zigzag(0), "malformed"),
-        (DECIMAL, pa.decimal128(9, 0), zigzag(9) + b"\x01" + bytes(7) + b"\x07", 7),
+        (DECIMAL, pa.decimal128(9, 0), zigzag(9) + b"\x01" + bytes(7) + b"\x07", "malformed"),
         (MILLIS, pa.timestamp("us", tz="UTC"), zigzag(2**62) + b"\x00", "malformed"),
         ("int", pa.int32(), b"\x02\x00", "trailing_bytes"),
     ],

@@ -1,0 +1,86 @@
+"""What a job says of its runs and of its tables, also of a table that it has not made: one JSON object in the lake.
+
+A run replaces what it says of its own tables and leaves what others said. It is a report: no job reads a position from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Self
+
+from calve.table_state import TableState
+
+EVERY_S = 60.0
+"""So often a run says that it is alive."""
+FOLDER = "_calve/status/"
+"""Where the objects are, below the warehouse."""
+
+
+def place(warehouse: str, deployment: str, job: str) -> str:
+    """The URI of a job's object."""
+    return f"{warehouse.rstrip('/')}/{FOLDER}{deployment}/{job}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One process of the job. `at`: when it last said something. `reason`, `fix`: why the job as a whole ended."""
+
+    began: str
+    at: str
+    ended: str | None = None
+    reason: str | None = None
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a run says of a table. `made`: it exists. `failures`: rounds that failed in a row; `why`, `fix`: of the last."""
+
+    run: str
+    state: TableState = field(default_factory=TableState)
+    made: bool = False
+    failures: int = 0
+    why: str | None = None
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """Runs by their id, and tables by their name in calve.yaml."""
+
+    runs: Mapping[str, Run] = field(default_factory=dict)
+    tables: Mapping[str, Said] = field(default_factory=dict)
+
+    def said_by(self, id: str, run: Run, tables: Mapping[str, Said]) -> Self:
+        """The same with what a run says now; a run of which no table is left is forgotten."""
+        tables = {**self.tables, **tables}
+        runs = {**self.runs, id: run}
+        named = {id, *(each.run for each in tables.values())}
+        return replace(self, runs={name: each for name, each in runs.items() if name in named}, tables=tables)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Self:
+        """The JSON of this or another release; what this one does not know is left out. What is none says nothing."""
+        try:
+            return cls._read(raw)
+        except (AttributeError, KeyError, TypeError):
+            return cls()
+
+    @classmethod
+    def _read(cls, raw: Mapping[str, Any]) -> Self:
+        runs = {id: Run(**_known(Run, each)) for id, each in raw["runs"].items()}
+        tables = {
+            name: Said(**(_known(Said, each) | {"state": TableState.from_dict(each["state"])}))
+            for name, each in raw["tables"].items()
+        }
+        return cls(runs, tables)
+
+
+def _known(kind: type[Run | Said], raw: Mapping[str, Any]) -> dict[str, Any]:
+    names = {each.name for each in fields(kind)}
+    return {name: value for name, value in raw.items() if name in names}
