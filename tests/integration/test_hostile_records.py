@@ -25,7 +25,7 @@ from glue_jobs.kafka.client import Client, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import Connection
 from tests.hostile import CASES, Case, Mode, Shape, good
 from tests.integration.database import BY_RECORD_KEY as CHANGES
-from tests.integration.engine import Engine
+from tests.integration.engine import Engine, until
 from tests.integration.keyed import BY_RECORD_KEY
 from tests.integration.proofs import proof
 
@@ -82,6 +82,7 @@ def topic_of(engine: Engine, client: Client, case: Case, shape: Shape) -> str:
     """A topic with the case's records between good ones."""
     topic = f"t{os.urandom(6).hex()}"
     engine.create(topic, partitions=1, config=case.config)
+    until(lambda: engine.key(topic))
     for each in (good(shape, 0, GOOD), *case.batches(shape, GOOD), good(shape, 1_000_000, GOOD)):
         send(client, topic, each)
     return topic
