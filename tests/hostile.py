@@ -23,6 +23,8 @@ MARK = "@@MARK@@"
 FAR = 2**63 - 1
 ZEROS = bytes(1 << 20)
 BOMB_BYTES = 1_200 << 20
+LZ4_FRAME = bytes.fromhex("04224d18604082")
+"""Begins a frame of blocks of at most 64 KiB that stand alone."""
 
 
 def varint(number: int) -> bytes:
@@ -252,6 +254,12 @@ def packed(head: bytes, zeros: int, tail: bytes, codec: Codec) -> bytes:
         pieces.append(bytes(cramjam.snappy.compress_raw(tail)))
         framed = b"".join(struct.pack(">i", len(each)) + each for each in pieces)
         return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + framed
+    if codec == "lz4":  # Kafka takes only blocks that stand alone
+        block = bytes(cramjam.lz4.compress_block(bytes(1 << 16), store_size=False))
+        ends = [bytes(cramjam.lz4.compress_block(each, store_size=False)) for each in (head, tail)]
+        pieces = [ends[0], *[block] * (zeros >> 16), ends[1]]
+        blocks = b"".join(struct.pack("<i", len(each)) + each for each in pieces)
+        return LZ4_FRAME + blocks + bytes(4)
     compressor = getattr(cramjam, codec).Compressor()
     compressor.compress(head)
     for _ in range(zeros >> 20):

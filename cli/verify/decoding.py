@@ -15,7 +15,7 @@ from cli.verify.changes import ChangeWriter
 from cli.verify.conversion import MISFIT, Unreadable
 from cli.verify.framing import CONFLUENT, Framing
 from cli.verify.renames import Renames
-from cli.verify.topic import Records
+from cli.verify.topic import Records, moment
 from cli.verify.writers import PLAIN, Writer, whole_writer, writer_of
 
 
@@ -283,7 +283,7 @@ def kafka_struct(kind: Any, records: Records, topic: str, schema_id: int | None)
         "topic": [topic] * size,
         "partition": records.partitions,
         "offset": records.offsets,
-        "timestamp": [ms * 1000 for ms in records.timestamps_ms],
+        "timestamp": list(map(moment, records.timestamps_ms)),
         "timestamp_type": records.timestamp_types,
         "key": records.keys,
         "headers": headers,
