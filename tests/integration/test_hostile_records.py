@@ -148,7 +148,6 @@ def standing(engine: Engine, tables: Sequence[Kept]) -> dict[str, Any]:
     """Where main of each table is, and how many dead letters there are."""
     return {
         each.table.name: (
-            engine.position(each.table.name),
             next(engine.table(each.table.name).ancestors()).id,
             len(fates(engine, each)),
         )
