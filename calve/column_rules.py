@@ -53,7 +53,7 @@ def transform_problem(name: str, each: Transform, columns: Json, at: tuple[str, 
 
 
 def require_countable(table: str, column: str, columns: Json, personal: Container[str]) -> None:
-    """Refuse what cannot be counted, and what nobody but the table may know.
+    """Refuse columns that cannot be counted, and columns whose values only the table may hold.
 
     Raises:
         Suspended: `count_unusable`.

@@ -44,7 +44,7 @@ UNDELIVERED = ("bad_timestamp", "record_too_large", "batch_too_large", "corrupt_
 bad_timestamp: more than (2**63 - 1) // 1000 milliseconds before or after 1970. The letter has the record but for its timestamp,
 which is null. record_too_large: key, value and the bytes of the headers in their record batch have together more than
 `LARGEST_RECORD`, whatever the timestamp. The letter has no value, and neither key nor headers of more than `KEPT_OF_LARGE`.
-The other two: offsets without a record, of which the letter has neither timestamp, key, value nor headers.
+The other two: offsets without a record. Their dead letters have no timestamp, key, value or headers.
 """
 LARGEST_RECORD = 32 << 20
 KEPT_OF_LARGE = 64 << 10

@@ -54,7 +54,7 @@ class JobStatus:
     tables: Mapping[str, Said] = field(default_factory=dict)
 
     def said_by(self, id: str, run: Run, tables: Mapping[str, Said]) -> Self:
-        """The same with what a run says now; a run of which no table is left is forgotten."""
+        """Add what a run says now, and forget runs without tables."""
         tables = {**self.tables, **tables}
         runs = {**self.runs, id: run}
         named = {id, *(each.run for each in tables.values())}

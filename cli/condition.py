@@ -1,4 +1,4 @@
-"""How a table is: the one reader of what its job says beside it, and of what stands in the table itself."""
+"""The state of a table: the one reader of its job's report and of the table's own properties."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Conditions:
         return replace(found, start=f"see in AWS Glue why {job.name}-{job.job} does not run")
 
     def of_table(self, name: str, written: TableState | None, now: datetime | None = None) -> Condition:
-        """One table's. written: what stands in the table; None: there is no table."""
+        """The condition of one table. written: the state in its properties; None: the table does not exist."""
         said, run = self.said.get(name, (None, None))
         if said is None or run is None or (written and written.since and _later(written.since, run.at)):
             found, over = written or TableState(), False

@@ -232,7 +232,7 @@ class Console:
         self._out.print(shown)
 
     def problems(self, kind: str, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Show what is wrong, by place, path and sentence; `kind`: `problem`, `warning`."""
+        """Show problems, each with place, path and sentence; `kind`: `problem`, `warning`."""
         if self.output is Output.json:
             return
         if rows and self._out.is_terminal:

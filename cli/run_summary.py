@@ -1,4 +1,4 @@
-"""What a run of a job has done, table by table, and what is wrong with it."""
+"""The summary of a job's run: rows, dead letters, state and problems of each table."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Ended:
         return ("warn", f"see {_tables(wrong)} below") if wrong else ("done", "")
 
     def show(self, console: Console) -> None:
-        """A line for each table, then what is wrong, then the sums."""
+        """A line for each table, then the problems, then the sums."""
         rows = sorted(self.tables, key=lambda each: urgency(each, self.at))
         if console.is_terminal:
             console.draw(self._drawn(rows[:MOST_TABLES], console.size[0]))

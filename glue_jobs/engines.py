@@ -22,7 +22,7 @@ _loaded: ModuleType | None = None
 
 
 def load(context: SparkContext) -> None:
-    """Begin to load the columnar engine; a table that needs it hears what stands in the way."""
+    """Begin to load the columnar engine; a table that needs it gets the error, if there is one."""
 
     def begin() -> None:
         with suppress(Exception):
@@ -57,7 +57,7 @@ def reasons_foreseen(target: Target) -> tuple[str, ...]:
 def columnar(target: Target) -> Columnar | None:
     """The columnar engine of the table, where that is to be made by it, as it is open now; None: it is made by rows.
 
-    What is chosen, and why, is told when it changes.
+    An event says what is chosen, and why, when that changes.
 
     Raises:
         Suspended: `engine_unsupported`. Fatal: as `loaded`.

@@ -61,7 +61,7 @@ def without_bounds(columns: Json, hidden: Iterable[str]) -> dict[str, str]:
 def hidden_columns(table: job.Table, tags: Mapping[str, Sequence[str]], columns: Json) -> set[str]:
     """What a table's metadata must not show: keys and headers as received, and whatever is made of fields that it masks.
 
-    Nobody can tell of which fields a measure or a step `sql` has made a column: a table that masks has then no bounds at all.
+    A measure or a step `sql` hides which fields a column is made of: such a table that masks has no bounds at all.
     """
     steps = table.steps
     if not any(isinstance(each, Mask) for each in steps):

@@ -30,7 +30,7 @@ class HandOver:
 
     def _poll(self, control: LakeObject) -> None:
         while not self.stop.is_set():
-            named = control.read() or {}  # a run goes on until it is told to end
+            named = control.read() or {}  # a run goes on until a new generation is named
             if named.get("generation", self.generation) != self.generation:
                 event("job.handed_over", job=self.job, generation=self.generation, to=named["generation"])
                 self.asked.set()

@@ -62,7 +62,7 @@ def plan(
     topic_rate: RateOption = 1.0,
     detailed_exitcode: ExitCodeOption = False,
 ) -> None:
-    """Show what a deploy would change, what follows, and what cannot work; nothing is changed.
+    """Show the changes of a deploy, their consequences, and every problem; change nothing.
 
     What a month costs, before and after, stands below the changes.
 
@@ -127,7 +127,7 @@ def _plan_deploy(
     detailed: bool,
     offline: bool,
 ) -> int:
-    """Show what a deploy would change, and what cannot work; the exit code."""
+    """Show the changes and the problems; return the exit code."""
     from calve.settings import read_source
     from calve.settings.problems import rows
     from cli.account import Account
@@ -245,7 +245,7 @@ def counted(found: Sequence[Change], problems: int = 0) -> str:
 
 
 def folded(found: Sequence[Change]) -> list[Change]:
-    """The changes, with one in the place of several tables of an entry of which the same is said."""
+    """The changes; tables of one entry with equal changes become one line."""
     alike: dict[Change, list[Change]] = {}
     for each in found:
         alike.setdefault(replace(each, name="", note="") if each.entry else each, []).append(each)

@@ -14,7 +14,7 @@ LEAST = -(2**63)
 class Bytes:
     """A value that is read from a place on. What it lacks raises IndexError or ValueError.
 
-    Numbers have at most 5 or 10 bytes, of which bits beyond 32 or 64 are lost.
+    Numbers have at most 5 or 10 bytes; bits beyond 32 or 64 are dropped.
     """
 
     def __init__(self, data: bytes, at: int) -> None:

@@ -42,7 +42,9 @@ class ChangeWriter:
         if any(name not in source for name in order):
             raise Unreadable("incompatible_schema")
         known = {name: source[name] for name in (*MICROSECONDS, *order) if name in source}
-        if schema.type != "JSON":  # of which no more is read; a JSON value must be of its schema in whole
+        if (
+            schema.type != "JSON"
+        ):  # Avro: only these fields are read; a JSON value must match its whole schema
             read = {name: read[name] for name in ("op", "before", "after")} | {"source": pa.struct(known)}
         self._read = pa.schema([each for each in read.items() if known or each[0] != "source"])
         self._known = set(known)

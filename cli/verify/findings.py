@@ -55,7 +55,7 @@ class PartitionDigest:
 class Verification:
     """The outcome. `ok`: nothing is wrong; `complete`: nothing was left unproved either.
 
-    fault: what is wrong with verification itself, which could not check the table; it says nothing about the table.
+    fault: why verification itself failed and could not check the table; it says nothing about the table.
     """
 
     table: str

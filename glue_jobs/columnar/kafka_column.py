@@ -13,7 +13,7 @@ from glue_jobs.texts import Longs
 
 
 def kafka_column(topic: str, records: Records, chosen: Longs, schema_id: Any) -> Any:
-    """`_kafka` of the chosen records, none of which is refused. schema_id: theirs, as `Decoded` has it."""
+    """`_kafka` of the chosen records; the source has refused none of them. schema_id: theirs, as `Decoded` has it."""
     size = chosen.size
     columns = [
         pa.repeat(pa.scalar(topic, pa.string()), size),

@@ -95,7 +95,7 @@ class JsonText:
                 self._member(name, kinds.get(name))
 
     def with_member(self, wanted: str, shape: Json, *, null: bool) -> None:
-        """An object of which one member is the value."""
+        """An object with one member that is the value."""
         there = False
         self.space()
         for name in self._members():

@@ -142,7 +142,7 @@ class Messages:
         last.end()
 
     def _value(self, value: Value, written: Sequence[Written]) -> None:
-        """One value, of which several pieces or several tries were written."""
+        """One value that was written in several pieces or several times."""
         self._walk.step()
         if value.kind == "string":
             for each in written:
@@ -170,7 +170,7 @@ class Messages:
     def _fields(
         self, data: bytes, known: Mapping[int, tuple[str, str]]
     ) -> Iterator[tuple[int, int, int | bytes]]:
-        """Number, type on the wire and content of each field; of those that are `known`, name and type are told."""
+        """Number, type on the wire and content of each field; name and type of those in `known`."""
         place = 0
         while place < len(data):
             self._walk.step()

@@ -138,7 +138,7 @@ class Cluster:
         drop_client(self._settings)
 
     def _ask(self, question: Callable[..., Any], *arguments: Any, topic: str | None = None) -> Any:
-        """The answer to a question; asked again, of whoever leads by then, for as long as the error may pass."""
+        """The answer to a question; asked again, of the leaders known by then, while the error may pass."""
         until, why = time.monotonic() + TIMEOUT_MS / 1000, "nothing came"
         while True:
             settings = self._settings = settings_of(self.connection)

@@ -85,7 +85,7 @@ def bytes_per_record(
 ) -> float | None:
     """What a record has in Kafka, on average of the first ones of the partition that has the most; None: it did not tell.
 
-    What stands in the way is told by the read that comes next.
+    The next read reports an error.
     """
     partition = max(start, key=lambda each: to[each] - start[each])
     sample = Range(partition, at := start[partition], min(to[partition], at + SAMPLE))

@@ -22,7 +22,7 @@ def run_mask(
     """Mask fields by their paths and by their tags, and in `_kafka` the key and the headers.
 
     keys: gives `glue_jobs.steps.tokens.key_frame`, where something is hashed. tags: the tags of fields by path, as the schema has
-    them. A struct of which no field is left is dropped. Keys of maps stay as they are.
+    them. A struct without any field left is dropped. Keys of maps stay as they are.
 
     Raises:
         Suspended: there is no such field, or the rule cannot mask values of its type.

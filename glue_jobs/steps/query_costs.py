@@ -1,7 +1,7 @@
 """What a query may cost for one record: time and memory that grow as the record does, never as its square.
 
-The producer of a record chooses its texts and lists. So a pattern stands in the query. Where one text is searched for in another,
-or is put between others, the query bounds its length: `left(name, 100)`.
+The producer of a record chooses its texts and lists. So a pattern must be a literal of the query. Where one text is searched
+for in another, or is put between others, the query bounds its length: `left(name, 100)`.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class _Judge:
         return _Rest(first, behind.fits and not least, power)
 
     def _few(self, least: int, most: int, of: Any, behind: _Rest) -> _Rest:
-        """A group of which there are some turns; what is behind one of them may be another one."""
+        """A repeated group; another turn of it may follow each turn."""
         if most > FEW:
             raise NotJudged(f"it repeats a group more than {FEW} times")
         once = self.rest(list(of), behind)
