@@ -8,7 +8,7 @@ without their names.
 from __future__ import annotations
 
 from calve.columns import Json
-from calve.json_scalars import CONNECT, CONNECT_DECIMAL, CONNECT_TYPES, DECIMAL, Named
+from calve.json_scalars import CONNECT, CONNECT_DECIMAL, CONNECT_NUMBERS, CONNECT_TYPES, DECIMAL, Named
 
 TIME = "io.debezium.time."
 MOMENT = f"{TIME}ZonedTimestamp"
@@ -44,6 +44,7 @@ JSON_TYPES = Named(
         ("string", MOMENT): "instant",
     },
     UNITS | {("int32", f"{CONNECT}Time"): "milliseconds after midnight"},
+    {**CONNECT_NUMBERS, "float32": "database_float", "float64": "database_double"},
 )
 """Decimals are Base64 texts, too: so Confluent's converter registers them where it writes them so."""
 

@@ -23,10 +23,11 @@ TypeName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What the names of types mean: the leaves that they are, and the units of numbers that no leaf says."""
+    """What the names of types mean: their leaves, and units that no leaf says. numbers: the leaves of numbers without a name."""
 
     leaves: Mapping[TypeName, str]
     units: Mapping[TypeName, str]
+    numbers: Mapping[str, str]
 
     def unit(self, node: Json) -> str | None:
         """The unit of a property's values, where it says it itself or beside null."""
@@ -39,7 +40,7 @@ class Named:
 
 
 CONNECT_TYPES = Named(
-    {("int32", f"{CONNECT}Date"): "days", ("int64", f"{CONNECT}Timestamp"): "millis"}, units={}
+    {("int32", f"{CONNECT}Date"): "days", ("int64", f"{CONNECT}Timestamp"): "millis"}, {}, CONNECT_NUMBERS
 )
 
 
@@ -92,9 +93,9 @@ def scalar(kind: str, node: dict[str, Json], path: str, named: Named) -> str:
         case "number" if name == CONNECT_DECIMAL:
             return _decimal(node, path)
         case "integer" | "number" if connect is None:
-            return "long" if kind == "integer" else "double"
+            return "long" if kind == "integer" else named.numbers["float64"]
         case "integer" | "number" if connect in CONNECT_NUMBERS:
-            return leaf or CONNECT_NUMBERS[connect]
+            return leaf or named.numbers[connect]
     raise SchemaProblem(
         path, f'"{connect}" is no connect.type of a {kind}' if connect else f'"{kind}" is no type'
     )

@@ -23,6 +23,8 @@ from calve.tags import joined, with_tags
 WIRE = {"json": "string", "days": "date", "millis": "timestamptz", "instant": "timestamptz"} | {
     "local_millis": "timestamp",
     "local_micros": "timestamp",
+    "database_float": "float",
+    "database_double": "double",
 }
 """Leaves of a shape that are no type of Iceberg -> the column they become."""
 MAX_DEPTH = 32

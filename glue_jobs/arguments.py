@@ -19,7 +19,7 @@ GLUES_OWN = re.compile(
 """What stands among a script's arguments, or may: what our definitions say to Glue, and what Glue adds or documents as a switch.
 
 Its parameters by which other code could come in, and which no definition of ours has, are not among them. A definition's script
-and files cannot be told from others here: nobody may start a run with arguments of his own (ADR 41).
+and files cannot be told from others here: nobody may start a run with arguments of his own (ADR 39).
 """
 
 

@@ -31,7 +31,7 @@ VALUE = DECODED["value"]
 def with_rows(decoded: DataFrame, order: Sequence[str]) -> DataFrame:
     """`decoded.value` becomes the row that an event tells of, with the column `CHANGE`; a deleted one as the event has it.
 
-    Days and moments before the year 1 or after 9999, which databases have, become the first or the last one (ADR 42).
+    Days and moments before the year 1 or after 9999, which databases have, become the first or the last one (ADR 40).
 
     The event is a column of its own before: an expression that is used so often would decode each record as often.
     """

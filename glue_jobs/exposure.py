@@ -1,4 +1,4 @@
-"""What a table's metadata shows of its rows, and that no row lies among it: operators read files below `metadata/` (ADR 41)."""
+"""What a table's metadata shows of its rows, and that no row lies among it: operators read files below `metadata/` (ADR 39)."""
 
 from __future__ import annotations
 

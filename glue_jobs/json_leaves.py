@@ -37,6 +37,8 @@ PARSED: dict[str, T.DataType] = {
     "local_millis": T.LongType(),
     "local_micros": T.LongType(),
     "json": T.VariantType(),
+    "database_float": T.FloatType(),
+    "database_double": T.DoubleType(),
 }
 """Types that the parser would read too freely, or not at all, are read as something from which they can be made exactly."""
 BASE64 = r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
@@ -44,6 +46,10 @@ DECIMAL_BYTES = 16
 GREATEST_MILLIS = (2**63 - 1) // 1000
 LIKE_NO_STRING = r"\A(?:true\z|false\z|-?[0-9][0-9.eE+-]*\z|[{\[])"
 """Texts that the parser makes of what is no string; some strings look like them."""
+DATABASE_NUMBERS = ("database_float", "database_double")
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+"""The texts that converters write for numbers of a database for which JSON has none."""
+INFINITE = float("inf")
 OVERFLOWN = '"-?Infinity"'
 CAN_OVERFLOW = r"[eE][+]?[0-9]{3}|[0-9]{309}"
 
@@ -69,11 +75,34 @@ def suspicious(shape: Json, value: Column) -> Column | None:
     return _any(shape, value, suspicious)
 
 
+def strict_numbers(shape: Json) -> T.DataType | None:
+    """A Spark type that holds only the numbers of a shape that may be texts, as what shows which of both they are."""
+    return _mapped(shape, lambda leaf: T.VariantType() if leaf in DATABASE_NUMBERS else None)
+
+
+def not_finite(shape: Json, value: Column) -> Column | None:
+    """True where a number that may be a text is NaN or infinite; None: there are no such numbers."""
+    if isinstance(shape, str):
+        return F.isnan(value) | (F.abs(value) == INFINITE) if shape in DATABASE_NUMBERS else None
+    return _any(shape, value, not_finite)
+
+
+def no_number(shape: Json, value: Column) -> Column | None:
+    """True where a value of `strict_numbers` is a text of none, or a number beyond its type."""
+    if isinstance(shape, str):
+        if shape not in DATABASE_NUMBERS:
+            return None
+        number = F.try_variant_get(value, "$", shape.removeprefix("database_"))
+        text = F.schema_of_variant(value) == "STRING"
+        return F.when(text, ~value.cast("string").isin(*NOT_FINITE)).otherwise(F.abs(number) == INFINITE)
+    return _any(shape, value, no_number)
+
+
 def invalid(shape: Json, value: Column, text: Column) -> Column | None:
     """True (else false or null) where a parsed value is not what the JSON `text` says; None: that cannot be."""
     match shape:
         case "float" | "double":
-            return F.abs(value) == F.lit(float("inf"))
+            return F.abs(value) == INFINITE
         case "date" | "timestamptz" | "instant" | "millis":
             return value.isNotNull() & _made(shape, value).isNull()
         case "json":

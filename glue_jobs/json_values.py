@@ -16,7 +16,16 @@ from pyspark.sql import types as T
 from calve.columns import Json, map_of
 from calve.names import quote
 from glue_jobs.conditions import false
-from glue_jobs.json_leaves import converted, invalid, parse_type, strings, suspicious
+from glue_jobs.json_leaves import (
+    converted,
+    invalid,
+    no_number,
+    not_finite,
+    parse_type,
+    strict_numbers,
+    strings,
+    suspicious,
+)
 
 CORRUPT = "calve:corrupt"
 STRICT = {
@@ -25,6 +34,9 @@ STRICT = {
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
 }
+LENIENT = STRICT | {"allowNonNumericNumbers": "true"}
+"""Takes the texts of numbers that are not finite, but also such words without quotes."""
+WORDS = ("NaN", "INF", "Infinity")
 HIGH, LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 LONE_SURROGATE = rf"(?<!\\)(?:\\\\)*+(?:{HIGH}(?!{LOW})|(?<!{HIGH}){LOW})"
 
@@ -55,7 +67,8 @@ class JsonValue:
 
     def parsed(self) -> Column:
         """What the parser makes of it: to be evaluated once, in a projection of its own."""
-        found = self._parse(self._item(parse_type(self.shape)))
+        lenient = strict_numbers(self.shape) is not None
+        found = self._parse(self._item(parse_type(self.shape)), LENIENT if lenient else STRICT)
         if self.rest is None:
             return found
         return found.withField(quote(self._rest), self._parse_rest())
@@ -94,6 +107,13 @@ class JsonValue:
         if doubtful is not None and isinstance(kind, T.StructType):
             no_string = self._parse(self._item(kind))[CORRUPT].isNotNull()
             conditions.append(~F.when(doubtful, no_string).otherwise(false()))
+        unusual, kind = not_finite(self.shape, found), strict_numbers(self.shape)
+        if unusual is not None and isinstance(kind, T.StructType):
+            doubtful = reduce(Column.__or__, map(text.contains, WORDS), F.coalesce(unusual, false()))
+            strict = self._parse(self._item(kind))
+            conditions.append(~F.when(doubtful, strict[CORRUPT].isNotNull()).otherwise(false()))
+            wrong = no_number(self.shape, self._found(strict))
+            conditions.append(~F.coalesce(F.when(doubtful, wrong), false()))
         if self.rest is not None:
             wrong = invalid(UNDECLARED, parsed[self._rest], text)
             conditions.append(parsed[self._rest].isNotNull())
@@ -140,7 +160,7 @@ class JsonValue:
         first = item if member is None else item[member]
         return F.when(found[CORRUPT].isNull(), F.map_filter(first, lambda name, _: ~name.isin(*declared)))
 
-    def _parse(self, item: T.DataType) -> Column:
+    def _parse(self, item: T.DataType, options: dict[str, str] = STRICT) -> Column:
         schema = T.StructType(
             [T.StructField(self.word, T.ArrayType(item)), T.StructField(CORRUPT, T.StringType())]
         )
@@ -148,4 +168,4 @@ class JsonValue:
         if self.scalar is not None and self.member is None:
             before, after = f'{before}{{"{self.scalar}":', f"}}{after}"
         framed = F.concat(F.lit(bytearray(before.encode())), self.payload, F.lit(bytearray(after.encode())))
-        return F.from_json(framed.cast("string"), schema, STRICT)
+        return F.from_json(framed.cast("string"), schema, options)

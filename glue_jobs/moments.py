@@ -1,4 +1,4 @@
-"""Texts and numbers that say a moment; those of a database may be infinite, or before or after all that tables hold (ADR 42)."""
+"""Texts and numbers that say a moment; those of a database may be infinite, or before or after all that tables hold (ADR 40)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")
 class JobControl(Construct):
     """Three functions of one code: the hand-over, a custom resource per job; the watchdog; and the one that starts jobs.
 
-    They alone may start a run. Their code passes no argument but the generation that the job's definition has (ADR 41).
+    They alone may start a run. Their code passes no argument but the generation that the job's definition has (ADR 39).
 
     Attributes:
         watchdog: None where all jobs are scheduled. start: for people and schedules.

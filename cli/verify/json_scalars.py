@@ -23,9 +23,12 @@ Convert = Callable[[Any], Any]
 SEVERAL = "several"
 """The type of values that may be of several types."""
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
+REAL = ("number", "float32", "float64")
 SMALL = ("int8", "int16", "int32")
 DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 DECIMAL_BYTES = 16
+NOT_FINITE = {text: float(text) for text in ("NaN", "Infinity", "-Infinity")}
+"""What converters write for numbers of a database for which JSON has none."""
 
 
 def converter(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
@@ -65,7 +68,9 @@ def _number(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
     if pa.types.is_integer(kind):
         return lambda value: _whole(value, 32 if connect in SMALL else 64)
     if pa.types.is_floating(kind):
-        return _single if connect == "float32" else _double
+        real = _single if connect == "float32" else _double
+        by_text = NOT_FINITE if changes and (connect or _type(facts)) in REAL else {}
+        return lambda value: by_text[value] if type(value) is str and value in by_text else real(value)
     raise Unreadable("incompatible_schema")
 
 

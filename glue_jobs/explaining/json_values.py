@@ -12,6 +12,7 @@ from datetime import date
 from calve.columns import Json, decimal_digits
 from calve.writers import JsonWriter
 from glue_jobs.explaining.walk import Walk, article
+from glue_jobs.json_leaves import DATABASE_NUMBERS, NOT_FINITE
 from glue_jobs.moments import DATE, FAR, MOMENT
 
 SPACE = re.compile(r"[ \t\r\n]*+")
@@ -170,8 +171,8 @@ class JsonText:
     def _leaf(self, shape: str) -> None:
         if shape in BITS:
             self._whole(shape)
-        elif shape in ("float", "double"):
-            self._real(shape)
+        elif shape.endswith(("float", "double")):
+            self._real(shape.removeprefix("database_"), texts=shape in DATABASE_NUMBERS)
         elif digits := decimal_digits(shape):
             self._decimal(*digits)
         elif shape == "boolean":
@@ -190,7 +191,11 @@ class JsonText:
         if len(text) > 20 or not -most <= int(text) <= most - (shape not in SCALED):
             raise self._walk.wrong(f"a whole number of {BITS[shape]} bits", "a number beyond it")
 
-    def _real(self, shape: str) -> None:
+    def _real(self, shape: str, *, texts: bool) -> None:
+        if texts and self.kind == "a string":
+            if self._string() not in NOT_FINITE:
+                raise self._walk.wrong(article(shape), "another string")
+            return
         number = float(self._scalar(article(shape), "a number"))
         try:
             struct.pack("<f" if shape == "float" else "<d", number)

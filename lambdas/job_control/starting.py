@@ -1,4 +1,4 @@
-"""The one way in which people and schedules start a job: as it is deployed, without an argument of theirs (ADR 41)."""
+"""The one way in which people and schedules start a job: as it is deployed, without an argument of theirs (ADR 39)."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -263,11 +264,53 @@ def test_infinite_times_of_a_database_are_the_last_that_every_reader_knows(engin
     proved(engine, topic)
 
 
+REAL = {"type": "number", "connect.type": "float64"}
+NUMBERS = {
+    "real": REAL,
+    "single": REAL | {"connect.type": "float32"},
+    "plain": {"type": "number"},
+    "many": {"type": "array", "items": REAL},
+    "by_name": {"type": "object", "connect.type": "map", "additionalProperties": REAL},
+    "inner": {"type": "object", "properties": {"x": REAL}},
+    "exact": TYPES["decimal"].json,
+    "text": {"type": "string"},
+}
+
+
+def test_numbers_of_a_database_that_are_not_finite_keep_their_row_and_their_value(engine: Engine) -> None:
+    properties = {name: {"oneOf": [{"type": "null"}, kind]} for name, kind in NUMBERS.items()}
+    topic = json_topic(engine, json_around({"type": "object", "title": "Value", "properties": properties}))
+    schema_id = engine.registry.get_latest_version(f"{topic}-value").schema_id
+    assert schema_id is not None
+    nothing: Row = dict.fromkeys(NUMBERS)
+    cases: list[tuple[str, Any]] = [("real", 0.1), ("real", -0.0), ("single", 0.5), ("real", 1e300)]
+    cases += [("text", each) for each in ("NAN", "NaN", "POSITIVE_INFINITY", "INF")]
+    written = [(name, json.dumps(value), value) for name, value in cases]
+    for text, value in (("NaN", math.nan), ("Infinity", math.inf), ("-Infinity", -math.inf)):
+        written += [(name, f'"{text}"', value) for name in ("real", "single", "plain")]
+        written.append(("many", f'[1.5, null, "{text}"]', [1.5, None, value]))
+        written.append(("by_name", f'{{"k": "{text}"}}', [("k", value)]))
+        written.append(("inner", f'{{"x": "{text}"}}', {"x": value}))
+    written.append(("real", '"\\u004eaN"', math.nan))
+    refused = [("real", f'"{each}"') for each in ("nan", "INF", "-INF", "+Infinity", "\\u0049NF", "1.5", "")]
+    refused += [("real", each) for each in ("NaN", "-INF", "1e999", "-1e999")]
+    refused += [("single", "1e39"), ("text", "NaN"), ("exact", '"NaN"'), ("exact", "NaN")]
+    refused += [("many", '["NaN", "INF"]'), ("by_name", '{"k": Infinity}')]
+    for name, text in [*((name, text) for name, text, _ in written), *refused]:
+        sent = json.dumps(event("c", after=nothing | {name: "HERE"})).replace('"HERE"', text)
+        send(engine, topic, schema_id, sent.encode())
+    (outcome,) = engine.drain(of_changes(engine, topic))
+    assert same(data(engine, topic)) == same([nothing | {name: value} for name, _, value in written])
+    assert outcome.ledger.rejected == {"malformed": len(refused)}
+    proved(engine, topic)
+
+
 CONNECT_TYPES = {
     "day": {"type": "int32", "name": f"{TIME}Date", "version": 1},
     "at": {"type": "int64", "name": f"{TIME}MicroTimestamp", "version": 1},
     "moment": {"type": "string", "name": f"{TIME}ZonedTimestamp", "version": 1},
     "took": {"type": "int64", "name": f"{TIME}MicroDuration", "version": 1},
+    "real": {"type": "double"},
 }
 
 
@@ -280,17 +323,23 @@ def test_every_type_in_messages_that_hold_their_schema_is_its_value(engine: Engi
     schema = {"type": "struct", "optional": False, "fields": parts}
     source = Source(format="json", prefix="none", schema=json.dumps(schema))
     written: list[Row] = [
-        {"day": -719_162, "at": -1, "moment": "2020-01-01T00:00:00.5-01:00", "took": 7},
+        {"day": -719_162, "at": -1, "moment": "2020-01-01T00:00:00.5-01:00", "took": 7, "real": "-Infinity"},
         dict.fromkeys(CONNECT_TYPES),
         *({"moment": each} for each in NO_MOMENTS),
+        *({"real": each} for each in ("INF", math.inf)),
     ]
     messages = [json.dumps({"schema": schema, "payload": each}).encode() for each in inserted(written)]
     topic = topic_of(engine, [Raw(each) for each in messages])
     (outcome,) = engine.drain(of_changes(engine, topic, value=source))
-    full = {"day": date(1, 1, 1), "at": local(1969, 12, 31, 23, 59, 59, 999_999), "took": 7}
+    full = {
+        "day": date(1, 1, 1),
+        "at": local(1969, 12, 31, 23, 59, 59, 999_999),
+        "took": 7,
+        "real": -math.inf,
+    }
     moment = at_utc(2020, 1, 1, 1, 0, 0, 500_000)
     assert data(engine, topic) == [full | {"moment": moment}, dict.fromkeys(CONNECT_TYPES)]
-    assert outcome.ledger.rejected == {"malformed": len(NO_MOMENTS)}
+    assert outcome.ledger.rejected == {"malformed": len(NO_MOMENTS) + 2}
     comments = {each["name"]: each.get("doc") for each in engine.table(topic).schema["fields"]}
     assert comments["took"] == "microseconds"
     proved_from(engine, topic, source)

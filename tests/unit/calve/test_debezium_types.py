@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from calve.columns import Json
+from calve.debezium_types import JSON_TYPES
 from calve.formats import Top, columns, writer
+from calve.json_scalars import CONNECT_TYPES
+from calve.json_schema import columns_of, shape
 from calve.registry import Schema
 from calve.wire import CONFLUENT
 from tests.change_types import TIME, TYPES, avro, avro_schema, json_schema
@@ -75,6 +78,20 @@ def test_the_version_of_a_type_means_nothing(version: int | None) -> None:
 def test_a_name_means_nothing_on_another_type_than_debezium_writes(kind: str, name: str) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": avro(kind, name)}]}
     assert fields("AVRO", CHANGES, schema)["x"]["type"] == {"int32": "int", "int64": "long"}.get(kind, kind)
+
+
+def test_texts_may_be_numbers_in_json_of_changes_and_in_no_other() -> None:
+    real = {"type": "number", "connect.type": "float64"}
+    single = real | {"connect.type": "float32"}
+    properties = {"a": real, "b": single, "c": {"type": "number"}, "d": {"type": "integer"}}
+    schema = json.dumps({"type": "object", "properties": properties})
+    for named, leaves in (
+        (JSON_TYPES, ["database_double", "database_float", "database_double", "long"]),
+        (CONNECT_TYPES, ["double", "float", "double", "long"]),
+    ):
+        found = shape(schema, {}, named)
+        assert [each["type"] for each in found["fields"]] == leaves
+        assert [each["type"] for each in columns_of(found)["fields"]] == ["double", "float", "double", "long"]
 
 
 def test_a_value_of_any_type_is_read_into_its_column() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from calve.registry import Schema
 from cli.verify.conversion import Unreadable
 from cli.verify.decoding import Decoder, Values
+from cli.verify.json_scalars import converter
 from cli.verify.json_text import read, written
 
 MOMENT = pa.timestamp("us", tz="UTC")
@@ -117,6 +118,32 @@ def test_json_values_become_column_values(schema: Any, kind: pa.DataType, text: 
 )
 def test_what_is_no_json_object_is_malformed(text: str) -> None:
     assert decoded({"type": "integer"}, pa.int64(), text) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind"),
+    [
+        ({"type": "number"}, pa.float64()),
+        ({"type": "number", "connect.type": "float64"}, pa.float64()),
+        ({"type": "number", "connect.type": "float32"}, pa.float32()),
+    ],
+)
+def test_three_texts_are_numbers_of_a_database_and_no_numbers_of_other_tables(facts: Any, kind: Any) -> None:
+    of_changes, of_others = (converter(facts, kind, changes=each) for each in (True, False))
+    assert [str(of_changes(each)) for each in ("NaN", "Infinity", "-Infinity")] == ["nan", "inf", "-inf"]
+    for convert, texts in (
+        (of_others, ("NaN", "-Infinity")),
+        (of_changes, ("nan", "INF", "+Infinity", "1", "")),
+    ):
+        for each in texts:
+            with pytest.raises(Unreadable):
+                convert(each)
+
+
+def test_no_text_is_a_whole_number_or_a_decimal_of_a_database() -> None:
+    for facts, kind in (({"type": "integer"}, pa.float64()), (DECIMAL, pa.decimal128(5, 2))):
+        with pytest.raises(Unreadable):
+            converter(facts, kind, changes=True)("NaN")
 
 
 @pytest.mark.parametrize("depth", [998, 999])

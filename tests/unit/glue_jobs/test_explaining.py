@@ -22,6 +22,7 @@ from glue_jobs.explaining.letters import MOST_LETTERS, Explainer
 from glue_jobs.protobuf.decoder import GOOD, Frame, decode
 from tests.avro_cases import CASES
 from tests.columnar import records_of
+from tests.debezium import json_around
 from tests.integration.json_records import EVERY_TYPE, REFUSED, ROWS
 from tests.protobuf_classes import message_class
 from tests.random_avro import Schemas, mutated, zigzag
@@ -157,6 +158,23 @@ JSON_ORDER = {
 )
 def test_json_says_the_path_the_type_and_the_kind_of_what_is_there(text: str, sentence: str | None) -> None:
     assert why(made(JSON_ORDER, "JSON"), FRAME + text.encode()) == sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('"NaN"', None),
+        ('"-Infinity"', None),
+        ("1.5", None),
+        ('"sEcReT"', "after.price: expected a double, found another string"),
+        ("NaN", "after.price: expected a double, found no JSON value"),
+        ("1e999", "after.price: expected a double, found a number beyond it"),
+    ],
+)
+def test_texts_that_are_numbers_of_a_database_are_explained_as_none(text: str, sentence: str | None) -> None:
+    row = {"type": "object", "properties": {"price": {"type": "number"}}}
+    found = made(json_around(row), "JSON", Top(changes=True))
+    assert why(found, FRAME + f'{{"op":"c","after":{{"price":{text}}}}}'.encode()) == sentence
 
 
 def test_what_json_engines_take_has_no_explanation_and_what_they_refuse_has_one() -> None:
