@@ -316,7 +316,7 @@ CONNECT_TYPES = {
 
 @pytest.mark.long
 def test_every_type_in_messages_that_hold_their_schema_is_its_value(engine: Engine) -> None:
-    fields = [{"field": name, "optional": True} | kind for name, kind in CONNECT_TYPES.items()]
+    fields = [{"field": name, "optional": True, **kind} for name, kind in CONNECT_TYPES.items()]
     row = {"type": "struct", "optional": True, "fields": fields}
     parts = [{"field": "before"} | row, {"field": "after"} | row]
     parts.append({"field": "op", "type": "string", "optional": False})

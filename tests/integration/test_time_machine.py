@@ -288,7 +288,7 @@ def test_a_layout_by_a_column_that_the_table_lacks_is_refused_and_the_topic_is_r
     scene.batches(1)
     scene.settings |= {"partition_by": (Transform("nothing"),)}
     scene.batches(1)
-    assert "the table has no column nothing" in capsys.readouterr().out
+    assert "make no column nothing" in capsys.readouterr().out
     assert layout_of(engine.table(scene.topic)) == ((), ())
     scene.assert_exact()
 

@@ -354,7 +354,7 @@ def test_a_fault_of_the_command_is_no_finding_about_the_table(world, tmp_path, m
 def test_before_the_first_round_the_next_command_is_named(tmp_path):
     found = run("nosuch", tmp_path)
     assert isinstance(found.exception, CalveError)
-    assert "does not exist yet" in found.exception.message
+    assert "no job has read its topic yet" in found.exception.message
     assert "calve status nosuch" in str(found.exception.fix)
 
 
