@@ -305,7 +305,7 @@ def test_numbers_of_a_database_that_are_not_finite_keep_their_row_and_their_valu
     proved(engine, topic)
 
 
-CONNECT_TYPES = {
+CONNECT_TYPES: dict[str, Row] = {
     "day": {"type": "int32", "name": f"{TIME}Date", "version": 1},
     "at": {"type": "int64", "name": f"{TIME}MicroTimestamp", "version": 1},
     "moment": {"type": "string", "name": f"{TIME}ZonedTimestamp", "version": 1},
