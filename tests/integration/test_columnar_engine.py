@@ -52,7 +52,9 @@ def drained(engine: Engine, topic: str, choice: str, memory: Memory, **settings:
     return outcome, (rows, letters)
 
 
-@pytest.mark.parametrize("memory", [Memory(), LARGE], ids=["small", "large"])
+@pytest.mark.parametrize(
+    "memory", [pytest.param(Memory(), id="small"), pytest.param(LARGE, id="large", marks=pytest.mark.long)]
+)
 def test_both_engines_make_the_same_table_ledger_and_figures(engine: Engine, memory: Memory) -> None:
     topic, budget = mixed(engine), {"announce": Announce("side")}
     (rows, held), (columns, found) = (

@@ -52,7 +52,9 @@ def test_a_column_of_many_values_is_no_category(engine: Engine) -> None:
         assert (len(counts["values"]), counts["other"]) == wanted
 
 
-@pytest.mark.parametrize(("column", "why"), [("colour", "make no column colour"), ("notes", "neither a text")])
+@pytest.mark.parametrize(
+    ("column", "why"), [("colour", "make no column colour"), ("notes", "neither a text")]
+)
 def test_a_column_that_cannot_be_counted_by_suspends(engine: Engine, column: str, why: str) -> None:
     schema = json.loads(TRADE)
     schema["fields"].append({"name": "notes", "type": {"type": "array", "items": "string"}})

@@ -230,6 +230,7 @@ def killed(
         scene.assert_exact()
 
 
+@pytest.mark.long
 def test_a_process_that_is_killed_is_mended_by_the_next(engine: Engine, tmp_path: Path) -> None:
     killed(engine, CRITICAL, tmp_path, again=False)
 

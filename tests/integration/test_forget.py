@@ -44,7 +44,8 @@ def of_first(places: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(each, marks=[pytest.mark.full] if each in FULL else []) for each in KINDS]
+    "kind",
+    [pytest.param(each, marks=pytest.mark.full if each in FULL else pytest.mark.long) for each in KINDS],
 )
 def test_no_byte_of_a_forgotten_person_is_left_and_every_other_is(
     engine: Engine, tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str

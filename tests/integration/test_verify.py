@@ -355,7 +355,7 @@ def test_before_the_first_round_the_next_command_is_named(tmp_path):
     found = run("nosuch", tmp_path)
     assert isinstance(found.exception, CalveError)
     assert "no job has read its topic yet" in found.exception.message
-    assert "calve status nosuch" in str(found.exception.fix)
+    assert found.exception.fix == "start the job: calve ingest"
 
 
 def run(table: str, folder: Path) -> Result:

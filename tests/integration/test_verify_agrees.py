@@ -45,7 +45,10 @@ def test_every_record_of_two_thousand_schemas(engine: Engine, kind: str) -> None
         assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize(
+    "encoding",
+    [pytest.param(each, marks=pytest.mark.long if each == "connect" else ()) for each in ENCODINGS],
+)
 def test_every_event_of_a_random_history(engine: Engine, encoding: str) -> None:
     found = events_that_differ(engine, encoding, seed=ENCODINGS.index(encoding))
     assert not found, "\n".join(found)
