@@ -236,6 +236,7 @@ class _AvroWriter(Writer):
         found = resolved(top, names, "")
         fields = (with_logical_types(found) if changes else found)["fields"]
         self._columns = field_converters(fields, columns, renames)
+        self._changes = changes
         self._read = reader(found)
 
     def decode(self, value: bytes) -> Any:
@@ -249,6 +250,9 @@ class _AvroWriter(Writer):
         return row
 
     def _misfits(self, row: Any) -> bool:
+        """Whether the reader of Avro already refuses a value. A database's own types are converted later."""
+        if self._changes:
+            return False
         try:
             self.project([row])
         except (*MISFIT, Unreadable):
