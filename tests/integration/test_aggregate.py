@@ -211,6 +211,7 @@ def test_the_same_records_in_another_order_and_other_rounds_come_to_the_same(eng
     assert one.held() == other.held()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("measure", "large"),
     [
@@ -350,6 +351,7 @@ def test_verify_never_calls_totals_proved_of_which_kafka_has_let_records_go(engi
     assert unproved(found) == {"groups", "expired"}
 
 
+@pytest.mark.long
 def test_verify_finds_totals_that_are_wrong(engine: Engine) -> None:
     sales, dice = Sales(engine), random.Random(27)
     sales.sell(40, dice)

@@ -183,6 +183,7 @@ def test_many_tables_ask_at_once_of_a_cluster_that_nobody_has_asked(engine: Engi
     assert found == [dict.fromkeys(range(4), 0)] * 60
 
 
+@pytest.mark.long
 def test_a_broker_that_is_away_is_waited_for(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a job's start, and by connections that were there before; then it is told."""
     topic = engine.topic(partitions=2)

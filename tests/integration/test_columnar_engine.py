@@ -106,6 +106,7 @@ def test_a_partitioned_and_sorted_table_is_laid_out_by_each_task(engine: Engine)
     assert engine.offsets(topic) == everything(100, 100, 100, 100)
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_with_its_files_written_loses_and_doubles_nothing(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ def test_a_list_of_plain_values_makes_rows(spark: SparkSession) -> None:
     same(rows, (Flatten(explode="o.m", maps={"o.m.t": ("a",)}),))
 
 
+@pytest.mark.long
 def test_no_records(spark: SparkSession) -> None:
     steps: tuple[Step, ...] = (
         Route("id", (1,), (), "leave_out"),
@@ -137,6 +138,7 @@ MASKED = [
 ]
 
 
+@pytest.mark.long
 def test_values_are_masked(spark: SparkSession) -> None:
     ddl = ", ".join(f"c{n} {kind}" for n, (kind, _, _) in enumerate(MASKED))
     rows = records(spark, ddl, *([value for _, value, _ in MASKED], [None] * len(MASKED)) * 3)

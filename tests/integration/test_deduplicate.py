@@ -195,6 +195,7 @@ def test_a_letter_that_comes_back_is_a_row_only_where_its_event_has_none(engine:
     assert_proved(proof(engine, topic))
 
 
+@pytest.mark.long
 def test_verify_finds_rows_too_many_and_too_few(engine: Engine) -> None:
     events = Events(engine)
     for event in (1, 2, 1, 3):

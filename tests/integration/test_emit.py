@@ -116,6 +116,7 @@ def test_a_later_version_is_a_version_of_the_output(engine: Engine) -> None:
     assert engine.registry.get_versions(f"{out}-value") == [1, 2]
 
 
+@pytest.mark.long
 def test_totals_are_emitted_by_group_whenever_they_change(engine: Engine) -> None:
     topic, out = engine.topic(schema=schema(), partitions=1), output()
     totals = Aggregate(("customer.id",), (Measure("sales", "count(*)"),))

@@ -137,6 +137,7 @@ def test_a_job_that_died_forgetting_is_finished_by_the_next(
     assert_proved(scene.proof())
 
 
+@pytest.mark.long
 def test_what_cannot_be_done_is_answered_and_leaves_nothing_of_the_request(
     engine: Engine, tmp_path: Path
 ) -> None:

@@ -265,6 +265,7 @@ def test_dead_letters_leave_for_their_age_unless_somebody_wants_them_back(engine
     assert_proved(proof(engine, topic))
 
 
+@pytest.mark.long
 def test_position_deletes_of_another_engine_are_merged_and_a_round_goes_on(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.ingest(topic, 100)

@@ -207,6 +207,7 @@ def test_a_job_that_was_overtaken_in_a_redrive_brings_nothing_back_twice(engine:
     scene.assert_exact(dead={3})
 
 
+@pytest.mark.long
 def test_a_letter_that_is_another_tables_by_now_stays_a_letter(engine: Engine) -> None:
     scene = Scene(engine)
     scene.produce(2, good=1)

@@ -195,6 +195,7 @@ class Counting(Gate):
         return self.pass_on(request)
 
 
+@pytest.mark.long
 def test_a_flood_of_schema_ids_asks_the_registry_a_thousand_times_at_most(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     value = engine.encode(topic, trades(1)[0])

@@ -224,6 +224,7 @@ def test_values(spark: SparkSession) -> None:
     assert dict(zip(expected, found, strict=True)) == expected
 
 
+@pytest.mark.long
 def test_an_expression_without_a_value_is_a_reject(spark: SparkSession) -> None:
     failing = [
         "id / 0",
@@ -465,6 +466,7 @@ def test_an_expression_that_a_long_text_would_keep_busy_is_refused(
     assert message in refusal(rows, f"select {expression} as x from source")
 
 
+@pytest.mark.long
 def test_the_same_of_short_texts_and_by_patterns_that_take_no_detour(spark: SparkSession) -> None:
     expected = {
         "levenshtein(name, 'Ida')": "1",

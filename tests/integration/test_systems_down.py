@@ -156,6 +156,7 @@ def test_a_registry_that_is_down_stops_rounds_and_makes_no_dead_letters(engine: 
     assert engine.lake.load(target.name.dead_letters) is None
 
 
+@pytest.mark.long
 def test_a_broker_that_restarts_during_the_read_costs_no_record(engine: Engine) -> None:
     topic, target = begun(engine)
     restarts = threading.Thread(target=engine.stack.restart_kafka)
