@@ -105,7 +105,7 @@ class Ended:
 
     @property
     def troubles(self) -> list[Trouble]:
-        """What is wrong, the most urgent first."""
+        """The problems, the most urgent first."""
         return troubles(self.tables, [], [], self.at)
 
     @property

@@ -66,7 +66,7 @@ def schema_warnings(records: Records) -> Iterator[Problem]:
 
 
 def problems(asked: Survey, deployed: Mapping[str, DeployedTable]) -> Iterator[Problem]:
-    """What is wrong with the tables whose records were looked at, and with their exports."""
+    """The problems of the tables whose records were read, and of their exports."""
     deployment = asked.whole.deployment
     for job in deployment.jobs:
         for table in job.settings.tables:
@@ -134,7 +134,7 @@ def _of_export(export: Export, columns: Json, event_time: str | None) -> Iterato
 
 
 def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
-    """What is wrong with the groups, and with each measure."""
+    """The problems of the groups, and of each measure."""
     try:
         columns_of(records, replace(aggregate, measures=()))
     except Suspended as problem:

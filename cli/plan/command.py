@@ -198,7 +198,7 @@ def planned(asked: Survey, deployed: Deployed) -> list[Change]:
 def findings(
     asked: Survey, found: Sequence[Change], deployed: Deployed
 ) -> tuple[list[Problem], list[Problem]]:
-    """What cannot work, and what may be meant otherwise; each once for its place."""
+    """Problems and warnings, each once for its place."""
     from cli.plan.checks import (
         consequences,
         problems,

@@ -71,7 +71,7 @@ def troubles(
 
 
 def of_states(conditions: Iterable[tuple[str, Condition]], now: datetime) -> list[Trouble]:
-    """What is wrong with tables by their states alone."""
+    """The problems of tables, by their states alone."""
     return _together(found for name, each in conditions if (found := of_condition(name, each, now)))
 
 
@@ -87,7 +87,7 @@ def _together(found: Iterable[Trouble]) -> list[Trouble]:
 
 
 def of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
-    """What is wrong with a table by its state alone."""
+    """The problem of a table, by its state alone."""
     what = f"{found.state}{_for(found.since, now)}: {found.words}"
     if found.state in STOPPED or found.state == "retrying":
         return Trouble(Urgency.LATE if found.state == "retrying" else Urgency.STOPPED, name, what, found.fix)

@@ -13,7 +13,7 @@ from typing import Any
 from calve.errors import Suspended
 from glue_jobs.java import elements
 from glue_jobs.steps.frame import unusable
-from glue_jobs.steps.query_costs import COSTLY, require_bounded_cost
+from glue_jobs.steps.query_costs import COSTLY, PATTERNS, require_bounded_cost
 from glue_jobs.steps.query_errors import GENERATOR
 from glue_jobs.steps.trees import Node, everywhere, kind
 
@@ -90,7 +90,7 @@ OTHERWISE = {
 }
 EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 FOREIGN = (EXPRESSIONS + "aggregate.", EXPRESSIONS + "xml.")
-CONSTANT = {
+CONSTANT = PATTERNS | {
     "ArrayInsert": (1,),
     "ArrayRepeat": (1,),
     "BinaryPad": (1,),
@@ -99,20 +99,11 @@ CONSTANT = {
     "ILike": (1,),
     "Like": (1,),
     "ParseUrl": (1, 2),
-    "RLike": (1,),
-    "RegExpCount": (1,),
-    "RegExpExtract": (1,),
-    "RegExpExtractAll": (1,),
-    "RegExpInStr": (1,),
-    "RegExpReplace": (1,),
-    "RegExpSubStr": (1,),
     "Sequence": (0, 1),
     "StringLPad": (1,),
     "StringRPad": (1,),
     "StringRepeat": (1,),
     "StringSpace": (0,),
-    "StringSplit": (1,),
-    "StringToMap": (1, 2),
 }
 """Arguments that say how much is made, or how: with those of a hostile record a few bytes could take all memory or all time."""
 PARSED_AS = {"JsonToStructs": "schema", "CsvToStructs": "schema", "VariantGet": "targetType"}
