@@ -67,13 +67,13 @@ def logs(draw: Any) -> tuple[bytes, list[Record]]:
     return data, records
 
 
-@given(logs(), st.integers(1, 500))
+@given(logs(), st.integers(5, 500))
 def test_any_records_are_read_as_they_were_written(log, chunk_bytes):
     data, records = log
     assert read(data, to=1 << 50, chunk_bytes=chunk_bytes) == records
 
 
-@given(logs(), st.integers(1, 500), st.data())
+@given(logs(), st.integers(5, 500), st.data())
 def test_a_batch_may_be_read_slice_by_slice(log, chunk_bytes, draw):
     """As all batches are here that have more bytes than a chunk."""
     data, records = log
