@@ -77,6 +77,7 @@ def require_tombstones(name: str, mode: Mode | None, *, compacted: bool) -> None
             " deletes no row",
             fix="keep the topic by time alone (cleanup.policy=delete), or let the record key be the key of the table"
             " and remove `deletes: keep`",
+            at=("change_data",),
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -207,9 +208,13 @@ class Lake:
         self.spark = spark
         self.owner = owner
         self.jvm = Packages(spark._jvm)
-        manager = spark._jsparkSession.sessionState().catalogManager()
-        self._catalog = manager.catalog(CATALOG).icebergCatalog()
         self._glue = GlueColumns(spark)
+
+    @cached_property
+    def _catalog(self) -> Any:
+        """Made when a table is first asked for: a preview asks for none, and AWS's classes take seconds to load."""
+        manager = self.spark._jsparkSession.sessionState().catalogManager()
+        return manager.catalog(CATALOG).icebergCatalog()
 
     def enter_thread(self, pool: str) -> None:
         """Make the session active in this thread, without which catalogs are looked up in empty settings, and name its pool."""

@@ -70,8 +70,9 @@ def plan(
     something for those who use what is deployed, ? a field that somebody should decide on. Below a table stands the engine that
     makes its rows, and why not the columnar one. Code is not compared: a deploy always brings that of this folder.
 
-    Below the changes stands each problem with its line in calve.yaml and its fix: a topic that does not exist, a column that
-    the schemas do not have, a schema that no table can hold, steps that cannot be run, or a change that would suspend a table.
+    Below the changes stands each problem with its line in calve.yaml and its fix: a topic that does not exist or that
+    the job would refuse, a column that the schemas do not have, a schema that no table can hold, steps that cannot be run, or a
+    change that would suspend a table.
 
     Exits with 0 when all of it can work, with 1 when something cannot work or a system does not answer, with 2 when
     the configuration is invalid.

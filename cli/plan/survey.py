@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from calve.deployment import UNKNOWN_SERVERS
-from calve.errors import CalveError, ConfigError, Fatal, Retryable
+from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
+from calve.job import ChangeData
+from calve.modes import require_tombstones
 from calve.settings.problems import Problem
 from cli.kafka import Cluster
 from cli.plan.engines import engines
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What was found. made: what steps make. listed: the topics, None where they are not known. faults: systems that did not
-    answer. skipped: what was not looked at, and why.
+    answer, and topics that their tables refuse. skipped: what was not looked at, and why.
     """
 
     whole: Expanded
@@ -56,6 +59,7 @@ def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Surv
     except (Retryable, Fatal, ConfigError) as error:
         faults.append(_fault("registry", error))
         records = read_records(without_registry, deployed.tables)
+    faults += _refused_topics(jobs, listed or (), deployed)
     made = _made_by_steps([_only(job, lambda each: isinstance(records.get(each.name), Read)) for job in jobs])
     failed = {name for name, each in made.items() if isinstance(each.columns, CalveError)}
     shaped = {name: each for name, each in records.items() if name not in failed}
@@ -74,6 +78,38 @@ def _listed(job: Job, faults: list[Problem]) -> tuple[Collection[str] | None, li
     except (Retryable, Fatal) as error:
         faults.append(_fault("kafka", error))
         return None, []
+
+
+def _refused_topics(jobs: Sequence[Job], listed: Collection[str], deployed: Deployed) -> list[Problem]:
+    """What the job would refuse of a topic: offsets to start at that it does not hold, and compaction that loses deletions."""
+    asked = [
+        (job, table)
+        for job in jobs
+        for table in job.tables
+        if table.topic in listed
+        and (
+            isinstance(table.mode, ChangeData) or (table.start.offsets and table.name not in deployed.tables)
+        )
+    ]
+    if not asked:
+        return []
+    from glue_jobs.kafka.cluster import Cluster as JobCluster
+
+    found = []
+    try:
+        with closing(JobCluster(asked[0][0].kafka)) as cluster:
+            for _, table in asked:
+                try:
+                    topic = cluster.state(table.topic)
+                    require_tombstones(table.topic, table.mode, compacted=topic.compacted)
+                    if table.name not in deployed.tables:
+                        cluster.first_offsets(topic, table.start)
+                except Suspended as error:
+                    entry = ("tables", table.pattern or table.name, *(error.at or ("topic",)))
+                    found.append(Problem(entry, error.message, error.fix))
+    except (Retryable, Fatal, ConfigError) as error:
+        found.append(_fault("kafka", error))
+    return found
 
 
 def _fault(section: str, error: CalveError) -> Problem:

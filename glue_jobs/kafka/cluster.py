@@ -110,6 +110,7 @@ class Cluster:
                         f"topic {state.name} does not hold the start offsets {wrong}: it begins at {state.log_start}"
                         f" and ends at {state.end}",
                         fix="correct start.offsets of this table",
+                        at=("start",),
                     )
                 return state.log_start | start.offsets
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
+from tests.debezium import around
 from tests.integration.engine import Engine
 
 SCHEMA = json.dumps(
@@ -54,6 +56,28 @@ def config(engine: Engine, tmp_path: Path) -> Path:
 
 def plan(config: Path, *options: str) -> Result:
     return CliRunner().invoke(app, ["plan", "--config", str(config), *options])
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "entry", "path", "reason"),
+    [
+        ("delete", "{topic: NEW, start: {offsets: {0: 7}}}", "tables.new.start", "does not hold the start offsets {0: 7}"),
+        ("delete", "{topic: NEW, start: {offsets: {0: 0}}}", None, ""),
+        ("compact", "{topic: NEW, change_data: {deletes: keep, key: [trade_id]}}", "tables.new.change_data", "is compacted"),
+    ],
+)  # fmt: skip
+def test_a_topic_that_the_job_would_refuse_is_a_problem(
+    engine: Engine, config: Path, cleanup: str, entry: str, path: str | None, reason: str
+) -> None:
+    topic = f"t{os.urandom(4).hex()}"
+    engine.create(topic, partitions=1, config={"cleanup.policy": cleanup})
+    schema = around(json.loads(SCHEMA)) if cleanup == "compact" else json.loads(SCHEMA)
+    engine.register(topic, json.dumps(schema))
+    new = f"  new: {entry.replace('NEW', topic)}\n"
+    config.write_text(config.read_text().replace("exports:", f"{new}exports:"))
+    problems = told(config)[1]["problems"]
+    assert [each["path"] for each in problems] == ([path] if path else [])
+    assert all(reason in each["reason"] for each in problems)
 
 
 def told(config: Path, *options: str) -> tuple[int, Any]:
