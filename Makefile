@@ -40,19 +40,21 @@ demo: $(READY) ## Run all of calve on this machine: broker to tables, verified (
 test: check ## check, then the stacks as templates, and all of it on the real broker, registry, Spark and CDK
 	$(PYTEST_BY_TWO) -m "not full and not long" tests/synth tests/integration
 
-test-full: test ## test, and what takes minutes or a browser
+test-full: test ## test, what takes minutes or a browser, and unit tests with other random examples
 	$(PYTEST_BY_TWO) -m "full or long" tests
+	$(BIN)/python -m pytest -n auto tests/unit
 	CALVE_TEST_ENGINE=rows $(PYTEST_BY_TWO) -m "not full" $(BY_ROWS)
 
 test-snowflake: $(READY) ## What calve takes Snowflake to do, tried on a real account (says what it needs)
 	CALVE_SNOWFLAKE_REAL=1 $(BIN)/python -m pytest tests/unit/lambdas/snowflake/test_contract.py
 
+# Random examples are the same each time: a check fails for a change, not by chance. `make test-full` takes others.
 check: $(READY) ## Style, types, layers and unit tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n auto -m "not full" tests/unit
+	$(BIN)/python -m pytest -n auto --hypothesis-seed=0 -m "not full" tests/unit
 
 bench: $(READY) ## Measure calve beside its peers (QUICK=1: calve, Spark and the limit on one workload; FULL=1, SYSTEM=connect, WORKLOAD=trades)
 	$(BIN)/python -m bench --size $(if $(FULL),full,$(if $(QUICK),quick,default)) \

@@ -7,7 +7,7 @@ import pytest
 
 from tests.browser.conftest import CSV
 
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.long
 PICTURES = Path(__file__).parents[2] / ".calve" / "screenshots"
 FILE = "weekly_trades_2026-11-02_2026-11-09.csv"
 UNTIL = "Sunday, 8 November 2026, 22:15 (Europe/Vilnius)"

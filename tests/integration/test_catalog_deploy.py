@@ -127,7 +127,7 @@ class Deployed:
         assert "FunctionError" not in answer, answer["Payload"].read()
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_a_commit_reaches_the_catalog_and_the_end_of_a_deployment_leaves_what_was_there(
     published: Published, tmp_path: Path
 ) -> None:
@@ -168,7 +168,7 @@ def test_a_commit_reaches_the_catalog_and_the_end_of_a_deployment_leaves_what_wa
     assert len(trades.refresh().scan().to_arrow()) == 6
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_polaris_is_set_up_by_the_deploy_and_told_of_commits_and_cleared_away(
     stack: Stack, tmp_path: Path
 ) -> None:
@@ -198,7 +198,7 @@ def test_polaris_is_set_up_by_the_deploy_and_told_of_commits_and_cleared_away(
         assert polaris.secrets == {ADMIN["client_id"]: ADMIN["client_secret"]}
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_what_a_job_commits_is_in_the_catalog_without_anybody_asking(engine: Engine, tmp_path: Path) -> None:
     with behind_oauth(engine.stack, tmp_path / "catalog") as published:
         made = deployment(engine, tmp_path, f"followed{uuid.uuid4().hex[:6]}")

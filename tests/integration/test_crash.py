@@ -66,7 +66,7 @@ FIRST_ROUND = tuple(p for step in STEPS for p in (f"{step}.begin", *AROUND.get(s
 """What a first round passes, in order, where a record has an id of another subject; all versions make the table at once."""
 RIVALS = ("stage.begin", "reject.end", "publish.begin", "publish.committed", "release.appended")
 
-slow = pytest.mark.full
+slow = pytest.mark.long
 
 
 @pytest.fixture(autouse=True)

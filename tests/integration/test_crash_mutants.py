@@ -18,7 +18,7 @@ from tests.integration.engine import Engine
 from tests.integration.test_crash import abandoned, overtaken
 from tests.integration.test_mode_crash import compacted
 
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.long
 
 publish = Round.publish
 

@@ -16,7 +16,7 @@ from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
 from tests.integration.projects import project
 
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.long
 
 
 def test_a_new_user_sees_every_count_exact_and_nothing_stays(stack: Stack, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ QUIET = LineProgress(lambda _: None)
 NOTHING = "Number of stacks with differences: 0"
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_right_after_a_deploy_nothing_is_left_to_deploy(weekly: Deployment) -> None:
     assert NOTHING in weekly.app.diff(QUIET)
     planned = weekly.calve("plan", "--offline")
@@ -43,7 +43,7 @@ def test_a_refused_configuration_is_shown_as_the_app_words_it(stack: Stack, tmp_
         app(stack, config).diff(QUIET)
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_a_destroy_ends_the_job_and_keeps_its_data_and_the_next_deploy_goes_on_from_the_position(
     engine: Engine, tmp_path: Path
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_destroy_ends_the_job_and_keeps_its_data_and_the_next_deploy_goes_on_f
     assert kept.rows() == everything(150)
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_a_destroy_with_both_keys_leaves_nothing_at_all(engine: Engine, tmp_path: Path) -> None:
     gone = deployment(engine, tmp_path, "gone", exports=True)
     gone.deploy()

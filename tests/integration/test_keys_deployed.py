@@ -25,7 +25,7 @@ kafka:
 """
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_the_deployed_function_changes_the_user(engine: Engine, tmp_path: Path) -> None:
     keyed = deployment(engine, tmp_path, f"keyed{uuid.uuid4().hex[:6]}")
     secrets = keyed.client("secretsmanager")

@@ -96,7 +96,7 @@ def snowflake(stack: Stack, tmp_path: Path) -> Iterator[Snowflake]:
         secrets.delete_secret(SecretId="calve/snowflake", ForceDeleteWithoutRecovery=True)
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_snowflake_follows_a_deployment_from_its_first_deploy_to_its_end(snowflake: Snowflake) -> None:
     before = snowflake.objects()
     outputs = snowflake.app().deploy(PROGRESS)[f"{NAME}-publish"]
@@ -126,7 +126,7 @@ def test_snowflake_follows_a_deployment_from_its_first_deploy_to_its_end(snowfla
     assert snowflake.objects() == before
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_the_words_of_a_refusal_end_the_deploy_and_leave_what_was_there(snowflake: Snowflake) -> None:
     taken = """CREATE USER IF NOT EXISTS "CALVE_REFUSED" TYPE = SERVICE COMMENT = 'of somebody'"""
     snowflake.api.account.execute("DEPLOYER", "ACCOUNTADMIN", taken)
@@ -137,7 +137,7 @@ def test_the_words_of_a_refusal_end_the_deploy_and_leave_what_was_there(snowflak
     assert snowflake.objects() == before
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_the_words_of_a_verification_end_the_deploy(snowflake: Snowflake) -> None:
     """What a real CloudFormation asks for next, the delete of what failed, is in `unit/lambdas/snowflake/test_handler.py`."""
     snowflake.api.account.reach = snowflake.api.account.iceberg.reach = Reach(snowflake.client, "eu-west-9")
