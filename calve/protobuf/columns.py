@@ -53,8 +53,8 @@ def value_kind(message: Message | None) -> str | None:
     """The name of a message that is one value and no struct; None where it is a struct, or no message."""
     if message is None or message.name not in MEMBERS:
         return None
-    members = tuple((each.number, each.kind) for each in message.fields)
-    return message.name if members == MEMBERS[message.name] else None
+    members = [(each.number, each.kind) for each in message.fields]
+    return message.name if members == list(enumerate(MEMBERS[message.name].values(), 1)) else None
 
 
 def digits(each: Field, path: str) -> tuple[int, int]:
