@@ -98,7 +98,8 @@ class JsonValues:
             self._leaf(value, shape)
         elif shape["type"] == "list":
             for number, each in enumerate(self._of_kind(value, list, "a list")):
-                self._at(f"[{number}]", each, shape["element"])
+                with self._walk.at(f"[{number}]"):
+                    self.value(each, shape["element"])
         elif shape["type"] == "map":
             self._map(value, shape["value"])
         else:
@@ -110,11 +111,6 @@ class JsonValues:
         if all(name != wanted for name, _ in value):
             raise self._walk.wrong(f"an object with {wanted}", "an object without it")
 
-    def _at(self, step: str, value: Any, shape: Json, *, null: bool = True) -> None:
-        self._walk.path.append(step)
-        self.value(value, shape, null=null)
-        self._walk.path.pop()
-
     def _members(self, value: Any) -> Iterator[tuple[str, Any]]:
         for name, each in self._of_kind(value, tuple, "an object"):
             yield self._whole_text(name), each
@@ -123,7 +119,8 @@ class JsonValues:
         """Declared members, which alone may be named, and others."""
         for name, each in self._members(value):
             if name in kinds:
-                self._at(name, each, kinds[name], null=null)
+                with self._walk.at(name):
+                    self.value(each, kinds[name], null=null)
             else:
                 self._anything(each)
 
@@ -133,7 +130,8 @@ class JsonValues:
             if name in names:
                 raise self._walk.wrong("each key once", "a key that is there twice")
             names.add(name)
-            self._at("[key]", each, shape)
+            with self._walk.at("[key]"):
+                self.value(each, shape)
 
     def _leaf(self, value: Any, shape: str) -> None:
         if shape in BITS:
