@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from calve.evolution import Rule, SchemaProblem
 from calve.protobuf.model import SCALARS, Enum, Field, File, Message, Presence
-from calve.protobuf.options import MAX_DEPTH, Options, OptionWords, explain, feature, pairs
-from calve.protobuf.tokens import Token, tokens
+from calve.protobuf.options import MAX_DEPTH, Options, OptionWords, explain, feature, texts
+from calve.protobuf.words import Token, tokens
 
 LABELS = ("optional", "required", "repeated")
 
@@ -73,7 +73,7 @@ class _Parser(OptionWords):
         elif name == "features.message_encoding":
             self.delimited = value == "DELIMITED"
         elif name == "features":
-            found = pairs(value)
+            found = texts(value)
             self.presence = found.get("field_presence", self.presence)
             self.delimited = found.get("message_encoding") == "DELIMITED"
 
