@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from calve.evolution import Rule, SchemaProblem
 from calve.protobuf.model import Field
-from calve.protobuf.words import Words, string
+from calve.protobuf.words import Words
 
 MAX_DEPTH = 64
 META = "(confluent.field_meta)"
@@ -21,27 +21,22 @@ class OptionWords(Words):
 
     def bracketed(self) -> Options:
         found: list[tuple[str, Option]] = []
-        if self.peek().text == "[":
-            self.take()
-            while self.peek().text != "]":
+        if self.passed("["):
+            while not self.passed("]"):
                 found.append(self.option())
-                if self.peek().text == ",":
-                    self.take()
-            self.take()
+                self.passed(",")
         return tuple(found)
 
     def option(self) -> tuple[str, Option]:
         parts = [self.option_part()]
-        while self.peek().text == ".":
-            self.take()
+        while self.passed("."):
             parts.append(self.option_part())
         self.expect("=")
         return ".".join(parts), self.constant(0)
 
     def option_part(self) -> str:
-        if self.peek().text != "(":
+        if not self.passed("("):
             return self.name()
-        self.take()
         name = self.dotted()
         self.expect(")")
         return f"({name.lstrip('.')})"
@@ -49,25 +44,20 @@ class OptionWords(Words):
     def constant(self, depth: int) -> Option:
         if depth > MAX_DEPTH:
             raise SchemaProblem("", "options are nested too deep", Rule.NESTED_TOO_DEEP)
+        if self.peek().kind == "text":
+            return self.string()
         word = self.take()
         match word.text:
             case "{" | "<":
                 return self.aggregate(depth, "}" if word.text == "{" else ">")
             case "[":
                 found: list[Option] = []
-                while self.peek().text != "]":
+                while not self.passed("]"):
                     found.append(self.constant(depth + 1))
-                    if self.peek().text == ",":
-                        self.take()
-                self.take()
+                    self.passed(",")
                 return found
             case "-" | "+":
                 return word.text + self.take().text
-        if word.kind == "text":
-            value = string(word.text)
-            while self.peek().kind == "text":
-                value += string(self.take().text)
-            return value
         if word.kind not in ("name", "number"):
             raise self.wrong(word)
         return word.text
@@ -86,18 +76,23 @@ class OptionWords(Words):
                     name += part.text
             elif word.kind != "name":
                 raise self.wrong(word)
-            if self.peek().text == ":":
-                self.take()
+            self.passed(":")
             found.append((name, self.constant(depth + 1)))
         return tuple(found)
 
 
-def feature(options: Options, name: str) -> Option | None:
-    found = dict(options)
-    return found.get(f"features.{name}", texts(found.get("features")).get(name))
+def features(options: Options) -> dict[str, str]:
+    """What options say of the language, each alone or in one message."""
+    found: dict[str, str] = {}
+    for name, value in options:
+        if name == "features":
+            found |= texts(value)
+        elif name.startswith("features."):
+            found[name.removeprefix("features.")] = str(value)
+    return found
 
 
-def texts(value: Option | None) -> dict[str, str]:
+def texts(value: Option) -> dict[str, str]:
     """The members of a message in an option that are no messages."""
     found = value if isinstance(value, tuple) else ()
     return {name: each for name, each in found if isinstance(each, str)}

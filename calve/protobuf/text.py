@@ -6,11 +6,12 @@ registered.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from calve.evolution import Rule, SchemaProblem
 from calve.protobuf.model import SCALARS, Enum, Field, File, Message, Presence
-from calve.protobuf.options import MAX_DEPTH, Options, OptionWords, explain, feature, texts
+from calve.protobuf.options import MAX_DEPTH, OptionWords, explain, features
 from calve.protobuf.words import Token, tokens
 
 LABELS = ("optional", "required", "repeated")
@@ -29,8 +30,7 @@ def parse(source: str) -> File:
 class _Parser(OptionWords):
     proto3: bool = False
     editions: bool = False
-    presence: str = "EXPLICIT"
-    delimited: bool = False
+    features: dict[str, str] = field(default_factory=dict)
     result: File = field(default_factory=File)
 
     def file(self) -> File:
@@ -64,18 +64,7 @@ class _Parser(OptionWords):
             case "package":
                 self.result.package = self.dotted()
             case _:
-                self.file_option()
-
-    def file_option(self) -> None:
-        name, value = self.option()
-        if name == "features.field_presence":
-            self.presence = str(value)
-        elif name == "features.message_encoding":
-            self.delimited = value == "DELIMITED"
-        elif name == "features":
-            found = texts(value)
-            self.presence = found.get("field_presence", self.presence)
-            self.delimited = found.get("message_encoding") == "DELIMITED"
+                self.features |= features((self.option(),))
 
     def message(self, scope: str, depth: int) -> Message:
         name = self.name()
@@ -143,14 +132,15 @@ class _Parser(OptionWords):
         kind = "group" if group else type_name if type_name in SCALARS else ""
         each = Field(named.text, number, kind, type_name if not kind else "")
         each.repeated, each.oneof, each.doc = label == "repeated", oneof, first.doc
-        each.presence = self.presence_of(label, oneof, options)
+        own = self.features | features(options)
+        each.presence = self.presence_of(label, oneof, own)
         explain(each, options)
         if group:
             each.name, each.type_name = named.text.lower(), f".{made.name}.{named.text}"
             made.messages.append(self.body(Message(f"{made.name}.{named.text}"), depth + 1))
         else:
             self.expect(";")
-            if not kind and self.is_delimited(options):
+            if not kind and own.get("message_encoding") == "DELIMITED":
                 each.kind = "group"
         made.fields.append(each)
 
@@ -174,19 +164,13 @@ class _Parser(OptionWords):
         explain(each, options)
         made.fields.append(each)
 
-    def presence_of(self, label: str, oneof: str | None, options: Options) -> Presence:
+    def presence_of(self, label: str, oneof: str | None, own: Mapping[str, str]) -> Presence:
         if label == "required":
             return Presence.REQUIRED
         if self.editions and oneof is None:
-            found = str(feature(options, "field_presence") or self.presence)
-            return {"IMPLICIT": Presence.IMPLICIT, "LEGACY_REQUIRED": Presence.REQUIRED}.get(
-                found, Presence.EXPLICIT
-            )
+            found = {"IMPLICIT": Presence.IMPLICIT, "LEGACY_REQUIRED": Presence.REQUIRED}
+            return found.get(own.get("field_presence", ""), Presence.EXPLICIT)
         return Presence.IMPLICIT if self.proto3 and not label and oneof is None else Presence.EXPLICIT
-
-    def is_delimited(self, options: Options) -> bool:
-        found = feature(options, "message_encoding")
-        return found == "DELIMITED" or (found is None and self.delimited)
 
     def enum(self, scope: str) -> Enum:
         name = self.name()

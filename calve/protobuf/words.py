@@ -103,6 +103,13 @@ class Words:
         self.place = min(self.place + 1, len(self.words) - 1)
         return word
 
+    def passed(self, text: str) -> bool:
+        """Whether this word is next; it is taken then."""
+        found = self.peek().text == text
+        if found:
+            self.take()
+        return found
+
     def expect(self, text: str) -> None:
         word = self.take()
         if word.text != text or word.kind != "symbol":
@@ -121,8 +128,7 @@ class Words:
             name += self.name()
         elif word.kind != "name":
             raise self.wrong(word)
-        while self.peek().text == ".":
-            self.take()
+        while self.passed("."):
             name += "." + self.name()
         return name
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import struct
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 from calve.columns import Json, decimal_digits
@@ -23,7 +25,7 @@ BRACKET = re.compile(r"[\[\]{}]")
 WHOLE = re.compile(r"-?[0-9]++")
 TEXTS = {"date": "a date", "timestamptz": "a date-time", "instant": "a date-time"}
 DAY, INSTANT, FAR_AWAY = (re.compile(each.replace(r"\z", r"\Z")) for each in (DATE, MOMENT, FAR))
-MOST_OFFSET = 18 * 60
+OFFSET = re.compile(r"(?:[Zz]|[+-](?:(?:0[0-9]|1[0-7]):[0-5][0-9]|18:00))\Z")
 BITS = {"int": 32, "long": 64, "days": 32, "millis": 64, "local_millis": 64, "local_micros": 64}
 MOST_DEPTH = 998
 MOST_BYTES = 16
@@ -165,8 +167,8 @@ class JsonValues:
         try:
             struct.pack("<f" if shape == "float" else "<d", number)
         except OverflowError:
-            number = float("inf")
-        if number in (float("inf"), float("-inf")):
+            number = math.inf
+        if math.isinf(number):
             raise self._walk.wrong(article(shape), "a number beyond it")
 
     def _decimal(self, value: Any, precision: int, scale: int) -> None:
@@ -240,10 +242,7 @@ def _kind(value: Any) -> str:
 
 
 def _is_day(text: str) -> bool:
-    try:
-        return bool(DAY.fullmatch(text) and date.fromisoformat(text))
-    except ValueError:
-        return False
+    return bool(DAY.fullmatch(text)) and _is_taken(date.fromisoformat, text)
 
 
 def is_database_moment(text: str) -> bool:
@@ -252,18 +251,18 @@ def is_database_moment(text: str) -> bool:
 
 def is_moment(text: str) -> bool:
     """Whether a text says date, time and offset as `glue_jobs.moments.moment` reads them."""
-    if not INSTANT.fullmatch(text):
+    if not (INSTANT.fullmatch(text) and OFFSET.search(text)):
         return False
-    offset = text[-6:] if text[-1] not in "zZ" else "+00:00"
-    minutes = int(offset[1:3]) * 60 + int(offset[4:])
-    hour, minute, second = int(text[11:13]), int(text[14:16]), int(text[17:19])
-    in_time = hour < 24 and minute < 60 and second < 60
-    return _is_day(text[:10]) and in_time and minutes <= MOST_OFFSET and int(offset[4:]) < 60
+    return _is_taken(datetime.fromisoformat, text.upper())
 
 
 def _is_base64(text: str) -> bool:
+    return _is_taken(partial(base64.b64decode, validate=True), text)
+
+
+def _is_taken(parse: Callable[[str], object], text: str) -> bool:
     try:
-        base64.b64decode(text, validate=True)
+        parse(text)
     except ValueError:
         return False
     return True
