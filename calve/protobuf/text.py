@@ -122,22 +122,20 @@ class _Parser(OptionWords):
             self.map(made, first)
             return
         type_name = self.dotted(word)
-        named = self.take()
-        if named.kind != "name":
-            raise self.wrong(named)
+        name = self.name()
         self.expect("=")
         number = self.integer()
         options = self.bracketed()
         group = type_name == "group" and self.peek().text == "{"
         kind = "group" if group else type_name if type_name in SCALARS else ""
-        each = Field(named.text, number, kind, type_name if not kind else "")
+        each = Field(name, number, kind, type_name if not kind else "")
         each.repeated, each.oneof, each.doc = label == "repeated", oneof, first.doc
         own = self.features | features(options)
         each.presence = self.presence_of(label, oneof, own)
         explain(each, options)
         if group:
-            each.name, each.type_name = named.text.lower(), f".{made.name}.{named.text}"
-            made.messages.append(self.body(Message(f"{made.name}.{named.text}"), depth + 1))
+            each.name, each.type_name = name.lower(), f".{made.name}.{name}"
+            made.messages.append(self.body(Message(f"{made.name}.{name}"), depth + 1))
         else:
             self.expect(";")
             if not kind and own.get("message_encoding") == "DELIMITED":
