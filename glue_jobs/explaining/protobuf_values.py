@@ -8,7 +8,7 @@ from datetime import date
 
 from calve.columns import decimal_digits
 from calve.protobuf.known import DATE, DECIMAL, TIMESTAMP, WRAPPERS
-from calve.protobuf.reading import Column, Read, Struct, Value
+from calve.protobuf.reading import Read, Struct, Value
 from calve.writers import ProtobufWriter
 from glue_jobs.explaining.walk import Misfit, Walk, article
 from glue_jobs.protobuf.leaves import WIRES, is_sized
@@ -22,7 +22,7 @@ from glue_jobs.protobuf.scan import (
     VARINT,
     VARINT_BYTES,
 )
-from glue_jobs.protobuf.values import FIRST_SECOND, LAST_SECOND, LIMBS, members, rescaled
+from glue_jobs.protobuf.values import FIRST_SECOND, LAST_SECOND, LIMBS, entry, members, rescaled
 
 WIRE_NAMES = {
     VARINT: "a varint",
@@ -57,8 +57,8 @@ class Messages:
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
 
-    def read(self, plan: Struct, pieces: Sequence[bytes], *, entry: bool = False) -> list[list[Written]]:
-        """One message, which may come in several pieces. `entry`: of a map, where an absent message is an empty one."""
+    def read(self, plan: Struct, pieces: Sequence[bytes], *, of_map: bool = False) -> list[list[Written]]:
+        """One message, which may come in several pieces. `of_map`: an entry of a map, where an absent message is an empty one."""
         found: list[list[Written]] = [[] for _ in plan.fields]
         replaced: list[tuple[int, Written]] = []
         oneofs = {place: number for number, oneof in enumerate(plan.oneofs) for place in oneof}
@@ -78,10 +78,10 @@ class Messages:
                 self._value(plan.fields[place].value, [written])
         for name, field, several in zip(names, plan.fields, found, strict=True):
             with self._walk.at(name):
-                self._field(field, several, entry=entry)
+                self._field(field, several, of_map=of_map)
         return found
 
-    def _field(self, field: Read, written: list[Written], *, entry: bool) -> None:
+    def _field(self, field: Read, written: list[Written], *, of_map: bool) -> None:
         if field.key is not None:
             self._map(field, field.key, written)
         elif field.repeated:
@@ -95,18 +95,15 @@ class Messages:
             self._value(field.value, written)
         elif field.required:
             self._unfit(field.value, "nothing")
-        elif entry and is_sized(field.value.kind) and field.value.kind not in ("string", "bytes"):
+        elif of_map and is_sized(field.value.kind) and field.value.kind not in ("string", "bytes"):
             self._value(field.value, [Written(LENGTH)])
 
     def _map(self, field: Read, key: Value, written: Sequence[Written]) -> None:
-        plan = Struct(
-            (Read(1, key, implicit=True), Read(2, field.value, implicit=True)),
-            (Column("[key]", key.column, 0), Column("[value]", field.value.column, 1)),
-        )
+        plan = entry(key, field.value)
         by_key: dict[object, list[Misfit]] = {}
         for each in written:
             with self._walk.apart() as unfit:
-                keys, _ = self.read(plan, [each.data], entry=True)
+                keys, _ = self.read(plan, [each.data], of_map=True)
             by_key[_key(key, keys)] = unfit
         # Of several entries with one key, the last counts.
         self._walk.unfit += [each for found in by_key.values() for each in found]

@@ -33,6 +33,14 @@ def members(value: Value) -> Struct:
     return Struct(tuple(reads), tuple(columns))
 
 
+def entry(key: Value, value: Value) -> Struct:
+    """How an entry of a map is read: as a message of both, which have their default where they are not written."""
+    return Struct(
+        (Read(1, key, implicit=True), Read(2, value, implicit=True)),
+        (Column("[key]", key.column, 0), Column("[value]", value.column, 1)),
+    )
+
+
 def one_value(value: Value, parts: list[Any], absent: Flags) -> tuple[Any, Flags]:
     """The column of the value that the parts of its message are, and which of them are none that it can hold."""
     match value.kind:
