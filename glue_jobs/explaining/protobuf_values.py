@@ -64,7 +64,7 @@ class Messages:
         oneofs = {place: number for number, oneof in enumerate(plan.oneofs) for place in oneof}
         holders: dict[int, int] = {}
         names = _names(plan)
-        known = {each.number: (place, names[place]) for place, each in enumerate(plan.fields)}
+        known = {each.number: (n, names[n], _named(each.value)) for n, each in enumerate(plan.fields)}
         for piece in pieces:
             for place, written in self._fields(piece, plan, known):
                 if (oneof := oneofs.get(place)) is not None:
@@ -135,9 +135,9 @@ class Messages:
             raise self._walk.wrong("whole numbers of the field's size", "bytes left over")
 
     def _fields(
-        self, data: bytes, plan: Struct, known: Mapping[int, tuple[int, str]]
+        self, data: bytes, plan: Struct, known: Mapping[int, tuple[int, str, str]]
     ) -> Iterator[tuple[int, Written]]:
-        """The fields of the plan, each with its place there; `known` has place and name of their numbers."""
+        """The fields of the plan, each with its place there; `known`: place, name and type by number."""
         place = 0
         while place < len(data):
             self._walk.step()
@@ -145,12 +145,12 @@ class Messages:
             wire = tag & 7
             if not 8 <= tag <= GREATEST_TAG or wire not in WIRE_NAMES:
                 raise self._walk.wrong("a field", "a number that begins none")
-            which, name = known.get(tag >> 3, (None, f"(field {tag >> 3})"))
+            nth, name, kind = known.get(tag >> 3, (None, f"(field {tag >> 3})", "a field"))
             with self._walk.at(name):
-                field = None if which is None else plan.fields[which]
-                written, place = self._content(data, place, wire, _named(field.value) if field else "a field")
-                if field and which is not None and self._is_of_its_type(field, wire):
-                    yield which, written
+                written, place = self._content(data, place, wire, kind)
+                wanted = nth is not None and self._is_of_its_type(plan.fields[nth], wire)
+            if nth is not None and wanted:
+                yield nth, written
 
     def _content(self, data: bytes, place: int, wire: int, kind: str) -> tuple[Written, int]:
         if wire == VARINT:
