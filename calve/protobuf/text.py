@@ -6,7 +6,7 @@ registered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from calve.evolution import Rule, SchemaProblem
@@ -73,8 +73,9 @@ class _Parser(OptionWords):
     def body(self, made: Message, depth: int) -> Message:
         if depth > MAX_DEPTH:
             raise SchemaProblem("", f"messages are nested deeper than {MAX_DEPTH}", Rule.NESTED_TOO_DEEP)
-        self.expect("{")
-        while (word := self.member()).text != "}":
+        for word in self.members():
+            if word.text in ("export", "local") and self.peek().text in ("message", "enum"):
+                word = self.take()  # edition 2024 has them before a type
             following = self.peek()
             match word.text:
                 case "message" if following.kind == "name":
@@ -85,34 +86,28 @@ class _Parser(OptionWords):
                     self.oneof(made, depth)
                 case "extensions" | "reserved" if following.text != ".":
                     self.skip_statement()
-                case "option" if following.kind == "name" or following.text == "(":
-                    self.option()
-                    self.expect(";")
                 case "extend":
                     self.skip_block()
-                case ";":
-                    pass
                 case _:
                     self.field(made, word, depth)
         return made
 
-    def member(self) -> Token:
-        """The first word of a member of a message, without what edition 2024 may put before it."""
-        word = self.take()
-        if word.text in ("export", "local") and self.peek().text in ("message", "enum"):
-            word = self.take()
-        return word
+    def members(self) -> Iterator[Token]:
+        """The first word of each member between braces; options are none."""
+        self.expect("{")
+        while (word := self.take()).text != "}":
+            following = self.peek()
+            if word.text == "option" and (following.kind == "name" or following.text == "("):
+                self.option()
+                self.expect(";")
+            elif word.text != ";":
+                yield word
 
     def oneof(self, made: Message, depth: int) -> None:
         name = self.name()
         made.oneofs.append(name)
-        self.expect("{")
-        while (word := self.take()).text != "}":
-            if word.text == "option":
-                self.option()
-                self.expect(";")
-            elif word.text != ";":
-                self.field(made, word, depth, oneof=name)
+        for word in self.members():
+            self.field(made, word, depth, oneof=name)
 
     def field(self, made: Message, first: Token, depth: int, *, oneof: str | None = None) -> None:
         label, word = "", first
@@ -173,20 +168,16 @@ class _Parser(OptionWords):
     def enum(self, scope: str) -> Enum:
         name = self.name()
         made = Enum(f"{scope}.{name}" if scope else name)
-        self.expect("{")
-        while (word := self.take()).text != "}":
-            if word.text == "option" and self.peek().text != "=":
-                self.option()
-                self.expect(";")
-            elif word.text == "reserved" and self.peek().text != "=":
+        for word in self.members():
+            if word.text == "reserved" and self.peek().text != "=":
                 self.skip_statement()
-            elif word.text != ";":
-                if word.kind != "name":
-                    raise self.wrong(word)
-                self.expect("=")
-                made.values.append((word.text, self.integer()))
-                self.bracketed()
-                self.expect(";")
+                continue
+            if word.kind != "name":
+                raise self.wrong(word)
+            self.expect("=")
+            made.values.append((word.text, self.integer()))
+            self.bracketed()
+            self.expect(";")
         return made
 
 
