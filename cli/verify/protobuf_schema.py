@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import sys
 import tempfile
@@ -170,7 +169,7 @@ def _binary(text: str) -> descriptor_pb2.FileDescriptorProto | None:
     try:
         data = base64.b64decode("".join(text.split()), validate=True)
         return descriptor_pb2.FileDescriptorProto.FromString(data)
-    except (binascii.Error, ValueError, DecodeError):
+    except (ValueError, DecodeError):
         return None
 
 

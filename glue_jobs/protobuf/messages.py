@@ -159,7 +159,7 @@ class Messages:
             if not replaced:
                 self.unfit[owner[unfit]] = True
             return made, owner
-        together = found.wire == LENGTH if WIRES[value.kind] != LENGTH else np.zeros(owner.size, np.bool_)
+        together = found.wire == LENGTH
         if not together.any():
             return from_numbers(
                 numbers(value.kind, self._data, found), value.column, value.symbols, None
