@@ -26,8 +26,7 @@ from glue_jobs.events import TOMBSTONE, is_bad, tombstones_and_idle, with_rows
 from glue_jobs.inflate import inflate
 from glue_jobs.json_values import JsonValue
 from glue_jobs.kafka.records import REFUSED
-from glue_jobs.protobuf.column import from_protobuf
-from glue_jobs.protobuf.decoder import Frame
+from glue_jobs.protobuf.decoder import Frame, from_protobuf
 from glue_jobs.shapes import shaped
 from glue_jobs.verdicts import (
     DECODED,

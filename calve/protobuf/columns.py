@@ -53,16 +53,29 @@ def value_kind(message: Message | None) -> str | None:
     """The name of a message that is one value and no struct; None where it is a struct, or no message."""
     if message is None or message.name not in MEMBERS:
         return None
-    members = tuple((each.number, each.kind) for each in message.fields)
-    return message.name if members == MEMBERS[message.name] else None
+    members = [(each.number, each.kind) for each in message.fields]
+    return message.name if members == list(enumerate(MEMBERS[message.name].values(), 1)) else None
 
 
-def digits(each: Field, path: str) -> tuple[int, int]:
-    """Precision and scale of a decimal, which the field's own options say.
+def value_column(each: Field, path: str) -> str | None:
+    """The type of the column of one value, whatever it is repeated in; None where it is a struct.
 
     Raises:
-        SchemaProblem: no decimal has them.
+        SchemaProblem: no decimal has the digits that the field's own options say.
     """
+    match value_kind(each.message):
+        case None:
+            return None if each.message else SCALAR_COLUMNS[each.kind]
+        case name if name in WRAPPERS:
+            return SCALAR_COLUMNS[WRAPPERS[name]]
+        case name if name == DECIMAL:
+            precision, scale = _digits(each, path)
+            return f"decimal({precision}, {scale})"
+        case name:
+            return {TIMESTAMP: "timestamptz", DATE: "date"}[name]
+
+
+def _digits(each: Field, path: str) -> tuple[int, int]:
     precision = _integer(each.params.get("precision"), 10)
     scale = _integer(each.params.get("scale"), 0)
     if precision is None or not 1 <= precision <= 38:
@@ -122,21 +135,11 @@ class _Columns:
     def type(self, each: Field, inside: tuple[str, ...], path: str) -> Json:
         if each.kind == "group":
             raise SchemaProblem(path, "groups, and fields encoded like them, are not read")
-        if each.message is None:
-            return SCALAR_COLUMNS[each.kind]
-        match value_kind(each.message):
-            case None:
-                return self.struct(each.message, inside, path)
-            case name if name in WRAPPERS:
-                return SCALAR_COLUMNS[WRAPPERS[name]]
-            case name if name == TIMESTAMP:
-                return "timestamptz"
-            case name if name == DATE:
-                return "date"
-            case name:
-                assert name == DECIMAL  # noqa: S101 there is no other
-                precision, scale = digits(each, path)
-                return f"decimal({precision}, {scale})"
+        found = value_column(each, path)
+        if found is None:
+            assert each.message is not None  # noqa: S101 anything else is a value
+            return self.struct(each.message, inside, path)
+        return found
 
 
 def _distinct(columns: list[dict[str, Json]], path: str) -> list[dict[str, Json]]:

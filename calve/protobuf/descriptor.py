@@ -32,7 +32,7 @@ def parse(data: bytes) -> File:
     package = _text(node, 2)
     return File(
         package,
-        [_decoded(each) for each in _all(node, 3)],
+        [each.decode() for each in _all(node, 3)],
         [_message(each, package, rules, 0) for each in _all(node, 4)],
         [_enum(each, package) for each in _all(node, 5)],
     )
@@ -81,7 +81,7 @@ def _field(data: bytes, rules: _Rules, oneofs: Sequence[str]) -> Field:
     meta = _node(_bytes(options, FIELD_META))
     entries = [_node(each) for each in _all(meta, 2)]
     made.params = {_text(each, 1): _text(each, 2) for each in entries}
-    made.tags = [_decoded(each) for each in _all(meta, 3)]
+    made.tags = [each.decode() for each in _all(meta, 3)]
     made.doc = _text(meta, 1) or None
     return made
 
@@ -118,13 +118,9 @@ def _bytes(node: Node, number: int) -> bytes:
     return b"".join(_all(node, number))
 
 
-def _decoded(data: bytes) -> str:
-    return data.decode()
-
-
 def _text(node: Node, number: int) -> str:
     found = _all(node, number)
-    return _decoded(found[-1]) if found else ""
+    return found[-1].decode() if found else ""
 
 
 def _number(node: Node, number: int) -> int:

@@ -16,12 +16,12 @@ _WRAPPERS = {
 }
 WRAPPERS = {f"google.protobuf.{name}Value": kind for name, kind in _WRAPPERS.items()}
 TIMESTAMP, DATE, DECIMAL = "google.protobuf.Timestamp", "google.type.Date", "confluent.type.Decimal"
-MEMBERS: dict[str, tuple[tuple[int, str], ...]] = {
-    TIMESTAMP: ((1, "int64"), (2, "int32")),
-    DATE: ((1, "int32"), (2, "int32"), (3, "int32")),
-    DECIMAL: ((1, "bytes"), (2, "uint32"), (3, "int32")),
-} | {name: ((1, kind),) for name, kind in WRAPPERS.items()}
-"""Messages that are one value, and what a message of this name must be made of to be one."""
+MEMBERS: dict[str, dict[str, str]] = {
+    TIMESTAMP: {"seconds": "int64", "nanos": "int32"},
+    DATE: {"year": "int32", "month": "int32", "day": "int32"},
+    DECIMAL: {"value": "bytes", "precision": "uint32", "scale": "int32"},
+} | {name: {"value": kind} for name, kind in WRAPPERS.items()}
+"""Messages that are one value, and what a message of this name must be made of to be one: its fields, numbered from 1."""
 
 _GOOGLE = {
     "any": "message Any { string type_url = 1; bytes value = 2; }",

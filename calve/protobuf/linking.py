@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -69,11 +68,7 @@ def messages(
 
 def _parse(source: str) -> File:
     try:
-        data = base64.b64decode("".join(source.split()), validate=True)
-    except (binascii.Error, ValueError):
-        return text.parse(source)
-    try:
-        return descriptor.parse(data)
+        return descriptor.parse(base64.b64decode("".join(source.split()), validate=True))
     except (ValueError, LookupError):
         return text.parse(source)
 

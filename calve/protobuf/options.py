@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 from calve.evolution import Rule, SchemaProblem
 from calve.protobuf.model import Field
-from calve.protobuf.tokens import string
 from calve.protobuf.words import Words
 
 MAX_DEPTH = 64
-Option = str | list["Option"] | list[tuple[str, "Option"]]
-Options = Mapping[str, Option]
+META = "(confluent.field_meta)"
+Option = str | list["Option"] | tuple[tuple[str, "Option"], ...]
+Options = tuple[tuple[str, Option], ...]
 
 
 class OptionWords(Words):
-    """Reads options: a constant is text, a list, or a message as a list of its members."""
+    """Reads options: a constant is text, a list, or a message as names and constants; so are all options of one field."""
 
     __slots__ = ()
 
     def bracketed(self) -> Options:
-        found: dict[str, Option] = {}
-        if self.peek().text != "[":
-            return found
-        self.take()
-        while self.peek().text != "]":
-            name, value = self.option()
-            several = found.setdefault(name, []) if name.endswith((".params", ".tags")) else None
-            if isinstance(several, list):
-                several.append(value)  # type: ignore[arg-type]
-            else:
-                found[name] = value
-            if self.peek().text == ",":
-                self.take()
-        self.take()
-        return found
+        found: list[tuple[str, Option]] = []
+        if self.passed("["):
+            while not self.passed("]"):
+                found.append(self.option())
+                self.passed(",")
+        return tuple(found)
 
     def option(self) -> tuple[str, Option]:
         parts = [self.option_part()]
-        while self.peek().text == ".":
-            self.take()
+        while self.passed("."):
             parts.append(self.option_part())
         self.expect("=")
         return ".".join(parts), self.constant(0)
 
     def option_part(self) -> str:
-        if self.peek().text != "(":
+        if not self.passed("("):
             return self.name()
-        self.take()
         name = self.dotted()
         self.expect(")")
         return f"({name.lstrip('.')})"
@@ -55,30 +44,25 @@ class OptionWords(Words):
     def constant(self, depth: int) -> Option:
         if depth > MAX_DEPTH:
             raise SchemaProblem("", "options are nested too deep", Rule.NESTED_TOO_DEEP)
+        if self.peek().kind == "text":
+            return self.string()
         word = self.take()
         match word.text:
             case "{" | "<":
                 return self.aggregate(depth, "}" if word.text == "{" else ">")
             case "[":
                 found: list[Option] = []
-                while self.peek().text != "]":
+                while not self.passed("]"):
                     found.append(self.constant(depth + 1))
-                    if self.peek().text == ",":
-                        self.take()
-                self.take()
+                    self.passed(",")
                 return found
             case "-" | "+":
                 return word.text + self.take().text
-        if word.kind == "text":
-            value = string(word.text)
-            while self.peek().kind == "text":
-                value += string(self.take().text)
-            return value
         if word.kind not in ("name", "number"):
             raise self.wrong(word)
         return word.text
 
-    def aggregate(self, depth: int, end: str) -> Option:
+    def aggregate(self, depth: int, end: str) -> Options:
         found: list[tuple[str, Option]] = []
         while (word := self.take()).text != end:
             if word.text in (",", ";"):
@@ -92,46 +76,48 @@ class OptionWords(Words):
                     name += part.text
             elif word.kind != "name":
                 raise self.wrong(word)
-            if self.peek().text == ":":
-                self.take()
+            self.passed(":")
             found.append((name, self.constant(depth + 1)))
-        return found
+        return tuple(found)
 
 
-def feature(options: Options, name: str) -> Option | None:
-    found = options.get(f"features.{name}")
-    return found if found is not None else pairs(options.get("features")).get(name)
+def features(options: Options) -> dict[str, str]:
+    """What options say of the language, each alone or in one message."""
+    found: dict[str, str] = {}
+    for name, value in options:
+        if name == "features":
+            found |= texts(value)
+        elif name.startswith("features."):
+            found[name.removeprefix("features.")] = str(value)
+    return found
 
 
-def pairs(value: Option | None) -> dict[str, str]:
+def texts(value: Option) -> dict[str, str]:
     """The members of a message in an option that are no messages."""
-    found = (each for each in value or () if isinstance(each, tuple)) if isinstance(value, list) else ()
+    found = value if isinstance(value, tuple) else ()
     return {name: each for name, each in found if isinstance(each, str)}
 
 
 def explain(each: Field, options: Options) -> None:
     """What `confluent.field_meta` says of a field: `doc`, `params` and `tags`."""
-    meta = options.get("(confluent.field_meta)")
-    members = [m for m in meta if isinstance(m, tuple)] if isinstance(meta, list) else []
-    entries = [value for name, value in members if name == "params"]
-    if (alone := options.get("(confluent.field_meta).params")) is not None:
-        entries.append(alone)
     params: dict[str, str] = {}
-    for entry in entries:
-        several = isinstance(entry, list) and entry and not isinstance(entry[0], tuple)
-        for one in entry if several else [entry]:
-            pair = pairs(one)  # type: ignore[arg-type]
+    for name, value in _of_meta(options):
+        if name == "params":
+            pair = texts(value)
             params[pair.get("key", "")] = pair.get("value", "")
+        elif name == "tags" and isinstance(value, str):
+            each.tags.append(value)
+        elif name == "doc" and value:
+            each.doc = str(value)
     each.params = params
-    each.tags = _texts(
-        [options.get("(confluent.field_meta).tags"), *(v for name, v in members if name == "tags")]
-    )
-    doc = options.get("(confluent.field_meta).doc", pairs(meta).get("doc"))
-    each.doc = str(doc) if doc else each.doc
 
 
-def _texts(value: Option | list[Option | None] | None) -> list[str]:
-    """All texts of a repeated field: each is given alone, or in a list."""
-    if isinstance(value, list):
-        return [text for each in value for text in _texts(each)]  # type: ignore[arg-type]
-    return [value] if isinstance(value, str) else []
+def _of_meta(options: Options) -> Iterator[tuple[str, Option]]:
+    """The members that are given in one message or alone; those that are repeated, alone or in a list."""
+    for option, given in options:
+        if not option.startswith(META):
+            continue
+        members = given if option == META and isinstance(given, tuple) else ((option, given),)
+        for name, value in members:
+            for each in value if isinstance(value, list) else [value]:
+                yield name.removeprefix(f"{META}."), each

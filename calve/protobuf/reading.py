@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from calve.columns import Json
 from calve.evolution import Rule, SchemaProblem, join, show, widens
-from calve.protobuf.columns import SCALAR_COLUMNS, digits, own_column, value_kind
-from calve.protobuf.known import DATE, DECIMAL, TIMESTAMP, WRAPPERS
+from calve.protobuf.columns import SCALAR_COLUMNS, own_column, value_column, value_kind
 from calve.protobuf.model import Enum, Field, Message, Presence
 
 
@@ -114,25 +113,16 @@ def _read(each: Field, column: Json, path: str) -> Read:
 
 
 def _value(each: Field, column: Json, path: str) -> Value:
-    name = value_kind(each.message)
-    if each.message is not None and name is None:
+    own = value_column(each, path)
+    if own is None:
+        assert each.message is not None  # noqa: S101 anything else is a value
         if not isinstance(column, dict) or column["type"] != "struct" or each.kind == "group":
             raise _mismatch(column, each.kind, path)
         return Value("message", column, message=plan(each.message, column, path))
-    symbols = each.type.symbols if isinstance(each.type, Enum) else {}
-    own = _own_column(each, name, path)
     if own != column and not widens(own, column):
         raise _mismatch(column, own, path)
-    return Value(name or each.kind, column, symbols)
-
-
-def _own_column(each: Field, name: str | None, path: str) -> str:
-    if name is None:
-        return SCALAR_COLUMNS[each.kind]
-    if name == DECIMAL:
-        precision, scale = digits(each, path)
-        return f"decimal({precision}, {scale})"
-    return {TIMESTAMP: "timestamptz", DATE: "date"}.get(name) or SCALAR_COLUMNS[WRAPPERS[name]]
+    symbols = each.type.symbols if isinstance(each.type, Enum) else {}
+    return Value(value_kind(each.message) or each.kind, column, symbols)
 
 
 def _mismatch(table: Json, writer: str, path: str) -> SchemaProblem:

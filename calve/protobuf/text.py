@@ -6,12 +6,13 @@ registered.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from calve.evolution import Rule, SchemaProblem
 from calve.protobuf.model import SCALARS, Enum, Field, File, Message, Presence
-from calve.protobuf.options import MAX_DEPTH, Options, OptionWords, explain, feature, pairs
-from calve.protobuf.tokens import Token, tokens
+from calve.protobuf.options import MAX_DEPTH, OptionWords, explain, features
+from calve.protobuf.words import Token, tokens
 
 LABELS = ("optional", "required", "repeated")
 
@@ -29,8 +30,7 @@ def parse(source: str) -> File:
 class _Parser(OptionWords):
     proto3: bool = False
     editions: bool = False
-    presence: str = "EXPLICIT"
-    delimited: bool = False
+    features: dict[str, str] = field(default_factory=dict)
     result: File = field(default_factory=File)
 
     def file(self) -> File:
@@ -64,18 +64,7 @@ class _Parser(OptionWords):
             case "package":
                 self.result.package = self.dotted()
             case _:
-                self.file_option()
-
-    def file_option(self) -> None:
-        name, value = self.option()
-        if name == "features.field_presence":
-            self.presence = str(value)
-        elif name == "features.message_encoding":
-            self.delimited = value == "DELIMITED"
-        elif name == "features":
-            found = pairs(value)
-            self.presence = found.get("field_presence", self.presence)
-            self.delimited = found.get("message_encoding") == "DELIMITED"
+                self.features |= features((self.option(),))
 
     def message(self, scope: str, depth: int) -> Message:
         name = self.name()
@@ -84,8 +73,9 @@ class _Parser(OptionWords):
     def body(self, made: Message, depth: int) -> Message:
         if depth > MAX_DEPTH:
             raise SchemaProblem("", f"messages are nested deeper than {MAX_DEPTH}", Rule.NESTED_TOO_DEEP)
-        self.expect("{")
-        while (word := self.member()).text != "}":
+        for word in self.members():
+            if word.text in ("export", "local") and self.peek().text in ("message", "enum"):
+                word = self.take()  # edition 2024 has them before a type
             following = self.peek()
             match word.text:
                 case "message" if following.kind == "name":
@@ -96,34 +86,28 @@ class _Parser(OptionWords):
                     self.oneof(made, depth)
                 case "extensions" | "reserved" if following.text != ".":
                     self.skip_statement()
-                case "option" if following.kind == "name" or following.text == "(":
-                    self.option()
-                    self.expect(";")
                 case "extend":
                     self.skip_block()
-                case ";":
-                    pass
                 case _:
                     self.field(made, word, depth)
         return made
 
-    def member(self) -> Token:
-        """The first word of a member of a message, without what edition 2024 may put before it."""
-        word = self.take()
-        if word.text in ("export", "local") and self.peek().text in ("message", "enum"):
-            word = self.take()
-        return word
+    def members(self) -> Iterator[Token]:
+        """The first word of each member between braces; options are none."""
+        self.expect("{")
+        while (word := self.take()).text != "}":
+            following = self.peek()
+            if word.text == "option" and (following.kind == "name" or following.text == "("):
+                self.option()
+                self.expect(";")
+            elif word.text != ";":
+                yield word
 
     def oneof(self, made: Message, depth: int) -> None:
         name = self.name()
         made.oneofs.append(name)
-        self.expect("{")
-        while (word := self.take()).text != "}":
-            if word.text == "option":
-                self.option()
-                self.expect(";")
-            elif word.text != ";":
-                self.field(made, word, depth, oneof=name)
+        for word in self.members():
+            self.field(made, word, depth, oneof=name)
 
     def field(self, made: Message, first: Token, depth: int, *, oneof: str | None = None) -> None:
         label, word = "", first
@@ -133,24 +117,23 @@ class _Parser(OptionWords):
             self.map(made, first)
             return
         type_name = self.dotted(word)
-        named = self.take()
-        if named.kind != "name":
-            raise self.wrong(named)
+        name = self.name()
         self.expect("=")
         number = self.integer()
         options = self.bracketed()
         group = type_name == "group" and self.peek().text == "{"
         kind = "group" if group else type_name if type_name in SCALARS else ""
-        each = Field(named.text, number, kind, type_name if not kind else "")
+        each = Field(name, number, kind, type_name if not kind else "")
         each.repeated, each.oneof, each.doc = label == "repeated", oneof, first.doc
-        each.presence = self.presence_of(label, oneof, options)
+        own = self.features | features(options)
+        each.presence = self.presence_of(label, oneof, own)
         explain(each, options)
         if group:
-            each.name, each.type_name = named.text.lower(), f".{made.name}.{named.text}"
-            made.messages.append(self.body(Message(f"{made.name}.{named.text}"), depth + 1))
+            each.name, each.type_name = name.lower(), f".{made.name}.{name}"
+            made.messages.append(self.body(Message(f"{made.name}.{name}"), depth + 1))
         else:
             self.expect(";")
-            if not kind and self.is_delimited(options):
+            if not kind and own.get("message_encoding") == "DELIMITED":
                 each.kind = "group"
         made.fields.append(each)
 
@@ -174,37 +157,27 @@ class _Parser(OptionWords):
         explain(each, options)
         made.fields.append(each)
 
-    def presence_of(self, label: str, oneof: str | None, options: Options) -> Presence:
+    def presence_of(self, label: str, oneof: str | None, own: Mapping[str, str]) -> Presence:
         if label == "required":
             return Presence.REQUIRED
         if self.editions and oneof is None:
-            found = str(feature(options, "field_presence") or self.presence)
-            return {"IMPLICIT": Presence.IMPLICIT, "LEGACY_REQUIRED": Presence.REQUIRED}.get(
-                found, Presence.EXPLICIT
-            )
+            found = {"IMPLICIT": Presence.IMPLICIT, "LEGACY_REQUIRED": Presence.REQUIRED}
+            return found.get(own.get("field_presence", ""), Presence.EXPLICIT)
         return Presence.IMPLICIT if self.proto3 and not label and oneof is None else Presence.EXPLICIT
-
-    def is_delimited(self, options: Options) -> bool:
-        found = feature(options, "message_encoding")
-        return found == "DELIMITED" or (found is None and self.delimited)
 
     def enum(self, scope: str) -> Enum:
         name = self.name()
         made = Enum(f"{scope}.{name}" if scope else name)
-        self.expect("{")
-        while (word := self.take()).text != "}":
-            if word.text == "option" and self.peek().text != "=":
-                self.option()
-                self.expect(";")
-            elif word.text == "reserved" and self.peek().text != "=":
+        for word in self.members():
+            if word.text == "reserved" and self.peek().text != "=":
                 self.skip_statement()
-            elif word.text != ";":
-                if word.kind != "name":
-                    raise self.wrong(word)
-                self.expect("=")
-                made.values.append((word.text, self.integer()))
-                self.bracketed()
-                self.expect(";")
+                continue
+            if word.kind != "name":
+                raise self.wrong(word)
+            self.expect("=")
+            made.values.append((word.text, self.integer()))
+            self.bracketed()
+            self.expect(";")
         return made
 
 

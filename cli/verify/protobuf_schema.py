@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
@@ -61,7 +61,7 @@ def compiled(schema: registry.Schema) -> Compiled:
     Raises:
         Unreadable: it is no Protobuf schema.
     """
-    files = [*_files(schema)]
+    files = _files(schema)
     enums = {name: each for file in files for name, each in _enums(file)}
     symbols: dict[str, dict[int, str]] = {}
     for file in files:
@@ -87,8 +87,7 @@ def _messages(files: list[descriptor_pb2.FileDescriptorProto]) -> list[Descripto
     pool = descriptor_pool.DescriptorPool()
     for file in files:
         pool.Add(file)
-    own = pool.FindFileByName(files[-1].name)
-    return [own.message_types_by_name[each.name] for each in files[-1].message_type]
+    return [*pool.FindFileByName(OWN).message_types_by_name.values()]
 
 
 def _as_proto3(message: descriptor_pb2.DescriptorProto) -> None:
@@ -124,21 +123,12 @@ def _files(schema: registry.Schema) -> list[descriptor_pb2.FileDescriptorProto]:
     for name, each in binary.items():
         each.name = name
     found |= binary
-    ordered: dict[str, descriptor_pb2.FileDescriptorProto] = {}
-    _order(OWN, found, ordered)
-    return list(ordered.values())
-
-
-def _order(
-    name: str,
-    found: Mapping[str, descriptor_pb2.FileDescriptorProto],
-    ordered: dict[str, descriptor_pb2.FileDescriptorProto],
-) -> None:
-    for dependency in found[name].dependency if name in found else ():
-        if dependency not in ordered and dependency != name:
-            _order(dependency, found, ordered)
-    if name in found:
-        ordered[name] = found[name]
+    needed = {name: [*each.dependency] for name, each in found.items()}
+    try:
+        order = [*TopologicalSorter(needed).static_order()]
+    except CycleError:
+        raise Unreadable("incompatible_schema") from None
+    return [found[name] for name in order if name in found]
 
 
 def _protoc(folder: Path, roots: list[str]) -> list[descriptor_pb2.FileDescriptorProto]:
@@ -179,7 +169,7 @@ def _binary(text: str) -> descriptor_pb2.FileDescriptorProto | None:
     try:
         data = base64.b64decode("".join(text.split()), validate=True)
         return descriptor_pb2.FileDescriptorProto.FromString(data)
-    except (binascii.Error, ValueError, DecodeError):
+    except (ValueError, DecodeError):
         return None
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 
-from calve.columns import Json
+from calve.columns import MOST_MILLIS, Json
 from calve.spark_conf import ITEMS_LIMIT, STRING_LIMIT
 from calve.writers import AvroWriter
 from glue_jobs.explaining.json_values import is_database_moment
-from glue_jobs.explaining.walk import LastOfEach, Walk, article
+from glue_jobs.explaining.walk import Misfit, Walk, article
 
 END = "the end of the value"
-MOST_MILLIS = (2**63 - 1) // 1000
 SHORT_DIGITS = 18
 """Of decimals with at most so many digits, Spark reads the lower 64 bits alone."""
 SIZES = {"boolean": 1, "float": 4, "double": 8}
@@ -67,9 +66,8 @@ class AvroBytes:
         shapes = {name: each for name, each, absent in (shape or {}).get("struct", ()) if not absent}
         for each in node["fields"]:
             name = each["name"]
-            self._walk.path.append(name if name in kinds else "(a field without a column)")
-            self.value(each["type"], kinds.get(name), shapes.get(name))
-            self._walk.path.pop()
+            with self._walk.at(name if name in kinds else "(a field without a column)"):
+                self.value(each["type"], kinds.get(name), shapes.get(name))
 
     def _union(self, node: list[Json], read: list[Json] | None, shape: Json | None) -> None:
         place = self._number("the type of a union", 5)
@@ -81,35 +79,26 @@ class AvroBytes:
         self.value(node[place], None if read is None else read[place], shape)
 
     def _blocks(self, node: Json, read: Json | None, shape: Json | None) -> None:
-        inside = "items" if node["type"] == "array" else "values"
+        named = node["type"] == "map"
+        inside = "values" if named else "items"
+        name_type, item_type = (None, None) if read is None else ("string", read[inside])
         shapes = shape or {}
         entry = shapes.get("list", shapes.get("map"))
         if "entries" in shapes:
             entry = {"struct": [["key", shapes["entries"][0], None], ["value", shapes["entries"][1], None]]}
-        last, total = LastOfEach(self._walk) if inside == "values" else None, 0
+        by_key: dict[object, list[Misfit]] = {}
+        total = 0
         while (count := self._count(node["type"], first=not total, skipped=read is None)) > 0:
             total += count
             if read is not None and total > ITEMS_LIMIT:
                 raise self._walk.wrong(f"at most {ITEMS_LIMIT:,} items", "more")
             for number in range(total - count, total):
-                self._item(node[inside], None if read is None else read[inside], entry, last, number)
-        if last:
-            last.end()
-
-    def _item(
-        self, node: Json, read: Json | None, shape: Json | None, last: LastOfEach | None, number: int
-    ) -> None:
-        key: object = number
-        if last:
-            last.begin()
-            self._walk.path.append("[key]")
-            key = self._sized("string", "string", None if read is None else "string", None)
-        else:
-            self._walk.path.append(f"[{number}]")
-        self.value(node, read, shape)
-        self._walk.path.pop()
-        if last:
-            last.add(key)
+                with self._walk.apart() as unfit, self._walk.at("[key]" if named else f"[{number}]"):
+                    key = self._sized("string", "string", name_type, None) if named else number
+                    self.value(node[inside], item_type, entry)
+                by_key[key] = unfit
+        # Of several entries of a map with one key, the last counts.
+        self._walk.unfit += [each for found in by_key.values() for each in found]
 
     def _count(self, kind: str, *, first: bool, skipped: bool) -> int:
         count = self._number(kind, 10)
@@ -160,14 +149,9 @@ class AvroBytes:
             self._walk.unfit.append(self._walk.wrong(f"a decimal({precision}, {scale})", what))
 
     def _number(self, kind: str, most: int) -> int:
-        number = 0
-        for place in range(most):
-            byte = self._take(1, kind)[0]
-            number |= (byte & 0x7F) << 7 * place
-            if byte < 0x80:
-                number &= 2**32 - 1 if most == 5 else 2**64 - 1
-                return (number >> 1) ^ -(number & 1)
-        raise self._walk.wrong(_named(kind), f"a number of more than {most} bytes")
+        number, self.at = self._walk.varint(self._data, self.at, most, _named(kind), END)
+        number &= 2**32 - 1 if most == 5 else 2**64 - 1
+        return (number >> 1) ^ -(number & 1)
 
     def _take(self, size: int, kind: str) -> bytes:
         if size > len(self._data) - self.at:

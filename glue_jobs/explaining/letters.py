@@ -17,7 +17,7 @@ from calve.decoding import Decoding
 from calve.job import PartName
 from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
 from glue_jobs.explaining import avro_values, json_values, protobuf_values
-from glue_jobs.explaining.walk import GaveUpError, Misfit, Walk
+from glue_jobs.explaining.walk import Misfit, Walk
 
 EXPLAINED: dict[str, PartName] = {
     "malformed": "value",
@@ -53,9 +53,7 @@ class Explainer:
                 _explain(data, writer, walk, by_message=reason.endswith("incompatible_schema"))
         except Misfit as misfit:
             return str(misfit)
-        except GaveUpError:
-            return None
-        except Exception:  # noqa: BLE001 an explanation must not cost the letter
+        except Exception:  # noqa: BLE001 it gave up or failed: an explanation must not cost the letter
             return None
         finally:
             self.left -= given - walk.left

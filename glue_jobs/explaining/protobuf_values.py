@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass
+from datetime import date
 
 from calve.columns import decimal_digits
 from calve.protobuf.known import DATE, DECIMAL, TIMESTAMP, WRAPPERS
-from calve.protobuf.reading import Column, Read, Struct, Value
+from calve.protobuf.reading import Read, Struct, Value
 from calve.writers import ProtobufWriter
-from glue_jobs.explaining.walk import LastOfEach, Walk, article
+from glue_jobs.explaining.walk import Misfit, Walk, article
 from glue_jobs.protobuf.leaves import WIRES, is_sized
 from glue_jobs.protobuf.scan import (
     FIXED32,
@@ -22,7 +22,7 @@ from glue_jobs.protobuf.scan import (
     VARINT,
     VARINT_BYTES,
 )
-from glue_jobs.protobuf.values import DAYS, FIRST_SECOND, LAST_SECOND, LIMBS, members
+from glue_jobs.protobuf.values import FIRST_SECOND, LAST_SECOND, LIMBS, entry, members, rescaled
 
 WIRE_NAMES = {
     VARINT: "a varint",
@@ -31,11 +31,8 @@ WIRE_NAMES = {
     FIXED32: "a field of 4 bytes",
 }
 
-MEMBER_NAMES = {
-    TIMESTAMP: ("seconds", "nanos"),
-    DATE: ("year", "month", "day"),
-    DECIMAL: ("value", "precision", "scale"),
-}
+SIZES = {FIXED64: 8, FIXED32: 4}
+END = "the end of the message"
 
 
 def explain(data: bytes, writer: ProtobufWriter, walk: Walk) -> None:
@@ -47,11 +44,11 @@ def explain(data: bytes, writer: ProtobufWriter, walk: Walk) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A field as it was written: which in its message, and a number or the bytes of its content."""
+    """A field as it was written: its number or, where it has a length, its bytes."""
 
-    order: int
     wire: int
-    content: int | bytes
+    number: int = 0
+    data: bytes = b""
 
 
 class Messages:
@@ -60,117 +57,87 @@ class Messages:
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
 
-    def read(self, plan: Struct, pieces: Sequence[bytes], *, entry: bool = False) -> list[list[Written]]:
-        """One message, which may come in several pieces. `entry`: of a map, where an absent message is an empty one."""
+    def read(self, plan: Struct, pieces: Sequence[bytes], *, of_map: bool = False) -> list[list[Written]]:
+        """One message, which may come in several pieces. `of_map`: an entry of a map, where an absent message is an empty one."""
         found: list[list[Written]] = [[] for _ in plan.fields]
-        numbers = {each.number: place for place, each in enumerate(plan.fields)}
-        order, names = 0, _names(plan)
-        known = {each.number: (names[n], _named(each.value)) for n, each in enumerate(plan.fields)}
+        replaced: list[tuple[int, Written]] = []
+        oneofs = {place: number for number, oneof in enumerate(plan.oneofs) for place in oneof}
+        holders: dict[int, int] = {}
+        names = _names(plan)
+        known = {each.number: (n, names[n], _named(each.value)) for n, each in enumerate(plan.fields)}
         for piece in pieces:
-            for number, wire, content in self._fields(piece, known):
-                order += 1
-                if number in numbers:
-                    found[numbers[number]].append(Written(order, wire, content))
-        for place, each in enumerate(plan.fields):
-            self._walk.path.append(names[place])
-            found[place] = list(self._of_its_type(each, found[place]))
-            self._walk.path.pop()
-        for oneof in plan.oneofs:
-            self._choose(plan, oneof, found, names)
-        for place, each in enumerate(plan.fields):
-            self._walk.path.append(names[place])
-            self._field(each, found[place], entry=entry)
-            self._walk.path.pop()
+            for place, written in self._fields(piece, plan, known):
+                if (oneof := oneofs.get(place)) is not None:
+                    other = holders.setdefault(oneof, place)
+                    if other != place:
+                        replaced += [(other, each) for each in found[other]]
+                        found[other], holders[oneof] = [], place
+                found[place].append(written)
+        for place, written in replaced:
+            with self._walk.apart(), self._walk.at(names[place]):
+                self._value(plan.fields[place].value, [written])
+        for name, field, several in zip(names, plan.fields, found, strict=True):
+            with self._walk.at(name):
+                self._field(field, several, of_map=of_map)
         return found
 
-    def _of_its_type(self, field: Read, written: Sequence[Written]) -> Iterator[Written]:
-        own = LENGTH if field.key else WIRES.get(field.value.kind, LENGTH)
-        for each in written:
-            if each.wire == own or (field.repeated and each.wire == LENGTH):
-                yield each
-            else:
-                self._unfit(_named(field.value), WIRE_NAMES[each.wire])
-
-    def _choose(
-        self, plan: Struct, oneof: Sequence[int], found: list[list[Written]], names: Sequence[str]
-    ) -> None:
-        """Keep what was written last; what it replaced must be whole, too."""
-        written = [(each.order, place) for place in oneof for each in found[place]]
-        if len(written) < 2:
-            return
-        last = max(written)[1]
-        replaced = max((order for order, place in written if place != last), default=0)
-        for place in oneof:
-            kept = [each for each in found[place] if place == last and each.order > replaced]
-            self._walk.path.append(names[place])
-            unfit = list(self._walk.unfit)
-            for each in found[place]:
-                if each not in kept:
-                    self._value(plan.fields[place].value, [each])
-            self._walk.unfit = unfit
-            self._walk.path.pop()
-            found[place] = kept
-
-    def _field(self, field: Read, written: list[Written], *, entry: bool) -> None:
+    def _field(self, field: Read, written: list[Written], *, of_map: bool) -> None:
         if field.key is not None:
             self._map(field, field.key, written)
         elif field.repeated:
             for number, each in enumerate(written):
-                self._walk.path.append(f"[{number}]")
-                if each.wire == LENGTH and not is_sized(field.value.kind):
-                    self._packed(field.value, each.content)
-                else:
-                    self._value(field.value, [each])
-                self._walk.path.pop()
+                with self._walk.at(f"[{number}]"):
+                    if each.wire == LENGTH and not is_sized(field.value.kind):
+                        self._packed(field.value, each.data)
+                    else:
+                        self._value(field.value, [each])
         elif written:
             self._value(field.value, written)
         elif field.required:
-            self._unfit(_named(field.value), "nothing")
-        elif entry and is_sized(field.value.kind) and field.value.kind not in ("string", "bytes"):
-            self._value(field.value, [Written(0, LENGTH, b"")])
+            self._unfit(field.value, "nothing")
+        elif of_map and is_sized(field.value.kind) and field.value.kind not in ("string", "bytes"):
+            self._value(field.value, [Written(LENGTH)])
 
     def _map(self, field: Read, key: Value, written: Sequence[Written]) -> None:
-        plan = Struct(
-            (Read(1, key, implicit=True), Read(2, field.value, implicit=True)),
-            (Column("[key]", key.column, 0), Column("[value]", field.value.column, 1)),
-        )
-        last = LastOfEach(self._walk)
+        plan = entry(key, field.value)
+        by_key: dict[object, list[Misfit]] = {}
         for each in written:
-            last.begin()
-            keys, _ = self.read(plan, [_bytes(each)], entry=True)
-            last.add(_key(key, keys[-1].content) if keys else None)
-        last.end()
+            with self._walk.apart() as unfit:
+                keys, _ = self.read(plan, [each.data], of_map=True)
+            by_key[_key(key, keys)] = unfit
+        # Of several entries with one key, the last counts.
+        self._walk.unfit += [each for found in by_key.values() for each in found]
 
     def _value(self, value: Value, written: Sequence[Written]) -> None:
         """One value that was written in several pieces or several times."""
         self._walk.step()
         if value.kind == "string":
             for each in written:
-                if not _is_utf8(_bytes(each)):
-                    raise self._walk.wrong("a string in UTF-8", "other bytes")
+                try:
+                    each.data.decode()
+                except UnicodeDecodeError:
+                    raise self._walk.wrong("a string in UTF-8", "other bytes") from None
         elif is_sized(value.kind) and value.kind != "bytes":
-            plan = value.message or _with_names(value.kind, members(value))
-            found = self.read(plan, [_bytes(each) for each in written])
+            found = self.read(value.message or members(value), [each.data for each in written])
             if value.message is None and value.kind not in WRAPPERS:
-                parts = [each[-1].content if each else 0 for each in found]
+                parts = [each[-1] if each else Written(VARINT) for each in found]
                 if problem := _problem(value, parts):
-                    self._unfit(*problem)
+                    self._walk.unfit.append(self._walk.wrong(*problem))
 
-    def _packed(self, value: Value, content: int | bytes) -> None:
+    def _packed(self, value: Value, data: bytes) -> None:
         """The numbers of a field that holds several."""
-        data, wire = content if isinstance(content, bytes) else b"", WIRES[value.kind]
+        wire, place = WIRES[value.kind], 0
         self._walk.step(len(data) // 100)
         if wire == VARINT:
-            place = 0
             while place < len(data):
                 _, place = self._varint(data, place, VARINT_BYTES, _named(value))
-        elif len(data) % (8 if wire == FIXED64 else 4):
+        elif len(data) % SIZES[wire]:
             raise self._walk.wrong("whole numbers of the field's size", "bytes left over")
 
     def _fields(
-        self, data: bytes, known: Mapping[int, tuple[str, str]]
-    ) -> Iterator[tuple[int, int, int | bytes]]:
-        """Number, type on the wire and content of each field; name and type of those in `known`."""
+        self, data: bytes, plan: Struct, known: Mapping[int, tuple[int, str, str]]
+    ) -> Iterator[tuple[int, Written]]:
+        """The fields of the plan, each with its place there; `known`: place, name and type by number."""
         place = 0
         while place < len(data):
             self._walk.step()
@@ -178,34 +145,39 @@ class Messages:
             wire = tag & 7
             if not 8 <= tag <= GREATEST_TAG or wire not in WIRE_NAMES:
                 raise self._walk.wrong("a field", "a number that begins none")
-            name, kind = known.get(tag >> 3, (f"(field {tag >> 3})", "a field"))
-            self._walk.path.append(name)
-            value, after = 0, place + (8 if wire == FIXED64 else 4)
-            if wire == VARINT:
-                value, after = self._varint(data, place, VARINT_BYTES, kind)
-            elif wire == LENGTH:
-                size, place = self._varint(data, place, SHORT_VARINT_BYTES, kind)
-                after = place + size
-            if after > len(data) or after - place > GREATEST_LENGTH:
-                raise self._walk.wrong(kind, "the end of the message")
-            self._walk.path.pop()
-            yield tag >> 3, wire, value if wire == VARINT else data[place:after]
-            place = after
+            nth, name, kind = known.get(tag >> 3, (None, f"(field {tag >> 3})", "a field"))
+            with self._walk.at(name):
+                written, place = self._content(data, place, wire, kind)
+                wanted = nth is not None and self._is_of_its_type(plan.fields[nth], wire)
+            if nth is not None and wanted:
+                yield nth, written
+
+    def _content(self, data: bytes, place: int, wire: int, kind: str) -> tuple[Written, int]:
+        if wire == VARINT:
+            number, after = self._varint(data, place, VARINT_BYTES, kind)
+            return Written(wire, number % 2**64), after
+        size = SIZES.get(wire)
+        if size is None:
+            size, place = self._varint(data, place, SHORT_VARINT_BYTES, kind)
+        content = data[place : place + size]
+        if len(content) < size or size > GREATEST_LENGTH:
+            raise self._walk.wrong(kind, END)
+        if wire == LENGTH:
+            return Written(wire, data=content), place + size
+        return Written(wire, int.from_bytes(content, "little")), place + size
+
+    def _is_of_its_type(self, field: Read, wire: int) -> bool:
+        own = LENGTH if field.key else WIRES.get(field.value.kind, LENGTH)
+        good = wire == own or (field.repeated and wire == LENGTH)
+        if not good:
+            self._unfit(field.value, WIRE_NAMES[wire])
+        return good
 
     def _varint(self, data: bytes, place: int, most: int, expected: str) -> tuple[int, int]:
-        value = 0
-        for shift in range(most):
-            if place >= len(data):
-                raise self._walk.wrong(expected, "the end of the message")
-            byte = data[place]
-            value |= (byte & 0x7F) << 7 * shift
-            place += 1
-            if byte < 0x80:
-                return value & 2**64 - 1, place
-        raise self._walk.wrong(expected, f"a number of more than {most} bytes")
+        return self._walk.varint(data, place, most, expected, END)
 
-    def _unfit(self, expected: str, found: str) -> None:
-        self._walk.unfit.append(self._walk.wrong(expected, found))
+    def _unfit(self, value: Value, found: str) -> None:
+        self._walk.unfit.append(self._walk.wrong(_named(value), found))
 
 
 def _names(plan: Struct) -> list[str]:
@@ -219,44 +191,24 @@ def _names(plan: Struct) -> list[str]:
     return found
 
 
-def _with_names(kind: str, plan: Struct) -> Struct:
-    """The plan of a message that is one value, with what its fields are called."""
-    names = MEMBER_NAMES.get(kind, ("value",))
-    return replace(
-        plan, columns=tuple(replace(each, name=n) for each, n in zip(plan.columns, names, strict=True))
-    )
-
-
 def _named(value: Value) -> str:
     return article("message" if value.message else value.kind.removeprefix("."))
 
 
-def _bytes(each: Written) -> bytes:
-    return each.content if isinstance(each.content, bytes) else b""
-
-
-def _key(key: Value, content: int | bytes) -> object:
+def _key(key: Value, written: Sequence[Written]) -> object:
     """What tells a key from others: numbers without the bits that their type does not have."""
-    bits = {"int32": 32, "uint32": 32, "sint32": 32}
-    if isinstance(content, int) and key.kind == "bool":
-        return content != 0
-    return content % 2 ** bits.get(key.kind, 64) if isinstance(content, int) else content
+    last = written[-1] if written else Written(VARINT)
+    if key.kind == "bool":
+        return last.number != 0
+    return last.number & (2**32 - 1 if key.kind.endswith("32") else 2**64 - 1), last.data
 
 
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+def _signed(written: Written, bits: int) -> int:
+    number = written.number & (1 << bits) - 1
+    return number - (number >> bits - 1 << bits)
 
 
-def _signed(value: int | bytes, bits: int) -> int:
-    number = value % 2**bits if isinstance(value, int) else 0
-    return number - 2**bits if number >> bits - 1 else number
-
-
-def _problem(value: Value, parts: Sequence[int | bytes]) -> tuple[str, str] | None:
+def _problem(value: Value, parts: Sequence[Written]) -> tuple[str, str] | None:
     """What is expected and what was found, where the parts of a message are not the value that it stands for."""
     if value.kind == TIMESTAMP:
         seconds, nanos = _signed(parts[0], 64), _signed(parts[1], 32)
@@ -265,22 +217,14 @@ def _problem(value: Value, parts: Sequence[int | bytes]) -> tuple[str, str] | No
         if not 0 <= nanos <= 999_999_999 or nanos % 1000:
             return "a Timestamp with whole microseconds", "other nanos"
     elif value.kind == DATE:
-        year, month, day = (_signed(each, 32) for each in parts)
-        leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-        if not (1 <= year <= 9999 and 1 <= month <= 12 and 1 <= day <= DAYS[month - 1] + leap):
+        try:
+            date(*(_signed(each, 32) for each in parts))
+        except ValueError:
             return "a Date of the years 1 to 9999", "year, month and day that are no date"
     elif value.kind == DECIMAL:
-        digits = decimal_digits(value.column)
-        unscaled = parts[0] if isinstance(parts[0], bytes) else b""
-        if digits and not _fits(unscaled, _signed(parts[2], 32), *digits):
-            return f"a decimal({digits[0]}, {digits[1]})", "more digits"
+        precision, scale = decimal_digits(value.column) or (0, 0)
+        unscaled = int.from_bytes(parts[0].data, "big", signed=True)
+        moved = rescaled(unscaled, scale - _signed(parts[2], 32))
+        if len(parts[0].data) > LIMBS or moved is None or abs(moved) >= 10**precision:
+            return f"a decimal({precision}, {scale})", "more digits"
     return None
-
-
-def _fits(unscaled: bytes, scale: int, precision: int, wanted: int) -> bool:
-    number = int.from_bytes(unscaled, "big", signed=True)
-    if len(unscaled) > LIMBS or (abs(scale) > 1000 and number):
-        return False
-    exact = Decimal(number).scaleb(-scale) if number else Decimal(0)
-    moved = exact.scaleb(wanted)
-    return moved == moved.to_integral_value() and abs(moved) < Decimal(10) ** precision

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class Misfit(Exception):
     """A place of a value, what its schema expects there, and the kind of what is there; never a part of the value."""
@@ -31,31 +34,38 @@ class Walk:
         if self.left < 0:
             raise GaveUpError
 
+    @contextmanager
+    def at(self, part: str) -> Iterator[None]:
+        """Inside, the way is in this part of the value."""
+        self.path.append(part)
+        yield
+        self.path.pop()
+
+    @contextmanager
+    def apart(self) -> Iterator[list[Misfit]]:
+        """What is unfit inside, which does not count by itself: a later value may replace it."""
+        kept, self.unfit = self.unfit, []
+        yield self.unfit
+        self.unfit = kept
+
     def wrong(self, expected: str, found: str) -> Misfit:
         where = "".join(each if each.startswith("[") else f".{each}" for each in self.path)
         return Misfit(where.removeprefix(".") or self._top, expected, found)
+
+    def varint(self, data: bytes, place: int, most: int, expected: str, end: str) -> tuple[int, int]:
+        """The number of at most so many bytes at a place of the data, whose end is called `end`, and the place behind it."""
+        value = 0
+        for shift, byte in enumerate(data[place : place + most]):
+            value |= (byte & 0x7F) << 7 * shift
+            if byte < 0x80:
+                return value, place + shift + 1
+        found = end if place + most > len(data) else f"a number of more than {most} bytes"
+        raise self.wrong(expected, found)
 
     def end(self) -> None:
         """Raises the first `Misfit` that no later value has replaced."""
         if self.unfit:
             raise self.unfit[0]
-
-
-class LastOfEach:
-    """The unfit values of a map: of several entries with one key, only the last counts."""
-
-    def __init__(self, walk: Walk) -> None:
-        self._walk, self._kept = walk, walk.unfit
-        self._by_key: dict[object, list[Misfit]] = {}
-
-    def begin(self) -> None:
-        self._walk.unfit = []
-
-    def add(self, key: object) -> None:
-        self._by_key[key] = self._walk.unfit
-
-    def end(self) -> None:
-        self._walk.unfit = self._kept + [each for found in self._by_key.values() for each in found]
 
 
 def article(noun: str) -> str:

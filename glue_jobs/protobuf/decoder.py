@@ -1,4 +1,4 @@
-"""Framed Protobuf values of a batch to the columns of a table, in Arrow."""
+"""Framed Protobuf values as a Spark column: an Arrow function, in the Python processes that Spark starts beside its tasks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql.pandas.functions import arrow_udf
 
 from calve.columns import Json, field, struct
 from calve.protobuf.reading import Struct
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.protobuf.messages import Messages
 from glue_jobs.protobuf.scan import PADDING, Bytes, Flags, Ints, Spans
+from glue_jobs.shapes import spark_type
 
 VALUE, GOOD = "value", "good"
 CHUNK_BYTES = 1 << 20
@@ -26,6 +29,19 @@ class Frame:
 
     prefix: bytes
     plan: Struct
+
+
+def from_protobuf(value: Column, frames: Sequence[Frame]) -> Column:
+    """A struct of `VALUE` (the row) and `GOOD` for each value (binary) that is framed so, null for others."""
+    frames = tuple(frames)
+
+    def decoded(values: pa.Array) -> pa.Array:
+        return decode(values, frames)
+
+    kind = f"struct<{VALUE}: {spark_type(row_type(frames))}, {GOOD}: boolean>"
+    made: Any = arrow_udf(decoded, kind)  # type: ignore[call-overload]
+    # Spark would evaluate it once more for each condition on its result that it moves below it.
+    return made.asNondeterministic()(value)  # type: ignore[no-any-return]
 
 
 def row_type(frames: Sequence[Frame]) -> Json:

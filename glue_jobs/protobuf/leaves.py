@@ -13,7 +13,6 @@ from glue_jobs.arrow_types import arrow_type
 from glue_jobs.protobuf.scan import (
     FIXED32,
     FIXED64,
-    LENGTH,
     VARINT,
     VARINT_BYTES,
     Bytes,
@@ -152,4 +151,4 @@ def decimals(halves: Words, digits: tuple[int, int], absent: Flags | None) -> An
 
 
 def is_sized(kind: str) -> bool:
-    return WIRES.get(kind, LENGTH) == LENGTH
+    return kind not in WIRES

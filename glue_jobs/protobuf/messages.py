@@ -23,7 +23,7 @@ from glue_jobs.protobuf.leaves import (
     validity,
 )
 from glue_jobs.protobuf.scan import LENGTH, Flags, Found, Ints, Spans, scan
-from glue_jobs.protobuf.values import members, one_value
+from glue_jobs.protobuf.values import entry, members, one_value
 
 
 class Messages:
@@ -159,7 +159,7 @@ class Messages:
             if not replaced:
                 self.unfit[owner[unfit]] = True
             return made, owner
-        together = found.wire == LENGTH if WIRES[value.kind] != LENGTH else np.zeros(owner.size, np.bool_)
+        together = found.wire == LENGTH
         if not together.any():
             return from_numbers(
                 numbers(value.kind, self._data, found), value.column, value.symbols, None
@@ -192,11 +192,8 @@ class Messages:
         """A map: of two entries with one key the later one counts. What an entry does not write has its default."""
         alone = np.arange(found.owner.size)
         always = np.ones(found.owner.size, np.bool_)
-        entry = Struct(
-            (Read(1, key, implicit=True), Read(2, field.value, implicit=True)),
-            (Column("key", key.column, 0), Column("value", field.value.column, 1)),
-        )
-        inner = Entries(entry, Spans(self._data, found.begin, found.begin + found.length, alone), always)
+        spans = Spans(self._data, found.begin, found.begin + found.length, alone)
+        inner = Entries(entry(key, field.value), spans, always)
         keys, items = inner.columns()
         kept = _last_of_each(keys, found.owner)
         self.broken[found.owner[inner.broken]] = True

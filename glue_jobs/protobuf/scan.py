@@ -7,6 +7,7 @@ beginning of a field, and following the chain of those that are one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +52,11 @@ class Found:
     value: Words
 
     def at(self, which: NDArray[np.generic]) -> Found:
-        parts = (self.owner, self.number, self.wire, self.begin, self.length, self.value)
-        return Found(*(part[which] for part in parts))
+        return Found(*(part[which] for part in self.parts))
+
+    @property
+    def parts(self) -> tuple[NDArray[Any], ...]:
+        return self.owner, self.number, self.wire, self.begin, self.length, self.value
 
 
 def scan(spans: Spans, bad: Flags) -> Found:
@@ -150,12 +154,6 @@ def _chain(data: Bytes, place: int, stop: int, owner: int, bad: Flags) -> Found:
 def _joined(parts: list[Found]) -> Found:
     if len(parts) == 1:
         return parts[0]
-    none, words = np.zeros(0, np.int64), np.zeros(0, np.uint64)
-    return Found(
-        np.concatenate([none, *(each.owner for each in parts)]),
-        np.concatenate([none, *(each.number for each in parts)]),
-        np.concatenate([none, *(each.wire for each in parts)]),
-        np.concatenate([none, *(each.begin for each in parts)]),
-        np.concatenate([none, *(each.length for each in parts)]),
-        np.concatenate([words, *(each.value for each in parts)]),
-    )
+    none = np.zeros(0, np.int64)
+    nothing = Found(none, none, none, none, none, np.zeros(0, np.uint64))
+    return Found(*map(np.concatenate, zip(*(each.parts for each in (nothing, *parts)), strict=True)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.columns import Json, decimal_digits
-from calve.protobuf.known import DATE, DECIMAL, TIMESTAMP, WRAPPERS
+from calve.protobuf.columns import SCALAR_COLUMNS
+from calve.protobuf.known import DATE, MEMBERS, TIMESTAMP, WRAPPERS
 from calve.protobuf.reading import Column, Read, Struct, Value
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.protobuf.leaves import Numbers, decimals
@@ -19,19 +19,26 @@ from glue_jobs.protobuf.scan import Flags, Ints
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
 """Of the years 1 and 9999."""
 DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
-LIMBS = 16
+LIMBS, MOST_DIGITS = 16, 38
 
 
 def members(value: Value) -> Struct:
     """How the message is read, before it is made one value."""
-    kinds = {
-        TIMESTAMP: [("int64", "long"), ("int32", "int")],
-        DATE: [("int32", "int")] * 3,
-        DECIMAL: [("bytes", "binary"), ("uint32", "long"), ("int32", "int")],
-    }.get(value.kind) or [(WRAPPERS[value.kind], value.column)]
-    reads = [Read(n, Value(kind, column), implicit=True) for n, (kind, column) in enumerate(kinds, 1)]
-    columns = [Column(str(n), column, n) for n, (_, column) in enumerate(kinds)]
+    reads, columns = [], []
+    for place, (name, kind) in enumerate(MEMBERS[value.kind].items()):
+        # The column of a wrapper may be wider than its own.
+        column = value.column if value.kind in WRAPPERS else SCALAR_COLUMNS[kind]
+        reads.append(Read(place + 1, Value(kind, column), implicit=True))
+        columns.append(Column(name, column, place))
     return Struct(tuple(reads), tuple(columns))
+
+
+def entry(key: Value, value: Value) -> Struct:
+    """How an entry of a map is read: as a message of both, which have their default where they are not written."""
+    return Struct(
+        (Read(1, key, implicit=True), Read(2, value, implicit=True)),
+        (Column("[key]", key.column, 0), Column("[value]", value.column, 1)),
+    )
 
 
 def one_value(value: Value, parts: list[Any], absent: Flags) -> tuple[Any, Flags]:
@@ -94,24 +101,23 @@ def _of_bytes(column: Json, unscaled: Any, scale: Ints, absent: Flags) -> tuple[
     halves = limbs.view("<u8")
     other = np.flatnonzero(~wrong & ~absent & (scale != digits[1]))
     for row in other.tolist():
-        wrong[row] |= not _rescaled(halves, row, int(scale[row]), digits[1])
+        number = int.from_bytes(halves[row].tobytes(), "little", signed=True)
+        moved = rescaled(number, digits[1] - int(scale[row]))
+        wrong[row] = moved is None
+        halves[row] = np.frombuffer((moved or 0).to_bytes(LIMBS, "little", signed=True), "<u8")
     wrong |= _too_long(halves, digits[0])
     halves[wrong] = 0
     return decimals(halves, digits, absent | wrong), wrong & ~absent
 
 
-def _rescaled(halves: Any, row: int, scale: int, wanted: int) -> bool:
-    """Bring one number to the column's scale, where that changes nothing."""
-    number = int.from_bytes(halves[row].tobytes(), "little", signed=True)
-    if abs(scale) > 1000:
-        return number == 0
-    exact = Decimal(number).scaleb(-scale).normalize() if number else Decimal(0)
-    _, found, exponent = exact.as_tuple()
-    if number and (-int(exponent) > wanted or len(found) + int(exponent) + wanted > 38):
-        return False
-    moved = int(exact.scaleb(wanted))
-    halves[row] = np.frombuffer(moved.to_bytes(LIMBS, "little", signed=True), "<u8")
-    return True
+def rescaled(number: int, places: int) -> int | None:
+    """A number with its point moved by so many digits; None where it is not whole then, or longer than a decimal."""
+    if number == 0:
+        return 0
+    if abs(places) > MOST_DIGITS:
+        return None
+    moved, rest = divmod(number * 10 ** max(places, 0), 10 ** max(-places, 0))
+    return moved if not rest and abs(moved) < 10**MOST_DIGITS else None
 
 
 def _too_long(halves: Any, precision: int) -> Flags:

@@ -138,6 +138,12 @@ def test_a_message_of_a_known_name_and_other_fields_is_a_struct() -> None:
     assert shown(found) == "struct<at struct<text string>>"
 
 
+def test_options_of_a_file_that_nobody_gave_change_no_column() -> None:
+    text = """syntax = "proto3"; import "buf/validate/validate.proto";
+        message Top { int32 a = 1 [(buf.validate.field).int32.gt = 0]; }"""
+    assert shown(columns(proto(text))) == "struct<a int>"
+
+
 def test_the_innermost_type_of_a_name_is_meant() -> None:
     text = """
         package a.b;

@@ -1,12 +1,17 @@
-"""Verification refuses a text that is no UTF-8 wherever it stands in a message, in every version of the language."""
+"""Verification refuses what is no Protobuf: texts that are no UTF-8, in every version of the language, and files in a circle."""
 
 from __future__ import annotations
 
+import base64
+
 import pyarrow as pa
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from calve.registry import Schema
+from cli.verify.conversion import Unreadable
 from cli.verify.decoding import Values
+from cli.verify.protobuf_schema import compiled
 
 COLUMNS = pa.schema(
     [("text", pa.string()), ("counts", pa.map_(pa.string(), pa.int32())), ("side", pa.string())]
@@ -32,3 +37,12 @@ BAD, GOOD = b"\x0a\x01\xff", b"\x0a\x01a"
 def test_a_text_that_is_no_utf_8_is_malformed(text: str, value: bytes, verdict: str | None) -> None:
     values = Values(COLUMNS, {1: Schema(1, text, "PROTOBUF")}.get)
     assert values.verdict(b"\0\0\0\0\1\0" + value) == verdict
+
+
+def test_files_that_need_each_other_are_no_schema() -> None:
+    def needing(name: str) -> str:
+        return base64.b64encode(FileDescriptorProto(dependency=[name]).SerializeToString()).decode()
+
+    circle = {"b.proto": needing("c.proto"), "c.proto": needing("b.proto")}
+    with pytest.raises(Unreadable):
+        compiled(Schema(1, needing("b.proto"), "PROTOBUF", circle))

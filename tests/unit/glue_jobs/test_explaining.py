@@ -34,14 +34,18 @@ from tests.unit.glue_jobs.test_protobuf_messages import PROTO2, SCHEMA, _damaged
 FRAME = CONFLUENT.frame(7)
 SECRET = "sEcReT"
 STEP = r"(?:[a-z_][A-Za-z0-9_]*|\(a field without a column\)|\(field [0-9]+\))(?:\[(?:[0-9]+|key|value)\])*"
-SENTENCE = re.compile(rf"(?:the value|the key|{STEP}(?:\.{STEP})*): expected [^:]+, found ([^:]+)")
+SENTENCE = re.compile(rf"(?:the value|the key|{STEP}(?:\.{STEP})*): expected [^:]+, found ((?:':'|[^:])+)")
 FOUND = re.compile(
-    "the end of the (?:value|text|message)|(?:a length|a number) beyond .*|a (?:length|number) that is .*|a greater length"
-    "|more(?: digits| text)?|no digits|[0-9,]+ more bytes?|another (?:text|string)|other (?:bytes|nanos)|nothing|null"
+    "the end of the (?:value|message)|(?:a length|a number) beyond .*|a (?:length|number) that is .*|a greater length"
+    "|more(?: digits)?|no digits|[0-9,]+ more bytes?|another (?:text|string)|other (?:bytes|nanos)|nothing|null"
     "|a number of more than [0-9]+ bytes|a number(?: with .*)?|a boolean|an object(?: without it)?|a list|no JSON value"
     "|a string(?: (?:that|with) .*)?|a key that is there twice|a varint|a field (?:of [48] bytes|with a length)"
     "|a number that begins none|bytes left over|seconds out of this range|year, month and day that are no date"
     "|the message [A-Za-z0-9_.]+"
+    r"|an error at character [0-9,]+ \((?:Extra data|Unexpected UTF-8 BOM \(decode using utf-8-sig\)"
+    r"|Unterminated string starting at|Illegal trailing comma before end of (?:object|array)"
+    r"|Invalid (?:\\escape|\\uXXXX escape|control character at)"
+    r"|Expecting (?:value|'[,:]' delimiter|property name enclosed in double quotes))\)"
 )
 """All that is ever said to be found: kinds, and nothing of a value."""
 
@@ -117,6 +121,7 @@ def test_random_avro_is_explained_where_the_engine_refuses_it_and_nowhere_else()
     assert min(counts) > 100, counts
 
 
+NO_JSON = "the value: expected JSON, found an error at character"
 JSON_ORDER = {
     "type": "object",
     "properties": {
@@ -144,15 +149,22 @@ JSON_ORDER = {
             "tags: expected each key once, found a key that is there twice",
         ),
         ('{"at":"sEcReT"}', "at: expected a date-time, found another string"),
-        ('{"lines":[{"price":1}', "lines: expected a comma or the end of a list, found the end of the text"),
+        ('{"lines":[{"price":1}', f"{NO_JSON} 22 (Expecting ',' delimiter)"),
         ('{"lines":{}}', "lines: expected a list, found an object"),
-        ('{"sEcReT":[1 2]}', "the value: expected a comma or the end of a list, found a number"),
+        ('{"sEcReT":[1 2]}', f"{NO_JSON} 14 (Expecting ',' delimiter)"),
         ("null", "the value: expected an object, found null"),
         ("[]", "the value: expected an object, found a list"),
-        ("", "the value: expected an object, found the end of the text"),
-        ('{"id":1} x', "the value: expected the end, found more text"),
-        ('{"id":1,}', "the value: expected a name and a colon, found no JSON value"),
-        ('{"id":tru}', "id: expected a whole number, found a boolean"),
+        ("", f"{NO_JSON} 1 (Expecting value)"),
+        ('{"id":1} x', f"{NO_JSON} 10 (Extra data)"),
+        ('{"id":1,x}', f"{NO_JSON} 9 (Expecting property name enclosed in double quotes)"),
+        ('{"id":tru}', f"{NO_JSON} 7 (Expecting value)"),
+        ('{"zz":"sEcReT\\y"}', f"{NO_JSON} 14 (Invalid \\escape)"),
+        ('{"zz":"sEcReT', f"{NO_JSON} 7 (Unterminated string starting at)"),
+        ('{"at":"\\udead"}', "at: expected a string, found a string with half of a surrogate pair"),
+        (
+            '{"zz":[{"\\ud800":1}]}',
+            "the value: expected a string, found a string with half of a surrogate pair",
+        ),
         ('{"zz":{"a":[1,{"b":[]}],"c":{}},"id":null}', None),
     ],
 )
@@ -294,7 +306,10 @@ def test_a_flood_and_a_huge_value_are_bounded_and_nothing_is_raised() -> None:
     assert explainer.explain("malformed", FRAME + b"[]") is None
     deep = FRAME + b'{"zz":' + b"[" * 400_000
     assert why(found, deep) == "the value: expected at most 998 levels, found more"
+    levels = b'{"zz":' + b'{"a":' * 997 + b"1" + b"}" * 997 + b',"id":"x"}'
+    assert why(found, FRAME + levels) == "id: expected a whole number, found a string"
     assert why(found, FRAME + b'{"zz":[' + b"1," * 400_000) is None
+    assert why(found, FRAME + b'""' * 9_000_000) is None
     flags = made(record(v={"type": "array", "items": ["null", "int"]}))
     assert why(flags, FRAME + zigzag(300_000) + bytes(300_000) + b"\xff") is None
     assert why(found, FRAME + b'{"id":' + b"9" * 5_000_000) is not None

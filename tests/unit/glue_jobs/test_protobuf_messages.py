@@ -19,6 +19,7 @@ from cli.verify.conversion import Unreadable
 from cli.verify.protobuf_values import Values
 from glue_jobs.protobuf import scan
 from glue_jobs.protobuf.decoder import GOOD, VALUE, Frame, decode
+from glue_jobs.protobuf.values import rescaled
 from tests.protobuf_classes import message_class
 
 SCHEMA = """
@@ -144,6 +145,8 @@ DECIMALS = [
     (b"\x00", 2**31 - 1, Decimal("0.00")),
     (b"\x01", -18, None),
     (b"\x01", -(2**31), None),
+    ((10**29).to_bytes(16, "big"), 12, Decimal("100000000000000000.00")),
+    ((10**29 + 7).to_bytes(16, "big"), 12, None),
 ]
 
 
@@ -156,6 +159,24 @@ def test_a_decimal_is_exact_or_refused(unscaled: bytes, scale: int, expected: De
     assert str(row[VALUE]["t3"]) == str(expected) or expected is None
     if abs(scale) <= 1000:
         agreed(SCHEMA, [message.SerializeToString()])
+
+
+@pytest.mark.parametrize(
+    ("number", "places", "moved"),
+    [
+        (10**37 - 1, 1, 10**38 - 10),
+        (10**37, 1, None),
+        (-(10**35) - 7, 2, -(10**37) - 700),
+        (10**37 + 7, -1, None),
+        (10**38 - 100, -2, 10**36 - 1),
+        (-1, 39, None),
+        (0, 2**31, 0),
+    ],
+)
+def test_every_digit_of_a_decimal_is_kept_at_another_scale(
+    number: int, places: int, moved: int | None
+) -> None:
+    assert rescaled(number, places) == moved
 
 
 @pytest.mark.parametrize(
