@@ -30,7 +30,7 @@ from tests.integration.keyed import BY_RECORD_KEY
 from tests.integration.proofs import proof
 
 MOST_MEMORY = 7 << 29
-"""Bytes of all processes of a job with a heap of 1 GiB on two cores, while they compile kernels, too. A bomb inflates to 1.2 GiB."""
+"""Bytes of all processes of a job with a heap of 1 GiB on two cores, also while kernels are compiled; a bomb has 1.2 GiB more."""
 GOOD = 3
 """Records before a case's own, and as many behind them."""
 MODES: Mapping[Mode, Mapping[str, Any]] = {
