@@ -21,10 +21,9 @@ from bench.metering import Metered, metered
 from bench.scene import MEMORY, Follower, Lap, Run, Scene, begun, run_of
 from calve.job import Job
 from cli.datagen.produce import create_topic
-from cli.embedded.http import call
 from cli.embedded.java import find_java
 from cli.embedded.layout import Layout
-from cli.embedded.ports import HOST, free_ports
+from cli.embedded.loopback import HOST, call, free_ports
 from cli.embedded.stack import environment
 from cli.kafka import client_properties
 from cli.lake import open_catalog

@@ -85,7 +85,7 @@ def available_memory(meminfo: Path) -> int:
 
 def loopback(_root: Path) -> Finding:
     """Check that servers can listen on 127.0.0.1 and be reached."""
-    from cli.embedded.ports import HOST
+    from cli.embedded.loopback import HOST
 
     with socket.socket() as server:
         server.bind((HOST, 0))

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 from calve.errors import Fatal
 from cli.embedded import aws, processes, state
-from cli.embedded.http import call
 from cli.embedded.layout import CHECKOUT, Layout
-from cli.embedded.ports import HOST, free_ports
+from cli.embedded.loopback import HOST, call, free_ports
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql_api import Session
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from calve.errors import Fatal
 from cli.embedded.java import Java
-from cli.embedded.ports import HOST
+from cli.embedded.loopback import HOST
 from cli.embedded.state import State
 
 JVM = ["-Xms96m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from calve.errors import Fatal
-from cli.embedded.http import call
 from cli.embedded.java import Java
-from cli.embedded.ports import HOST
+from cli.embedded.loopback import HOST, call
 
 JVM = ["-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 

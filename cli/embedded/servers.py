@@ -12,7 +12,7 @@ from cli.embedded import aws, kafka, processes, registry, state
 from cli.embedded.certificates import write_certificates
 from cli.embedded.java import Java
 from cli.embedded.layout import Layout
-from cli.embedded.ports import HOST
+from cli.embedded.loopback import HOST
 
 Server = Literal["kafka", "registry", "aws"]
 SERVERS: tuple[Server, ...] = ("registry", "aws", "kafka")
@@ -32,9 +32,7 @@ def configure_kafka(layout: Layout, recorded: state.State, java: Java) -> None:
     )
 
 
-def launch(
-    layout: Layout, recorded: state.State, java: Java, server: Server, *, append: bool = False
-) -> state.State:
+def launch(layout: Layout, recorded: state.State, java: Java, server: Server) -> state.State:
     """Start one server and record it; return the state with it."""
     folder = layout.run / server
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
@@ -49,7 +47,7 @@ def launch(
             environment |= aws.environment(recorded.ports["aws"], folder=folder)
     log = layout.logs / f"{server}.log"
     with processes.signals_held():  # between the start and its record nothing may come
-        process = processes.start(command, log=log, environment=environment, folder=folder, append=append)
+        process = processes.start(command, log=log, environment=environment, folder=folder)
         recorded = recorded.with_process(server, process)
         state.write(layout.stack_file, recorded)
     return recorded

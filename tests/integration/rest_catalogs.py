@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from calve.job import Lake
 from cli.duck import connect
 from cli.embedded import aws, elsewhere, processes
-from cli.embedded.ports import HOST, free_ports
+from cli.embedded.loopback import HOST, free_ports
 from cli.embedded.stack import Stack
 from cli.lake import open_catalog
 from tests.integration.gate import Answer, Gate, Request

@@ -14,7 +14,7 @@ from calve.errors import Fatal
 from cli.embedded import java, kafka, processes, state
 from cli.embedded.certificates import write_certificates
 from cli.embedded.layout import Layout, project_root
-from cli.embedded.ports import HOST, free_ports
+from cli.embedded.loopback import HOST, free_ports
 from cli.embedded.processes import Process
 from stacks import jars
 
@@ -107,7 +107,7 @@ def test_a_process_that_ignores_the_request_is_killed(
 
 def test_a_paused_process_is_alive_and_can_be_stopped(tmp_path: Path, started: list[Process]) -> None:
     process = start(FOREVER, tmp_path, started)
-    processes.send(process, signal.SIGSTOP)
+    os.killpg(process.pid, signal.SIGSTOP)
     assert processes.alive(process)
     processes.stop(process)
     assert not processes.alive(process)
@@ -118,7 +118,6 @@ def test_a_process_that_has_taken_over_the_id_is_left_alone(tmp_path: Path, star
     ours = replace(other, started="a while ago")
     assert not processes.alive(ours)
     processes.stop(ours)
-    processes.send(ours, signal.SIGKILL)
     assert processes.alive(other)
 
 
