@@ -13,9 +13,8 @@ from calve.errors import CalveError, Fatal
 from calve.names import SYSTEM_COLUMN
 from cli import deploy, lake, run_job
 from cli.config import load_jobs, table_named
-from cli.demo.counts import Count
+from cli.demo.checks import Count, opened, unproved, verified
 from cli.demo.monday import Monday, last_week
-from cli.demo.tables import opened, unproved, verified
 from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.kafka import Cluster

@@ -9,10 +9,8 @@ import pytest
 from calve.errors import Fatal
 from calve.settings import StackDefaults, load
 from cli.datagen.plan import Fates
-from cli.demo.counts import counts_of
-from cli.demo.readers import Found
+from cli.demo.checks import Found, counts_of, unproved
 from cli.demo.steps import job_on
-from cli.demo.tables import unproved
 from cli.embedded import elsewhere
 from cli.embedded.stack import Stack
 from cli.verify.findings import Check, Finding, State, Verification
