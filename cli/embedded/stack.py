@@ -15,15 +15,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cli.embedded import aws, jars, kafka, node, processes, registry, servers, state
-from cli.embedded.jars import spark_jars
+from cli.embedded import aws, kafka, node, processes, registry, servers, state
 from cli.embedded.java import find_java
 from cli.embedded.layout import Layout
 from cli.embedded.loopback import HOST, free_ports, no_proxy
 from cli.embedded.servers import SERVERS, Server
 from cli.progress import Progress
-
-__all__ = ["Stack", "current", "down", "environment", "running", "spark_jars", "up"]
+from stacks.jars import pinned, present, retrieve
 
 PORTS = ("kafka", "kafka_ssl", "kafka_sasl", "kafka_controller", "registry", "aws")
 
@@ -143,8 +141,18 @@ def environment(stack: Stack) -> dict[str, str]:
     }
 
 
+def spark_jars(root: Path) -> list[Path]:
+    """Return the jars to be named, all of them, in `spark.jars`."""
+    folder = Layout(root).jars
+    return [folder / jar.file for jar in pinned() if jar.class_path == "spark"]
+
+
 def _prepare(layout: Layout, progress: Progress) -> None:
-    jars.download(layout, find_java(layout), progress)
+    wanted = [jar for jar in pinned() if not present(jar, layout.jars)]
+    if wanted:
+        total = sum(jar.size_bytes for jar in wanted)
+        with progress.task("downloading jars", total=total, unit="bytes") as task:
+            retrieve(wanted, layout.jars, task.update)
     aws.install(layout, progress)
 
 
