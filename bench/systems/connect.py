@@ -71,7 +71,7 @@ def worker(scene: Scene, log: str) -> Iterator[tuple[Metered, int]]:
         "".join(f"{key}={value}\n" for key, value in worker_settings(scene.job, name, port).items())
     )
     java = find_java(Layout(scene.stack.root))
-    options = [*java.options, *JVM, "-cp", connect_class_path(scene.stack.root)]
+    options = [*JVM, "-cp", connect_class_path(scene.stack.root)]
     command = [java.executable, *options, "org.apache.kafka.connect.cli.ConnectDistributed", str(file)]
     with metered(
         command, environment(scene.stack), stack=scene.stack, log=scene.log(log), marks=False

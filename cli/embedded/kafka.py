@@ -128,4 +128,4 @@ def add_scram_user(state: State) -> None:
 
 
 def _java(java: Java, jars: Path) -> list[str]:
-    return [java.executable, *java.options, *JVM, "-cp", f"{jars}/*"]
+    return [java.executable, *JVM, "-cp", f"{jars}/*"]

@@ -36,7 +36,7 @@ def become_the_server(layout: Layout, port: int, endpoint: str) -> None:
 
 def command(java: Java) -> list[str]:
     """The beginning of the server's command line."""
-    return [java.executable, *java.options, *JVM]
+    return [java.executable, *JVM]
 
 
 def properties(port: int, endpoint: str) -> dict[str, str]:
