@@ -9,7 +9,6 @@ from functools import partial
 from typing import Literal
 
 from cli.embedded import aws, kafka, processes, registry, state
-from cli.embedded.certificates import write_certificates
 from cli.embedded.java import Java
 from cli.embedded.layout import Layout
 from cli.embedded.loopback import HOST
@@ -23,7 +22,7 @@ def configure_kafka(layout: Layout, recorded: state.State, java: Java) -> None:
     """Write the broker's certificates and properties, and prepare its log."""
     folder = layout.run / "kafka"
     folder.mkdir(parents=True)
-    _, store = write_certificates(folder)
+    _, store = kafka.write_certificates(folder)
     properties = folder / "kafka.properties"
     properties.touch(mode=0o600)
     properties.write_text(kafka.configuration(recorded, data=folder / "log", store=store))

@@ -16,7 +16,7 @@ import pytest
 from calve.errors import Fatal, Retryable
 from calve.job import Auth, Emit, Kafka, Start
 from cli import kafka as librdkafka
-from cli.embedded.certificates import write_certificates
+from cli.embedded.kafka import write_certificates
 from glue_jobs.kafka import client, cluster
 from glue_jobs.kafka.cluster import Cluster
 from tests.integration import outages

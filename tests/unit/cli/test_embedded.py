@@ -15,7 +15,7 @@ import pytest
 
 from calve.errors import Fatal
 from cli.embedded import java, kafka, processes, state
-from cli.embedded.certificates import write_certificates
+from cli.embedded.kafka import write_certificates
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.loopback import HOST, free_ports
 from cli.embedded.processes import Process
