@@ -32,7 +32,8 @@ ANSWERS = {REST: ("/v1/config", 200), SNOWFLAKE: ("/", 401)}
 
 ACCOUNT, USER, ROLE = "MYORG-EMBEDDED", "DEPLOYER", "ACCOUNTADMIN"
 SECRET = "embedded/snowflake"  # noqa: S105 the name of one
-READY_DEADLINE_S = 60.0
+READY_DEADLINE_S = 180.0
+"""At its first start the catalog downloads its jars, 30 MB."""
 
 
 @dataclass(frozen=True, slots=True)

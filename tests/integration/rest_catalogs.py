@@ -28,7 +28,6 @@ from cli.lake import open_catalog
 from tests.integration.gate import Answer, Gate, Request
 
 CLIENT, SECRET, SCOPE = "calve", "s3cret", "catalog"
-READY_DEADLINE_S = 60.0
 UNAUTHORIZED = Answer(401, {}, b'{"error": {"message": "no", "type": "NotAuthorizedException", "code": 401}}')
 
 
@@ -133,7 +132,7 @@ def rest_catalog(stack: Stack, folder: Path) -> Iterator[str]:
     options = {"root": str(stack.root)}
     starting = elsewhere.start(stack, elsewhere.REST, port, options, folder=folder)
     try:
-        processes.wait_until_ready([starting], deadline_s=READY_DEADLINE_S, on_ready=lambda _: None)
+        processes.wait_until_ready([starting], deadline_s=elsewhere.READY_DEADLINE_S, on_ready=lambda _: None)
         yield f"http://{HOST}:{port}"
     finally:
         processes.stop(starting.process)

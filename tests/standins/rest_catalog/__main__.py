@@ -1,4 +1,4 @@
-"""The catalog as a process of its own: compiles what is ours of it, once, and becomes the Java that serves it.
+"""The catalog as a process of its own: downloads and compiles what it takes, once, and becomes the Java that serves it.
 
 What it knows is in the folder in which it is started.
 """
@@ -16,10 +16,12 @@ from calve.errors import Fatal
 from cli.embedded import aws
 from cli.embedded.java import Java, find_java
 from cli.embedded.layout import Layout
+from stacks.jars import pinned, present, retrieve
 
 SERVER = "org.apache.iceberg.rest.LoopbackCatalogServer"
 JVM = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 SOURCES = Path(__file__).parent
+LOCK = SOURCES / "jars.lock"
 OF_PYSPARK = (
     *("avro-1", "hadoop-client-", "jackson-annotations-", "jackson-core-2", "jackson-databind-"),
     *("log4j-api-", "log4j-core-", "log4j-slf4j2-", "slf4j-api-", "RoaringBitmap-"),
@@ -28,6 +30,8 @@ COMPILE_DEADLINE_S = 60
 
 
 def become_the_server(layout: Layout, port: int, endpoint: str) -> None:
+    if missing := [jar for jar in pinned(LOCK.read_text()) if not present(jar, layout.jars)]:
+        retrieve(missing, layout.jars)
     java = find_java(layout)
     classes = f"{compiled(layout, java)}:{class_path(layout)}"
     arguments = [*command(java), "-cp", classes, SERVER]
