@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
-from cli.embedded.java import find_java
 from cli.embedded.layout import Layout
 from cli.progress import Progress
 from stacks.jars import pinned, present, retrieve
@@ -29,19 +27,7 @@ def _folder(root: Path) -> Path:
 
 def download(root: Path, progress: Progress) -> None:
     """Bring the jars that are missing."""
-    layout = Layout(root)
     folder = _folder(root)
-    wanted = [jar for jar in pinned(LOCK.read_text()) if not present(jar, folder)]
-    if not wanted:
-        return
-    incoming = folder / "incoming"
-    shutil.rmtree(incoming, ignore_errors=True)
-    incoming.mkdir(parents=True)
-    java = find_java(layout)
-    with progress.task("downloading Kafka Connect"):
-        retrieve(wanted, incoming, java=[java.executable, *java.options], log=layout.logs / "download.log")
-    for jar in wanted:
-        target = folder / jar.file
-        target.parent.mkdir(exist_ok=True)
-        (incoming / jar.file).replace(target)
-    shutil.rmtree(incoming)
+    if wanted := [jar for jar in pinned(LOCK.read_text()) if not present(jar, folder)]:
+        with progress.task("downloading Kafka Connect"):
+            retrieve(wanted, folder)

@@ -20,7 +20,7 @@ from cli.dead_letters.command import dead_letters
 from cli.demo.command import demo
 from cli.deploy import deploy
 from cli.doctor.command import doctor
-from cli.embedded.http import no_proxy
+from cli.embedded.loopback import no_proxy
 from cli.export import export
 from cli.forget import forget
 from cli.ingest import ingest

@@ -14,7 +14,7 @@ from calve.errors import Fatal
 from calve.spark_conf import java_options
 from cli.embedded.java import find_java
 from cli.embedded.layout import Layout, project_root
-from cli.embedded.ports import HOST
+from cli.embedded.loopback import HOST
 from cli.embedded.processes import allow_open_files
 from cli.embedded.stack import current, environment, spark_jars
 

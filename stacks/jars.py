@@ -1,25 +1,28 @@
-"""Pinned jars, downloaded by the Ivy inside PySpark and proved by their checksums."""
+"""Pinned jars, downloaded from a Maven repository and proved by their checksums."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
-import time
-from collections.abc import Callable, Sequence
+import shutil
+import ssl
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
+from http.client import HTTPException
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
+from urllib.request import urlopen  # noqa: TID251 no credentials go along, and a mirror may redirect
+
+import certifi
 
 from calve.errors import Fatal
 
 LOCK = Path(__file__).with_name("jars.lock")
+CENTRAL = "https://repo1.maven.org/maven2"
 ATTEMPTS = 3
-POLL_S = 0.2
-SHOWN_LINES = 8
-SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
-<ibiblio name="central" m2compatible="true" usepoms="false"{root}/></resolvers></ivysettings>"""
+TIMEOUT_S = 60.0
+CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,12 @@ class Jar:
         """The path below the folder of all jars."""
         classifier = f"-{self.classifier}" if self.classifier else ""
         return f"{self.class_path}/{self.artifact}-{self.version}{classifier}.{self.type}"
+
+    @property
+    def path(self) -> str:
+        """The path in a Maven repository."""
+        folder = "/".join((self.group.replace(".", "/"), self.artifact, self.version))
+        return f"{folder}/{self.file.rpartition('/')[2]}"
 
     @property
     def is_archive(self) -> bool:
@@ -77,102 +86,68 @@ def damaged(jars: Sequence[Jar], folder: Path) -> list[Jar]:
     return found
 
 
-def delete_damaged(jars: Sequence[Jar], folder: Path) -> None:
-    """Delete what is not what the lock says; raise Fatal naming it."""
-    if bad := damaged(jars, folder):
-        for jar in bad:
-            (folder / jar.file).unlink()
-        names = ", ".join(Path(jar.file).name for jar in bad)
-        raise Fatal(
-            f"damaged download, deleted: {names} (checksum differs from the lock)", fix="do the same again"
-        )
-
-
 def retrieve(
-    wanted: Sequence[Jar],
-    folder: Path,
-    *,
-    java: Sequence[str],
-    log: Path,
-    on_poll: Callable[[], None] = lambda: None,
+    wanted: Sequence[Jar], folder: Path, on_progress: Callable[[int], object] = lambda _bytes: None
 ) -> None:
-    """Download jars into `folder`, each below its class path; Ivy's own files lie there, too.
-
-    Args:
-        wanted: the jars.
-        folder: an empty folder.
-        java: the beginning of Java's command line.
-        log: what Ivy says.
-        on_poll: called several times a second.
+    """Download jars to their places below `folder`; none is there before its checksum was compared.
 
     Raises:
         Fatal: a jar did not arrive, or is not the one that is pinned.
     """
-    mirror = os.environ.get("CALVE_MAVEN_REPOSITORY")
-    root = f" root={quoteattr(mirror)}" if mirror else ""
-    (folder / "settings.xml").write_text(SETTINGS.format(root=root))
-    (folder / "ivy.xml").write_text(ivy_module(wanted))
-    log.parent.mkdir(parents=True, exist_ok=True)
-    command = [*java, "-Xmx256m", "-XX:TieredStopAtLevel=1"]
-    command += ["-Dsun.net.client.defaultConnectTimeout=20000", "-Dsun.net.client.defaultReadTimeout=60000"]
-    command += [f"-Divy.default.ivy.user.dir={folder}", "-cp", str(_ivy()), "org.apache.ivy.Main"]
-    command += ["-settings", str(folder / "settings.xml"), "-ivy", str(folder / "ivy.xml")]
-    command += ["-cache", str(folder / "cache")]
-    command += ["-retrieve", f"{folder}/[conf]/[artifact]-[revision](-[classifier]).[ext]"]
-    for _ in range(ATTEMPTS):  # what has arrived stays in Ivy's cache
-        if _ran(command, log, on_poll):
-            delete_damaged(wanted, folder)
-            return
-    missing = [jar.file for jar in wanted if not (folder / jar.file).is_file()]
-    said = [f"  {line[:300]}" for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    raise Fatal(
-        f"{len(missing)} of {len(wanted)} jars could not be downloaded: {', '.join(missing[:3])}\n"
-        + "\n".join(said[-SHOWN_LINES:]),
-        fix="check the network (a mirror: CALVE_MAVEN_REPOSITORY=<a Maven repository's URL>), then do the same again",
-    )
+    folder.mkdir(parents=True, exist_ok=True)
+    done = 0
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        for number, jar in enumerate(wanted):
+            arrived = Path(made) / Path(jar.file).name
+            try:
+                for size_bytes in _download(jar, arrived):
+                    on_progress(done + size_bytes)
+            except (OSError, HTTPException) as error:
+                raise Fatal(
+                    f"{len(wanted) - number} of {len(wanted)} jars could not be downloaded, {jar.file} first: {error}",
+                    fix="check the network (a mirror: CALVE_MAVEN_REPOSITORY=<a Maven repository's URL>), then do the same again",
+                ) from error
+            if _sha256(arrived) != jar.sha256:
+                raise Fatal(
+                    f"damaged download, deleted: {arrived.name} (checksum differs from the lock)",
+                    fix="do the same again",
+                )
+            _place(jar, arrived, folder)
+            done += jar.size_bytes
 
 
-def ivy_module(wanted: Sequence[Jar]) -> str:
-    """Write Ivy's list: one conf per class path, nothing transitive, a module once with all its files: of two Ivy takes one."""
-    confs = "".join(f"<conf name={quoteattr(name)}/>" for name in sorted({jar.class_path for jar in wanted}))
-    modules: dict[tuple[str, ...], list[Jar]] = {}
-    for jar in wanted:
-        modules.setdefault((jar.class_path, jar.group, jar.artifact, jar.version), []).append(jar)
-    lines = "".join(
-        f"<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
-        f' conf="{class_path}-&gt;default" transitive="false">{"".join(map(_artifact, jars))}</dependency>\n'
-        for (class_path, group, artifact, version), jars in modules.items()
-    )
-    return (
-        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
-        '<info organisation="calve" module="embedded"/>'
-        f"<configurations>{confs}</configurations><dependencies>\n{lines}</dependencies></ivy-module>\n"
-    )
-
-
-def _artifact(jar: Jar) -> str:
-    classifier = f" m:classifier={quoteattr(jar.classifier)}" if jar.classifier else ""
-    return f'<artifact name={quoteattr(jar.artifact)} type="{jar.type}" ext="{jar.type}"{classifier}/>'
-
-
-def _ran(command: list[str], log: Path, on_poll: Callable[[], None]) -> bool:
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as ivy:
+def _download(jar: Jar, file: Path) -> Iterator[int]:
+    """Write the file, and say again and again how much of it is there."""
+    url = f"{(os.environ.get('CALVE_MAVEN_REPOSITORY') or CENTRAL).rstrip('/')}/{jar.path}"
+    trusted = ssl.create_default_context()
+    trusted.load_verify_locations(certifi.where())  # Python's own are empty on some machines
+    for attempt in range(1, ATTEMPTS + 1):
         try:
-            while ivy.poll() is None:
-                on_poll()
-                time.sleep(POLL_S)
-        except BaseException:
-            ivy.kill()
-            raise
-    return ivy.returncode == 0
+            with urlopen(url, timeout=TIMEOUT_S, context=trusted) as answer, file.open("wb") as out:  # noqa: S310
+                while chunk := answer.read(CHUNK_BYTES):
+                    out.write(chunk)
+                    yield out.tell()
+        except (OSError, HTTPException):
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            return
 
 
-def _ivy() -> Path:
-    pyspark = find_spec("pyspark")
-    if pyspark is None or pyspark.origin is None:
-        raise Fatal("PySpark, whose Ivy downloads jars, is not there", fix="pip install -r requirements.txt")
-    (ivy,) = (Path(pyspark.origin).parent / "jars").glob("ivy-*.jar")
-    return ivy
+def _place(jar: Jar, arrived: Path, folder: Path) -> None:
+    target = folder / jar.file
+    target.parent.mkdir(exist_ok=True)
+    if not jar.is_archive:
+        arrived.replace(target)
+        return
+    unpacked = arrived.with_suffix(".unpacked")
+    with tarfile.open(arrived) as archive:
+        # Python 3.11 has the filter from 3.11.4 on; the archive is one whose digest is locked.
+        archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+        archive.extractall(unpacked)  # noqa: S202 filtered by the line above
+    (unpacked / ".unpacked").write_text(jar.sha256)
+    shutil.rmtree(target.parent)
+    unpacked.replace(target.parent)
 
 
 def _sha256(file: Path) -> str:

@@ -21,10 +21,9 @@ from bench.metering import Metered, metered
 from bench.scene import MEMORY, Follower, Lap, Run, Scene, begun, run_of
 from calve.job import Job
 from cli.datagen.produce import create_topic
-from cli.embedded.http import call
 from cli.embedded.java import find_java
 from cli.embedded.layout import Layout
-from cli.embedded.ports import HOST, free_ports
+from cli.embedded.loopback import HOST, call, free_ports
 from cli.embedded.stack import environment
 from cli.kafka import client_properties
 from cli.lake import open_catalog
@@ -72,7 +71,7 @@ def worker(scene: Scene, log: str) -> Iterator[tuple[Metered, int]]:
         "".join(f"{key}={value}\n" for key, value in worker_settings(scene.job, name, port).items())
     )
     java = find_java(Layout(scene.stack.root))
-    options = [*java.options, *JVM, "-cp", connect_class_path(scene.stack.root)]
+    options = [*JVM, "-cp", connect_class_path(scene.stack.root)]
     command = [java.executable, *options, "org.apache.kafka.connect.cli.ConnectDistributed", str(file)]
     with metered(
         command, environment(scene.stack), stack=scene.stack, log=scene.log(log), marks=False

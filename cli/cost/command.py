@@ -81,7 +81,7 @@ def cost(
             "load": asdict(load),
             "lines": [asdict(line) for line in total.lines],
             "totals": ways,
-            "measured": [asdict(each) for each in tables],
+            "measured": [each.document for each in tables],
             "warnings": total.warnings,
             "assumptions": assumptions(load),
             "rates": {name: asdict(rate) for name, rate in used.items()},
@@ -91,11 +91,11 @@ def cost(
 
 def _measured(config: Path, env: str | None, known: Rates, console: Console) -> list[Measured]:
     from cli.config import load_jobs
-    from cli.cost.taken import taken
+    from cli.cost.measured import taken
 
     tables = taken(load_jobs(config, env), known)
     console.heading("Measured, by the commits that the tables still know")
-    console.table("measured", [asdict(each) for each in tables], title="")
+    console.table("measured", [each.document for each in tables], title="")
     return tables
 
 

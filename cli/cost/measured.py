@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
+
 from calve.settings.deploying import UNSCALED
+from cli.account import Account
 from cli.cost.model import dpus
+from cli.kafka import cluster_database
+from cli.lake import ancestors, aws_errors, load, open_catalog
+from cli.topics import surveyed, with_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from calve.job import Job
     from cli.cost.rates import Rates
     from cli.lake import Snapshot
 
@@ -56,26 +63,56 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Receipts):
     """What a table has cost since its oldest receipt, in dollars, and per million records.
 
     `dpu_hours`: its share of the job's runs, by the CPU that each table takes (`by` is `runs`); where none is known,
     of its CPU seconds alone (`cpu`), as if no worker were ever idle.
     """
 
-    table: str
-    since: str
-    commits: int
-    records: int
-    s3_puts: int
-    s3_gets: int
-    catalog_calls: int
-    bytes_written: int
-    cpu_s: float
     dpu_hours: float
     by: str
     usd: float
     usd_per_million: float | None
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For people and programs."""
+        rounded = {"since": self.since.isoformat(timespec="seconds"), "cpu_s": round(self.cpu_s, 1)}
+        return asdict(self) | rounded
+
+
+def taken(jobs: Iterable[Job], rates: Rates) -> list[Measured]:
+    """What the tables of the jobs have cost since the oldest receipt that each has.
+
+    Raises:
+        Fatal, Retryable: the lake, or Glue, refuses these credentials or does not answer.
+    """
+    now = datetime.now(UTC)
+    return [each for job in jobs for each in measured(list(_receipts(job)), _runs(job, now), rates, now)]
+
+
+def _receipts(job: Job) -> Iterator[Receipts]:
+    catalog, database = open_catalog(job.lake), cluster_database(job)
+    job = with_tables(job, surveyed(job, catalog, database or job.lake.database, ()))
+    for table in job.tables:
+        name = job.table_name(table, database)
+        found = load(catalog, name)
+        if found is not None and (each := receipts(str(name), ancestors(found))):
+            yield each
+
+
+def _runs(job: Job, now: datetime) -> list[Run]:
+    name = f"{job.name}-{job.job}"
+    glue = Account(job.lake.region, job.lake.endpoint).client("glue")
+    with aws_errors(f"runs of job {name}"):
+        try:
+            pages = glue.get_paginator("get_job_runs").paginate(JobName=name)
+            return [run_of(each, now) for page in pages for each in page["JobRuns"]]
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "EntityNotFoundException":
+                return []
+            raise
 
 
 def receipts(table: str, history: Iterable[Snapshot]) -> Receipts | None:
@@ -103,15 +140,7 @@ def measured(tables: Sequence[Receipts], runs: Sequence[Run], rates: Rates, now:
         usd += each.s3_puts * rates["s3_put"] + each.s3_gets * rates["s3_get"]
         found.append(
             Measured(
-                table=each.table,
-                since=each.since.isoformat(timespec="seconds"),
-                commits=each.commits,
-                records=each.records,
-                s3_puts=each.s3_puts,
-                s3_gets=each.s3_gets,
-                catalog_calls=each.catalog_calls,
-                bytes_written=each.bytes_written,
-                cpu_s=round(each.cpu_s, 1),
+                **asdict(each),
                 dpu_hours=round(hours, 4),
                 by="runs" if runs else "cpu",
                 usd=round(usd, 6),

@@ -82,14 +82,13 @@ def listed(
     Example:
       calve dead-letters stock_trades --since 2h
     """
-    from cli.dead_letters.reading import count, read
+    from cli.dead_letters.reading import count, grouped
     from cli.dead_letters.selection import Selection
-    from cli.dead_letters.summary import COLUMNS, summarize
 
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)
     name, letters = open_table(table, config, env)
-    groups = summarize(read(letters, selection.within(letters), COLUMNS)) if letters else []
+    groups = grouped(letters, selection) if letters else []
     others = replace(selection, redriven=not redriven)
     rest = count(letters, others) if letters else 0
     number = sum(each.dead_letters for each in groups)
@@ -237,11 +236,8 @@ def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:
     where = "  ".join(places[:SHOWN_PARTITIONS])
     if (more := len(places) - SHOWN_PARTITIONS) > 0:
         where += f"  +{more:,} more"
-    schema = "others" if group.other_schemas else group.schema_id
     return ({"topic_id": group.topic_id} if topic else {}) | {
-        "reason": group.reason,
-        "schema_id": "-" if schema is None else str(schema),
-        "dead_letters": group.dead_letters,
+        **group.line,
         "first": _ago(group.first, now),
         "last": _ago(group.last, now),
         "partition:offsets": where,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from calve.errors import CalveError
 from cli import lake
+from cli.dead_letters.summary import COLUMNS, summarize
 from lambdas.csv_export import batches
 from lambdas.csv_export.failure import ExportFailed
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from calve.names import TableName
     from cli.dead_letters.selection import Selection
+    from cli.dead_letters.summary import Group
 
 
 def open_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None]:
@@ -49,6 +51,11 @@ def read(
             yield from batches.read(letters, tasks, scan.projection(), selected)
         except ExportFailed as error:
             raise CalveError(error.message, fix=error.fix) from None
+
+
+def grouped(letters: Table, selection: Selection) -> list[Group]:
+    """The selected dead letters, counted."""
+    return summarize(read(letters, selection.within(letters), COLUMNS))
 
 
 def count(letters: Table, selection: Selection) -> int:

@@ -21,10 +21,7 @@ from cli.dead_letters.options import (
 from cli.requests import Kind, YesOption, ask, refuse_second, require_consent
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
     from cli.dead_letters.selection import Selection
-    from cli.dead_letters.summary import Group
 
 PATIENCE_S = 120.0
 """A suspended table is looked at once a minute, a running one at least as often as its freshness says."""
@@ -50,18 +47,19 @@ def redrive(
     Example:
       calve dead-letters redrive stock_trades --schema-id 7
     """
+    from cli.dead_letters.reading import grouped
     from cli.dead_letters.selection import Selection
 
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until)
     name, settings, main, letters = open_both(table, config, env)
     refuse_second(REDRIVE, main)
-    groups = _selected(letters, selection) if letters else []
+    groups = grouped(letters, selection) if letters else []
     if not groups:
         console.say(f"{name} has no open dead letters{selection.words}: there is nothing to redrive.")
         console.document({"table": str(name), **asdict(Result("", now.isoformat()))})
         return
-    console.table(f"to redrive {name}", [_line(each) for each in groups])
+    console.table(f"to redrive {name}", [each.line for each in groups])
     question = f"Read {sum(each.dead_letters for each in groups):,} dead letters again?"
     require_consent(console, question, look_at="what is selected", yes=yes)
     request = _request(selection, now)
@@ -80,22 +78,6 @@ def redrive(
             f"nothing of {name} was redriven: {result.problem}", fix="cure that, then ask for it again"
         )
     console.panel(f"redrive of {name}", _figures(result))
-
-
-def _selected(letters: Table, selection: Selection) -> list[Group]:
-    from cli.dead_letters.reading import read
-    from cli.dead_letters.summary import COLUMNS, summarize
-
-    return summarize(read(letters, selection.within(letters), COLUMNS))
-
-
-def _line(group: Group) -> dict[str, object]:
-    schema = "others" if group.other_schemas else group.schema_id
-    return {
-        "reason": group.reason,
-        "schema_id": "-" if schema is None else str(schema),
-        "dead_letters": group.dead_letters,
-    }
 
 
 def _request(selection: Selection, now: datetime) -> Request:

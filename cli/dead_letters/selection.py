@@ -75,16 +75,13 @@ class Selection:
     @property
     def expression(self) -> BooleanExpression:
         """The filters; whether letters came back is left to `within`."""
-        parts: list[BooleanExpression] = []
-        if self.since is not None:
-            parts.append(_compare(GreaterThanOrEqual, "rejected_at", self.since.isoformat()))
-        if self.reason is not None:
-            parts.append(_compare(EqualTo, "reason", self.reason))
-        if self.schema_id is not None:
-            parts.append(_compare(EqualTo, "schema_id", self.schema_id))
-        if self.until is not None:
-            parts.append(_compare(LessThan, "rejected_at", self.until.isoformat()))
-        return _all_of(parts)
+        filters: list[tuple[Any, str, object]] = [
+            (GreaterThanOrEqual, "rejected_at", self.since and self.since.isoformat()),
+            (EqualTo, "reason", self.reason),
+            (EqualTo, "schema_id", self.schema_id),
+            (LessThan, "rejected_at", self.until and self.until.isoformat()),
+        ]
+        return _all_of(_compare(*each) for each in filters if each[-1] is not None)
 
     def within(self, letters: Table) -> BooleanExpression:
         """The whole selection; a table that knows no redrives has open letters only."""

@@ -58,6 +58,16 @@ class Group:
         self.first = min(filter(None, (self.first, row["rejected_at_min"])), default=None)
         self.last = max(filter(None, (self.last, row["rejected_at_max"])), default=None)
 
+    @property
+    def line(self) -> dict[str, object]:
+        """What and how many, for people."""
+        schema = "others" if self.other_schemas else self.schema_id
+        return {
+            "reason": self.reason,
+            "schema_id": "-" if schema is None else str(schema),
+            "dead_letters": self.dead_letters,
+        }
+
     def document(self) -> dict[str, object]:
         return {
             "cluster_id": self.cluster_id,

@@ -5,19 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from calve.errors import CalveError
 from cli.console import Console
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cli.embedded.stack import Stack
 
 SALES = "examples/sales_channel/calve.yaml"
 QUERY = "select symbol, count(*) from stock_trades group by all"
@@ -39,13 +33,17 @@ def demo(*, keep: Keep = False) -> None:
     """
     from cli.demo.steps import run
     from cli.embedded.layout import project_root
-    from cli.embedded.stack import current
+    from cli.embedded.stack import current, running
 
     console, root, began = Console(), project_root(), time.monotonic()
     console.say("calve keeps Kafka topics as Iceberg tables, exactly once. All of it, here:")
     console.heading("1  The stack: a Kafka broker, a schema registry, an AWS emulator")
-    with _stack(root, console, keep=keep) as stack:
-        wrong = run(stack, console)
+    with running(root, console.progress(), keep=keep) as stack:
+        try:
+            wrong = run(stack, console)
+        except (KeyboardInterrupt, SystemExit):
+            console.event("interrupted: stopping what the demo started")
+            raise
     if wrong:
         raise CalveError("not every count is exact:\n  " + "\n  ".join(wrong))
     left_up = current(root) is not None
@@ -54,26 +52,6 @@ def demo(*, keep: Keep = False) -> None:
         "The stack is still up." if left_up else "The stack is down again; of this run only the mail is left."
     )
     console.panel("Try next", _what_next(left_up=left_up))
-
-
-@contextmanager
-def _stack(root: Path, console: Console, *, keep: bool) -> Iterator[Stack]:
-    """The stack that runs, or one for the block; with `keep` it stays, unless the block is interrupted."""
-    from cli.embedded.processes import termination_as_exit
-    from cli.embedded.stack import current, down, up
-
-    before = current(root)
-    stack = up(root, console.progress())
-    try:
-        with termination_as_exit():
-            yield stack
-    except (KeyboardInterrupt, SystemExit):
-        keep = False
-        console.event("interrupted: stopping what the demo started")
-        raise
-    finally:
-        if not keep and stack != before:
-            down(root)
 
 
 def _what_next(*, left_up: bool) -> dict[str, str]:

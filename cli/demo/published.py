@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from calve.errors import CalveError
 from cli import duck, lake
-from cli.demo.counts import Count
+from cli.demo.checks import Count
 from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
 from lambdas.publish_states import PublishStates, Target

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
+import runpy
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from calve.errors import CalveError, Fatal
+from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
 from cli import deploy, lake, run_job
 from cli.config import load_jobs, table_named
-from cli.demo.counts import Count
+from cli.demo.checks import Count, opened, unproved, verified
 from cli.demo.monday import Monday, last_week
-from cli.demo.tables import opened, unproved, verified
 from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.kafka import Cluster
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pyiceberg.table import Table
 
     from cli.console import Console
@@ -64,7 +61,7 @@ class _Sales:
 
     @cached_property
     def _events(self) -> list[dict[str, Any]]:
-        made = _script("sales").events(EVENTS, start=self._start, first=self._before[TOPIC])
+        made = _script("sales")["events"](EVENTS, start=self._start, first=self._before[TOPIC])
         return list(made)
 
     @cached_property
@@ -89,7 +86,7 @@ class _Sales:
         again = EVENTS - len({each["event_id"] for each in self._events})
         self._console.heading(f"13  Order events: {EVENTS:,}, of which {again} come twice")
         with self._console.progress().task(f"producing {TOPIC}"):
-            _script("generate").generate(
+            _script("generate")["generate"](
                 *(TOPIC, self._stack.bootstrap_servers, self._stack.registry_url, EVENTS),
                 start=self._start,
                 first=self._before[TOPIC],
@@ -115,7 +112,7 @@ class _Sales:
 
     def count(self) -> list[str]:
         """Rows against what plain Python makes of the events; the topic; and values that nobody may find."""
-        expected = list(_script("expected").rows(self._events))
+        expected = list(_script("expected")["rows"](self._events))
         same = sum(row in expected for row in map(_plain, self._rows))
         written = self._ends()[CLEAN] - self._before[CLEAN]
         texts = repr(self._rows)
@@ -221,11 +218,6 @@ def _short(value: object) -> object:
     return f"{value[:12]}…" if isinstance(value, str) and len(value) > 24 else value
 
 
-def _script(name: str) -> ModuleType:
-    """A script of the example's, as a module."""
-    spec = importlib.util.spec_from_file_location(f"sales_channel_{name}", EXAMPLE / f"{name}.py")
-    if spec is None or spec.loader is None:
-        raise Fatal(f"{EXAMPLE.name}/{name}.py cannot be read")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _script(name: str) -> dict[str, Any]:
+    """What a script of the example's defines."""
+    return runpy.run_path(str(EXAMPLE / f"{name}.py"))

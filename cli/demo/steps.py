@@ -16,10 +16,8 @@ from cli.condition import Conditions
 from cli.datagen.plan import Plan, in_turn
 from cli.datagen.produce import Target, produce
 from cli.demo import published, sales
-from cli.demo.counts import Count, counts_of
+from cli.demo.checks import Count, Spans, by_duckdb, by_pyiceberg, counts_of, opened, unproved, verified
 from cli.demo.monday import last_week
-from cli.demo.readers import Spans, by_duckdb, by_pyiceberg
-from cli.demo.tables import opened, unproved, verified
 from cli.description import facts
 from cli.embedded import elsewhere
 from cli.kafka import Cluster

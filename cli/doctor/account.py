@@ -1,15 +1,21 @@
-"""What the account lets a deployment do: its jobs, their roles, and quotas. Nothing is changed; IAM only simulates."""
+"""What the account lets a deployment do: its jobs, their roles, quotas, and what the deployed doctor sees.
+
+Nothing is changed; IAM only simulates.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from cli.cost.model import dpus
+from cli.lake import aws_errors
 from lambdas.doctor.checks import secrets_of
 from lambdas.doctor.finding import Finding
 from lambdas.doctor.lake import ABSENT, DENIED, code_of
@@ -26,6 +32,8 @@ FEW_RUNS_OF_FUNCTIONS = 10
 COMMITS_PER_PROMISE = 2
 """A table announces so many commits at most within the time of its `freshness`: a round, and what upkeep does behind it."""
 INSTEAD = {"glue": "lower `workers.max`", "events": "promise less `freshness`"}
+PATIENT = Config(connect_timeout=5, read_timeout=130, retries={"total_max_attempts": 1})
+"""The deployed doctor waits for what does not answer."""
 UNKNOWN = ("InternalFailure", "InvalidAction", "UnknownOperationException", "NotImplemented")
 
 
@@ -109,6 +117,23 @@ def of_release(deployed: str | None) -> Finding:
     if there == here:
         return Finding("release", "ok", f"{here} here and deployed")
     return Finding("release", "warn", f"{here} here, {there} deployed", f"{DEPLOY}, or use {there} here")
+
+
+def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
+    """What the deployed doctor finds from where the jobs stand.
+
+    Raises:
+        Retryable, Fatal: AWS does not answer, or does not let this user invoke it.
+    """
+    if function is None:
+        return [Finding("doctor", "fail", "it is not deployed: the stacks are of an older release", DEPLOY)]
+    with aws_errors(f"the function {function}"):
+        answer = account.client("lambda", PATIENT).invoke(FunctionName=function, Payload=b"{}")
+        said = json.loads(answer["Payload"].read())
+    if "FunctionError" in answer:
+        why = said.get("errorMessage") or said.get("errorType")
+        return [Finding("doctor", "fail", f"{function} failed: {why}", "its log says more")]
+    return [Finding(**each) for each in said]
 
 
 def _needs(deployment: Deployment) -> dict[str, dict[str, int]]:

@@ -11,8 +11,7 @@ from calve.errors import CalveError, ConfigError, Fatal, Retryable
 from calve.job import Kafka, Registry
 from cli.account import Account, outputs
 from cli.config import embedded_stack, found, load_target
-from cli.doctor.account import jobs, of_release, quotas, roles
-from cli.doctor.remote import seen_from_aws
+from cli.doctor.account import jobs, of_release, quotas, roles, seen_from_aws
 from cli.profile import is_named
 from lambdas.doctor import lake
 from lambdas.doctor.checks import LIMIT_S, lake_probes, probes

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.embedded.layout import Layout
+from cli.embedded.loopback import HOST
 from lambdas.doctor.finding import Finding
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ def python(_root: Path) -> Finding:
 def java(root: Path) -> Finding:
     """Check that a Java runs, and name the one that is used."""
     from cli.embedded.java import find_java, java_version
-    from cli.embedded.layout import Layout
 
     found = find_java(Layout(root))
     if java_version(Path(found.executable)) is None:
@@ -85,8 +86,6 @@ def available_memory(meminfo: Path) -> int:
 
 def loopback(_root: Path) -> Finding:
     """Check that servers can listen on 127.0.0.1 and be reached."""
-    from cli.embedded.ports import HOST
-
     with socket.socket() as server:
         server.bind((HOST, 0))
         server.listen(1)
@@ -96,7 +95,6 @@ def loopback(_root: Path) -> Finding:
 
 def jars(root: Path) -> Finding:
     """Check every downloaded jar against its checksum."""
-    from cli.embedded.layout import Layout
     from stacks.jars import damaged, pinned, present
 
     folder = Layout(root).jars
@@ -115,7 +113,6 @@ def jars(root: Path) -> Finding:
 def emulator(root: Path) -> Finding:
     """Check that the AWS emulator is installed."""
     from cli.embedded.aws import installed
-    from cli.embedded.layout import Layout
 
     if installed(Layout(root)):
         return Finding("aws emulator", "ok", "installed")
@@ -124,7 +121,6 @@ def emulator(root: Path) -> Finding:
 
 def cdk(root: Path) -> Finding:
     """Check that the CDK CLI, which `calve deploy` uses, is installed."""
-    from cli.embedded.layout import Layout
     from cli.embedded.node import installed
 
     if installed(Layout(root)):
@@ -137,7 +133,6 @@ def server(name: Server) -> Callable[[Path], Finding]:
 
     def check(root: Path) -> Finding:
         from cli.embedded import state
-        from cli.embedded.layout import Layout
         from cli.embedded.processes import alive
         from cli.embedded.servers import answers
 

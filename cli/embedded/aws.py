@@ -15,9 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from calve.errors import Fatal
-from cli.embedded.http import call, no_proxy
 from cli.embedded.layout import Layout
-from cli.embedded.ports import HOST
+from cli.embedded.loopback import HOST, call, no_proxy
 from cli.embedded.processes import tail
 from cli.progress import Progress
 

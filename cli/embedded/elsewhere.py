@@ -1,4 +1,7 @@
-"""Who tables are published to, beside the running stack: a REST catalog and a stand-in for Snowflake. They end with the stack."""
+"""Who tables are published to, beside the running stack: a REST catalog and a stand-in for Snowflake. They end with the stack.
+
+Both are programs of the checkout's `tests/standins`, and no part of calve.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,30 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calve.errors import Fatal
 from cli.embedded import aws, processes, state
-from cli.embedded.http import call
 from cli.embedded.layout import CHECKOUT, Layout
-from cli.embedded.ports import HOST, free_ports
-from cli.embedded.rest_catalog import server as rest_catalog
+from cli.embedded.loopback import HOST, call, free_ports
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql_api import Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from cli.embedded.stack import Stack
 
+STAND_INS = CHECKOUT / "tests" / "standins"
 REST, SNOWFLAKE = "rest_catalog", "snowflake"
+ANSWERS = {REST: ("/v1/config", 200), SNOWFLAKE: ("/", 401)}
+"""What each is asked, and answers with once it is up."""
+
 ACCOUNT, USER, ROLE = "MYORG-EMBEDDED", "DEPLOYER", "ACCOUNTADMIN"
 SECRET = "embedded/snowflake"  # noqa: S105 the name of one
-READY_DEADLINE_S = 60.0
+READY_DEADLINE_S = 180.0
+"""At its first start the catalog downloads its jars, 30 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +68,10 @@ def up(stack: Stack) -> Elsewhere:
     """Both, as they run already, or started and recorded, so that whatever stops the stack stops them.
 
     Raises:
-        Fatal: one does not start, or the stack is not up.
+        Fatal: the checkout does not have them, one does not start, or the stack is not up.
     """
+    if not STAND_INS.is_dir():
+        raise Fatal(f"what the demo publishes to is not there: {STAND_INS}", fix="clone the whole repository")
     layout = Layout(stack.root)
     recorded = state.read(layout.stack_file)
     if recorded is None:
@@ -71,54 +79,43 @@ def up(stack: Stack) -> Elsewhere:
     secrets = aws.client("secretsmanager", stack.aws_endpoint)
     if SNOWFLAKE in recorded.processes:
         held = json.loads(secrets.get_secret_value(SecretId=SECRET)["SecretString"])
-        return _found(recorded, KeyPair.of_pem(held["private_key"]))
-    key = KeyPair.generate()
-    secrets.create_secret(Name=SECRET, SecretString=json.dumps({"private_key": key.to_pem()}))
-    recorded = _start(stack, layout, recorded, key)
-    return _found(recorded, key)
-
-
-def _found(recorded: state.State, key: KeyPair) -> Elsewhere:
+        key = KeyPair.of_pem(held["private_key"])
+    else:
+        key = KeyPair.generate()
+        secrets.create_secret(Name=SECRET, SecretString=json.dumps({"private_key": key.to_pem()}))
+        recorded = _start_both(stack, layout, recorded, key)
     catalog, snowflake = (f"http://{HOST}:{recorded.ports[name]}" for name in (REST, SNOWFLAKE))
     return Elsewhere(catalog, snowflake, key)
 
 
-def _start(stack: Stack, layout: Layout, recorded: state.State, key: KeyPair) -> state.State:
+def _start_both(stack: Stack, layout: Layout, recorded: state.State, key: KeyPair) -> state.State:
     ports = dict(zip((REST, SNOWFLAKE), free_ports(2), strict=True))
+    login = {"account": ACCOUNT, "user": USER, "public-key": key.public_text}
     recorded = replace(recorded, ports=recorded.ports | ports)
+    waiting = []
     with processes.signals_held():  # between the start and its record nothing may come
-        for name, process in (
-            (REST, rest_catalog.start(stack, layout.run / REST, ports[REST])),
-            (SNOWFLAKE, _stand_in(stack, layout, ports[SNOWFLAKE], key)),
-        ):
-            recorded = recorded.with_process(name, process)
+        for name, options in ((REST, {"root": str(stack.root)}), (SNOWFLAKE, login)):
+            waiting.append(start(stack, name, ports[name], options, folder=layout.run / name))
+            recorded = recorded.with_process(name, waiting[-1].process)
             state.write(layout.stack_file, recorded)
-    waiting = [
-        processes.Starting(name, recorded.processes[name], ready, layout.logs / f"{name}.log")
-        for name, ready in (
-            (REST, partial(rest_catalog.answers, ports[REST])),
-            (SNOWFLAKE, lambda: call(f"http://{HOST}:{ports[SNOWFLAKE]}/") != 0),
-        )
-    ]
     processes.wait_until_ready(waiting, deadline_s=READY_DEADLINE_S, on_ready=lambda _: None)
     return recorded
 
 
-def _stand_in(stack: Stack, layout: Layout, port: int, key: KeyPair) -> processes.Process:
-    options = {
-        "--port": str(port),
-        "--aws": stack.aws_endpoint,
-        "--account": ACCOUNT,
-        "--user": USER,
-        "--public-key": key.public_text,
-    }
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
-    return processes.start(
-        [
-            *(sys.executable, "-m", "cli.embedded.snowflake"),
-            *(text for option in options.items() for text in option),
-        ],
-        log=layout.logs / f"{SNOWFLAKE}.log",
-        environment=kept | {"PYTHONPATH": str(Path(CHECKOUT))},
-        folder=layout.run / SNOWFLAKE,
-    )
+def start(
+    stack: Stack, name: str, port: int, options: Mapping[str, str], *, folder: Path
+) -> processes.Starting:
+    """Start one of the two, with its data in `folder`; whoever does waits for it, and stops it."""
+    given = {"port": str(port), "aws": stack.aws_endpoint, **options}
+    words = [f"--{key}={value}" for key, value in given.items()]
+    kept = ("PATH", "HOME", "LANG", "TZ", "JAVA_HOME")
+    environment = {key: os.environ[key] for key in kept if key in os.environ} | {"PYTHONPATH": str(CHECKOUT)}
+    log = Layout(stack.root).logs / f"{name}.log"
+    command = [sys.executable, "-m", f"tests.standins.{name}", *words]
+    process = processes.start(command, log=log, environment=environment, folder=folder)
+    return processes.Starting(name, process, partial(_answers, name, port), log)
+
+
+def _answers(name: str, port: int) -> bool:
+    path, status = ANSWERS[name]
+    return call(f"http://{HOST}:{port}{path}") == status

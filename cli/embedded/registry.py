@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from calve.errors import Fatal
-from cli.embedded.http import call
 from cli.embedded.java import Java
-from cli.embedded.ports import HOST
+from cli.embedded.loopback import HOST, call
 
 JVM = ["-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
@@ -15,7 +14,7 @@ JVM = ["-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 def command(java: Java, *, jars: Path) -> list[str]:
     """Return the registry's command line."""
     (runner,) = jars.glob("apicurio-registry-app-*-runner.jar")
-    return [java.executable, *java.options, *JVM, "-jar", str(runner)]
+    return [java.executable, *JVM, "-jar", str(runner)]
 
 
 def environment(port: int, *, data: Path) -> dict[str, str]:

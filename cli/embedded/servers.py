@@ -9,10 +9,9 @@ from functools import partial
 from typing import Literal
 
 from cli.embedded import aws, kafka, processes, registry, state
-from cli.embedded.certificates import write_certificates
 from cli.embedded.java import Java
 from cli.embedded.layout import Layout
-from cli.embedded.ports import HOST
+from cli.embedded.loopback import HOST
 
 Server = Literal["kafka", "registry", "aws"]
 SERVERS: tuple[Server, ...] = ("registry", "aws", "kafka")
@@ -23,7 +22,7 @@ def configure_kafka(layout: Layout, recorded: state.State, java: Java) -> None:
     """Write the broker's certificates and properties, and prepare its log."""
     folder = layout.run / "kafka"
     folder.mkdir(parents=True)
-    _, store = write_certificates(folder)
+    _, store = kafka.write_certificates(folder)
     properties = folder / "kafka.properties"
     properties.touch(mode=0o600)
     properties.write_text(kafka.configuration(recorded, data=folder / "log", store=store))
@@ -32,9 +31,7 @@ def configure_kafka(layout: Layout, recorded: state.State, java: Java) -> None:
     )
 
 
-def launch(
-    layout: Layout, recorded: state.State, java: Java, server: Server, *, append: bool = False
-) -> state.State:
+def launch(layout: Layout, recorded: state.State, java: Java, server: Server) -> state.State:
     """Start one server and record it; return the state with it."""
     folder = layout.run / server
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
@@ -49,7 +46,7 @@ def launch(
             environment |= aws.environment(recorded.ports["aws"], folder=folder)
     log = layout.logs / f"{server}.log"
     with processes.signals_held():  # between the start and its record nothing may come
-        process = processes.start(command, log=log, environment=environment, folder=folder, append=append)
+        process = processes.start(command, log=log, environment=environment, folder=folder)
         recorded = recorded.with_process(server, process)
         state.write(layout.stack_file, recorded)
     return recorded

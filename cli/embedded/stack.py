@@ -1,4 +1,4 @@
-"""Starts, finds, disturbs and stops the embedded stack.
+"""Starts, finds and stops the embedded stack.
 
 Kafka's log and the emulator's memory describe each other: they are always dropped together. So a stack of which one
 server has died is never patched up: all of it is stopped, wiped and started anew.
@@ -9,31 +9,26 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from calve.errors import Fatal
-from cli.embedded import aws, jars, kafka, node, processes, registry, servers, state
-from cli.embedded.http import no_proxy
-from cli.embedded.jars import spark_jars
+from cli.embedded import aws, kafka, node, processes, registry, servers, state
 from cli.embedded.java import find_java
 from cli.embedded.layout import Layout
-from cli.embedded.ports import HOST, free_ports
+from cli.embedded.loopback import HOST, free_ports, no_proxy
 from cli.embedded.servers import SERVERS, Server
 from cli.progress import Progress
-
-__all__ = ["Stack", "current", "down", "environment", "running", "spark_jars", "up"]
+from stacks.jars import pinned, present, retrieve
 
 PORTS = ("kafka", "kafka_ssl", "kafka_sasl", "kafka_controller", "registry", "aws")
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The endpoints of a running stack, and ways to take its servers away for a while."""
+    """The endpoints of a running stack."""
 
     root: Path
     bootstrap_servers: str
@@ -47,51 +42,6 @@ class Stack:
     bucket: str
     region: str
     logs: Path
-
-    def stop(self, server: Server) -> None:
-        """Stop one server: its port refuses. The emulator alone loses its data by it."""
-        processes.stop(_recorded(self.root).processes[server])
-
-    def start(self, server: Server) -> None:
-        """Start a stopped server on its old port and wait until it answers."""
-        layout = Layout(self.root)
-        recorded = _recorded(self.root)
-        java = find_java(layout)
-        recorded = servers.launch(layout, recorded, java, server, append=True)
-        servers.wait_for(layout, recorded, [server])
-        if (
-            server == "kafka"
-        ):  # broker and controller in one process: it starts without the SCRAM users that it knew
-            kafka.add_scram_user(recorded)
-
-    def pause(self, server: Server) -> None:
-        """Freeze one server: its port accepts and never answers."""
-        processes.send(_recorded(self.root).processes[server], signal.SIGSTOP)
-
-    def resume(self, server: Server) -> None:
-        """Let a frozen server go on."""
-        processes.send(_recorded(self.root).processes[server], signal.SIGCONT)
-
-    def restart_kafka(self) -> None:
-        """Stop the broker and start it again on its log."""
-        self.stop("kafka")
-        self.start("kafka")
-
-    def stop_kafka(self) -> None:
-        """Stop the broker; its log stays."""
-        self.stop("kafka")
-
-    def start_kafka(self) -> None:
-        """Start the stopped broker on its log."""
-        self.start("kafka")
-
-    def stop_registry(self) -> None:
-        """Stop the registry; its schemas stay."""
-        self.stop("registry")
-
-    def start_registry(self) -> None:
-        """Start the stopped registry with its schemas."""
-        self.start("registry")
 
 
 def prepare(root: Path, progress: Progress) -> None:
@@ -136,15 +86,18 @@ def down(root: Path) -> bool:
 
 
 @contextmanager
-def running(root: Path, progress: Progress) -> Iterator[Stack]:
-    """Use the running stack, or one that lives as long as the block."""
+def running(root: Path, progress: Progress, *, keep: bool = False) -> Iterator[Stack]:
+    """Use the running stack, or one that lives as long as the block; with `keep` it stays, unless the block is interrupted."""
     before = current(root)
     stack = up(root, progress)
     try:
         with processes.termination_as_exit():
             yield stack
+    except (KeyboardInterrupt, SystemExit):
+        keep = False
+        raise
     finally:
-        if stack != before:
+        if not keep and stack != before:
             down(root)
 
 
@@ -188,8 +141,18 @@ def environment(stack: Stack) -> dict[str, str]:
     }
 
 
+def spark_jars(root: Path) -> list[Path]:
+    """Return the jars to be named, all of them, in `spark.jars`."""
+    folder = Layout(root).jars
+    return [folder / jar.file for jar in pinned() if jar.class_path == "spark"]
+
+
 def _prepare(layout: Layout, progress: Progress) -> None:
-    jars.download(layout, find_java(layout), progress)
+    wanted = [jar for jar in pinned() if not present(jar, layout.jars)]
+    if wanted:
+        total = sum(jar.size_bytes for jar in wanted)
+        with progress.task("downloading jars", total=total, unit="bytes") as task:
+            retrieve(wanted, layout.jars, task.update)
     aws.install(layout, progress)
 
 
@@ -215,12 +178,6 @@ def _start(layout: Layout, progress: Progress) -> state.State:
         aws.make_bucket(ports["aws"])
     recorded = replace(recorded, ready=True)
     state.write(layout.stack_file, recorded)
-    return recorded
-
-
-def _recorded(root: Path) -> state.State:
-    if (recorded := state.read(Layout(root).stack_file)) is None:
-        raise Fatal("the embedded stack is not up", fix="calve up")
     return recorded
 
 

@@ -21,8 +21,8 @@ from pyiceberg.table import Table
 
 from calve.job import Lake
 from cli.duck import connect
-from cli.embedded import aws
-from cli.embedded.rest_catalog import server
+from cli.embedded import aws, elsewhere, processes
+from cli.embedded.loopback import HOST, free_ports
 from cli.embedded.stack import Stack
 from cli.lake import open_catalog
 from tests.integration.gate import Answer, Gate, Request
@@ -126,8 +126,21 @@ def append(table: Table, rows: int = 3) -> None:
 
 
 @contextmanager
+def rest_catalog(stack: Stack, folder: Path) -> Iterator[str]:
+    """A catalog of its own as long as the block runs; `folder` holds what it knows. Its address, without `/v1`."""
+    (port,) = free_ports(1)
+    options = {"root": str(stack.root)}
+    starting = elsewhere.start(stack, elsewhere.REST, port, options, folder=folder)
+    try:
+        processes.wait_until_ready([starting], deadline_s=elsewhere.READY_DEADLINE_S, on_ready=lambda _: None)
+        yield f"http://{HOST}:{port}"
+    finally:
+        processes.stop(starting.process)
+
+
+@contextmanager
 def behind_oauth(stack: Stack, folder: Path) -> Iterator[Published]:
-    with server.running(stack, folder) as uri, OAuthGate(uri) as gate:
+    with rest_catalog(stack, folder) as uri, OAuthGate(uri) as gate:
         yield Published(stack, gate.url, gate, f"published_{uuid.uuid4().hex[:8]}")
 
 

@@ -16,9 +16,10 @@ import pytest
 from calve.errors import Fatal, Retryable
 from calve.job import Auth, Emit, Kafka, Start
 from cli import kafka as librdkafka
-from cli.embedded.certificates import write_certificates
+from cli.embedded.kafka import write_certificates
 from glue_jobs.kafka import client, cluster
 from glue_jobs.kafka.cluster import Cluster
+from tests.integration import outages
 from tests.integration.engine import Engine, suspended, until
 from tests.integration.principals import READING, User, scram
 from tests.integration.producing import Raw, produce, transaction
@@ -190,8 +191,8 @@ def test_a_broker_that_is_away_is_waited_for(engine: Engine, monkeypatch: pytest
     produce(engine.stack.bootstrap_servers, topic, [Raw(b"v", None, 1)])
     with cluster_of(Kafka(engine.stack.bootstrap_servers)) as before:
         before.state(topic)
-        engine.stack.stop_kafka()
-        started = threading.Thread(target=engine.stack.start_kafka)
+        outages.stop(engine.stack, "kafka")
+        started = threading.Thread(target=outages.start, args=(engine.stack, "kafka"))
         try:
             with monkeypatch.context() as patched:
                 for module in (cluster, client):

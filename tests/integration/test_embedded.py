@@ -20,6 +20,7 @@ from cli.embedded import stack as embedded
 from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
 from cli.progress import LineProgress
+from tests.integration import outages
 from tests.integration.projects import project
 
 QUIET = LineProgress(lambda _line: None)
@@ -156,11 +157,11 @@ def test_the_broker_and_the_registry_keep_their_data_over_a_restart(own: Stack) 
     registry = SchemaRegistryClient({"url": own.registry_url})
     schema_id = registry.register_schema("kept-value", Schema('"string"', "AVRO"))
 
-    own.restart_kafka()
-    own.stop_registry()
+    outages.restart(own, "kafka")
+    outages.stop(own, "registry")
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(own.registry_url, timeout=2)
-    own.start_registry()
+    outages.start(own, "registry")
 
     assert registry.get_schema(schema_id).schema_str == '"string"'
     assert "kept" in AdminClient({"bootstrap.servers": own.bootstrap_servers}).list_topics(timeout=10).topics
@@ -168,12 +169,12 @@ def test_the_broker_and_the_registry_keep_their_data_over_a_restart(own: Stack) 
 
 
 def test_a_paused_server_accepts_and_never_answers(own: Stack) -> None:
-    own.pause("aws")
+    outages.pause(own, "aws")
     try:
         with pytest.raises(TimeoutError):
             urllib.request.urlopen(own.aws_endpoint, timeout=1)
     finally:
-        own.resume("aws")
+        outages.resume(own, "aws")
     with urllib.request.urlopen(f"{own.aws_endpoint}/_ministack/health", timeout=DEADLINE_S) as answer:
         assert answer.status == 200
 

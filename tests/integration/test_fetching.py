@@ -25,6 +25,7 @@ from glue_jobs.kafka.connection import Connection
 from glue_jobs.kafka.fetching import Range, fetch, uuid_of
 from glue_jobs.kafka.records import REFUSED
 from glue_jobs.workers import told_by_workers
+from tests.integration import outages
 from tests.integration.engine import Engine, suspended, until
 from tests.integration.principals import READING, User, scram
 from tests.integration.producing import Raw, produce, transaction
@@ -325,7 +326,7 @@ def test_a_broker_that_restarts_between_two_requests_costs_no_record(engine: Eng
     with connected(engine) as connection:
         chunks = fetch(settings_of(connection), topic, topic_id, ranges, 5_000)
         found += told(next(chunks))
-        restart = threading.Thread(target=engine.stack.restart_kafka)
+        restart = threading.Thread(target=outages.restart, args=(engine.stack, "kafka"))
         restart.start()
         for chunk in chunks:
             found += told(chunk)

@@ -15,6 +15,7 @@ from cli.embedded import aws
 from glue_jobs import handover, lake_object, loop
 from glue_jobs.ingest import main
 from glue_jobs.lake_object import LakeObject
+from tests.integration import outages
 from tests.integration.engine import DATABASE, Engine, at, everything, until
 from tests.integration.events import Event, assert_as_documented
 from tests.integration.test_ingest_job import signals  # noqa: F401 a fixture
@@ -161,7 +162,7 @@ def test_a_store_that_does_not_answer_is_asked_again(
         return reads[-1]
 
     monkeypatch.setattr(LakeObject, "read", counted)
-    engine.stack.pause("aws")
+    outages.pause(engine.stack, "aws")
     try:
         with monkeypatch.context() as patch:
             patch.setattr(lake_object, "READ_TIMEOUT_MS", 500)
@@ -169,6 +170,6 @@ def test_a_store_that_does_not_answer_is_asked_again(
         until(lambda: len(reads) >= 2)
         assert not stop.is_set()
     finally:
-        engine.stack.resume("aws")
+        outages.resume(engine.stack, "aws")
     assert stop.wait(30)
     assert seen == ["job.handed_over"]

@@ -20,6 +20,7 @@ from calve.job import Emit, Table
 from calve.names import TableName
 from glue_jobs.ingest import run
 from lambdas.kafka_keys import handler
+from tests.integration import outages
 from tests.integration.engine import DATABASE, Engine, everything, until
 from tests.integration.principals import READING, WRITING, User, scram
 from tests.integration.test_emit import places, records
@@ -88,7 +89,7 @@ class Scene:
 
     def cut(self, user: User) -> None:
         """End all connections. The embedded broker starts without SCRAM users; it hears of this one again."""
-        self.engine.stack.restart_kafka()
+        outages.restart(self.engine.stack, "kafka")
         user.make()
 
     def rotate(self) -> User:

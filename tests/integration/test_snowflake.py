@@ -20,15 +20,15 @@ from calve.errors import Fatal
 from calve.job import Lake
 from cli.deploy import app
 from cli.embedded import aws
-from cli.embedded.snowflake.account import Account
-from cli.embedded.snowflake.reach import Reach
-from cli.embedded.snowflake.server import Api, serving
 from cli.embedded.stack import Stack
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from lambdas.publish_states import PublishStates, State, Target
 from lambdas.snowflake.key_pair import KeyPair
 from tests.integration.engine import until
+from tests.standins.snowflake.account import Account
+from tests.standins.snowflake.reach import Reach
+from tests.standins.snowflake.server import Api, serving
 
 NAME = "snowy"
 CONFIG = """\

@@ -23,6 +23,7 @@ from glue_jobs.outcome import Memory, Outcome
 from glue_jobs.round import Round
 from glue_jobs.target import Target
 from tests.debezium import envelope, event
+from tests.integration import outages
 from tests.integration.aws_gate import FAULT, UNAVAILABLE, AwsGate, is_glue, is_store, is_table_update
 from tests.integration.database import BY_ID as CHANGES_BY_ID
 from tests.integration.engine import TRADE, Engine, at, everything, trades
@@ -140,7 +141,7 @@ def test_a_registry_that_is_down_stops_rounds_and_makes_no_dead_letters(engine: 
     def ask_in_vain(_: str) -> None:
         engine.register(topic, TRADE_WITH_NOTE)
         engine.produce(topic, [{"id": 1, "side": "BUY", "price": 1, "note": "new"}])
-        engine.stack.stop_registry()
+        outages.stop(engine.stack, "registry")
 
     try:
         with at("plan.begin", ask_in_vain), pytest.raises(Retryable, match=r"registry at .* does not answer"):
@@ -148,7 +149,7 @@ def test_a_registry_that_is_down_stops_rounds_and_makes_no_dead_letters(engine: 
         with pytest.raises(Retryable, match=r"registry at .* does not answer"):
             engine.round(other_target)
     finally:
-        engine.stack.start_registry()
+        outages.start(engine.stack, "registry")
     assert engine.offsets(topic) == everything(10)
     for each in (target, other_target):
         engine.drain(each)
@@ -159,10 +160,10 @@ def test_a_registry_that_is_down_stops_rounds_and_makes_no_dead_letters(engine: 
 @pytest.mark.long
 def test_a_broker_that_restarts_during_the_read_costs_no_record(engine: Engine) -> None:
     topic, target = begun(engine)
-    restarts = threading.Thread(target=engine.stack.restart_kafka)
+    restarts = threading.Thread(target=outages.restart, args=(engine.stack, "kafka"))
 
     def freeze(_: str) -> None:
-        engine.stack.pause("kafka")
+        outages.pause(engine.stack, "kafka")
         restarts.start()
 
     try:

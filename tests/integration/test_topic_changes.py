@@ -16,6 +16,7 @@ from calve.position import Ledger
 from glue_jobs.loop import TableLoop
 from glue_jobs.outcome import Memory
 from glue_jobs.round import PERSIST_AFTER_S
+from tests.integration import outages
 from tests.integration.engine import Engine, at, everything, suspended, trades, until
 
 
@@ -160,9 +161,9 @@ def test_a_log_that_lost_its_end_suspends_the_table(engine: Engine) -> None:
     engine.produce(topic, 10)
     engine.drain(engine.target(topic))
     log = engine.stack.root / ".calve/run/kafka/log" / f"{topic}-0"
-    engine.stack.stop_kafka()
+    outages.stop(engine.stack, "kafka")
     shutil.rmtree(log)
-    engine.stack.start_kafka()
+    outages.start(engine.stack, "kafka")
     with suspended("log_truncated"):
         engine.round(engine.target(topic))
     assert engine.offsets(topic) == everything(10)

@@ -36,6 +36,7 @@ def test_the_tree_keeps_the_layers(tree: Path) -> None:
         ("calve/planted.py", "import boto3", "core is standard library"),
         ("calve/planted.py", "import pydantic", "core is standard library"),
         ("calve/planted.py", "import cli.progress", "operator above"),
+        ("cli/planted.py", "import tests.standins", "nothing of calve"),
         ("glue_jobs/planted.py", "import confluent_kafka", "jobs are pyspark"),
         ("glue_jobs/planted.py", "import calve.settings", "jobs are pyspark"),
         ("glue_jobs/planted.py", "import lambdas", "operator above"),

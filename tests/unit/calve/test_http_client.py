@@ -20,7 +20,7 @@ from calve.held_secret import HeldSecret
 from calve.http_client import NoAnswer, origin, send
 from calve.oauth import Tokens
 from calve.secrets import Redacted
-from cli.embedded.certificates import write_certificates
+from cli.embedded.kafka import write_certificates
 from lambdas.catalog_sync.server import Server as CatalogServer
 from lambdas.cloud_keys.cloud import Cloud
 from lambdas.snowflake.key_pair import KeyPair

@@ -14,7 +14,7 @@ import pytest
 from calve.errors import ConfigError, Retryable
 from calve.job import Registry
 from calve.registry import open_registry
-from cli.embedded.certificates import write_certificates
+from cli.embedded.kafka import write_certificates
 
 
 class Subjects(BaseHTTPRequestHandler):

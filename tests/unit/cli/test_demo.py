@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from calve.errors import Fatal
 from calve.settings import StackDefaults, load
 from cli.datagen.plan import Fates
-from cli.demo.counts import counts_of
-from cli.demo.readers import Found
+from cli.demo.checks import Found, counts_of, unproved
 from cli.demo.steps import job_on
-from cli.demo.tables import unproved
+from cli.embedded import elsewhere
 from cli.embedded.stack import Stack
 from cli.verify.findings import Check, Finding, State, Verification
 
@@ -58,21 +60,29 @@ def test_a_table_that_is_wrong_and_one_that_is_not_all_proved_are_named():
     ]
 
 
+STACK = Stack(
+    root=ROOT,
+    bootstrap_servers="127.0.0.1:1",
+    ssl_bootstrap_servers="",
+    sasl_bootstrap_servers="",
+    ca_file=ROOT,
+    sasl_user="",
+    sasl_password="",
+    registry_url="http://127.0.0.1:2",
+    aws_endpoint="http://127.0.0.1:3",
+    bucket="lake",
+    region="us-east-1",
+    logs=ROOT,
+)
+
+
 def test_the_demo_runs_the_job_of_the_calve_yaml_that_ships():
-    stack = Stack(
-        root=ROOT,
-        bootstrap_servers="127.0.0.1:1",
-        ssl_bootstrap_servers="",
-        sasl_bootstrap_servers="",
-        ca_file=ROOT,
-        sasl_user="",
-        sasl_password="",
-        registry_url="http://127.0.0.1:2",
-        aws_endpoint="http://127.0.0.1:3",
-        bucket="lake",
-        region="us-east-1",
-        logs=ROOT,
-    )
-    demo = job_on(stack)
+    demo = job_on(STACK)
     defaults = StackDefaults(demo.kafka, demo.registry, "s3://lake", "us-east-1", "http://127.0.0.1:3")
     assert load(ROOT / "calve.yaml", stack=defaults) == (demo,)
+
+
+def test_a_checkout_without_the_stand_ins_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(elsewhere, "STAND_INS", tmp_path / "standins")
+    with pytest.raises(Fatal, match=f"what the demo publishes to is not there: {tmp_path}/standins"):
+        elsewhere.up(STACK)

@@ -1,8 +1,11 @@
+import hashlib
+import io
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,9 +15,9 @@ import pytest
 
 from calve.errors import Fatal
 from cli.embedded import java, kafka, processes, state
-from cli.embedded.certificates import write_certificates
-from cli.embedded.layout import Layout, project_root
-from cli.embedded.ports import HOST, free_ports
+from cli.embedded.kafka import write_certificates
+from cli.embedded.layout import CHECKOUT, Layout, project_root
+from cli.embedded.loopback import HOST, free_ports
 from cli.embedded.processes import Process
 from stacks import jars
 
@@ -107,7 +110,7 @@ def test_a_process_that_ignores_the_request_is_killed(
 
 def test_a_paused_process_is_alive_and_can_be_stopped(tmp_path: Path, started: list[Process]) -> None:
     process = start(FOREVER, tmp_path, started)
-    processes.send(process, signal.SIGSTOP)
+    os.killpg(process.pid, signal.SIGSTOP)
     assert processes.alive(process)
     processes.stop(process)
     assert not processes.alive(process)
@@ -118,7 +121,6 @@ def test_a_process_that_has_taken_over_the_id_is_left_alone(tmp_path: Path, star
     ours = replace(other, started="a while ago")
     assert not processes.alive(ours)
     processes.stop(ours)
-    processes.send(ours, signal.SIGKILL)
     assert processes.alive(other)
 
 
@@ -156,28 +158,64 @@ def test_a_signal_waits_until_the_start_is_recorded() -> None:
     assert steps == ["recorded"]
 
 
-def jar_of(content: bytes, folder: Path) -> jars.Jar:
-    import hashlib
-
-    jar = jars.Jar(
-        "spark", "org.example", "a", "1.0", "jar", "", len(content), hashlib.sha256(content).hexdigest()
-    )
-    (folder / "spark").mkdir(exist_ok=True)
-    (folder / jar.file).write_bytes(content)
+def jar_of(content: bytes, repository: Path, name: str = "a", kind: str = "jar") -> jars.Jar:
+    """A pinned jar with this content, which is in a Maven repository."""
+    digest = hashlib.sha256(content).hexdigest()
+    jar = jars.Jar("spark", "org.example", name, "1.0", kind, "", len(content), digest)
+    (repository / jar.path).parent.mkdir(parents=True)
+    (repository / jar.path).write_bytes(content)
     return jar
 
 
-def test_a_damaged_download_is_named_and_deleted(tmp_path: Path) -> None:
-    good, bad = jar_of(b"good", tmp_path), replace(jar_of(b"good", tmp_path), artifact="b")
-    (tmp_path / bad.file).write_bytes(b"goof")
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "repository"
+    monkeypatch.setenv("CALVE_MAVEN_REPOSITORY", folder.as_uri() + "/")
+    return folder
+
+
+def test_jars_are_downloaded_to_their_places(tmp_path: Path, repository: Path) -> None:
+    one, other = jar_of(b"one", repository), jar_of(b"the other", repository, "b")
+    said: list[int] = []
+    jars.retrieve([one, other], tmp_path / "jars", said.append)
+    assert (tmp_path / "jars" / "spark" / "a-1.0.jar").read_bytes() == b"one"
+    assert all(jars.present(each, tmp_path / "jars") for each in (one, other))
+    assert said == [3, 12]
+    assert [each.name for each in (tmp_path / "jars").iterdir()] == ["spark"]
+
+
+def test_an_archive_is_unpacked_in_its_place(tmp_path: Path, repository: Path) -> None:
+    packed, inside = io.BytesIO(), tarfile.TarInfo("lib/app.jar")
+    inside.size = 3
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive.addfile(inside, io.BytesIO(b"app"))
+    jar = jar_of(packed.getvalue(), repository, kind="tar.gz")
+    assert not jars.present(jar, tmp_path / "jars")
+    jars.retrieve([jar], tmp_path / "jars")
+    assert (tmp_path / "jars" / "spark" / "lib" / "app.jar").read_bytes() == b"app"
+    assert jars.present(jar, tmp_path / "jars")
+    assert not (tmp_path / "jars" / jar.file).exists()
+
+
+def test_a_damaged_download_is_named_and_deleted(tmp_path: Path, repository: Path) -> None:
+    good, bad = jar_of(b"good", repository), jar_of(b"goof", repository, "b")
     with pytest.raises(Fatal, match=r"damaged download, deleted: b-1\.0\.jar"):
-        jars.delete_damaged([good, bad], tmp_path)
+        jars.retrieve([good, replace(bad, sha256=good.sha256)], tmp_path)
     assert (tmp_path / good.file).exists()
-    assert not (tmp_path / bad.file).exists()
+    assert not list(tmp_path.rglob("spark/b-1.0.jar"))
+
+
+def test_a_jar_that_does_not_come_is_named(tmp_path: Path, repository: Path) -> None:
+    jar = jar_of(b"gone", repository)
+    (repository / jar.path).unlink()
+    with pytest.raises(Fatal, match=r"1 of 1 jars could not be downloaded, spark/a-1\.0\.jar first: .*"):
+        jars.retrieve([jar], tmp_path)
 
 
 def test_a_cut_off_jar_counts_as_absent(tmp_path: Path) -> None:
     jar = jar_of(b"whole", tmp_path)
+    (tmp_path / "spark").mkdir()
+    (tmp_path / jar.file).write_bytes(b"whole")
     assert jars.present(jar, tmp_path)
     (tmp_path / jar.file).write_bytes(b"who")
     assert not jars.present(jar, tmp_path)
@@ -186,23 +224,17 @@ def test_a_cut_off_jar_counts_as_absent(tmp_path: Path) -> None:
 def test_the_lock_pins_every_file_once() -> None:
     lock = jars.pinned()
     assert len({jar.file for jar in lock}) == len(lock) > 50
-    assert {jar.class_path for jar in lock} == {"kafka", "registry", "rest_catalog", "spark"}
+    assert {jar.class_path for jar in lock} == {"kafka", "registry", "spark"}
     assert all(len(jar.sha256) == 64 and jar.size_bytes > 0 for jar in lock)
 
 
-def test_ivy_is_asked_for_exactly_what_is_pinned() -> None:
+def test_a_jar_is_where_maven_has_it() -> None:
     (registry,) = (jar for jar in jars.pinned() if jar.class_path == "registry")
-    module = jars.ivy_module([registry])
-    assert 'name="apicurio-registry-app" rev="3.0.9" conf="registry-&gt;default" transitive="false"' in module
-    assert 'type="tar.gz" ext="tar.gz" m:classifier="all"' in module
-
-
-def test_two_files_of_one_module_are_asked_for_together() -> None:
-    core = [jar for jar in jars.pinned() if jar.file.startswith("rest_catalog/iceberg-core-")]
-    assert len(core) == 2
-    module = jars.ivy_module(core)
-    assert module.count("<dependency ") == 1
-    assert module.count("<artifact ") == 2
+    assert registry.path == "io/apicurio/apicurio-registry-app/3.0.9/apicurio-registry-app-3.0.9-all.tar.gz"
+    lock = (CHECKOUT / "tests/standins/rest_catalog/jars.lock").read_text()
+    core = {jar.path for jar in jars.pinned(lock) if jar.artifact == "iceberg-core"}
+    where = "org/apache/iceberg/iceberg-core/1.11.0/iceberg-core-1.11.0"
+    assert core == {f"{where}.jar", f"{where}-tests.jar"}
 
 
 def test_an_unfit_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from calve.secrets import Redacted
-from cli.embedded.certificates import write_certificates
+from cli.embedded.kafka import write_certificates
 from glue_jobs.kafka import sockets
 from glue_jobs.kafka.client import Client, Settings, _ssl_context, client_of, drop_client
 from tests.unit.calve.test_kafka_auth import SERVERS

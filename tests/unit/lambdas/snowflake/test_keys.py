@@ -6,12 +6,12 @@ import json
 import pytest
 
 from calve.errors import CalveError, Fatal
-from cli.embedded.snowflake.server import Faults
 from lambdas.rotation import Rotation
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.keys import first, stored, to_store
 from lambdas.snowflake.sql_api import Session
 from lambdas.snowflake_keys.keys import SnowflakeKeys
+from tests.standins.snowflake.server import Faults
 from tests.unit.lambdas.keys.conftest import Vault
 from tests.unit.lambdas.snowflake.world import SERVICE, World
 

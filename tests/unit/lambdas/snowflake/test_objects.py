@@ -8,9 +8,9 @@ import pytest
 
 from calve.errors import CalveError, ConfigError, Fatal
 from calve.publishing import OpenCatalog, Warehouse
-from cli.embedded.snowflake.server import Faults
 from lambdas.snowflake_objects.objects import Wanted, make, remove
 from lambdas.snowflake_objects.trust import verify
+from tests.standins.snowflake.server import Faults
 from tests.unit.lambdas.snowflake.world import LAKE, SERVICE, World
 
 MADE = {

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from calve.errors import ConfigError, Fatal, Retryable
-from cli.embedded.snowflake.server import Faults
 from lambdas.snowflake import sql
 from lambdas.snowflake.key_pair import TOKEN_S, KeyPair, account_name
 from lambdas.snowflake.sql_api import Refused, Session
+from tests.standins.snowflake.server import Faults
 from tests.unit.lambdas.snowflake.world import ADMIN, SERVICE, World
 
 WAREHOUSE = """CREATE WAREHOUSE IF NOT EXISTS "W" AUTO_SUSPEND = 60"""

@@ -15,14 +15,14 @@ from moto import mock_aws
 from calve.http_client import NoAnswer
 from calve.names import TableName
 from calve.publishing import Snowflake
-from cli.embedded.snowflake.account import Account
-from cli.embedded.snowflake.reach import Reach
-from cli.embedded.snowflake.server import Api, Cut, serving
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql_api import Session
 from lambdas.snowflake.statements import Lake
 from lambdas.snowflake_objects.objects import Wanted, make
 from lambdas.snowflake_objects.trust import establish
+from tests.standins.snowflake.account import Account
+from tests.standins.snowflake.reach import Reach
+from tests.standins.snowflake.server import Api, Cut, serving
 from tests.synth.deployments import SNOWFLAKE
 
 REGION = "eu-north-1"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cli.embedded.snowflake.grammar import Name
-from cli.embedded.snowflake.refusals import absent, forbidden
+from tests.standins.snowflake.grammar import Name
+from tests.standins.snowflake.refusals import absent, forbidden
 
 ADMIN = "ACCOUNTADMIN"
 BUILT_IN = {ADMIN: {"SYSADMIN"}, "SYSADMIN": set[str]()}

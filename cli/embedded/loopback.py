@@ -1,11 +1,23 @@
-"""Requests to servers of this machine: never through a proxy."""
+"""The loopback interface: its free ports, and requests to servers of this machine, never through a proxy."""
 
 from __future__ import annotations
 
 import os
+import socket
+from contextlib import ExitStack
 
 from calve import http_client
-from cli.embedded.ports import HOST
+
+HOST = "127.0.0.1"
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nothing listens on; all are held open together, so they differ."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for free in sockets:
+            free.bind((HOST, 0))
+        return [free.getsockname()[1] for free in sockets]
 
 
 def no_proxy() -> dict[str, str]:

@@ -15,10 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from cli.embedded.ports import HOST
-from cli.embedded.snowflake.account import Account, Rows
-from cli.embedded.snowflake.refusals import Refusal
-from cli.embedded.snowflake.tokens import Unauthorized, user_of
+from cli.embedded.loopback import HOST
+from tests.standins.snowflake.account import Account, Rows
+from tests.standins.snowflake.refusals import Refusal
+from tests.standins.snowflake.tokens import Unauthorized, user_of
 
 PATH = "/api/v2/statements"
 SLOW = ("VERIFY", "CREATE ICEBERG TABLE", "REFRESH")

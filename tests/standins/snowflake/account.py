@@ -10,12 +10,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cli.embedded.snowflake.grammar import Name, Statement, parse
-from cli.embedded.snowflake.iceberg import Iceberg, described, principal
-from cli.embedded.snowflake.options import check_altered, check_created
-from cli.embedded.snowflake.reach import Reach
-from cli.embedded.snowflake.refusals import Refusal, absent, forbidden
-from cli.embedded.snowflake.rights import ADMIN, GRANTABLE, Object, Rights
+from tests.standins.snowflake.grammar import Name, Statement, parse
+from tests.standins.snowflake.iceberg import Iceberg, described, principal
+from tests.standins.snowflake.options import check_altered, check_created
+from tests.standins.snowflake.reach import Reach
+from tests.standins.snowflake.refusals import Refusal, absent, forbidden
+from tests.standins.snowflake.rights import ADMIN, GRANTABLE, Object, Rights
 
 SLOTS = ("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_2")
 ACCOUNT_WIDE = {"WAREHOUSE", "ROLE", "USER", "EXTERNAL VOLUME", "CATALOG INTEGRATION", "DATABASE"}

@@ -1,91 +1,62 @@
-"""An Iceberg REST catalog: the server of the Iceberg project's own tests, over the emulator's S3. Whoever needs one starts it."""
+"""The catalog as a process of its own: downloads and compiles what it takes, once, and becomes the Java that serves it.
+
+What it knows is in the folder in which it is started.
+"""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from calve.errors import Fatal
-from cli.embedded import aws, processes
-from cli.embedded.http import call
+from cli.embedded import aws
 from cli.embedded.java import Java, find_java
 from cli.embedded.layout import Layout
-from cli.embedded.ports import HOST, free_ports
+from stacks.jars import pinned, present, retrieve
 
-if TYPE_CHECKING:
-    from cli.embedded.stack import Stack
-
+SERVER = "org.apache.iceberg.rest.LoopbackCatalogServer"
 JVM = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 SOURCES = Path(__file__).parent
+LOCK = SOURCES / "jars.lock"
 OF_PYSPARK = (
     *("avro-1", "hadoop-client-", "jackson-annotations-", "jackson-core-2", "jackson-databind-"),
     *("log4j-api-", "log4j-core-", "log4j-slf4j2-", "slf4j-api-", "RoaringBitmap-"),
 )
-READY_DEADLINE_S = 60.0
 COMPILE_DEADLINE_S = 60
 
 
-@contextmanager
-def running(stack: Stack, folder: Path) -> Iterator[str]:
-    """A catalog of its own as long as the block runs; `folder` holds what it knows. Its address, without `/v1`."""
-    (port,) = free_ports(1)
-    process = start(stack, folder, port)
-    try:
-        ready = partial(answers, port)
-        starting = processes.Starting("the REST catalog", process, ready, log_of(stack))
-        processes.wait_until_ready([starting], deadline_s=READY_DEADLINE_S, on_ready=lambda _: None)
-        yield f"http://{HOST}:{port}"
-    finally:
-        processes.stop(process)
-
-
-def start(stack: Stack, folder: Path, port: int) -> processes.Process:
-    """Start a catalog; whoever does stops it."""
-    layout = Layout(stack.root)
+def become_the_server(layout: Layout, port: int, endpoint: str) -> None:
+    if missing := [jar for jar in pinned(LOCK.read_text()) if not present(jar, layout.jars)]:
+        retrieve(missing, layout.jars)
     java = find_java(layout)
-    return processes.start(
-        [
-            *command(java),
-            "-cp",
-            f"{compiled(layout, java)}:{class_path(layout)}",
-            "org.apache.iceberg.rest.LoopbackCatalogServer",
-        ],
-        log=log_of(stack),
-        environment=environment(port, stack, folder),
-        folder=folder,
-    )
-
-
-def log_of(stack: Stack) -> Path:
-    return Layout(stack.root).logs / "rest_catalog.log"
+    classes = f"{compiled(layout, java)}:{class_path(layout)}"
+    arguments = [*command(java), "-cp", classes, SERVER]
+    os.execve(arguments[0], arguments, os.environ | properties(port, endpoint))
 
 
 def command(java: Java) -> list[str]:
     """The beginning of the server's command line."""
-    return [java.executable, *java.options, *JVM]
+    return [java.executable, *JVM]
 
 
-def environment(port: int, stack: Stack, folder: Path) -> dict[str, str]:
+def properties(port: int, endpoint: str) -> dict[str, str]:
     """The catalog's properties, as the server takes them: `__` stands for a hyphen, `_` for a dot."""
-    return {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ} | {
+    return {
         "AWS_ACCESS_KEY_ID": aws.ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": aws.SECRET_KEY,
-        "AWS_REGION": stack.region,
+        "AWS_REGION": aws.REGION,
         "CATALOG_CATALOG__IMPL": "calve.OverwritingCatalog",
         "CATALOG_IO__IMPL": "org.apache.iceberg.aws.s3.S3FileIO",
         "CATALOG_JDBC_SCHEMA__VERSION": "V1",
         "CATALOG_REST_PORT": str(port),
-        "CATALOG_S3_ENDPOINT": stack.aws_endpoint,
+        "CATALOG_S3_ENDPOINT": endpoint,
         "CATALOG_S3_PATH__STYLE__ACCESS": "true",
-        "CATALOG_URI": f"jdbc:sqlite:{folder}/catalog.db",
-        "CATALOG_WAREHOUSE": f"s3://{stack.bucket}/rest_catalog",
+        "CATALOG_URI": f"jdbc:sqlite:{Path.cwd()}/catalog.db",
+        "CATALOG_WAREHOUSE": f"s3://{aws.BUCKET}/rest_catalog",
     }
 
 
@@ -127,6 +98,11 @@ def compiled(layout: Layout, java: Java) -> Path:
     return folder
 
 
-def answers(port: int) -> bool:
-    """Tell whether the catalog serves requests."""
-    return call(f"http://{HOST}:{port}/v1/config") == 200
+parser = argparse.ArgumentParser(prog="python -m tests.standins.rest_catalog", description=__doc__)
+parser.add_argument("--port", type=int, required=True)
+parser.add_argument("--aws", required=True, help="the emulator, in which the tables' files are")
+parser.add_argument(
+    "--root", type=Path, required=True, help="the stack's project, which has the server's jars"
+)
+options = parser.parse_args()
+become_the_server(Layout(options.root), options.port, options.aws)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cli.embedded.snowflake.grammar import Word
-from cli.embedded.snowflake.refusals import Refusal
+from tests.standins.snowflake.grammar import Word
+from tests.standins.snowflake.refusals import Refusal
 
 Check = Callable[[Any], bool]
 Shape = Mapping[str, Check]

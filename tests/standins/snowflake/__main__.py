@@ -1,4 +1,4 @@
-"""The stand-in as a process of its own: `python -m cli.embedded.snowflake`, until it is stopped."""
+"""The stand-in as a process of its own: `python -m tests.standins.snowflake`, until it is stopped."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import argparse
 import signal
 
 from cli.embedded import aws
-from cli.embedded.snowflake.account import Account
-from cli.embedded.snowflake.reach import Reach
-from cli.embedded.snowflake.server import Api, serving
+from tests.standins.snowflake.account import Account
+from tests.standins.snowflake.reach import Reach
+from tests.standins.snowflake.server import Api, serving
 
-parser = argparse.ArgumentParser(prog="python -m cli.embedded.snowflake", description=__doc__)
+parser = argparse.ArgumentParser(prog="python -m tests.standins.snowflake", description=__doc__)
 parser.add_argument("--port", type=int, required=True)
 parser.add_argument("--aws", required=True, help="the emulator, in which the lake is")
 parser.add_argument("--account", required=True)

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from lambdas.snowflake.sql_api import Refused
-from tests.unit.lambdas.snowflake.conftest import snow as snow
 from tests.unit.lambdas.snowflake.world import World
 
 TABLE = (

@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import Token, TokenType, tokenize
 from sqlglot.errors import TokenError
 
-from cli.embedded.snowflake.refusals import syntax
+from tests.standins.snowflake.refusals import syntax
 
 KINDS = (
     "CATALOG INTEGRATION", "EXTERNAL VOLUME", "ICEBERG TABLE", "DATABASE", "INTEGRATION", "SCHEMA", "USER", "ROLE",

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from cli.embedded.snowflake.grammar import Name
-from cli.embedded.snowflake.reach import IAM_USER, OutOfReach, Reach
-from cli.embedded.snowflake.refusals import Refusal, absent
-from cli.embedded.snowflake.rights import ADMIN, Object, Rights
+from tests.standins.snowflake.grammar import Name
+from tests.standins.snowflake.reach import IAM_USER, OutOfReach, Reach
+from tests.standins.snowflake.refusals import Refusal, absent
+from tests.standins.snowflake.rights import ADMIN, Object, Rights
 
 
 @dataclass(slots=True)

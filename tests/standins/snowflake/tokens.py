@@ -11,7 +11,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from cli.embedded.snowflake.account import Account
+from tests.standins.snowflake.account import Account
 
 LONGEST_S = 3600
 SKEW_S = 60

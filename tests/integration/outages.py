@@ -1,0 +1,54 @@
+"""Servers of an embedded stack are taken away for a while: stopped, or frozen."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from cli.embedded import kafka, processes, servers, state
+from cli.embedded.java import find_java
+from cli.embedded.layout import Layout
+from cli.embedded.servers import Server
+from cli.embedded.stack import Stack
+
+
+def stop(stack: Stack, server: Server) -> None:
+    """Its port refuses. The emulator alone loses its data by it."""
+    processes.stop(_recorded(stack).processes[server])
+
+
+def start(stack: Stack, server: Server) -> None:
+    """A stopped server starts on its old port and its data; returns once it answers."""
+    layout = Layout(stack.root)
+    recorded = servers.launch(layout, _recorded(stack), find_java(layout), server)
+    servers.wait_for(layout, recorded, [server])
+    if (
+        server == "kafka"
+    ):  # broker and controller in one process: it starts without the SCRAM users that it knew
+        kafka.add_scram_user(recorded)
+
+
+def restart(stack: Stack, server: Server) -> None:
+    stop(stack, server)
+    start(stack, server)
+
+
+def pause(stack: Stack, server: Server) -> None:
+    """Its port accepts and never answers."""
+    _send(stack, server, signal.SIGSTOP)
+
+
+def resume(stack: Stack, server: Server) -> None:
+    _send(stack, server, signal.SIGCONT)
+
+
+def _send(stack: Stack, server: Server, number: signal.Signals) -> None:
+    process = _recorded(stack).processes[server]
+    assert processes.alive(process)
+    os.killpg(process.pid, number)
+
+
+def _recorded(stack: Stack) -> state.State:
+    found = state.read(Layout(stack.root).stack_file)
+    assert found is not None
+    return found

@@ -1,0 +1,1 @@
+"""An Iceberg REST catalog: the server of the Iceberg project's own tests, over the emulator's S3."""
