@@ -1,8 +1,10 @@
-"""Rows laid out as the columns of a table, and Arrow's types as Iceberg names them."""
+"""Rows in Arrow: their places, laid out as the columns of a table, and Arrow's types as Iceberg names them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,46 @@ import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from calve.columns import Json, field, list_of, map_of, struct, with_ids
+from calve import columns as iceberg
+from calve.columns import Json
 from calve.errors import CalveError
+from calve.names import SYSTEM_COLUMN
+
+SHIFT = 48
+"""The partition stands above so many bits of offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a step makes of rows. left_out: the places of rows that it leaves out; failed: of those on which it fails, by why."""
+
+    rows: pa.RecordBatch
+    left_out: Any = None
+    failed: Mapping[str, Any] = field(default_factory=dict)
+
+
+def number(partition: Any, offset: Any) -> Any:
+    """The place as one number, of integers or of arrays of numpy's."""
+    return (partition << SHIFT) + offset
+
+
+def places_of(rows: pa.RecordBatch) -> Any:
+    """The number of each row's place."""
+    kafka = rows.column(SYSTEM_COLUMN)
+    return numbers(kafka.field("partition"), kafka.field("offset"))
+
+
+def numbers(partitions: Any, offsets: Any) -> Any:
+    """As `number`, of arrays of Arrow's."""
+    return pc.add(pc.shift_left(partitions.cast(pa.int64()), SHIFT), offsets.cast(pa.int64()))
+
+
+def within(partitions: Any, offsets: Any, spans: Mapping[int, tuple[int, int]]) -> Any:
+    """True for places whose offset lies in the span of their partition."""
+    at = pc.index_in(partitions.cast(pa.int64()), pa.array(spans, pa.int64()))
+    firsts, ends = (pa.array([each[n] for each in spans.values()], pa.int64()).take(at) for n in (0, 1))
+    inside = pc.and_(pc.greater_equal(offsets, firsts), pc.less(offsets, ends))
+    return pc.fill_null(inside, False)  # noqa: FBT003 a value
 
 
 def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
@@ -36,17 +76,25 @@ def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
 
 def iceberg_columns(columns: pa.Schema) -> Json:
     """The columns in Iceberg's JSON form, without field ids."""
-    return struct(*(field(each.name, _iceberg(each.type)) for each in columns))
+    return iceberg.struct(*(iceberg.field(each.name, _iceberg(each.type)) for each in columns))
 
 
 def arrow_columns(columns: Json) -> pa.Schema:
     """Columns in Iceberg's JSON form, as Arrow has them."""
-    numbered = json.dumps(with_ids(columns) | {"schema-id": 0})
+    numbered = json.dumps(iceberg.with_ids(columns) | {"schema-id": 0})
     return schema_to_pyarrow(Schema.model_validate_json(numbered), include_field_ids=False)
 
 
 def is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_bytes(kind: Any) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _as(column: Any, kind: Any, size: int) -> Any:
@@ -63,7 +111,7 @@ def _as(column: Any, kind: Any, size: int) -> Any:
         keys, values = pc.list_flatten(lists).flatten()
         keys, values = _as(keys, kind.key_type, len(keys)), _as(values, kind.item_type, len(keys))
         return pa.MapArray.from_arrays(ends(lengths(lists)), keys, values, kind, mask=column.is_null())
-    if _is_list(kind) and _is_list(column.type):
+    if is_list(kind) and is_list(column.type):
         items = pc.list_flatten(column)
         values = _as(items, kind.value_type, len(items))
         large = pa.types.is_large_list(kind)
@@ -90,17 +138,13 @@ def ends(sizes: Any) -> Any:
     return pa.array(np.r_[0, np.cumsum(sizes)], pa.int32())
 
 
-def _is_list(kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
 def _iceberg(kind: Any) -> Json:
     if pa.types.is_struct(kind):
-        return struct(*(field(each.name, _iceberg(each.type)) for each in kind))
-    if _is_list(kind):
-        return list_of(_iceberg(kind.value_type))
+        return iceberg.struct(*(iceberg.field(each.name, _iceberg(each.type)) for each in kind))
+    if is_list(kind):
+        return iceberg.list_of(_iceberg(kind.value_type))
     if pa.types.is_map(kind):
-        return map_of(_iceberg(kind.item_type), key=_iceberg(kind.key_type))
+        return iceberg.map_of(_iceberg(kind.item_type), key=_iceberg(kind.key_type))
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision}, {kind.scale})"
     if pa.types.is_timestamp(kind):

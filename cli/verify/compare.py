@@ -6,17 +6,22 @@ tell rows apart. Only ranges whose digests differ are read again, row by row.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cli.verify.digest import Digests, Place
-from cli.verify.fold import KeyCheck
-from cli.verify.letters import Count, Span, within
-from cli.verify.modes import Mode
-from cli.verify.rows import MainRows, Rows
+from cli.kafka import Topic
+from cli.verify.claim import Claim, Span
+from cli.verify.columns import numbers, within
+from cli.verify.hashing import Digests, Place
+from cli.verify.keyed.fold import KeyCheck
+from cli.verify.keyed.modes import Mode
+from cli.verify.letters import Count, Letters
+from cli.verify.rows import ByFile, MainRows, Rows
 from cli.verify.topic_side import TopicSide
 
 
@@ -33,36 +38,54 @@ class TableSide:
     outside: dict[tuple[str, int | None], list[int | None]] = field(default_factory=dict)
     compacted: int = 0
     total: int = 0
-    doubled: dict[tuple[str, int], list[int]] = field(default_factory=dict)
-    stale: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    doubled: ByFile = field(default_factory=dict)
+    stale: ByFile = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both sides after the passes.
+
+    `claimed` are the offsets that the table says it holds, `spans` those of them that Kafka has not let go.
+    """
+
+    claim: Claim
+    source: Topic
+    claimed: Mapping[int, Span]
+    spans: Mapping[int, Span]
+    main: MainRows
+    topic: TopicSide
+    table: TableSide
+
+    @property
+    def letters(self) -> Letters:
+        return self.topic.letters
+
+    @property
+    def compacted(self) -> bool:
+        return self.topic.held is not None
 
 
 def read_table(
-    main: MainRows,
-    claimed: dict[int, Span],
-    spans: dict[int, Span],
-    topic: TopicSide,
-    count: Count,
+    main: MainRows, claimed: Mapping[int, Span], spans: Mapping[int, Span], topic: TopicSide, count: Count
 ) -> TableSide:
     """One pass over the table. `claimed` are the offsets it says it holds, `spans` those of them that Kafka still has.
 
     Completes what the topic says of an upsert table, in `topic.rows`: a row whose record Kafka has let go may have a greater
     order than all that is left.
     """
-    side, held = TableSide(), topic.held
+    side = TableSide()
     keys = KeyCheck(topic.fold) if topic.fold else None
-    kept_offsets = (
-        {p: pa.array(offsets, pa.int64()) for p, offsets in held.items()} if held is not None else None
-    )
+    held = None if topic.held is None else pa.array(topic.held, pa.int64())
     for task in main.tasks:
         for rows in main.read(task):
             side.total += len(rows.offsets)
             _note_outside(rows, claimed, side)
-            provable = within(rows, spans)
-            if kept_offsets is not None:
-                before = pc.sum(provable).as_py() or 0
-                provable = pc.and_(provable, _held(rows, kept_offsets))
-                side.compacted += before - (pc.sum(provable).as_py() or 0)
+            provable = within(rows.partitions, rows.offsets, spans)
+            if held is not None:
+                there = pc.and_(provable, pc.is_in(numbers(rows.partitions, rows.offsets), held))
+                side.compacted += provable.true_count - there.true_count
+                provable = there
             inside = rows.where(provable).staying
             if keys is not None:
                 folded = _folded(rows, topic.mode)
@@ -81,18 +104,10 @@ def read_table(
 def _folded(rows: Rows, mode: Mode | None) -> Any:
     """True for rows whose keys decide whether they are there."""
     if mode is None or mode.to is None:
-        return pa.repeat(pa.scalar(True), len(rows.offsets))  # noqa: FBT003 a value
-    return within(rows, {p: (0, to) for p, to in mode.to.items()})
+        return pa.array(np.full(len(rows.offsets), fill_value=True))
+    return within(rows.partitions, rows.offsets, {p: (0, to) for p, to in mode.to.items()})
 
 
-def _held(rows: Rows, held: dict[int, Any]) -> Any:
-    mask = pa.repeat(pa.scalar(False), len(rows.offsets))  # noqa: FBT003 a value
-    for partition, offsets in held.items():
-        mask = pc.or_(mask, pc.and_(pc.is_in(rows.offsets, offsets), pc.equal(rows.partitions, partition)))
-    return mask
-
-
-def _note_outside(rows: Rows, claimed: dict[int, Span], side: TableSide) -> None:
-    outside = rows.where(pc.invert(within(rows, claimed)))
-    for partition, offset in zip(outside.partitions.to_pylist(), outside.offsets.to_pylist(), strict=True):
+def _note_outside(rows: Rows, claimed: Mapping[int, Span], side: TableSide) -> None:
+    for partition, offset in rows.where(pc.invert(within(rows.partitions, rows.offsets, claimed))).places():
         side.outside.setdefault((rows.file, partition), []).append(offset)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from cli.verify.claim import Claim
-from cli.verify.compare import TableSide
-from cli.verify.decoding import Decoding
-from cli.verify.digest import RANGE, Place, ranges
-from cli.verify.findings import Finding
-from cli.verify.letters import Letters, Span
-from cli.verify.matching import Hashes, unlike
-from cli.verify.modes import Mode
-from cli.verify.rows import MainRows, Rows
+from cli.verify.claim import Span
+from cli.verify.compare import Sides
+from cli.verify.counted import Key
+from cli.verify.findings import Finding, Findings, ranges
+from cli.verify.hashing import RANGE, Place
+from cli.verify.keyed.modes import Mode
+from cli.verify.letters import topic_letters
+from cli.verify.rows import Rows
 from cli.verify.topic import Reader
-from cli.verify.topic_side import TopicSide, topic_letters, topic_rows
+from cli.verify.topic_side import topic_rows
 
 MAX_PLACES = 64
 """Ranges that are looked at row by row; what is beyond is named as ranges only."""
 
-Key = tuple[int, int]
+Hashes = tuple[int, ...]
 Found = dict[Key, list[tuple[str, Hashes]]]
 
 
@@ -63,36 +63,21 @@ class _Look:
 class Explainer:
     """Turns differing places into findings."""
 
-    def __init__(
-        self,
-        *,
-        claim: Claim,
-        spans: Mapping[int, Span],
-        reader: Reader,
-        decoder: Decoding,
-        main: MainRows,
-        letters: Letters,
-        topic: TopicSide,
-        table: TableSide,
-    ) -> None:
-        self._claim = claim
-        self._spans = spans
+    def __init__(self, sides: Sides, reader: Reader) -> None:
+        self._claim, self._main, self._table = sides.claim, sides.main, sides.table
+        self._topic, self._letters = sides.topic, sides.letters
+        self._spans = {p: (a, min(b, sides.source.end.get(p, 0))) for p, (a, b) in sides.spans.items()}
         self._reader = reader
-        self._decoder = decoder
-        self._main = main
-        self._letters = letters
-        self._topic = topic
-        self._table = table
 
     def findings(self) -> list[Finding]:
         """What is wrong in every place where the sides differ."""
         suspects = set(self._topic.rows.differing(self._table.rows))
-        suspects |= set(self._topic.letters.differing(self._letters.digests))
+        suspects |= set(self._topic.dead.differing(self._letters.digests))
         suspects |= {Place(partition, offset // RANGE) for partition, offset in self._topic.undecodable}
         places = sorted(suspects)
         near, far = places[:MAX_PLACES], places[MAX_PLACES:]
         look = self._look(near) if near else _Look()
-        found = _Collected()
+        found = Findings()
         rows = look.records | look.found_rows.keys()
         for key in sorted(rows if self._topic.totals is None else rows & self._topic.undecodable.keys()):
             self._judge_row(key, look, found)
@@ -100,48 +85,47 @@ class Explainer:
             self._judge_letter(key, look, found)
         return [*found.findings(), *self._coarse(far)]
 
-    def _judge_row(self, key: Key, look: _Look, found: _Collected) -> None:
+    def _judge_row(self, key: Key, look: _Look, found: Findings) -> None:
         held, expected = look.found_rows.get(key, []), look.rows.get(key, [])
         files = [file for file, _ in held]
         dead = self._letters.holds(*key)
         undecodable = self._topic.undecodable.get(key)
         refused = undecodable or look.why_no_row(key) or self._topic.skips.found.get(key)
         if key not in look.records:
-            found.add("coverage", "rows whose offset has no record in Kafka", key, files)
+            found.add("coverage", "rows whose offset has no record in Kafka", *key, files)
         elif dead and held:
-            found.add("coverage", "records both in the table and among the dead letters", key, files)
+            found.add("coverage", "records both in the table and among the dead letters", *key, files)
         elif refused and held:
             what = "cannot be decoded" if undecodable else "are no rows"
-            found.add("contents", f"rows of records that {what}: {refused}", key, files)
+            found.add("contents", f"rows of records that {what}: {refused}", *key, files)
         elif undecodable:
-            found.add(
-                "coverage",
-                f"undecodable records ({undecodable}) that are no dead letters{self._round(key)}",
-                key,
-            )
+            text = f"undecodable records ({undecodable}) that are no dead letters{self._round(key)}"
+            found.add("coverage", text, *key)
         elif expected and not held and key in self._letters.redriven:
-            found.add("redriven", "dead letters that came back, and whose records are not in the table", key)
+            found.add("redriven", "dead letters that came back, and whose records are not in the table", *key)
         elif expected and not (dead or held):
-            found.add("coverage", f"records in neither the table nor the dead letters{self._round(key)}", key)
+            found.add(
+                "coverage", f"records in neither the table nor the dead letters{self._round(key)}", *key
+            )
         elif len(held) != len(expected):
-            found.add("coverage", _wrong_number(len(held), len(expected)), key, files)
+            found.add("coverage", _wrong_number(len(held), len(expected)), *key, files)
         for file, hashes, like in unlike(held, expected) if expected else ():
             columns = _differing(self._main.names, hashes, like)
             if columns:
-                found.add("contents", "rows that are not what was produced", key, [file], columns)
+                found.add("contents", "rows that are not what was produced", *key, [file], columns)
 
-    def _judge_letter(self, key: Key, look: _Look, found: _Collected) -> None:
+    def _judge_letter(self, key: Key, look: _Look, found: Findings) -> None:
         held = look.found_letters.get(key, [])
         files = [file for file, _ in held]
         if key not in look.letters:
-            found.add("dead letters", "dead letters whose offset has no record in Kafka", key, files)
+            found.add("dead letters", "dead letters whose offset has no record in Kafka", *key, files)
             return
         if len(held) > 1:
-            found.add("dead letters", "records more than once among the dead letters", key, files)
+            found.add("dead letters", "records more than once among the dead letters", *key, files)
         names = self._letters.rows.names if self._letters.rows else []
         for file, hashes in held:
             if columns := _differing(names, hashes, look.letters[key]):
-                found.add("dead letters", "dead letters that are not the record", key, [file], columns)
+                found.add("dead letters", "dead letters that are not the record", *key, [file], columns)
 
     def _round(self, key: Key) -> str:
         """Which commit claims the offset."""
@@ -159,7 +143,7 @@ class Explainer:
                 if topic.totals is not None:
                     continue
                 look.filtered.update(topic.filters.keys(records))
-                for rows in topic_rows(records, self._decoder, self._letters, topic, left_out=look.left_out):
+                for rows in topic_rows(records, topic, left_out=look.left_out):
                     for key, hashes in _expected(rows):
                         look.rows.setdefault(key, []).append(hashes)
                     if topic.firsts is not None:
@@ -202,7 +186,7 @@ class Explainer:
                 yield {partition: (max(start, first * RANGE), min(to, last * RANGE))}
 
     def _coarse(self, places: list[Place]) -> Iterator[Finding]:
-        """Places beyond those that were looked at: ranges and files."""
+        """Findings beyond those that were looked at: ranges and files."""
         for partition in sorted({place.partition for place in places}):
             mine = {place for place in places if place.partition == partition}
             files = sorted(file for file, held in self._table.places.items() if held & mine)
@@ -211,33 +195,30 @@ class Explainer:
             yield Finding("contents", message, partition, tuple(spans), tuple(files))
 
 
-class _Collected:
-    """Findings of the same kind in one partition, put together."""
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[str, str, int, tuple[str, ...]], tuple[list[int], set[str]]] = {}
-
-    def add(
-        self, check: str, message: str, key: Key, files: Iterable[str] = (), columns: tuple[str, ...] = ()
-    ) -> None:
-        partition, offset = key
-        offsets, named = self._places.setdefault((check, message, partition, columns), ([], set()))
-        offsets.append(offset)
-        named.update(files)
-
-    def findings(self) -> list[Finding]:
-        return [
-            Finding(
-                check, message, partition, tuple(ranges(sorted(set(offsets)))), tuple(sorted(files)), columns
-            )
-            for (check, message, partition, columns), (offsets, files) in self._places.items()
-        ]
-
-
 def _expected(rows: Rows) -> Iterator[tuple[Key, Hashes]]:
     partitions, offsets = rows.partitions.to_pylist(), rows.offsets.to_pylist()
     columns = [column.to_pylist() for column in rows.columns]
     yield from zip(zip(partitions, offsets, strict=True), zip(*columns, strict=True), strict=True)
+
+
+def unlike(
+    held: Sequence[tuple[str, Hashes]], expected: Sequence[Hashes]
+) -> Iterator[tuple[str, Hashes, Hashes]]:
+    """Rows with their files that are none of those expected, each with the one that it is most like."""
+    missing = Counter(expected)
+    others = []
+    for file, found in held:
+        if missing[found]:
+            missing[found] -= 1
+        else:
+            others.append((file, found))
+    candidates = list(missing.elements()) or expected
+    for file, found in others:
+        yield file, found, min(candidates, key=lambda each: _differences(each, found))
+
+
+def _differences(one: Hashes, other: Hashes) -> int:
+    return sum(a != b for a, b in zip(one, other, strict=True))
 
 
 def _wrong_number(held: int, expected: int) -> str:

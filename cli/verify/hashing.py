@@ -1,5 +1,7 @@
 """A 64-bit hash of every row of an Arrow batch, the same whatever file, order or physical encoding the row came in.
 
+Digests of rows by ranges of offsets have no order either: two sides that hold the same rows have the same digests.
+
 Texts and bytes are hashed with BLAKE2b once per distinct value; everything else is mixed as 64-bit integers
 (the finaliser of SplitMix64), so that two rows with the same values in exchanged columns differ.
 """
@@ -7,6 +9,7 @@ Texts and bytes are hashed with BLAKE2b once per distinct value; everything else
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
 from typing import Any
@@ -24,6 +27,10 @@ _NAN = pa.scalar(0x3C6EF372FE94F82B, pa.uint64())
 
 SCIENTIFIC = re.compile(r"-?\d{1,3}\.\d{1,17}E-?\d{1,3}")
 Array = Any
+RANGE = 4096
+"""Offsets per digest: what is read again, on both sides, where a digest differs."""
+
+MODULUS = 1 << 64
 
 
 def column_hashes(columns: list[Array]) -> list[Array]:
@@ -136,3 +143,49 @@ def _text(value: bytes) -> bytes:
     """A text with what is no UTF-8 replaced, and with one spelling of each number: Java's digits of a double vary."""
     found = value.decode(errors="replace")
     return SCIENTIFIC.sub(lambda number: repr(float(number[0])), found).encode()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A range of `RANGE` offsets of a partition."""
+
+    partition: int
+    number: int
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        return self.number * RANGE, (self.number + 1) * RANGE
+
+
+@dataclass(slots=True)
+class Digests:
+    """Count and sum of row hashes (mod 2^64) per place."""
+
+    by_place: dict[Place, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, partitions: Any, offsets: Any, hashes: Any) -> set[Place]:
+        """Add rows; gives the places that they are in."""
+        numbers = pc.divide(offsets.cast(pa.int64()), RANGE)
+        rows = pa.table({"partition": partitions, "number": numbers, "hash": hashes})
+        sums = rows.group_by(["partition", "number"]).aggregate([("hash", "sum"), ("hash", "count")])
+        found = set()
+        for row in sums.to_pylist():
+            place = Place(row["partition"], row["number"])
+            count, total = self.by_place.get(place, (0, 0))
+            self.by_place[place] = (count + row["hash_count"], (total + row["hash_sum"]) % MODULUS)
+            found.add(place)
+        return found
+
+    def differing(self, other: Digests) -> list[Place]:
+        """Places whose rows are not the same on both sides, in order."""
+        places = self.by_place.keys() | other.by_place.keys()
+        return sorted(each for each in places if self.by_place.get(each) != other.by_place.get(each))
+
+    def partition(self, partition: int) -> tuple[int, int]:
+        """Count and digest of a whole partition."""
+        found = [pair for place, pair in self.by_place.items() if place.partition == partition]
+        return sum(count for count, _ in found), sum(total for _, total in found) % MODULUS
+
+    @property
+    def count(self) -> int:
+        return sum(count for count, _ in self.by_place.values())

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from calve.declared import NO_ID
 from calve.registry import Schema
-from cli.verify.blanks import filled
-from cli.verify.changes import ChangeWriter
-from cli.verify.conversion import Unreadable
+from cli.verify.formats.fields import Spec, Unreadable
+from cli.verify.formats.writers import ChangeWriter
 from cli.verify.hashing import row_hashes
+from cli.verify.keyed.fold import filled
 from tests.debezium import COLUMNS, connect_schema, envelope, event, json_schema
 
 CHANGE = pa.struct(
@@ -55,7 +55,7 @@ def written(found: dict[str, Any], encoding: str) -> tuple[Schema, bytes]:
 
 def read(found: dict[str, Any], encoding: str, order: tuple[str, ...] = ("lsn",)) -> dict[str, Any]:
     schema, value = written(found, encoding)
-    writer = ChangeWriter(b"", schema, TABLE, {}, order)
+    writer = ChangeWriter(Spec(b"", schema, TABLE, {}), order)
     arrays = writer.project([writer.decode(value)])
     return dict(pa.record_batch(arrays, TABLE).to_pylist()[0])
 
@@ -108,7 +108,7 @@ def test_an_event_that_is_not_of_its_schema_anywhere_is_malformed(
 def test_schemas_without_the_field_that_orders_changes_do_not_fit() -> None:
     schema, _ = written(event("c", after=ROW), "avro")
     with pytest.raises(Unreadable, match="incompatible_schema"):
-        ChangeWriter(b"", schema, TABLE, {}, ("scn",))
+        ChangeWriter(Spec(b"", schema, TABLE, {}), ("scn",))
 
 
 Record = tuple[int, int, bool, list[int], int | None]

@@ -9,8 +9,8 @@ import pytest
 
 from calve.position import Ledger, TopicKey
 from cli.verify.claim import Round
-from cli.verify.filters import FURTHER, Filters
-from cli.verify.framing import CONFLUENT, GLUE, Framing
+from cli.verify.counted import FURTHER, Filters
+from cli.verify.formats.framing import CONFLUENT, GLUE, Framing
 from cli.verify.topic import Records
 
 TOPIC = TopicKey("cluster", "topic")

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from cli.verify.conversion import Unreadable
-from cli.verify.framing import CONFLUENT, GLUE, LONGEST_PAYLOAD, Framing
+from cli.verify.formats.fields import Unreadable
+from cli.verify.formats.framing import CONFLUENT, GLUE, LONGEST_PAYLOAD, Framing
 
 VERSION = UUID("b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63")
 PLAIN, COMPRESSED = (start + VERSION.bytes for start in GLUE.starts)

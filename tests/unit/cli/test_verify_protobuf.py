@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from calve.registry import Schema
-from cli.verify.decoding import Values
+from cli.verify.formats.decoding import Values
 
 COLUMNS = pa.schema(
     [("text", pa.string()), ("counts", pa.map_(pa.string(), pa.int32())), ("side", pa.string())]

@@ -7,7 +7,7 @@ import binascii
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from grpc_tools import protoc
 
 from calve import registry
-from cli.verify.conversion import Unreadable
+from cli.verify.formats.fields import Unreadable
 
 OWN = "calve_own.proto"
 META = """syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";
@@ -37,7 +37,6 @@ CONFLUENT = {
     "confluent/type/variant.proto": 'syntax = "proto3"; package confluent.type;'
     " message Variant { bytes metadata = 1; bytes value = 2; }",
 }
-Symbols = Mapping[str, Mapping[int, str]]
 
 
 @dataclass(slots=True)
@@ -61,14 +60,14 @@ def compiled(schema: registry.Schema) -> Compiled:
     Raises:
         Unreadable: it is no Protobuf schema.
     """
-    files = [*_files(schema)]
-    enums = {name: each for file in files for name, each in _enums(file)}
+    files = _files(schema)
     symbols: dict[str, dict[int, str]] = {}
-    for file in files:
-        for message in file.message_type:
-            _plain(message, f"{file.package}.{message.name}".lstrip("."), enums, symbols)
-        del file.extension[:]
     try:
+        enums = _pool(files)
+        for file in files:
+            for message in file.message_type:
+                _plain(message, f"{file.package}.{message.name}".lstrip("."), enums, symbols)
+            del file.extension[:]
         messages = _messages(files)
     except (TypeError, KeyError, ValueError):
         raise Unreadable("incompatible_schema") from None
@@ -83,11 +82,15 @@ def compiled(schema: registry.Schema) -> Compiled:
     return Compiled(messages, [], symbols)
 
 
-def _messages(files: list[descriptor_pb2.FileDescriptorProto]) -> list[Descriptor]:
+def _pool(files: list[descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.DescriptorPool:
     pool = descriptor_pool.DescriptorPool()
     for file in files:
         pool.Add(file)
-    own = pool.FindFileByName(files[-1].name)
+    return pool
+
+
+def _messages(files: list[descriptor_pb2.FileDescriptorProto]) -> list[Descriptor]:
+    own = _pool(files).FindFileByName(files[-1].name)
     return [own.message_types_by_name[each.name] for each in files[-1].message_type]
 
 
@@ -107,50 +110,28 @@ def _as_proto3(message: descriptor_pb2.DescriptorProto) -> None:
 
 def _files(schema: registry.Schema) -> list[descriptor_pb2.FileDescriptorProto]:
     """The file and all that it needs, each after those that it needs itself."""
-    texts = {**schema.references, OWN: schema.text}
-    binary = {name: each for name, text in texts.items() if (each := _binary(text)) is not None}
-    wanted = [dependency for each in binary.values() for dependency in each.dependency]
+    binary = descriptor_pb2.FileDescriptorSet()
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in {**CONFLUENT, **texts}.items():
-            if name in binary:
+        for name, text in {**CONFLUENT, **schema.references, OWN: schema.text}.items():
+            if (found := _binary(text)) is not None:
+                found.name = name
+                binary.file.append(found)
                 continue
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
                 raise Unreadable("incompatible_schema")
             target = Path(folder, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-        roots = [name for name in [*wanted, OWN] if name not in binary]
-        found = {each.name: each for each in _protoc(Path(folder), roots)} if roots else {}
-    for name, each in binary.items():
-        each.name = name
-    found |= binary
-    ordered: dict[str, descriptor_pb2.FileDescriptorProto] = {}
-    _order(OWN, found, ordered)
-    return list(ordered.values())
-
-
-def _order(
-    name: str,
-    found: Mapping[str, descriptor_pb2.FileDescriptorProto],
-    ordered: dict[str, descriptor_pb2.FileDescriptorProto],
-) -> None:
-    for dependency in found[name].dependency if name in found else ():
-        if dependency not in ordered and dependency != name:
-            _order(dependency, found, ordered)
-    if name in found:
-        ordered[name] = found[name]
-
-
-def _protoc(folder: Path, roots: list[str]) -> list[descriptor_pb2.FileDescriptorProto]:
-    result = folder / "calve_result"
-    includes = [f"-I{each}" for each in (folder, *known_files())]
-    with _silent():
-        failed = protoc.main(
-            ["protoc", *includes, "--include_imports", f"--descriptor_set_out={result}", *roots]
-        )
-    if failed:
-        raise Unreadable("incompatible_schema")
-    return list(descriptor_pb2.FileDescriptorSet.FromString(result.read_bytes()).file)
+        given, result = Path(folder, "calve_given"), Path(folder, "calve_result")
+        given.write_bytes(binary.SerializeToString())
+        command = ["protoc", *(f"-I{each}" for each in (folder, *known_files())), "--include_imports"]
+        with _silent():
+            failed = protoc.main(
+                [*command, f"--descriptor_set_in={given}", f"--descriptor_set_out={result}", OWN]
+            )
+        if failed:
+            raise Unreadable("incompatible_schema")
+        return list(descriptor_pb2.FileDescriptorSet.FromString(result.read_bytes()).file)
 
 
 @contextmanager
@@ -183,30 +164,16 @@ def _binary(text: str) -> descriptor_pb2.FileDescriptorProto | None:
         return None
 
 
-def _enums(file: descriptor_pb2.FileDescriptorProto) -> list[tuple[str, dict[int, str]]]:
-    scope = f".{file.package}" if file.package else ""
-    found = [(f"{scope}.{each.name}", _symbols(each)) for each in file.enum_type]
-    waiting = [(f"{scope}.{each.name}", each) for each in file.message_type]
-    while waiting:
-        name, message = waiting.pop()
-        found += [(f"{name}.{each.name}", _symbols(each)) for each in message.enum_type]
-        waiting += [(f"{name}.{each.name}", each) for each in message.nested_type]
-    return found
-
-
-def _symbols(enum: descriptor_pb2.EnumDescriptorProto) -> dict[int, str]:
-    return {each.number: each.name for each in reversed(enum.value)}
-
-
 def _plain(
     message: descriptor_pb2.DescriptorProto,
     name: str,
-    enums: Mapping[str, dict[int, str]],
+    enums: descriptor_pool.DescriptorPool,
     symbols: dict[str, dict[int, str]],
 ) -> None:
     for each in message.field:
-        if each.type == each.TYPE_ENUM and each.type_name in enums:
-            symbols[f"{name}.{each.name}"] = enums[each.type_name]
+        if each.type == each.TYPE_ENUM:
+            enum = enums.FindEnumTypeByName(each.type_name.lstrip("."))
+            symbols[f"{name}.{each.name}"] = {value.number: value.name for value in reversed(enum.values)}
             each.type = each.TYPE_INT32
             each.ClearField("type_name")
             each.ClearField("default_value")

@@ -1,4 +1,4 @@
-"""The steps of a table, told without the engine: what they make of decoded rows, batch by batch.
+"""The steps of a table as one chain: what they make of decoded rows, batch by batch.
 
 A step before the first list that is exploded speaks of records, one behind it of rows: what it leaves out is a row then, and a
 record of whose rows one cannot be computed makes none.
@@ -8,20 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step
-from cli.verify.columns import laid_out
-from cli.verify.decoding import Decoding
-from cli.verify.flatten import exploded, flattened
-from cli.verify.lookup import Others, looked_up
-from cli.verify.made import Made, Run
-from cli.verify.places import number, places_of
-from cli.verify.queries import Queries
-from cli.verify.route import routed
+from cli.verify.columns import Made, laid_out, number, places_of
+from cli.verify.formats.decoding import Decoded, Decoding
+from cli.verify.steps.flatten import exploded, flattened
+from cli.verify.steps.lookup import Others, looked_up, routed
+from cli.verify.steps.queries import Queries
 from cli.verify.topic import Records
+
+
+class Run(Protocol):
+    """A step. tombstones: of the rows nothing is there but the key."""
+
+    def __call__(self, rows: pa.RecordBatch, *, tombstones: bool) -> Made: ...
+
 
 Masks = Callable[[pa.RecordBatch, Mask], pa.RecordBatch]
 LEFT_OUT = "left out by a step"
@@ -68,47 +73,28 @@ class Chain:
         return rows, without
 
 
+@dataclass(frozen=True, slots=True)
 class Stepped:
     """Stands where a `Decoder` does: its rows are those behind the steps, as `columns`, or as the steps make them."""
 
-    def __init__(self, decoder: Decoding, chain: Chain, columns: pa.Schema | None) -> None:
-        self._decoder = decoder
-        self._chain = chain
-        self._columns = columns
+    decoder: Decoding
+    chain: Chain
+    columns: pa.Schema | None
 
-    def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
-        """As `Decoder.rows`; a reason may also be `LEFT_OUT` or `EMPTIED`."""
-        return self._behind(records, *self._decoder.rows(records))
-
-    def tombstones(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
-        """As `Decoder.tombstones`."""
-        return self._behind(records, *self._decoder.tombstones(records), tombstones=True)
-
-    def judge(self, records: Records) -> list[str | None]:
-        """As `Decoder.judge`; a reason may also be `LEFT_OUT` or `EMPTIED`."""
-        found = self._decoder.judge(records)
-        rest = [n for n, each in enumerate(found) if each is None]
-        _, refused = self.rows(records.select(rest))
-        for n, reason in refused:
-            found[rest[n]] = reason
-        return found
-
-    def _behind(
-        self,
-        records: Records,
-        batches: Sequence[pa.RecordBatch],
-        refused: Sequence[tuple[int, str]],
-        *,
-        tombstones: bool = False,
-    ) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
+    def rows(self, records: Records, *, tombstones: bool = False) -> Decoded:
+        """As `Decoding.rows`; a reason may also be `LEFT_OUT` or `EMPTIED`."""
+        batches, refused = self.decoder.rows(records, tombstones=tombstones)
         if not batches:
-            return [], [*refused]
-        rows, without = self._chain.run(pa.concat_batches(batches), tombstones=tombstones)
-        made = rows if self._columns is None else laid_out(rows, self._columns)
-        if not without:
-            return [made], [*refused]
-        places = map(number, records.partitions, records.offsets)
-        return [made], [*refused, *((n, without[each]) for n, each in enumerate(places) if each in without)]
+            return Decoded([], refused)
+        rows, without = self.chain.run(pa.concat_batches(batches), tombstones=tombstones)
+        made = rows if self.columns is None else laid_out(rows, self.columns)
+        places = enumerate(map(number, records.partitions, records.offsets))
+        stopped = [(n, without[each]) for n, each in places if each in without]
+        return Decoded([made], [*refused, *stopped])
+
+    def doubtful(self, records: Records) -> set[int]:
+        """As `Decoding.doubtful`."""
+        return self.decoder.doubtful(records)
 
 
 def chain_of(

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from calve.columns import CHANGE
 from calve.modes import folded_as, folded_to, kind_of, noted_totals
 from calve.names import SYSTEM_COLUMN
-from cli.verify.decoding import Decoding
+from cli.verify.columns import number, places_of
+from cli.verify.formats.decoding import Decoding, Refused
 from cli.verify.hashing import column_hashes, row_hashes
-from cli.verify.places import number, places_of
 from cli.verify.topic import Records
 
 if TYPE_CHECKING:
@@ -92,20 +92,6 @@ class Mode:
         """True for rows of which a part of the key is null."""
         return reduce(pc.or_, [column_at(batch, path).is_null() for path in self.key])
 
-    def judge(self, decoder: Decoding, records: Records) -> list[str | None]:
-        """Of each record why it is neither a row nor a tombstone; None where it is one."""
-        keyed = [self.covers(*place) for place in zip(records.partitions, records.offsets, strict=True)]
-        tombstones = [k and self.deletes and v is None for k, v in zip(keyed, records.values, strict=True)]
-        found: list[str | None] = [None] * len(records)
-        others = [n for n, each in enumerate(tombstones) if not each]
-        for n, verdict in zip(others, decoder.judge(records.select(others)), strict=True):
-            found[n] = verdict
-        rest = [n for n, each in enumerate(keyed) if each and found[n] is None]
-        _, refused = keyed_rows(decoder, records.select(rest), self)
-        for n, reason in refused:
-            found[rest[n]] = reason
-        return found
-
 
 def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None:
     """What the table's position says of its mode; None where it has held every record from its birth."""
@@ -131,7 +117,7 @@ def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None
     return Mode(names, order_by=order, deletes=deletes, to=(to or {}) if folded else None)
 
 
-def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Keyed], list[tuple[int, str]]]:
+def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Keyed], Refused]:
     """Rows and tombstones of the records with their keys, and (place, reason) of records that are neither.
 
     A record of whose rows one lacks a part of the key makes none.
@@ -140,11 +126,11 @@ def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Ke
     dead = [n for n, value in enumerate(records.values) if value is None] if empty else []
     living = [n for n in range(len(records)) if records.values[n] is not None or not empty]
     found: list[Keyed] = []
-    refused: list[tuple[int, str]] = []
-    for places, read, tombstones in ((living, decoder.rows, False), (dead, decoder.tombstones, True)):
+    refused: Refused = []
+    for places, tombstones in ((living, False), (dead, True)):
         if not places:
             continue
-        batches, unread = read(records.select(places))
+        batches, unread = decoder.rows(records.select(places), tombstones=tombstones)
         refused += [(places[n], reason) for n, reason in unread]
         for each in (each for batch in batches for each in _deeds(mode, batch, tombstones=tombstones)):
             nameless = mode.nameless(each.batch)

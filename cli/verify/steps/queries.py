@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, quote
-from cli.verify.made import Made
-from cli.verify.places import places_of
+from cli.verify.columns import Made, places_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,57 +1,92 @@
-"""Debezium's change events as verification sees them: the row that an event tells of, by its own rules, not the engine's."""
+"""The writer of each format, of bare texts and bytes, and of Debezium's events: the row that an event tells of."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve import registry
 from calve.columns import CHANGE
 from calve.formats import FORMATS, Top
 from cli.verify.columns import arrow_columns, is_text
-from cli.verify.conversion import Unreadable
-from cli.verify.moments import FIRST, LAST
-from cli.verify.renames import Renames
-from cli.verify.writers import writer_of
+from cli.verify.formats.avro import AvroWriter
+from cli.verify.formats.fields import Spec, Unreadable, Writer
+from cli.verify.formats.json_schema import JsonWriter, WholeJsonWriter
+from cli.verify.formats.moments import FIRST, LAST
+from cli.verify.formats.protobuf import ProtobufWriter
 
+PLAIN = ("STRING", "BYTES")
+VALUE = "value"
 ROW_OF = {"c": "after", "r": "after", "u": "after", "d": "before", "t": None, "m": None}
 """The operations -> the part of an event that is the row; None: it is about no single row."""
 DIGITS = re.compile(r"[0-9]{1,20}")
 MICROSECONDS = {"ts_us": 1, "ts_ms": 1000}
 
 
-class ChangeWriter:
-    """Stands where a writer of rows does: reads events. `columns` are the table's, the newest change among them."""
+def writer_of(spec: Spec) -> Writer:
+    """The writer of a schema whose fields are the columns."""
+    kind = spec.schema.type
+    if spec.message is not None and kind != "PROTOBUF":
+        raise Unreadable("incompatible_schema")
+    if kind in PLAIN:
+        return _PlainWriter(spec)
+    if kind == "JSON":
+        return JsonWriter(spec)
+    return ProtobufWriter(spec) if kind == "PROTOBUF" else AvroWriter(spec)
 
-    def __init__(
-        self,
-        frame: bytes,
-        schema: registry.Schema,
-        columns: pa.Schema,
-        renames: Renames,
-        order: Sequence[str],
-    ) -> None:
-        row = pa.struct([each for each in columns if each.name != CHANGE["name"]])
-        parts = arrow_columns(FORMATS[schema.type].columns(schema, Top(changes=True)))
+
+def whole_writer(spec: Spec) -> Writer:
+    """The writer of a schema that is the one column, whatever it describes."""
+    [column] = spec.columns
+    kind = spec.schema.type
+    if kind in PLAIN:
+        return _PlainWriter(replace(spec, own=column.name))
+    if kind == "JSON":
+        return WholeJsonWriter(spec)
+    if kind == "PROTOBUF":
+        return ProtobufWriter(spec, whole=True)
+    fields = [{"name": column.name, "type": json.loads(spec.schema.text)}]
+    text = json.dumps({"type": "record", "name": "whole", "fields": fields})
+    return AvroWriter(replace(spec, schema=replace(spec.schema, text=text)))
+
+
+class _PlainWriter(Writer):
+    def __init__(self, spec: Spec) -> None:
+        super().__init__(spec)
+        self.schema_id = None
+        self._name = spec.own or VALUE
+        self._text = spec.schema.type == "STRING"
+
+    def decode(self, value: bytes | None) -> Any:
+        try:
+            return {self._name: value.decode() if value is not None and self._text else value}
+        except UnicodeDecodeError:
+            raise Unreadable("malformed") from None
+
+
+class ChangeWriter(Writer):
+    """Reads events, ordered by fields of their source. The newest change is among the columns."""
+
+    def __init__(self, spec: Spec, order: Sequence[str]) -> None:
+        row = pa.struct([each for each in spec.columns if each.name != CHANGE["name"]])
+        parts = arrow_columns(FORMATS[spec.schema.type].columns(spec.schema, Top(changes=True)))
         read = {each.name: each.type for each in parts} | {"before": row, "after": row}
         source = _numbers_and_texts(read.get("source"))
         if any(name not in source for name in order):
             raise Unreadable("incompatible_schema")
         known = {name: source[name] for name in (*MICROSECONDS, *order) if name in source}
-        if (
-            schema.type != "JSON"
-        ):  # Avro: only these fields are read; a JSON value must match its whole schema
+        # Of Avro only these fields are read; a JSON value must match its whole schema.
+        if spec.schema.type != "JSON":
             read = {name: read[name] for name in ("op", "before", "after")} | {"source": pa.struct(known)}
         self._read = pa.schema([each for each in read.items() if known or each[0] != "source"])
         self._known = set(known)
-        self._inner = writer_of(frame, schema, self._read, renames, changes=True)
-        self.frame = self._inner.frame
-        self.schema_id = self._inner.schema_id
-        self._columns = columns
+        self._inner = writer_of(replace(spec, columns=self._read, own=None, message=None, changes=True))
+        super().__init__(spec)
         self._row = row
         self._order = order
 
@@ -69,24 +104,23 @@ class ChangeWriter:
         # The inner writer lays out `before` and `after` alike, so the row is put where it looks for the latter.
         told = [event | {"after": event.get(ROW_OF[event["op"]] or "")} for event in rows]
         parts = pa.record_batch(self._inner.project(told), self._read)
-        found = dict(
-            zip((each.name for each in self._row), map(within_years, parts["after"].flatten()), strict=True)
-        )
+        names = (each.name for each in self._row)
+        found = dict(zip(names, map(within_years, parts["after"].flatten()), strict=True))
         sources = parts["source"].to_pylist() if self._known else [None] * len(rows)
         changes = [self._change(*each) for each in zip(parts["op"].to_pylist(), sources, strict=True)]
-        kind = self._columns.field(CHANGE["name"]).type
-        return [found.get(name, pa.array(changes, kind)) for name in self._columns.names]
+        kinds = {each.name: each.type for each in self.columns}
+        found[CHANGE["name"]] = pa.array(changes, kinds[CHANGE["name"]])
+        return [found[name] for name in kinds]
 
     def _change(self, op: str, source: Mapping[str, Any] | None) -> dict[str, Any]:
         known = {name: each for name, each in (source or {}).items() if name in self._known}
         moments = (known[name] * unit for name, unit in MICROSECONDS.items() if known.get(name) is not None)
         position = [_sortable(known.get(name)) for name in self._order]
+        told = any(each is not None for each in position)
         return {
             "op": op,
             "at": next(moments, None),
-            "position": "/".join(each or "" for each in position)
-            if any(each is not None for each in position)
-            else None,
+            "position": "/".join(each or "" for each in position) if told else None,
             "deleted": op == "d",
         }
 
@@ -95,12 +129,10 @@ def within_years(array: Any) -> Any:
     """The same, with the days and moments that are before the year 1 or after 9999 as the first or the last one that is not."""
     kind = array.type
     if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
-        unit = 86_400 * 10**6 if pa.types.is_date32(kind) else 1
-        whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        unit, whole = (86_400 * 10**6, pa.int32()) if pa.types.is_date32(kind) else (1, pa.int64())
         first, last = (pa.scalar(each // unit, whole) for each in (FIRST, LAST))
-        found = array.cast(whole)
-        found = pc.if_else(pc.less(found, first), first, found)
-        return pc.if_else(pc.greater(found, last), last, found).cast(kind)
+        bounded = pc.max_element_wise(array.cast(whole), first, skip_nulls=False)
+        return pc.min_element_wise(bounded, last, skip_nulls=False).cast(kind)
     if pa.types.is_struct(kind):
         parts = [within_years(each) for each in array.flatten()]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())

@@ -6,7 +6,7 @@ import zlib
 from dataclasses import dataclass
 from uuid import UUID
 
-from cli.verify.conversion import Unreadable
+from cli.verify.formats.fields import Unreadable
 
 LONGEST_PAYLOAD = 67_108_864
 

@@ -1,8 +1,8 @@
-"""The step `lookup`, told without the engine: columns of another table, as a round has seen it."""
+"""The steps `route` and `lookup`: a table's own records of a shared topic, and columns of another table, as a round saw it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +11,16 @@ import pyarrow.compute as pc
 
 from calve.errors import CalveError
 from calve.names import TableName
-from calve.steps import LOOKED_UP, Lookup, Step
+from calve.steps import LOOKED_UP, Lookup, Route, Step, Value
 from cli import lake
-from cli.verify.made import Made
-from cli.verify.places import places_of
-from cli.verify.route import value_at
+from cli.verify.columns import Made, is_bytes, is_text, places_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+NO_ROUTE = "no_route"
+KINDS: dict[type, Any] = {str: pa.large_string(), int: pa.int64(), bool: pa.bool_()}
 MISSING = "lookup_missing"
 PLACE, OTHER = "calve:place", "calve:other"
 MOST_DIGITS = 38
@@ -109,8 +109,40 @@ def _common(ours: Any, theirs: Any) -> Any:
         return pa.decimal128(MOST_DIGITS, max(ours.scale, theirs.scale))
     if pa.types.is_integer(ours):
         return pa.int64()
-    if pa.types.is_string(ours) or pa.types.is_large_string(ours):
+    if is_text(ours):
         return pa.large_string()
-    if pa.types.is_fixed_size_binary(ours) or pa.types.is_binary(ours) or pa.types.is_large_binary(ours):
+    if pa.types.is_fixed_size_binary(ours) or is_bytes(ours):
         return pa.large_binary()
     return theirs
+
+
+def routed(rows: pa.RecordBatch, step: Route, *, tombstones: bool) -> Made:
+    """The rows of the table's own records; all tombstones."""
+    if tombstones:
+        return Made(rows)
+    value, places = value_at(rows, step.column), places_of(rows)
+    own = _is_one(value, step.values)
+    stays = pc.invert(_is_one(value, step.named)) if step.others == "keep" else own
+    gone = pc.invert(stays)
+    if step.others != "reject":
+        return Made(rows.filter(stays), places.filter(gone))
+    named = _is_one(value, step.named)
+    lost = places.filter(pc.and_not(gone, named))
+    return Made(
+        rows.filter(stays), places.filter(pc.and_(gone, named)), {NO_ROUTE: lost} if len(lost) else {}
+    )
+
+
+def value_at(rows: pa.RecordBatch, path: str) -> Any:
+    """The values at a path of structs, whose names may be written in any case."""
+    found: Any = rows.to_struct_array()
+    for name in path.split("."):
+        names = [each.name.lower() for each in found.type]
+        found = found.flatten()[names.index(name.lower())]
+    return found
+
+
+def _is_one(value: Any, values: Sequence[Value]) -> Any:
+    """Never null: a value that is null is none of them."""
+    kind = KINDS[type(values[0])] if values else value.type
+    return pc.is_in(value.cast(kind), pa.array(values, kind))

@@ -7,6 +7,7 @@ the records in the order in which they were read keeps each that nothing kept be
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ import pyarrow as pa
 
 from calve.position import Offsets
 from cli.verify.claim import Claim, Round
-from cli.verify.places import number
-from cli.verify.rows import HeldKeys, Rows
+from cli.verify.columns import number
+from cli.verify.rows import ByFile, Rows
 
 EVER = np.iinfo(np.int64).max
 UNKNOWN = -1.0
@@ -82,15 +83,15 @@ class Firsts:
         self._come_to: dict[tuple[int, int, float], int] = {}
         self._judged: dict[Key, bool] = {}
 
-    def hold(self, held: HeldKeys) -> None:
-        """Note rows of the table."""
+    def hold(self, held: Rows, *, own: bool) -> None:
+        """Note rows of the table; `own`: they are of the incarnation that is proved."""
         if not self._files or self._files[-1] != held.file:
             self._files.append(held.file)
         rows = np.empty(len(held.keys), ROW)
         rows["key"], rows["at"] = _numpy(held.keys), _numpy(held.timestamps)
         rows["partition"], rows["offset"] = _numpy(held.partitions), _numpy(held.offsets)
         rows["number"] = OTHER_TOPIC
-        if held.own:
+        if own:
             rows["number"] = self._order.numbers(rows["partition"], rows["offset"])
         rows["file"] = len(self._files) - 1
         self._held.append(rows)
@@ -98,7 +99,7 @@ class Firsts:
     def remember(self, forgotten: Iterable[Rows]) -> None:
         """Note rows that the table had: what they kept out is no row now, either."""
         for rows in (each for each in forgotten if each.keys is not None):
-            self.hold(HeldKeys(FORGOTTEN, True, rows.keys, rows.partitions, rows.offsets, rows.timestamps))  # noqa: FBT003
+            self.hold(replace(rows, file=FORGOTTEN), own=True)
 
     @property
     def keys(self) -> int:
@@ -111,11 +112,11 @@ class Firsts:
         there = np.array([each != FORGOTTEN for each in self._files], bool)
         return self._sorted[there[self._sorted["file"]]] if len(self._sorted) else self._sorted
 
-    def doubled(self) -> dict[tuple[str, int], list[int]]:
+    def doubled(self) -> ByFile:
         """Offsets of rows that have a row of their key too near, by file and partition."""
         rows = self._there
         near = (np.diff(rows["key"]) == 0) & (np.diff(rows["at"]) < self._window)
-        found: dict[tuple[str, int], list[int]] = {}
+        found: ByFile = {}
         for row in rows[np.r_[near, False] | np.r_[False, near]] if len(rows) else ():
             place = self._files[row["file"]], int(row["partition"])
             found.setdefault(place, []).append(int(row["offset"]))

@@ -15,17 +15,15 @@ from calve.columns import Json
 from calve.masking import read_keys
 from calve.parts import KEY, Parts, Versions, parts_of
 from calve.quarantine import admitted, fields_in, leaves, only
-from calve.registry import open_registry
 from calve.steps import NOTE, Mask, noted
 from calve.totals import require_same_columns, with_kafka
-from cli.verify.columns import arrow_columns, iceberg_columns, laid_out
-from cli.verify.decoding import Decoder, Decoding
-from cli.verify.lookup import Others, OtherTables
-from cli.verify.made import Made
-from cli.verify.mask import Tokens, masked
-from cli.verify.modes import Mode
-from cli.verify.queries import Queries
-from cli.verify.steps import Chain, Stepped, chain_of
+from cli.verify.columns import Made, arrow_columns, iceberg_columns, laid_out
+from cli.verify.formats.decoding import Decoder, Decoding
+from cli.verify.keyed.modes import Mode
+from cli.verify.steps.chain import Chain, Stepped, chain_of
+from cli.verify.steps.lookup import Others, OtherTables
+from cli.verify.steps.mask import Tokens, masked
+from cli.verify.steps.queries import Queries
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -80,7 +78,8 @@ def shapes_of(
     if totals is None and not sources.steps:
         return _alone(Shape(columns))
     others = OtherTables(sources.catalog, table.name()[0], sources.steps)
-    parts = _parts(sources, topic)
+    settings = job.Table(topic, topic, value=sources.value, key=sources.key)
+    parts = parts_of(settings, sources.open_registry())
     maker = _Maker(
         sources,
         parts,
@@ -190,12 +189,6 @@ def _as_they_were(versions: Versions) -> Iterator[Versions]:
     for values in range(len(versions.values), 0, -1):
         for keys in range(len(versions.keys), 0, -1) or (0,):
             yield versions._replace(values=versions.values[:values], keys=versions.keys[:keys])
-
-
-def _parts(sources: Sources, topic: str) -> Parts:
-    asked = any(each is not None and each.registered for each in (sources.value, sources.key))
-    settings = job.Table(topic, topic, value=sources.value, key=sources.key)
-    return parts_of(settings, open_registry(sources.registry) if asked else None)
 
 
 def _stay(mode: Mode | None, sources: Sources) -> set[str]:

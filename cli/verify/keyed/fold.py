@@ -7,7 +7,7 @@ then the greatest offset. Keys that several partitions hold are folded in the or
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,17 +15,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calve.changes import UNAVAILABLE
 from calve.modes import kind_of
-from cli.verify.blanks import Blanks, by_key, filled
 from cli.verify.claim import Round
-from cli.verify.forgotten import Spots
-from cli.verify.rows import Rows
+from cli.verify.columns import is_bytes, is_list, is_text
+from cli.verify.gone import Spots
+from cli.verify.hashing import column_hashes, row_hashes
+from cli.verify.rows import ByFile, Rows
 
 STATES = 2_000_000
 """Records that are held before they are folded."""
 
 TRUNCATES = "t"
 Key = tuple[int, int]
+Blanks = Mapping[int, int]
+"""Columns in which updates of a database may lack a value, by their place -> the hash of what stands there then."""
 
 
 @dataclass(slots=True)
@@ -148,16 +152,15 @@ class Fold:
         """
         if not self.rounds:
             return -1
-        chronological = self.rounds[::-1]
-        ends = [each.to.get(each.topic, {}).get(partition, 0) for each in chronological]
-        known = chronological[0].start.get(chronological[0].topic, {}).get(partition, 0) <= offset
-        if not known and chronological[0].mode is not None:
-            return -1
-        number = bisect_right(ends, offset) if known else 0
-        appended = [kind_of(each.mode) == "append" for each in chronological]
-        while number + 1 < len(appended) and appended[number] and appended[number + 1]:
-            number += 1
-        return number
+        oldest = self.rounds[-1]
+        if offset < oldest.start.get(oldest.topic, {}).get(partition, 0):
+            return 0 if oldest.mode is None else -1
+        appended = [kind_of(each.mode) == "append" for each in self.rounds]
+        folded = [
+            each for n, each in enumerate(self.rounds) if n == 0 or not (appended[n] and appended[n - 1])
+        ]
+        ends = [each.to.get(each.topic, {}).get(partition, 0) for each in reversed(folded)]
+        return bisect_right(ends, offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +244,85 @@ def _ranks(orders: Any) -> Any:
     return np.where(values.is_valid().to_numpy(zero_copy_only=False), ranks, 0)
 
 
+def blanks_in(columns: pa.Schema) -> dict[int, int]:
+    """The blanks of a table of a database's changes."""
+    found: dict[int, int] = {}
+    for place, each in enumerate(columns):
+        for blank in (UNAVAILABLE, UNAVAILABLE.encode(), [UNAVAILABLE], [(UNAVAILABLE, UNAVAILABLE)]):
+            if _is_of(blank, each.type):
+                found[place] = column_hashes([pa.array([blank], each.type)])[0][0].as_py()
+    return found
+
+
+def filled(records: pa.Table, blanks: Blanks, *, ordered: bool) -> pa.Table:
+    """Records with the hashes of their columns (`columns`), blanks being filled in; `filled` is true for those that had any.
+
+    `ordered`: a record of a lesser `order` than the row has changes nothing.
+    """
+    before = records["columns"].combine_chunks().flatten().to_numpy().reshape(records.num_rows, -1)
+    lacking = np.zeros(records.num_rows, bool)
+    for place, blank in blanks.items():
+        lacking |= before[:, place] == np.uint64(blank)
+    if not lacking.any():
+        return records
+    columns = before.copy()
+    for group in _groups(records, lacking):
+        _fill(columns, group, records.take(pa.array(group)), blanks, ordered=ordered)
+    changed = (columns != before).any(axis=1)
+    hashes = row_hashes([pa.array(np.ascontiguousarray(column)) for column in columns.T])
+    made = {
+        "columns": pa.FixedSizeListArray.from_arrays(pa.array(columns.reshape(-1)), columns.shape[1]),
+        "hash": hashes,
+        "filled": pa.array(changed | records["filled"].to_numpy()),
+    }
+    for name, array in made.items():
+        records = records.set_column(records.schema.get_field_index(name), name, array)
+    return records
+
+
+def by_key(records: pa.Table) -> tuple[Any, Any]:
+    """The places of the records by key, partition and offset, and where in that order a key and partition begins."""
+    key, partition, offset = (records[name].to_numpy() for name in ("key", "partition", "offset"))
+    order = np.lexsort((offset, partition, key))
+    return order, np.flatnonzero(np.r_[True, (np.diff(key[order]) != 0) | (np.diff(partition[order]) != 0)])
+
+
+def _groups(records: pa.Table, lacking: Any) -> Iterator[Any]:
+    """The places of the records of each key and partition of which one lacks a value, by their offsets."""
+    order, starts = by_key(records)
+    some = np.logical_or.reduceat(lacking[order], starts)
+    ends = np.r_[starts[1:], len(order)]
+    for start, end in zip(starts[some], ends[some], strict=True):
+        yield order[start:end]
+
+
+def _fill(columns: Any, places: Any, records: pa.Table, blanks: Blanks, *, ordered: bool) -> None:
+    row = None
+    held: tuple[Any, ...] = (False,)
+    dead, orders = records["dead"].to_pylist(), records["order"].to_pylist()
+    for place, deletes, order in zip(places, dead, orders, strict=True):
+        if deletes:
+            row, held = None, (False,)
+            continue
+        rank = (False,) if order is None else (True, order)
+        if ordered and rank < held:
+            continue
+        for column, blank in blanks.items():
+            if row is not None and columns[place, column] == np.uint64(blank):
+                columns[place, column] = columns[row, column]
+        row, held = place, rank
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether a value is one of a type, without any conversion."""
+    if isinstance(value, list):
+        pair = isinstance(value[0], tuple)
+        if pa.types.is_map(kind):
+            return pair and _is_of(value[0][0], kind.key_type) and _is_of(value[0][1], kind.item_type)
+        return not pair and is_list(kind) and _is_of(value[0], kind.value_type)
+    return is_bytes(kind) if isinstance(value, bytes) else is_text(kind)
+
+
 class KeyCheck:
     """The keys of the rows that the table has, against the fold: no two rows have one, and none has outlived its record."""
 
@@ -259,7 +341,7 @@ class KeyCheck:
         files = pa.repeat(pa.scalar(rows.file), len(rows.offsets)).dictionary_encode()
         self._held.append(pa.table(columns | {"file": files, "provable": provable}))
 
-    def judge(self) -> tuple[dict[tuple[str, int], list[int]], dict[tuple[str, int], list[int]]]:
+    def judge(self) -> tuple[ByFile, ByFile]:
         """Rows whose key another row has, and rows of keys that later records have changed: by file and partition."""
         if not self._held:
             return {}, {}
@@ -268,7 +350,7 @@ class KeyCheck:
         doubled = counts.filter(pc.greater(counts["key_count"], 1))["key"]
         unprovable = held.filter(pc.invert(held["provable"]))
         newest = self._fold.newest().select(["key", "order", "reset"]) if unprovable.num_rows else None
-        stale: dict[tuple[str, int], list[int]] = {}
+        stale: ByFile = {}
         if newest is not None:
             known = unprovable.join(newest, "key", join_type="inner", right_suffix="_now")
             greater = {row["key"] for row in known.to_pylist() if self._overtakes(row)}
@@ -283,8 +365,8 @@ class KeyCheck:
         return row["order_now"] is None or row["order"] > row["order_now"]
 
 
-def _by_file(rows: list[dict[str, Any]]) -> dict[tuple[str, int], list[int]]:
-    found: dict[tuple[str, int], list[int]] = {}
+def _by_file(rows: list[dict[str, Any]]) -> ByFile:
+    found: ByFile = {}
     for row in rows:
         found.setdefault((row["file"], row["partition"]), []).append(row["offset"])
     return found

@@ -12,11 +12,10 @@ import pyarrow as pa
 from calve.names import SYSTEM_COLUMN
 from calve.totals import WINDOW_START, column_of
 from cli.verify.claim import Claim
-from cli.verify.digest import ranges
-from cli.verify.findings import Check, Finding
+from cli.verify.findings import Check, Finding, Findings
+from cli.verify.keyed.measures import Measure, measure, same
+from cli.verify.keyed.modes import column_at
 from cli.verify.letters import Count
-from cli.verify.measures import Measure, measure, same
-from cli.verify.modes import column_at
 
 if TYPE_CHECKING:
     from calve.job import Aggregate
@@ -86,22 +85,23 @@ class Totals:
         `read`: how many records of what the table claims Kafka still has; `whole`: it has let go of none.
         """
         self.why = _why_unproved(self.claim, None if whole else read)
-        wrong = _Wrong()
-        seen: dict[Group, tuple[str, int, int]] = {}
+        wrong = Findings()
+        seen: dict[Group, tuple[int, int, list[str]]] = {}
         for file, key, totals, place in self._held(main):
             self.rows += 1
             count(self.rows)
-            here = (file, place[1], place[2])
-            if key in seen:
-                wrong.add("rows of a group that another row has, too", *here)
-                wrong.add("rows of a group that another row has, too", *seen[key])
+            here = (place[1], place[2], [file])
+            for each in (here, seen[key]) if key in seen else ():
+                wrong.add(CHECK, "rows of a group that another row has, too", *each)
             seen[key] = here
             if self.why is None:
                 self._judge(self._groups.get(key), totals, place, wrong, file)
         if self.why is None:
             for key in self._groups.keys() - seen.keys():
                 _, _, partition, offset = self._groups[key].last
-                wrong.add("records of groups that have no row; of each the last one", "", partition, offset)
+                wrong.add(
+                    CHECK, "records of groups that have no row; of each the last one", partition, offset
+                )
         self.findings = [*wrong.findings(), *self._totals(read if whole else None)]
 
     def check(self) -> Check:
@@ -112,18 +112,19 @@ class Totals:
         return Check(CHECK, "proved", {"groups": self.rows, "records": self.records})
 
     def _judge(
-        self, group: _Group | None, totals: Sequence[Any], place: tuple[int, ...], wrong: _Wrong, file: str
+        self, group: _Group | None, totals: Sequence[Any], place: tuple[int, ...], wrong: Findings, file: str
     ) -> None:
         _, partition, offset = place
         if group is None:
-            wrong.add("rows of groups of which there is no record", file, partition, offset)
+            wrong.add(CHECK, "rows of groups of which there is no record", partition, offset, [file])
             return
         pairs = zip(self._measures, totals, group.totals, strict=True)
         differing = [each.name for each, held, found in pairs if not same(held, found)]
         if place != group.last[1:]:
             differing.append(SYSTEM_COLUMN)
         if differing:
-            wrong.add("rows that are not the totals of their records", file, partition, offset, *differing)
+            text = "rows that are not the totals of their records"
+            wrong.add(CHECK, text, partition, offset, [file], tuple(differing))
 
     def _held(self, main: MainRows) -> Iterator[tuple[str, Group, tuple[Any, ...], tuple[int, ...]]]:
         """File, group, totals and place of each row."""
@@ -165,24 +166,6 @@ def _why_unproved(claim: Claim, read: int | None) -> str | None:
         gone = claim.totals.consumed - read
         return f"Kafka no longer holds {gone} of the records, or how they were read is not known"
     return None
-
-
-class _Wrong:
-    """Places by what is wrong there; rows that were written by hand may have none."""
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[str, int | None, tuple[str, ...]], tuple[set[int], set[str]]] = {}
-
-    def add(self, text: str, file: str, partition: int | None, offset: int | None, *columns: str) -> None:
-        offsets, files = self._places.setdefault((text, partition, columns), (set(), set()))
-        offsets.update([] if offset is None else [offset])
-        files.update([file] if file else [])
-
-    def findings(self) -> Iterator[Finding]:
-        for (text, partition, columns), (offsets, files) in self._places.items():
-            yield Finding(
-                CHECK, text, partition, tuple(ranges(sorted(offsets))), tuple(sorted(files)), columns
-            )
 
 
 def _plain(column: Any) -> list[Any]:

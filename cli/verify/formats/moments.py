@@ -1,9 +1,10 @@
-"""Texts that say a moment, as verification reads them."""
+"""Texts that say a moment, and Debezium's types, which count by their names where the table is one of changes."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENT = re.compile(
@@ -11,12 +12,22 @@ _MOMENT = re.compile(
 )
 _FARTHEST = timedelta(hours=18)
 """The greatest offset from UTC that a column's reader takes."""
-
-
 _FAR = re.compile(r"(?P<before>-infinity|-\d{4,}-.*|0000-.*)|\+?infinity|\+\d{5,}-.*", re.ASCII)
 _ISO = re.compile(r"[+-]?infinity|[+-]?\d+-\d\d-\d\dT[\d:.]+(?:Z|[+-][\d:]+)", re.ASCII)
 FIRST, LAST = -62_135_596_800 * 10**6, 253_402_300_800 * 10**6 - 1
 """Microseconds of the first moment of the year 1, and of the last one of 9999."""
+
+TIME = "io.debezium.time."
+ZONED = f"{TIME}ZonedTimestamp"
+MILLIS = f"{TIME}Timestamp"
+MICROSECONDS = {MILLIS: 1000, f"{TIME}MicroTimestamp": 1}
+"""Local times as numbers since 1970: how many microseconds their unit has."""
+_AVRO = {
+    ("int", f"{TIME}Date"): "date",
+    ("long", MILLIS): MILLIS,
+    ("long", f"{TIME}MicroTimestamp"): "local-timestamp-micros",
+    ("string", ZONED): ZONED,
+}
 
 
 def bounded(micros: int) -> int:
@@ -45,3 +56,18 @@ def moment(text: str) -> int | None:
     except ValueError:
         pass
     return None
+
+
+def with_logical_types(node: Any) -> Any:
+    """A resolved Avro schema in which the types that Debezium names are logical types."""
+    match node:
+        case list():
+            return [with_logical_types(each) for each in node]
+        case {"type": "record" | "error", "fields": fields}:
+            return node | {"fields": [each | {"type": with_logical_types(each["type"])} for each in fields]}
+        case {"type": "array", "items": inner}:
+            return node | {"items": with_logical_types(inner)}
+        case {"type": "map", "values": inner}:
+            return node | {"values": with_logical_types(inner)}
+    logical = _AVRO.get((node["type"], str(node.get("connect.name"))))
+    return node | {"logicalType": logical} if logical else node

@@ -2,77 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Iterable
 from datetime import date
 from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, OneofDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from calve import registry
-from cli.verify.conversion import Unreadable
-from cli.verify.framing import CONFLUENT, GLUE, Framing
-from cli.verify.protobuf_schema import Compiled, compiled
-from cli.verify.renames import Renames, sources
+from cli.verify.columns import is_list
+from cli.verify.formats.fields import EXACT, Convert, Renames, Spec, Unreadable, Writer, columns_of
+from cli.verify.formats.framing import CONFLUENT, GLUE, Framing
+from cli.verify.formats.moments import EPOCH, bounded
+from cli.verify.formats.protobuf_schema import Compiled, compiled
 
-Convert = Callable[[Any], Any]
-EPOCH = date(1970, 1, 1).toordinal()
-EXACT = Context(prec=100)
 GROUP = 3
 WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 WRAPPERS = frozenset(f"google.protobuf.{name}Value" for name in WRAPPED)
 UNSIGNED = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
 
 
-class Values:
-    """Values of one registered schema as rows of a table: those of one message; `name` None: of the first.
+class ProtobufWriter(Writer):
+    """Of values of one message. `whole`: the message is the one column, not one column a field."""
 
-    `framing` says how a payload names its message.
-    """
-
-    def __init__(
-        self,
-        schema: registry.Schema,
-        columns: Iterable[Any],
-        renames: Renames,
-        name: str | None = None,
-        framing: Framing = CONFLUENT,
-    ) -> None:
-        self._framing = framing
-        self._messages = compiled(schema).messages
-        top = message_named(self._messages, name)
+    def __init__(self, spec: Spec, *, whole: bool = False) -> None:
+        super().__init__(spec)
+        self._framing = GLUE if len(spec.frame) == GLUE.size else CONFLUENT
+        found = compiled(spec.schema)
+        self._messages = found.messages
+        top = message_named(self._messages, spec.message)
         if top is None:
             raise Unreadable("incompatible_schema")
         self._top = top
         self._class = GetMessageClass(top)
-        checked = message_named(compiled(schema).checked, name)
+        checked = message_named(found.checked, spec.message)
         self._checked = GetMessageClass(checked) if checked else self._class
-        self._row = _Layout(compiled(schema), renames).struct(top, list(columns))
+        self._whole = self.columns[0] if whole else None
+        fields = list(self._whole.type) if self._whole else self.columns
+        self._row = _Layout(found, spec.renames).struct(top, fields)
 
-    def read(self, payload: bytes) -> dict[str, Any]:
-        """The row of a payload that begins by naming its message.
-
-        Raises:
-            Unreadable: it is none.
-        """
-        found, place = message_in(self._messages, payload, self._framing)
-        if found is not self._top:
-            raise Unreadable("incompatible_schema" if found else "malformed")
-        return self.read_bare(payload[place:])
-
-    def read_bare(self, payload: bytes) -> dict[str, Any]:
-        """As `read`, of a payload that is the message alone."""
+    def decode(self, value: bytes) -> Any:
+        payload = value[len(self.frame) :]
+        if self.frame:
+            found, place = message_in(self._messages, payload, self._framing)
+            if found is not self._top:
+                raise Unreadable("incompatible_schema" if found else "malformed")
+            payload = payload[place:]
         message = self._class()
         try:
             message.ParseFromString(payload)
             if self._checked is not self._class:
                 self._checked().ParseFromString(payload)
             if message.IsInitialized() and not _is_strange(message):
-                return dict(self._row(message))
+                row = self._row(message)
+                return {self._whole.name: row} if self._whole else row
         except (DecodeError, UnicodeDecodeError):  # the latter of keys of maps, in proto2
             pass
         raise Unreadable("malformed")
@@ -118,15 +106,19 @@ def message_in(
 
 def _message_at(messages: list[Descriptor], payload: bytes) -> tuple[Descriptor | None, int]:
     """By the place among all messages, sorted by name."""
-    every = list(messages)
-    for each in every:
-        every += each.nested_types
-    every.sort(key=lambda each: each.full_name)
+    by_name = sorted(_with_nested(messages), key=lambda each: each.full_name)
     try:
         number, place = _varint(payload, 0)
-        return every[number], place
+        return by_name[number], place
     except IndexError:
         return None, 0
+
+
+def _with_nested(messages: Iterable[Descriptor]) -> list[Descriptor]:
+    found = list(messages)
+    for each in found:
+        found += each.nested_types
+    return found
 
 
 class _Layout:
@@ -134,36 +126,21 @@ class _Layout:
         self._symbols = schema.symbols
         self._renames = renames
 
-    def struct(self, message: Descriptor, columns: list[Any]) -> Convert:
+    def struct(self, message: Descriptor, columns: Iterable[pa.Field]) -> Convert:
         """A function from a message to a value for each of these Arrow fields."""
-        oneofs = {
-            each.name: each for each in message.oneofs if any(_is_member(member) for member in each.fields)
-        }
-        alone = {each.name: each for each in message.fields if not _is_member(each)}
-        names = sources([each.name for each in columns], [*alone, *oneofs], self._renames)
-        parts: dict[str, Convert] = {}
-        for column in columns:
-            source = names.get(column.name)
-            if source in oneofs:
-                parts[column.name] = self.oneof(oneofs[source], column.type)
-            elif source is not None:
-                parts[column.name] = self.field(alone[source], column.type)
+        written: dict[str, Any] = {each.name: each for each in message.fields if not _is_member(each)}
+        written |= {each.name: each for each in message.oneofs if any(map(_is_member, each.fields))}
+        parts = columns_of(columns, written, self._renames, self.part)
+        return lambda found: {name: part(found) for name, (_, part) in parts.items()}
 
-        def convert(found: Any) -> dict[str, Any]:
-            return {name: part(found) for name, part in parts.items()}
+    def part(self, each: FieldDescriptor | OneofDescriptor, kind: Any) -> Convert:
+        return self.oneof(each, kind) if isinstance(each, OneofDescriptor) else self.field(each, kind)
 
-        return convert
-
-    def oneof(self, oneof: Any, kind: Any) -> Convert:
+    def oneof(self, oneof: OneofDescriptor, kind: Any) -> Convert:
         if not pa.types.is_struct(kind):
             raise Unreadable("incompatible_schema")
-        members = {each.name: each for each in oneof.fields}
-        names = sources([each.name for each in kind], members, self._renames)
-        parts = {
-            names[each.name]: (each.name, self.value(members[names[each.name]], each.type))
-            for each in kind
-            if each.name in names
-        }
+        found = columns_of(kind, {each.name: each for each in oneof.fields}, self._renames, self.value)
+        parts = {source: (name, part) for name, (source, part) in found.items()}
 
         def convert(found: Any) -> dict[str, Any] | None:
             which = found.WhichOneof(oneof.name)
@@ -189,7 +166,7 @@ class _Layout:
 
             return convert_map
         if each.is_repeated:
-            if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+            if not is_list(kind):
                 raise Unreadable("incompatible_schema")
             element = self.value(each, kind.value_type)
             return lambda found: [element(one) for one in getattr(found, name)]
@@ -213,7 +190,7 @@ class _Layout:
 
     def message(self, each: FieldDescriptor, message: Descriptor, kind: Any) -> Convert:
         if pa.types.is_struct(kind):
-            return self.struct(message, list(kind))
+            return self.struct(message, kind)
         match message.full_name:
             case "google.protobuf.Timestamp":
                 return _moment
@@ -261,16 +238,15 @@ def _text(value: Any) -> str:
 
 
 def _moment(value: Any) -> int:
-    if not (-62_135_596_800 <= value.seconds < 253_402_300_800 and 0 <= value.nanos < 10**9):
+    micros = int(value.seconds * 10**6 + value.nanos // 1000)
+    if not 0 <= value.nanos < 10**9 or value.nanos % 1000 or bounded(micros) != micros:
         raise Unreadable("malformed")
-    if value.nanos % 1000:
-        raise Unreadable("malformed")
-    return int(value.seconds * 10**6 + value.nanos // 1000)
+    return micros
 
 
 def _day(value: Any) -> int:
     try:
-        return date(value.year, value.month, value.day).toordinal() - EPOCH
+        return (date(value.year, value.month, value.day) - EPOCH.date()).days
     except (ValueError, OverflowError):
         raise Unreadable("malformed") from None
 
@@ -306,29 +282,19 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 
 def renames_of_protobuf(schemas: Iterable[registry.Schema]) -> Renames:
     """The earlier names of each field, and oneof, that has one: those of its number in its message in earlier versions."""
-    names: dict[tuple[str, int], list[str]] = {}
+    names: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
     for schema in schemas:
         try:
-            waiting = list(compiled(schema).messages)
+            messages = _with_nested(compiled(schema).messages)
         except Unreadable:
             continue
-        while waiting:
-            message = waiting.pop()
-            waiting += message.nested_types
+        for message in messages:
             for each in message.fields:
-                _learn(names, (message.full_name, each.number), each.name)
+                names[message.full_name, each.number].add(each.name)
                 if _is_member(each) and each.containing_oneof is not None:
-                    _learn(names, (message.full_name, -each.number), each.containing_oneof.name)
+                    names[message.full_name, -each.number].add(each.containing_oneof.name)
     found: dict[str, frozenset[str]] = {}
     for known in names.values():
-        for name in known:
-            others = frozenset(known) - {name}
-            if others:
-                found[name] = found.get(name, frozenset()) | others
+        for name in known if len(known) > 1 else ():
+            found[name] = found.get(name, frozenset()) | known - {name}
     return found
-
-
-def _learn(names: dict[tuple[str, int], list[str]], key: tuple[str, int], name: str) -> None:
-    known = names.setdefault(key, [])
-    if name not in known:
-        known.append(name)
