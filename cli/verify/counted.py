@@ -13,7 +13,7 @@ from typing import ClassVar
 from calve.columns import UNDELIVERED
 from cli.verify.claim import Round, Rounds, Span
 from cli.verify.findings import Check, Finding
-from cli.verify.formats.framing import CONFLUENT, Framing
+from cli.verify.formats.fields import CONFLUENT, Framing
 from cli.verify.topic import Records
 
 LASTING = {
@@ -48,6 +48,14 @@ class Counted:
 
     def __post_init__(self) -> None:
         self._reading = Rounds(self.rounds)
+
+    def frame(self, name: str) -> bytes:
+        """The header of a schema that a ledger names."""
+        return self.framing.frame(self.framing.named(name))
+
+    def name(self, frame: bytes) -> str:
+        """The schema's id as ledgers write it."""
+        return self.framing.name(self.framing.schema_id(frame))
 
     def said(self, each: Round) -> Counter[str]:
         """What the ledger of a round says."""
@@ -130,18 +138,14 @@ class Skips(Counted):
     def for_their_schema(self, records: Records) -> set[int]:
         """The places of records that their round skipped because of their schema id."""
         frames = {
-            each.snapshot: set(map(self.framing.named, each.ledger.skipped_schemas))
+            each.snapshot: set(map(self.frame, each.ledger.skipped_schemas))
             for each in self.rounds
             if each.ledger.skipped_schemas
         }
         found = set()
         for place, value in enumerate(records.values) if frames else ():
             each = self._reading.reading(records.partitions[place], records.offsets[place])
-            if (
-                value is not None
-                and each
-                and self.framing.plain_frame(value) in frames.get(each.snapshot, ())
-            ):
+            if value is not None and each and self.framing.start(value) in frames.get(each.snapshot, ()):
                 found.add(place)
         return found
 
@@ -212,7 +216,7 @@ class Filters(Counted):
     def __post_init__(self) -> None:
         Counted.__post_init__(self)
         names = {name for each in self.rounds for name in each.ledger.filtered_schemas}
-        self._named = set(map(self.framing.named, names))
+        self._named = set(map(self.frame, names))
 
     def foreign(self, frame: bytes) -> bool:
         """Whether the registry knows the schema, and it is of other subjects than the table's."""
@@ -227,9 +231,9 @@ class Filters(Counted):
         if not (self.shared or self._named):
             return found
         for place, value in enumerate(records.values):
-            if value is None or len(value) < self.framing.size or not value.startswith(self.framing.starts):
+            if value is None or len(value) < self.framing.size or not value.startswith(self.framing.magics):
                 continue
-            frame = self.framing.plain_frame(value)
+            frame = self.framing.start(value)
             strange = self.foreign(frame) or (self.other is not None and self.other(value))
             if not strange and (self.other is not None or frame not in self._named):
                 continue
@@ -237,7 +241,7 @@ class Filters(Counted):
             if each is None:
                 if not self.complete and strange:
                     found[place] = None
-            elif self.framing.name(frame) in each.ledger.filtered_schemas or (
+            elif self.name(frame) in each.ledger.filtered_schemas or (
                 strange and self.said(each)[FURTHER] > 0
             ):
                 found[place] = each
@@ -255,7 +259,7 @@ class Filters(Counted):
             if each is None:
                 self.unknown += 1
                 continue
-            name = self.framing.name(self.framing.plain_frame(records.values[place] or b""))
+            name = self.name(self.framing.start(records.values[place] or b""))
             self.counted[each.snapshot][name if name in each.ledger.filtered_schemas else FURTHER] += 1
         if not places:
             return records
@@ -285,7 +289,7 @@ class Filters(Counted):
         yield from Counted.findings(self, spans, compacted=compacted)
         for each in self.rounds:
             for name, count in each.ledger.filtered_schemas.items():
-                subjects = self.subjects_of(self.framing.named(name))
+                subjects = self.subjects_of(self.frame(name))
                 if (own := self.ours(subjects or [])) and self.other is None:
                     text = (
                         f"snapshot {each.snapshot} left {count} records of schema {name} to other tables; the"

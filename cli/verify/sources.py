@@ -24,14 +24,16 @@ from cli.verify.claim import Round, Rounds
 from cli.verify.counted import Filters
 from cli.verify.formats.decoding import Decoded, Decoder, Decoding, Keys, Values
 from cli.verify.formats.fields import (
+    CONFLUENT,
+    GLUE,
     Fields,
+    Framing,
     Renames,
     Unreadable,
     avro_records,
     json_objects,
     renames_of,
 )
-from cli.verify.formats.framing import CONFLUENT, GLUE, Framing
 from cli.verify.formats.protobuf import message_in, message_named, renames_of_protobuf
 from cli.verify.formats.protobuf_schema import compiled
 from cli.verify.steps.shape import Shapes
@@ -232,19 +234,19 @@ def _other_messages(registry: Registry, framing: Framing, name: str | None) -> C
 
     @cache
     def messages(frame: bytes) -> list[Descriptor] | None:
-        schema = registry.by_id(framing.number(frame))
+        schema = registry.by_id(framing.schema_id(frame))
         try:
             return None if schema is None or schema.type != "PROTOBUF" else compiled(schema).messages
         except Unreadable:
             return None
 
     def other(value: bytes) -> bool:
-        known = messages(framing.plain_frame(value))
+        known = messages(framing.start(value))
         if known is None:
             return False
         wanted = message_named(known, name)
         try:
-            found, _ = message_in(known, framing.plain(value)[framing.size :], framing)
+            found, _ = message_in(known, framing.inflated(value)[framing.size :], framing)
         except Unreadable:
             return wanted is None
         return wanted is None or (found is not None and found is not wanted)
@@ -257,7 +259,7 @@ def _known_subjects(registry: Registry, framing: Framing) -> Callable[[bytes], l
 
     @cache
     def found(frame: bytes) -> list[str] | None:
-        number = framing.number(frame)
+        number = framing.schema_id(frame)
         return None if registry.by_id(number) is None else registry.subjects_of(number)
 
     return found

@@ -11,8 +11,7 @@ import pyarrow as pa
 from calve import registry
 from calve.evolution import SchemaProblem
 from calve.names import SYSTEM_COLUMN
-from cli.verify.formats.fields import MISFIT, Renames, Spec, Unreadable, Writer
-from cli.verify.formats.framing import CONFLUENT, Framing
+from cli.verify.formats.fields import CONFLUENT, MISFIT, Framing, Renames, Spec, Unreadable, Writer
 from cli.verify.formats.writers import PLAIN, ChangeWriter, whole_writer, writer_of
 from cli.verify.topic import Records, moment
 
@@ -104,7 +103,7 @@ class Values:
             return self._writer(b""), value
         if value is None:
             raise Unreadable("null_value")
-        return self._writer(self.framing.frame(value)), self.framing.plain(value)
+        return self._writer(self.framing.header(value)), self.framing.inflated(value)
 
     def _writer(self, frame: bytes) -> Writer:
         found = self._writers.get(frame)
@@ -115,7 +114,7 @@ class Values:
         return found
 
     def _look_up(self, frame: bytes) -> Writer | str:
-        schema = self.only or self.schema_of(self.framing.number(frame))
+        schema = self.only or self.schema_of(self.framing.schema_id(frame))
         if schema is None:
             return "unknown_schema_id"
         if self.only is None and self.foreign(frame):

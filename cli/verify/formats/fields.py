@@ -1,4 +1,7 @@
-"""Fields of values and the columns that they fill: by name, or by a name that a version of the schema says a field had before."""
+"""What the formats have in common: why a value is no row, its header, and which of its fields fill which columns.
+
+A field fills the column of its name, or of a name that a version of the schema says it had before.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from calve import registry
+from calve.wire import Wire
 
 EXACT = Context(prec=100)
 MISFIT = (pa.ArrowException, ArithmeticError)
@@ -48,6 +52,46 @@ class Spec:
     own: str | None = None
     message: str | None = None
     changes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Framing(Wire):
+    """How values name their schema: the header of one with a compressed payload is what it is without compression."""
+
+    def start(self, value: bytes) -> bytes:
+        """What stands where the header does."""
+        if self.deflated and value.startswith(self.deflated):
+            return self.magic + value[len(self.magic) : self.size]
+        return value[: self.size]
+
+    def header(self, value: bytes) -> bytes:
+        """The header.
+
+        Raises:
+            Unreadable: there is none.
+        """
+        if len(value) < self.size:
+            raise Unreadable("truncated")
+        if not value.startswith(self.magics):
+            raise Unreadable("bad_magic")
+        return self.start(value)
+
+    def inflated(self, value: bytes) -> bytes:
+        """The value as it is without compression.
+
+        Raises:
+            Unreadable: its payload is no zlib stream, or too long.
+        """
+        if not self.deflated or not value.startswith(self.deflated):
+            return value
+        found = self.plain(value)
+        if found is None:
+            raise Unreadable("malformed")
+        return found
+
+
+CONFLUENT = Framing(b"\x00", 5)
+GLUE = Framing(b"\x03\x00", 18, b"\x03\x05")
 
 
 class Writer:

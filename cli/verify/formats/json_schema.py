@@ -130,34 +130,29 @@ class Schemas:
         Raises:
             Unreadable: values of this schema are no values of the type.
         """
+        convert = self._converter(nodes, kind)
+        return lambda value: None if value is None else convert(value)
+
+    def _converter(self, nodes: Nodes, kind: Any) -> Convert:
         if pa.types.is_struct(kind):
             return self._struct(nodes, kind)
         if pa.types.is_map(kind):
             return self._map(nodes, kind)
         if is_list(kind):
             items = self.converter(self._inner(nodes, "items"), kind.value_type)
-            return lambda value: [items(each) for each in _typed(value, list)] if value is not None else None
-        found = json_values.converter(_facts(nodes), kind, changes=self._changes)
-        return lambda value: found(value) if value is not None else None
+            return lambda value: [items(each) for each in _typed(value, list)]
+        return json_values.converter(_facts(nodes), kind, changes=self._changes)
 
     def _struct(self, nodes: Nodes, kind: Any) -> Convert:
         fields = self._fields(nodes, kind)
         if not fields:
             raise Unreadable("incompatible_schema")
-
-        def convert(value: Any) -> dict[str, Any] | None:
-            if value is None:
-                return None
-            return filled(fields, _typed(value, Members))
-
-        return convert
+        return lambda value: filled(fields, _typed(value, Members))
 
     def _map(self, nodes: Nodes, kind: Any) -> Convert:
         items = self.converter(self._inner(nodes, "additionalProperties"), kind.item_type)
 
-        def convert(value: Any) -> list[tuple[str, Any]] | None:
-            if value is None:
-                return None
+        def convert(value: Any) -> list[tuple[str, Any]]:
             members = _typed(value, Members)
             if members.repeated:
                 raise Unreadable("malformed")

@@ -16,8 +16,18 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from calve import registry
 from cli.verify.columns import is_list
-from cli.verify.formats.fields import EXACT, Convert, Renames, Spec, Unreadable, Writer, columns_of
-from cli.verify.formats.framing import CONFLUENT, GLUE, Framing
+from cli.verify.formats.fields import (
+    CONFLUENT,
+    EXACT,
+    GLUE,
+    Convert,
+    Framing,
+    Renames,
+    Spec,
+    Unreadable,
+    Writer,
+    columns_of,
+)
 from cli.verify.formats.moments import EPOCH, bounded
 from cli.verify.formats.protobuf_schema import Compiled, compiled
 
@@ -40,8 +50,6 @@ class ProtobufWriter(Writer):
             raise Unreadable("incompatible_schema")
         self._top = top
         self._class = GetMessageClass(top)
-        checked = message_named(found.checked, spec.message)
-        self._checked = GetMessageClass(checked) if checked else self._class
         self._whole = self.columns[0] if whole else None
         fields = list(self._whole.type) if self._whole else self.columns
         self._row = _Layout(found, spec.renames).struct(top, fields)
@@ -56,12 +64,10 @@ class ProtobufWriter(Writer):
         message = self._class()
         try:
             message.ParseFromString(payload)
-            if self._checked is not self._class:
-                self._checked().ParseFromString(payload)
             if message.IsInitialized() and not _is_strange(message):
                 row = self._row(message)
                 return {self._whole.name: row} if self._whole else row
-        except (DecodeError, UnicodeDecodeError):  # the latter of keys of maps, in proto2
+        except DecodeError:
             pass
         raise Unreadable("malformed")
 

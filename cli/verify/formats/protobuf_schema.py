@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
@@ -39,23 +39,21 @@ CONFLUENT = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Compiled:
-    """The messages of one registered schema; `checked`: those of proto2 in a language whose parser looks at every text, be it
-    replaced by a later one.
+    """The messages of one registered schema.
 
     symbols: the names of an enum's numbers, by the full name of the field. The fields themselves are numbers here: what an enum
     does with a number that it does not name differs between versions of the language.
     """
 
     messages: list[Descriptor]
-    checked: list[Descriptor] = field(default_factory=list)
     symbols: dict[str, dict[int, str]] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=256)
 def compiled(schema: registry.Schema) -> Compiled:
-    """A registered schema with its references.
+    """A registered schema with its references; one of proto2 in a language whose parser looks at every text.
 
     Raises:
         Unreadable: it is no Protobuf schema.
@@ -65,21 +63,17 @@ def compiled(schema: registry.Schema) -> Compiled:
     try:
         enums = _pool(files)
         for file in files:
+            old = file.syntax in ("", "proto2")
             for message in file.message_type:
-                _plain(message, f"{file.package}.{message.name}".lstrip("."), enums, symbols)
+                _plain(message, f"{file.package}.{message.name}".lstrip("."), enums, symbols, old=old)
             del file.extension[:]
-        messages = _messages(files)
+            if old:
+                file.syntax, file.edition = "editions", descriptor_pb2.EDITION_2023
+                file.options.features.enum_type = descriptor_pb2.FeatureSet.CLOSED
+        own = _pool(files).FindFileByName(files[-1].name)
     except (TypeError, KeyError, ValueError):
         raise Unreadable("incompatible_schema") from None
-    lenient = [file for file in files if file.syntax in ("", "proto2")]
-    for file in lenient:
-        file.syntax = "proto3"
-        del file.enum_type[:]
-        for message in file.message_type:
-            _as_proto3(message)
-    with suppress(TypeError, KeyError, ValueError):
-        return Compiled(messages, _messages(files) if lenient else [], symbols)
-    return Compiled(messages, [], symbols)
+    return Compiled([own.message_types_by_name[each.name] for each in files[-1].message_type], symbols)
 
 
 def _pool(files: list[descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.DescriptorPool:
@@ -87,25 +81,6 @@ def _pool(files: list[descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.De
     for file in files:
         pool.Add(file)
     return pool
-
-
-def _messages(files: list[descriptor_pb2.FileDescriptorProto]) -> list[Descriptor]:
-    own = _pool(files).FindFileByName(files[-1].name)
-    return [own.message_types_by_name[each.name] for each in files[-1].message_type]
-
-
-def _as_proto3(message: descriptor_pb2.DescriptorProto) -> None:
-    """Of the same bytes on the wire, but for groups."""
-    del message.enum_type[:], message.extension_range[:]
-    for each in message.field:
-        each.ClearField("default_value")
-        each.ClearField("options")
-        if each.label == each.LABEL_REQUIRED:
-            each.label = each.LABEL_OPTIONAL
-        if each.type == each.TYPE_GROUP:
-            each.type = each.TYPE_MESSAGE
-    for inner in message.nested_type:
-        _as_proto3(inner)
 
 
 def _files(schema: registry.Schema) -> list[descriptor_pb2.FileDescriptorProto]:
@@ -169,7 +144,10 @@ def _plain(
     name: str,
     enums: descriptor_pool.DescriptorPool,
     symbols: dict[str, dict[int, str]],
+    *,
+    old: bool,
 ) -> None:
+    """Enums become numbers; fields of proto2 (`old`) become those of an edition that are the same bytes."""
     for each in message.field:
         if each.type == each.TYPE_ENUM:
             enum = enums.FindEnumTypeByName(each.type_name.lstrip("."))
@@ -177,6 +155,14 @@ def _plain(
             each.type = each.TYPE_INT32
             each.ClearField("type_name")
             each.ClearField("default_value")
+        if old:
+            each.ClearField("options")
+            if each.label == each.LABEL_REQUIRED:
+                each.label = each.LABEL_OPTIONAL
+                each.options.features.field_presence = descriptor_pb2.FeatureSet.LEGACY_REQUIRED
+            if each.type == each.TYPE_GROUP:
+                each.type = each.TYPE_MESSAGE
+                each.options.features.message_encoding = descriptor_pb2.FeatureSet.DELIMITED
     del message.extension[:]
     for inner in message.nested_type:
-        _plain(inner, f"{name}.{inner.name}", enums, symbols)
+        _plain(inner, f"{name}.{inner.name}", enums, symbols, old=old)

@@ -77,16 +77,19 @@ class Mode:
         orders = column_at(batch, self.order_by) if self.order_by else pa.nulls(batch.num_rows)
         return Keyed(batch, keys, orders, tombstones, idle)
 
-    def by_deed(self, batch: pa.RecordBatch) -> Iterator[Keyed]:
-        """Rows of a batch by what they do. Without changes of a database all of them write."""
-        if self.changes is None:
-            yield self.keyed(batch)
-            return
-        op = column_at(batch, f"{CHANGE['name']}.op")
-        for deed in pc.unique(op).to_pylist():
-            found = batch.filter(pc.equal(op, deed))
-            idle = deed if deed in ("t", "m") else None
-            yield self.keyed(found, tombstones=deed == "d" and not self.keeps, idle=idle)
+    def by_deed(
+        self, batch: pa.RecordBatch, *, tombstones: bool
+    ) -> Iterator[tuple[pa.RecordBatch, bool, str | None]]:
+        """Rows of a batch by what they do, as `Keyed`. Without changes of a database all of them write."""
+        if tombstones:
+            yield batch, True, None if self.deletes else "tombstone"
+        elif self.changes is None:
+            yield batch, False, None
+        else:
+            op = column_at(batch, f"{CHANGE['name']}.op")
+            for deed in pc.unique(op).to_pylist():
+                idle = deed if deed in ("t", "m") else None
+                yield batch.filter(pc.equal(op, deed)), deed == "d" and not self.keeps, idle
 
     def nameless(self, batch: pa.RecordBatch) -> Any:
         """True for rows of which a part of the key is null."""
@@ -132,23 +135,16 @@ def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Ke
             continue
         batches, unread = decoder.rows(records.select(places), tombstones=tombstones)
         refused += [(places[n], reason) for n, reason in unread]
-        for each in (each for batch in batches for each in _deeds(mode, batch, tombstones=tombstones)):
-            nameless = mode.nameless(each.batch)
-            if each.idle is not None or not pc.any(nameless).as_py():
-                found.append(each)
-                continue
-            places, lacking = places_of(each.batch), pc.unique(places_of(each.batch.filter(nameless)))
-            refused += [(n, "null_key") for n in _numbers(records, lacking)]
-            named = each.batch.filter(pc.invert(pc.is_in(places, lacking)))
-            found.append(mode.keyed(named, tombstones=each.tombstones))
+        deeds = (each for batch in batches for each in mode.by_deed(batch, tombstones=tombstones))
+        for rows, dead_rows, idle in deeds:
+            nameless = mode.nameless(rows)
+            if idle is None and nameless.true_count:
+                at = places_of(rows)
+                lacking = pc.unique(at.filter(nameless))
+                refused += [(n, "null_key") for n in _numbers(records, lacking)]
+                rows = rows.filter(pc.invert(pc.is_in(at, lacking)))
+            found.append(mode.keyed(rows, tombstones=dead_rows, idle=idle))
     return found, refused
-
-
-def _deeds(mode: Mode, batch: pa.RecordBatch, *, tombstones: bool) -> Iterator[Keyed]:
-    if not tombstones:
-        yield from mode.by_deed(batch)
-    else:
-        yield mode.keyed(batch, tombstones=True, idle=None if mode.deletes else "tombstone")
 
 
 def _numbers(records: Records, places: Any) -> Sequence[int]:

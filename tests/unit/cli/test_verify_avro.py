@@ -10,7 +10,7 @@ import pytest
 
 from calve.registry import Schema
 from cli.verify.formats.decoding import Values
-from cli.verify.formats.framing import CONFLUENT
+from cli.verify.formats.fields import CONFLUENT
 from cli.verify.hashing import column_hashes
 from tests.random_avro import zigzag
 

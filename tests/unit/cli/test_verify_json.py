@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from calve.registry import Schema
 from cli.verify.formats.decoding import Values
-from cli.verify.formats.fields import Unreadable
-from cli.verify.formats.framing import GLUE
+from cli.verify.formats.fields import GLUE, Unreadable
 from cli.verify.formats.json_values import converter, read, written
 
 MOMENT = pa.timestamp("us", tz="UTC")
@@ -182,7 +181,7 @@ def test_what_can_be_decoded_with_a_member_twice_is_doubtful(text: str, doubtful
     values = Values(pa.schema([("x", pa.int64())]), {1: schema}.get)
     assert values.is_doubtful(b"\0\0\0\0\1" + text.encode()) == doubtful
     packed = Values(values.columns, lambda _: schema, framing=GLUE)
-    start, compressed = GLUE.starts
+    start, compressed = GLUE.magics
     assert packed.is_doubtful(compressed + bytes(16) + zlib.compress(text.encode())) == doubtful
     assert packed.is_doubtful(start + bytes(16) + text.encode()) == doubtful
     assert not values.is_doubtful(None)

@@ -16,8 +16,7 @@ from calve.decoding import decoding, first_columns
 from calve.registry import Schema
 from calve.writers import ProtobufWriter
 from cli.verify.formats import protobuf
-from cli.verify.formats.fields import Spec, Unreadable
-from cli.verify.formats.framing import CONFLUENT
+from cli.verify.formats.fields import CONFLUENT, Spec, Unreadable
 from glue_jobs.protobuf import scan
 from glue_jobs.protobuf.decoder import GOOD, VALUE, Frame, decode
 from tests.protobuf_classes import message_class
