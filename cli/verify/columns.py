@@ -65,7 +65,7 @@ def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
     arrays = []
     for each in columns:
         try:
-            arrays.append(_as(held.get(each.name), each.type, rows.num_rows))
+            arrays.append(held.get(each.name, pa.nulls(rows.num_rows)).cast(each.type))
         except pa.ArrowException:
             text = (
                 f"the steps make {each.name} a {held[each.name].type}, which the table holds as {each.type}"
@@ -95,31 +95,6 @@ def is_bytes(kind: Any) -> bool:
 
 def is_list(kind: Any) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-def _as(column: Any, kind: Any, size: int) -> Any:
-    if column is None:
-        return pa.nulls(size, kind)
-    if column.type == kind:
-        return column
-    if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
-        parts = dict(zip((each.name for each in column.type), column.flatten(), strict=True))
-        made = [_as(parts.get(each.name), each.type, size) for each in kind]
-        return pa.StructArray.from_arrays(made, fields=list(kind), mask=column.is_null())
-    if pa.types.is_map(kind) and pa.types.is_map(column.type):
-        lists = entries(column)
-        keys, values = pc.list_flatten(lists).flatten()
-        keys, values = _as(keys, kind.key_type, len(keys)), _as(values, kind.item_type, len(keys))
-        return pa.MapArray.from_arrays(ends(lengths(lists)), keys, values, kind, mask=column.is_null())
-    if is_list(kind) and is_list(column.type):
-        items = pc.list_flatten(column)
-        values = _as(items, kind.value_type, len(items))
-        large = pa.types.is_large_list(kind)
-        made_of, width = (pa.LargeListArray, pa.int64()) if large else (pa.ListArray, pa.int32())
-        return made_of.from_arrays(
-            ends(lengths(column)).cast(width), values, type=kind, mask=column.is_null()
-        )
-    return column.cast(kind)
 
 
 def entries(maps: Any) -> Any:

@@ -22,7 +22,7 @@ from cli.verify.claim import Claim, Span
 from cli.verify.columns import arrow_columns, within
 from cli.verify.formats.decoding import received
 from cli.verify.hashing import Digests, Place, column_hashes
-from cli.verify.rows import Rows, batches_of, lowest_of, plain_headers
+from cli.verify.rows import Rows, batches_of, lowest_of
 from cli.verify.topic import Records
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class LetterRows:
         for batch in batches_of(self._table, self._schema, task):
             batch = batch.filter(pc.equal(batch.column("topic_id"), self._topic_id))
             batch, unopened = self._seals.opened(batch)
-            records = _hashes(batch.select(list(RECORD)).cast(_columns()))
+            records = column_hashes(batch.select(list(RECORD)).cast(_columns()).columns)
             rows = Rows(task.file.file_path, batch.column("partition"), batch.column("offset"), records)
             yield rows, batch.column("reason").cast(pa.string()), self._came_back(batch), unopened
 
@@ -219,16 +219,10 @@ def topic_letters(records: Records, letters: Letters) -> Rows:
         made[name] = [None if sealed else each for sealed, each in zip(closed, made[name], strict=True)]
     schema = _columns()
     batch = pa.record_batch([pa.array(made[each.name], each.type) for each in schema], schema=schema)
-    return Rows("", batch.column("partition"), batch.column("offset"), _hashes(batch))
+    return Rows("", batch.column("partition"), batch.column("offset"), column_hashes(batch.columns))
 
 
 def _columns() -> pa.Schema:
     """The Arrow schema of a record as a dead letter keeps it."""
     columns = arrow_columns(DEAD_LETTERS)
     return pa.schema([columns.field(name) for name in RECORD])
-
-
-def _hashes(batch: pa.RecordBatch) -> list[Any]:
-    """Column hashes of records as dead letters keep them; no headers and an empty list of headers are the same."""
-    pairs = zip(RECORD, batch.columns, strict=True)
-    return column_hashes([plain_headers(each) if name == "headers" else each for name, each in pairs])

@@ -120,23 +120,16 @@ class MainRows:
                 for batch in batches_of(self._table, schema, task):
                     cast = batch.cast(columns)
                     kafka = cast.column(SYSTEM_COLUMN)
-                    place, moments = (
-                        (kafka.field("partition"), kafka.field("offset")),
-                        kafka.field("timestamp"),
-                    )
-                    keys = mode.keyed(cast).keys
+                    place, keys = (kafka.field("partition"), kafka.field("offset")), mode.keyed(cast).keys
+                    moments = kafka.field("timestamp")
                     yield Rows(task.file.file_path, *place, [], keys, timestamps=moments), own
 
     def lowest(self) -> dict[int, int]:
         """The lowest offset held, by partition; reads two columns."""
-        schema = self._table.scan(
-            selected_fields=(f"{SYSTEM_COLUMN}.partition", f"{SYSTEM_COLUMN}.offset")
-        ).projection()
-        columns = (
-            batch.column(SYSTEM_COLUMN)
-            for task in self.tasks
-            for batch in batches_of(self._table, schema, task)
-        )
+        names = (f"{SYSTEM_COLUMN}.partition", f"{SYSTEM_COLUMN}.offset")
+        schema = self._table.scan(selected_fields=names).projection()
+        batches = (batch for task in self.tasks for batch in batches_of(self._table, schema, task))
+        columns = (batch.column(SYSTEM_COLUMN) for batch in batches)
         return lowest_of((each.field("partition"), each.field("offset")) for each in columns)
 
 
@@ -144,41 +137,18 @@ def rows_of(
     batch: pa.RecordBatch, file: str = "", keyed: Keyed | None = None, aged: Aged | None = None
 ) -> Rows:
     """The rows of a batch with all columns of the table."""
-    kafka = batch.column(SYSTEM_COLUMN)
+    kafka, columns = batch.column(SYSTEM_COLUMN), column_hashes(batch.columns)
     place = kafka.field("partition"), kafka.field("offset")
     if keyed is None:
-        old = aged.mask(batch, *place) if aged else None
-        return Rows(file, *place, comparable(batch), aged=old)
-    timestamps = kafka.field("timestamp")
-    columns = comparable(batch)
-    return Rows(file, *place, columns, keyed.keys, keyed.orders, timestamps, keyed.tombstones, keyed.idle)
+        return Rows(file, *place, columns, aged=aged.mask(batch, *place) if aged else None)
+    told = keyed.keys, keyed.orders, kafka.field("timestamp"), keyed.tombstones, keyed.idle
+    return Rows(file, *place, columns, *told)
 
 
 def unhashed(batch: pa.RecordBatch) -> Rows:
     """The rows of a batch as they are."""
     kafka = batch.column(SYSTEM_COLUMN)
     return Rows("", kafka.field("partition"), kafka.field("offset"), [], batch=batch)
-
-
-def comparable(batch: pa.RecordBatch) -> list[Any]:
-    """Column hashes of the table's rows; no headers and an empty list of headers are the same."""
-    columns = [
-        _with_plain_headers(column) if name == SYSTEM_COLUMN else column
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-    ]
-    return column_hashes(columns)
-
-
-def _with_plain_headers(kafka: Any) -> Any:
-    children = [
-        plain_headers(c) if f.name == "headers" else c
-        for f, c in zip(kafka.type, kafka.flatten(), strict=True)
-    ]
-    return pa.StructArray.from_arrays(children, [each.name for each in kafka.type], mask=kafka.is_null())
-
-
-def plain_headers(headers: Any) -> Any:
-    return pc.if_else(pc.equal(pc.list_value_length(headers), 0), pa.scalar(None, headers.type), headers)
 
 
 def _of_others(table: Table, claim: Claim) -> set[str]:

@@ -278,7 +278,7 @@ class _Maker:
 
     def of(self, read_with: ReadWith) -> Decoding | None:
         """How a round has read; None where that is not known any more."""
-        shape = self.shapes.of(read_with)
+        shape = self.shapes(read_with)
         if shape is None:
             return None
         try:

@@ -15,9 +15,8 @@ from cli import lake
 from cli.kafka import Cluster, client_properties
 from cli.verify.checks import checks_of, digests_of, findings_of
 from cli.verify.claim import Claim, Round, Span, read_claim
-from cli.verify.compare import Sides, TableSide, read_table
+from cli.verify.compare import Explainer, Sides, TableSide, read_table
 from cli.verify.counted import LeftOut, Skips
-from cli.verify.explain import Explainer
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.gone import Aged, Forgotten
 from cli.verify.keyed.firsts import Firsts, Order
@@ -152,7 +151,7 @@ def _compare(
         aged_letters=Aged.of(letters, claim.topic),
     )
     if mode and mode.first:
-        side.firsts = _firsts(main, mode, claim, dead, shapes.newest)
+        side.firsts = _firsts(main, mode, claim, dead, shapes(None))
         for span in forgotten.rows.within(readable):
             for records in reader.read(span):
                 side.firsts.remember(made_of(records, side.decoder, mode)[0])
@@ -177,9 +176,11 @@ def _fold(main: MainRows, mode: Mode, rounds: Sequence[Round], forgotten: Forgot
     return Fold(rounds, mode.order_by is not None, blanks, forgotten.rows)
 
 
-def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters, shape: Shape) -> Firsts:
+def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters, shape: Shape | None) -> Firsts:
     """The keys that the table holds."""
-    firsts = Firsts(mode.window_us, Order(claim, letters.redriven), several=shape.explodes)
+    firsts = Firsts(
+        mode.window_us, Order(claim, letters.redriven), several=shape is not None and shape.explodes
+    )
     for held, own in main.keys(mode):
         firsts.hold(held, own=own)
     return firsts

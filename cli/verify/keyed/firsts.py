@@ -136,39 +136,38 @@ class Firsts:
 
     def _against_rows(self, asked: Any) -> tuple[Any, Any, Any]:
         """Of each record: is it a row, is a row near that was read before it, and was one read in its round elsewhere?"""
-        rows = self._sorted
-        first = np.searchsorted(rows["key"], asked["key"], side="left")
-        last = np.searchsorted(rows["key"], asked["key"], side="right")
-        held, near, open_ = (np.zeros(len(asked), bool) for _ in range(3))
-        place = self._first_near(first, last, asked["at"])
-        active = np.flatnonzero(place < last)
-        place = place[active]
-        while len(active):
-            row, record = rows[place], asked[active]
-            same_number, same_partition = (
-                row["number"] == record["number"],
-                row["partition"] == record["partition"],
-            )
-            earlier = same_partition & (row["offset"] < record["offset"])
-            # What nobody can tell any more, or not from some of the records alone, is taken to be right.
-            untold = ~same_partition & (self._windowed | (record["number"] == UNKNOWN))
-            before = (row["number"] < record["number"]) | (same_number & (earlier | untold))
-            held[active] |= same_number & same_partition & (row["offset"] == record["offset"])
-            near[active] |= before & self._is_near(row["at"], record["at"])
-            open_[active] |= same_number & ~same_partition & ~untold
-            place = place + 1
-            going_on = (place < last[active]) & self._is_near(row["at"], record["at"])
-            active, place = active[going_on], place[going_on]
-        return held, near, open_
+        first, last = self._near(asked)
+        counts = last - first
+        of = np.repeat(np.arange(len(asked)), counts)
+        within = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
+        row, record = self._sorted[np.repeat(first, counts) + within], asked[of]
+        same_number = row["number"] == record["number"]
+        same_partition = row["partition"] == record["partition"]
+        earlier = same_partition & (row["offset"] < record["offset"])
+        # What nobody can tell any more, or not from some of the records alone, is taken to be right.
+        untold = ~same_partition & (self._windowed | (record["number"] == UNKNOWN))
+        before = (row["number"] < record["number"]) | (same_number & (earlier | untold))
+        itself = same_number & same_partition & (row["offset"] == record["offset"])
+        found = np.zeros((3, len(asked)), bool)
+        for n, each in enumerate((itself, before, same_number & ~same_partition & ~untold)):
+            found[n, of[each]] = True
+        return found[0], found[1], found[2]
 
-    def _first_near(self, first: Any, last: Any, moments: Any) -> Any:
-        """Of each record the first row among those of its key that the window does not end before."""
+    def _near(self, asked: Any) -> tuple[Any, Any]:
+        """Of each record the rows of its key within the window: from the first one to the one after the last."""
+        keys = self._sorted["key"]
+        first, last = (np.searchsorted(keys, asked["key"], side=side) for side in ("left", "right"))
         if not self._windowed:
-            return first
+            return first, last
+        begin, end = asked["at"] - self._window, asked["at"] + self._window - 1
+        return self._after(first, last, begin), self._after(first, last, end)
+
+    def _after(self, first: Any, last: Any, moments: Any) -> Any:
+        """Of each record the first row among those of its key that is later than a moment."""
         times, low, high = self._sorted["at"], first.copy(), last.copy()
         while (open_ := low < high).any():
             middle = (low + high) // 2
-            over = open_ & (times[np.minimum(middle, len(times) - 1)] <= moments - self._window)
+            over = open_ & (times[np.minimum(middle, len(times) - 1)] <= moments)
             low, high = np.where(over, middle + 1, low), np.where(open_ & ~over, middle, high)
         return low
 
@@ -183,19 +182,12 @@ class Firsts:
             group = int(record["key"]), place[0], float(record["number"])
             self._come_to[group] = max(self._come_to.get(group, 0), int(record["at"]))
             rank = self._come_to[group], place[0]
-            rows = self._of_key(record["key"])
+            keys = self._sorted["key"]
+            first, last = (np.searchsorted(keys, record["key"], side=side) for side in ("left", "right"))
+            rows = self._sorted[first:last]
             rivals = rows[(rows["number"] == record["number"]) & (rows["partition"] != place[0])]
             self._judged[place] = any((int(row["at"]), int(row["partition"])) < rank for row in rivals)
         return self._judged[place]
-
-    def _of_key(self, key: Any) -> Any:
-        keys = self._sorted["key"]
-        return self._sorted[
-            np.searchsorted(keys, key, side="left") : np.searchsorted(keys, key, side="right")
-        ]
-
-    def _is_near(self, a: Any, b: Any) -> Any:
-        return np.abs(a - b) < self._window
 
     @property
     def _sorted(self) -> Any:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from calve.masking import Key
 from calve.names import SYSTEM_COLUMN
 from calve.steps import Mask, Rule
+from cli.verify.columns import ends, entries, is_bytes, is_list, lengths
 
 DOMAIN = re.compile(r"@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)\Z")
 Path = tuple[str, ...]
@@ -93,7 +94,7 @@ class _Run:
         kind = values.type
         if pa.types.is_struct(kind):
             return self._struct(values, found, owners)
-        if pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        if pa.types.is_map(kind) or is_list(kind):
             return self._items(values, found, owners)
         if rule is None:
             raise AssertionError(found)
@@ -110,22 +111,17 @@ class _Run:
         return pa.StructArray.from_arrays(list(left.values()), list(left), mask=values.is_null())
 
     def _items(self, values: Any, found: Rules, owners: Any) -> Any:
-        kind, is_map = values.type, pa.types.is_map(values.type)
-        if is_map:
-            entry = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
-            values = values.cast(pa.list_(entry))
-        items, parents = pc.list_flatten(values), pc.list_parent_indices(values).to_numpy()
-        part = items.flatten()[1] if is_map else items
-        made = self.field(part, found, owners[parents])
+        is_map, nulls = pa.types.is_map(values.type), values.is_null()
+        lists = entries(values) if is_map else values
+        items, parents = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
+        made = self.field(items.flatten()[1] if is_map else items, found, owners[parents])
         if made is None:
             return None
-        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        nulls = np.append(values.is_null().to_numpy(zero_copy_only=False), False)
-        offsets = pa.array(ends, pa.int32(), mask=nulls)
+        places = ends(lengths(lists))
         if is_map:
-            return pa.MapArray.from_arrays(offsets, items.flatten()[0], made)
-        return pa.ListArray.from_arrays(offsets, made)
+            kind = pa.map_(values.type.key_type, made.type)
+            return pa.MapArray.from_arrays(places, items.flatten()[0], made, kind, mask=nulls)
+        return pa.ListArray.from_arrays(places, made, mask=nulls)
 
     def _leaf(self, values: Any, rule: Rule, owners: Any) -> Any:
         if rule.how == "generalise":
@@ -133,7 +129,7 @@ class _Run:
         if rule.how == "partial":
             shown = partial(_domain) if rule.argument == "domain" else partial(_last, int(rule.argument or 0))
             return _mapped(_texts(values), lambda text, _: shown(text), owners)
-        if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+        if is_bytes(values.type):
             return _mapped(values.to_pylist(), self._token, owners)
         return _mapped(_texts(values), lambda text, owner: self._token(text.encode(), owner), owners)
 

@@ -51,18 +51,10 @@ class Shape:
         return decoder if self.chain is None else Stepped(decoder, self.chain, self.columns)
 
 
-@dataclass(frozen=True, slots=True)
-class Shapes:
-    """newest: by the schemas as they are now. noted: by what a round notes of how it read; None: it was made by other steps, or
-    by schemas, or snapshots of other tables, that are there no more.
-    """
-
-    newest: Shape
-    noted: Callable[[Mapping[str, str]], Shape | None]
-
-    def of(self, read_with: Mapping[str, str] | None) -> Shape | None:
-        """That of a round; `read_with`: None where nobody knows it."""
-        return self.newest if read_with is None else self.noted(read_with)
+Shapes = Callable[[Mapping[str, str] | None], Shape | None]
+"""By what a round notes of how it read. None: nobody knows it, so it is by the schemas as they are now. No shape: it was made by
+other steps, or by schemas, or snapshots of other tables, that are there no more.
+"""
 
 
 def shapes_of(
@@ -100,11 +92,13 @@ def shapes_of(
         return _alone(newest)
     as_noted = cache(maker.as_noted)
 
-    def known(read_with: Mapping[str, str]) -> Shape | None:
+    def shape(read_with: Mapping[str, str] | None) -> Shape | None:
+        if read_with is None:
+            return newest
         found, seen = as_noted(read_with.get(NOTE)), others.of(read_with)
         return maker.shape(found, seen) if found and seen else None
 
-    return Shapes(newest, known)
+    return shape
 
 
 class _Read(NamedTuple):
@@ -181,7 +175,7 @@ def _tokens(sources: Sources) -> Tokens:
 
 def _alone(shape: Shape) -> Shapes:
     """The shape of all rounds that ran no steps."""
-    return Shapes(shape, lambda read_with: None if NOTE in read_with else shape)
+    return lambda read_with: None if read_with and NOTE in read_with else shape
 
 
 def _as_they_were(versions: Versions) -> Iterator[Versions]:
