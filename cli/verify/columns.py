@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from calve import columns as iceberg
-from calve.columns import Json
+from calve.columns import Json, with_ids
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
 
@@ -75,13 +74,13 @@ def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
 
 
 def iceberg_columns(columns: pa.Schema) -> Json:
-    """The columns in Iceberg's JSON form, without field ids."""
-    return iceberg.struct(*(iceberg.field(each.name, _iceberg(each.type)) for each in columns))
+    """The columns in Iceberg's JSON form; their ids mean nothing."""
+    return json.loads(_pyarrow_to_schema_without_ids(columns, format_version=3).model_dump_json())
 
 
 def arrow_columns(columns: Json) -> pa.Schema:
     """Columns in Iceberg's JSON form, as Arrow has them."""
-    numbered = json.dumps(iceberg.with_ids(columns) | {"schema-id": 0})
+    numbered = json.dumps(with_ids(columns) | {"schema-id": 0})
     return schema_to_pyarrow(Schema.model_validate_json(numbered), include_field_ids=False)
 
 
@@ -111,30 +110,3 @@ def lengths(lists: Any) -> Any:
 def ends(sizes: Any) -> Any:
     """Where lists of these sizes end among the items of all, behind where the first of them begins."""
     return pa.array(np.r_[0, np.cumsum(sizes)], pa.int32())
-
-
-def _iceberg(kind: Any) -> Json:
-    if pa.types.is_struct(kind):
-        return iceberg.struct(*(iceberg.field(each.name, _iceberg(each.type)) for each in kind))
-    if is_list(kind):
-        return iceberg.list_of(_iceberg(kind.value_type))
-    if pa.types.is_map(kind):
-        return iceberg.map_of(_iceberg(kind.item_type), key=_iceberg(kind.key_type))
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision}, {kind.scale})"
-    if pa.types.is_timestamp(kind):
-        return "timestamptz" if kind.tz else "timestamp"
-    return next((name for is_kind, name in _PLAIN if is_kind(kind)), "binary")
-
-
-_PLAIN = (
-    (pa.types.is_boolean, "boolean"),
-    (pa.types.is_int8, "int"),
-    (pa.types.is_int16, "int"),
-    (pa.types.is_int32, "int"),
-    (pa.types.is_int64, "long"),
-    (pa.types.is_float32, "float"),
-    (pa.types.is_float64, "double"),
-    (pa.types.is_date32, "date"),
-    (is_text, "string"),
-)

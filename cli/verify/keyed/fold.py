@@ -7,7 +7,7 @@ then the greatest offset. Keys that several partitions hold are folded in the or
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -260,13 +260,14 @@ def filled(records: pa.Table, blanks: Blanks, *, ordered: bool) -> pa.Table:
     `ordered`: a record of a lesser `order` than the row has changes nothing.
     """
     before = records["columns"].combine_chunks().flatten().to_numpy().reshape(records.num_rows, -1)
-    lacking = np.zeros(records.num_rows, bool)
-    for place, blank in blanks.items():
-        lacking |= before[:, place] == np.uint64(blank)
+    lacking = (before[:, list(blanks)] == np.array(list(blanks.values()), np.uint64)).any(axis=1)
     if not lacking.any():
         return records
     columns = before.copy()
-    for group in _groups(records, lacking):
+    order, starts = by_key(records)
+    some = np.logical_or.reduceat(lacking[order], starts)
+    for start, end in zip(starts[some], np.r_[starts[1:], len(order)][some], strict=True):
+        group = order[start:end]
         _fill(columns, group, records.take(pa.array(group)), blanks, ordered=ordered)
     changed = (columns != before).any(axis=1)
     hashes = row_hashes([pa.array(np.ascontiguousarray(column)) for column in columns.T])
@@ -285,15 +286,6 @@ def by_key(records: pa.Table) -> tuple[Any, Any]:
     key, partition, offset = (records[name].to_numpy() for name in ("key", "partition", "offset"))
     order = np.lexsort((offset, partition, key))
     return order, np.flatnonzero(np.r_[True, (np.diff(key[order]) != 0) | (np.diff(partition[order]) != 0)])
-
-
-def _groups(records: pa.Table, lacking: Any) -> Iterator[Any]:
-    """The places of the records of each key and partition of which one lacks a value, by their offsets."""
-    order, starts = by_key(records)
-    some = np.logical_or.reduceat(lacking[order], starts)
-    ends = np.r_[starts[1:], len(order)]
-    for start, end in zip(starts[some], ends[some], strict=True):
-        yield order[start:end]
 
 
 def _fill(columns: Any, places: Any, records: pa.Table, blanks: Blanks, *, ordered: bool) -> None:
@@ -332,14 +324,10 @@ class KeyCheck:
 
     def take(self, rows: Rows, provable: Any) -> None:
         """Note rows; `provable`: Kafka still has their records."""
-        columns = {
-            "key": rows.keys,
-            "partition": rows.partitions,
-            "offset": rows.offsets,
-            "order": rows.orders,
-        }
         files = pa.repeat(pa.scalar(rows.file), len(rows.offsets)).dictionary_encode()
-        self._held.append(pa.table(columns | {"file": files, "provable": provable}))
+        columns = [rows.keys, rows.partitions, rows.offsets, rows.orders, files, provable]
+        names = ["key", "partition", "offset", "order", "file", "provable"]
+        self._held.append(pa.table(columns, names=names))
 
     def judge(self) -> tuple[ByFile, ByFile]:
         """Rows whose key another row has, and rows of keys that later records have changed: by file and partition."""
@@ -349,13 +337,13 @@ class KeyCheck:
         counts = held.group_by("key").aggregate([("key", "count")])
         doubled = counts.filter(pc.greater(counts["key_count"], 1))["key"]
         unprovable = held.filter(pc.invert(held["provable"]))
-        newest = self._fold.newest().select(["key", "order", "reset"]) if unprovable.num_rows else None
         stale: ByFile = {}
-        if newest is not None:
-            known = unprovable.join(newest, "key", join_type="inner", right_suffix="_now")
-            greater = {row["key"] for row in known.to_pylist() if self._overtakes(row)}
+        if unprovable.num_rows:
+            newest = self._fold.newest().select(["key", "order", "reset"])
+            known = unprovable.join(newest, "key", join_type="inner", right_suffix="_now").to_pylist()
+            greater = {row["key"] for row in known if self._overtakes(row)}
             self._fold.overtaken(greater)
-            stale = _by_file([row for row in known.to_pylist() if row["key"] not in greater])
+            stale = _by_file([row for row in known if row["key"] not in greater])
         return _by_file(held.filter(pc.is_in(held["key"], doubled)).to_pylist()), stale
 
     def _overtakes(self, row: dict[str, Any]) -> bool:
