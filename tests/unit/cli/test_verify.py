@@ -13,6 +13,7 @@ from calve.position import Ledger, Position, TopicKey, encode, root
 from calve.protocol import Commit
 from calve.registry import Schema
 from cli.verify.claim import chain_problems, ledger_problems, rounds_of
+from cli.verify.columns import within
 from cli.verify.findings import Check, Finding, Verification, ranges
 from cli.verify.formats.decoding import Decoder, Values
 from cli.verify.formats.fields import avro_records, renames_of, sources
@@ -104,6 +105,14 @@ def test_digests_do_not_depend_on_order():
 )
 def test_a_digest_tells_where_a_row_was_touched(tamper):
     assert digests(ROWS).differing(digests(tamper(ROWS))) == [Place(0, 0)]
+
+
+def test_a_place_is_within_the_span_of_its_partition():
+    partitions = pa.array([0, 0, 0, 0, 1, 2, None, 0], pa.int32())
+    offsets = pa.array([2, 3, 4, 5, 7, 4, 4, None], pa.int64())
+    inside = within(partitions, offsets, {0: (3, 5), 1: (7, 8)}).to_pylist()
+    assert inside == [False, True, True, False, True, False, False, False]
+    assert within(partitions, offsets, {}).to_pylist() == [False] * 8
 
 
 def test_ranges_put_neighbours_together():
