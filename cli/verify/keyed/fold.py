@@ -6,7 +6,6 @@ then the greatest offset. Keys that several partitions hold are folded in the or
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,47 +119,38 @@ class Fold:
         return {"keys": newest.num_rows - dead, "deleted": dead}
 
     def _across(self, newest: pa.Table) -> pa.Table:
-        keys = newest["key"].to_numpy()
-        _, first, counts = np.unique(keys, return_index=True, return_counts=True)
-        if len(first) == newest.num_rows:
+        """Of each key the record that counts, of those that its partitions hold."""
+        if not newest.num_rows:
             return newest
-        kept = list(first[counts == 1])
-        order = np.argsort(keys, kind="stable")
-        starts = np.searchsorted(keys[order], keys[first[counts > 1]])
-        for start, count in zip(starts, counts[counts > 1], strict=True):
-            places = order[start : start + count]
-            kept.append(self._last([(int(n), newest.slice(n, 1).to_pylist()[0]) for n in places]))
-        return newest.take(pa.array(sorted(int(n) for n in kept), pa.int64()))
+        names = ("key", "partition", "offset", "timestamp", "reset")
+        key, partition, offset, timestamp, reset = (newest[name].to_numpy() for name in names)
+        read_by = self._read_by(partition, offset)
+        order = np.lexsort((partition, timestamp, read_by, _ranks(newest["order"]), key))
+        starts = np.flatnonzero(np.r_[True, np.diff(key[order]) != 0])
+        ends = np.r_[starts[1:], len(order)]
+        if self.ordered:
+            resets = np.logical_or.reduceat(reset[order], starts)
+            self.ambiguous += int((resets & (ends - starts > 1)).sum())
+        return newest.take(pa.array(np.sort(order[ends - 1])))
 
-    def _last(self, candidates: list[tuple[int, dict[str, Any]]]) -> int:
-        """The place of the one that counts, of those that partitions hold of a key."""
-        if self.ordered and any(each["reset"] for _, each in candidates):
-            self.ambiguous += 1
-
-        def rank(candidate: tuple[int, dict[str, Any]]) -> tuple[Any, ...]:
-            each = candidate[1]
-            order = (False,) if each["order"] is None else (True, each["order"])
-            read_by = self._round(each["partition"], each["offset"])
-            return *order, read_by, each["timestamp"], each["partition"]
-
-        return max(candidates, key=rank)[0]
-
-    def _round(self, partition: int, offset: int) -> int:
-        """The number of the round that read an offset; -1 where its snapshot has expired.
+    def _read_by(self, partitions: Any, offsets: Any) -> Any:
+        """The numbers of the rounds that read these records; -1 where a snapshot has expired.
 
         Rounds that appended, before the table was one of upserts, count as one: they were folded together.
         """
+        found = np.full(len(offsets), -1)
         if not self.rounds:
-            return -1
+            return found
         oldest = self.rounds[-1]
-        if offset < oldest.start.get(oldest.topic, {}).get(partition, 0):
-            return 0 if oldest.mode is None else -1
         appended = [kind_of(each.mode) == "append" for each in self.rounds]
-        folded = [
-            each for n, each in enumerate(self.rounds) if n == 0 or not (appended[n] and appended[n - 1])
-        ]
-        ends = [each.to.get(each.topic, {}).get(partition, 0) for each in reversed(folded)]
-        return bisect_right(ends, offset)
+        folded = [each for n, each in enumerate(self.rounds) if not (n and appended[n] and appended[n - 1])]
+        for partition in np.unique(partitions).tolist():
+            here = partitions == partition
+            start = oldest.start.get(oldest.topic, {}).get(partition, 0)
+            ends = [each.to.get(each.topic, {}).get(partition, 0) for each in reversed(folded)]
+            numbers = np.searchsorted(ends, offsets[here], side="right")
+            found[here] = np.where(offsets[here] < start, 0 if oldest.mode is None else -1, numbers)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
