@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from calve.backfill import Range, remade
 from calve.earlier import Earlier
@@ -121,6 +123,19 @@ class Rounds:
         starts = self._starts.get(partition, [])
         at = bisect_right(starts, offset, key=lambda each: each[0]) - 1
         return starts[at][2] if at >= 0 and offset < starts[at][1] else None
+
+
+def numbers_of(rounds: Sequence[Round], partitions: Any, offsets: Any) -> Any:
+    """Which of these rounds, oldest first, read each record; -1 where that was none of them. Arrays are numpy's."""
+    found = np.full(len(offsets), -1)
+    for partition in np.unique(partitions).tolist():
+        starts = (each.start.get(each.topic, {}).get(partition) for each in rounds)
+        start = next((each for each in starts if each is not None), 0 if rounds else np.inf)
+        ends = [each.to.get(each.topic, {}).get(partition, 0) for each in rounds]
+        here = partitions == partition
+        numbers = np.searchsorted(ends, offsets[here], side="right")
+        found[here] = np.where(offsets[here] < start, -1, numbers)
+    return found
 
 
 def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from calve.position import Offsets
-from cli.verify.claim import Claim, Round
+from cli.verify.claim import Claim, Round, numbers_of
 from cli.verify.columns import number
 from cli.verify.rows import ByFile, Rows
 
@@ -40,12 +40,7 @@ class Order:
 
     def numbers(self, partitions: Any, offsets: Any) -> Any:
         """By row."""
-        found = np.full(len(offsets), UNKNOWN)
-        for partition in np.unique(partitions):
-            here = partitions == partition
-            ends = np.array([self._to(each).get(int(partition), 0) for each in self._rounds], np.int64)
-            read_by = np.searchsorted(ends, offsets[here], side="right").astype(np.float64)
-            found[here] = np.where(offsets[here] < self._start(int(partition)), UNKNOWN, read_by)
+        found = numbers_of(self._rounds, partitions, offsets).astype(np.float64)
         if len(self._places):
             places = number(partitions.astype(np.int64), offsets)
             nearest = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
@@ -60,10 +55,6 @@ class Order:
             before = sum(all(to.get(p, 0) >= o for p, o in self._to(other).items()) for other in self._rounds)
             found[each.round] = before - 0.5 + (n + 1) / (2 * len(redrives) + 2)
         return found
-
-    def _start(self, partition: int) -> int:
-        starts = (each.start.get(self._topic, {}) for each in self._rounds)
-        return next((found[partition] for found in starts if partition in found), 0) if self._rounds else EVER
 
     def _to(self, each: Round) -> Offsets:
         return each.to.get(self._topic, {})

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from calve.changes import UNAVAILABLE
 from calve.modes import kind_of
-from cli.verify.claim import Round
+from cli.verify.claim import Round, numbers_of
 from cli.verify.columns import is_bytes, is_list, is_text
 from cli.verify.gone import Spots
 from cli.verify.hashing import column_hashes, row_hashes
@@ -138,19 +138,10 @@ class Fold:
 
         Rounds that appended, before the table was one of upserts, count as one: they were folded together.
         """
-        found = np.full(len(offsets), -1)
-        if not self.rounds:
-            return found
-        oldest = self.rounds[-1]
         appended = [kind_of(each.mode) == "append" for each in self.rounds]
         folded = [each for n, each in enumerate(self.rounds) if not (n and appended[n] and appended[n - 1])]
-        for partition in np.unique(partitions).tolist():
-            here = partitions == partition
-            start = oldest.start.get(oldest.topic, {}).get(partition, 0)
-            ends = [each.to.get(each.topic, {}).get(partition, 0) for each in reversed(folded)]
-            numbers = np.searchsorted(ends, offsets[here], side="right")
-            found[here] = np.where(offsets[here] < start, 0 if oldest.mode is None else -1, numbers)
-        return found
+        found = numbers_of(folded[::-1], partitions, offsets)
+        return np.maximum(found, 0) if folded and folded[-1].mode is None else found
 
 
 @dataclass(frozen=True, slots=True)

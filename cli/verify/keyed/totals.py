@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import math
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -18,7 +17,7 @@ import pyarrow as pa
 
 from calve.names import SYSTEM_COLUMN
 from calve.totals import WINDOW_START, column_of
-from cli.verify.claim import Claim
+from cli.verify.claim import Claim, numbers_of
 from cli.verify.findings import Check, Finding, Findings
 from cli.verify.keyed.modes import column_at
 from cli.verify.letters import Count
@@ -66,16 +65,9 @@ class Totals:
     records: int = 0
     _groups: dict[Group, _Group] = field(default_factory=dict)
     _measures: list[Measure] = field(init=False)
-    _ends: dict[int, list[int]] = field(init=False)
-    """By partition: where each round ended, oldest first."""
 
     def __post_init__(self) -> None:
         self._measures = [measure(each.name, each.text) for each in self.mode.measures]
-        rounds = self.claim.rounds[::-1]
-        self._ends = {
-            partition: [each.to.get(each.topic, {}).get(partition, 0) for each in rounds]
-            for partition in self.claim.to
-        }
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take in the rows that records make, none of them without a group."""
@@ -85,12 +77,13 @@ class Totals:
         kafka = batch.column(SYSTEM_COLUMN)
         places = list(zip(*(_plain(kafka.field(name)) for name in PLACE), strict=True))
         self.records += len(set(places))
+        partitions, offsets = kafka.field("partition").to_numpy(), kafka.field("offset").to_numpy()
+        read_by = numbers_of(self.claim.rounds[::-1], partitions, offsets).tolist()
         for number, (key, place) in enumerate(zip(keys, places, strict=True)):
             group = self._groups.get(key)
             if group is None:
                 group = self._groups[key] = _Group([each.start for each in self._measures])
-            read_by = bisect_right(self._ends[place[1]], place[2])
-            group.last = max(group.last, (read_by, *place))
+            group.last = max(group.last, (read_by[number], *place))
             record = {path: columns[path][number] for path in paths}
             for n, each in enumerate(self._measures):
                 group.totals[n] = each.added(group.totals[n], each.value(record))
