@@ -116,11 +116,7 @@ def _unverifiable(sides: Sides) -> list[Check]:
         )
     unproved = {
         "expired": (expired, "offsets", "Kafka no longer holds them"),
-        "earlier schema": (
-            left_out - expired,
-            "offsets",
-            "how they were read is not known any more",
-        ),
+        "earlier schema": (left_out - expired, "offsets", "how they were read is not known any more"),
         "beginning": (before, "offsets", "the snapshots that said where the table begins have expired"),
         "sealed": (
             len(sides.letters.unopened),

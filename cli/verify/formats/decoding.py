@@ -15,6 +15,8 @@ from cli.verify.formats.fields import CONFLUENT, MISFIT, Framing, Renames, Spec,
 from cli.verify.formats.writers import PLAIN, ChangeWriter, whole_writer, writer_of
 from cli.verify.topic import Records, moment
 
+UNFIT = (Unreadable, SchemaProblem, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What is raised for a schema whose values are no rows of the table."""
 Refused = list[tuple[int, str]]
 """The places of records that make no row, each with the reason."""
 
@@ -124,15 +126,7 @@ class Values:
             if self.changes is not None:
                 return ChangeWriter(spec, self.changes)
             return whole_writer(spec) if self.whole else writer_of(spec)
-        except (
-            Unreadable,
-            SchemaProblem,
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ):
+        except UNFIT:
             return "incompatible_schema"
 
 

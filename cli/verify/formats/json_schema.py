@@ -13,16 +13,7 @@ from calve.declared import NO_ID
 from calve.json_pointers import Documents
 from cli.verify.columns import is_list
 from cli.verify.formats import json_values
-from cli.verify.formats.fields import (
-    Columns,
-    Convert,
-    Renames,
-    Spec,
-    Unreadable,
-    Writer,
-    columns_of,
-    filled,
-)
+from cli.verify.formats.fields import Columns, Convert, Renames, Spec, Unreadable, Writer, columns_of, filled
 from cli.verify.formats.json_values import DECIMAL, SEVERAL, Members
 
 Nodes = list[dict[str, Any]]
