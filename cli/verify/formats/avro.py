@@ -72,7 +72,14 @@ class AvroWriter(Writer):
         return False
 
     def project(self, rows: list[Any]) -> list[Any]:
-        return super().project([filled(self._fields, row) for row in rows])
+        return [self._array(each, rows) for each in self.columns]
+
+    def _array(self, column: pa.Field, rows: list[Any]) -> Any:
+        if column.name not in self._fields:
+            return pa.nulls(len(rows), column.type)
+        source, convert = self._fields[column.name]
+        values = [row[source] for row in rows]
+        return pa.array(values if convert is _same else list(map(convert, values)), column.type)
 
 
 class Bytes:
@@ -242,7 +249,7 @@ def converter(node: Schema, kind: Any, renames: Renames) -> Convert:
         return _entries(node, kind, renames)
     if is_list(kind) and avro == "array":
         convert = converter(node["items"], kind.value_type, renames)
-        return lambda value: [convert(item) for item in value]
+        return convert if convert is _same else lambda value: [convert(item) for item in value]
     if pa.types.is_decimal(kind) and logical == "decimal" and avro in ("bytes", "fixed"):
         if node.get("scale", 0) != kind.scale or node.get("precision", 10) > kind.precision:
             raise Unreadable("incompatible_schema")
@@ -266,7 +273,7 @@ def _of_union(union: list[Schema], kind: Any, renames: Renames) -> Convert:
     others = _others(union)
     if len(others) == 1:
         only = converter(others[0], kind, renames)
-        return lambda value: None if value is None else only(value)
+        return only if only is _same else lambda value: None if value is None else only(value)
     if not pa.types.is_struct(kind) or not others:
         raise Unreadable("incompatible_schema")
     full = [str(each.get("name", each["type"])) for each in union]
