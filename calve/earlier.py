@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from calve.backfill import REMADE, Range, remade, remade_json
@@ -47,8 +47,9 @@ class Span:
         alike = (self.topic, self.read_with, self.mode) == (later.topic, later.read_with, later.mode)
         if any(each.round or each.remade for each in (self, later)) or not alike:
             return None
-        ledger = Ledger(**{each.name: _sum(self.ledger, later.ledger, each.name) for each in fields(Ledger)})
-        return replace(self, start=later.start | self.start, to=later.to, ledger=ledger)
+        return replace(
+            self, start=later.start | self.start, to=later.to, ledger=self.ledger.plus(later.ledger)
+        )
 
     def raw(self) -> dict[str, Any]:
         found: dict[str, Any] = {"topic": str(self.topic), "from": self.start, "to": self.to}
@@ -148,10 +149,3 @@ def _span(commit: Commit) -> Span | None:
         summary["calve.round"] if REQUEST_ID in summary else None,
         remade(summary),
     )
-
-
-def _sum(one: Ledger, other: Ledger, name: str) -> Any:
-    these, those = getattr(one, name), getattr(other, name)
-    if not isinstance(these, dict):
-        return these + those
-    return {key: these.get(key, 0) + those.get(key, 0) for key in sorted({*these, *those})}

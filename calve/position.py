@@ -143,6 +143,17 @@ class Ledger:
             return f"filtered {self.filtered} is less than by steps and by schema {named}"
         return None
 
+    def plus(self, other: Ledger) -> Ledger:
+        """Both as one."""
+        sums: dict[str, Any] = {}
+        for name in self.__slots__:
+            these, those = getattr(self, name), getattr(other, name)
+            if isinstance(these, dict):
+                sums[name] = {key: these.get(key, 0) + those.get(key, 0) for key in sorted({*these, *those})}
+            else:
+                sums[name] = these + those
+        return Ledger(**sums)
+
     def to_json(self) -> str:
         figures = {name: getattr(self, name) for name in self.__slots__}
         return json.dumps({name: value for name, value in figures.items() if value}, sort_keys=True)

@@ -378,9 +378,7 @@ CASES = (
     ),
     Case(
         "names of JSON",
-        values(
-            row(props={"a\nb": "c\0\r", "": "", "\u2028": "x"}), instead(b'"n", "a\\nb": {"\\u0000": 1}')
-        ),
+        values(row(props={"a\nb": "c\0\r", "": "", "\u2028": "x"}), instead(b'"n", "a\\nb": {"\\u0000": 1}')),
         (),
         "json",
         short=True,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bench.workloads.workload import SEED, Block, Workload
 from calve.registry import Schema
 from calve.wire import zigzag
-from cli.verify.protobuf_schema import compiled
+from cli.verify.formats.protobuf_schema import compiled
 
 BEGIN_MS = 1_790_000_000_000
 TAILS = 20_000

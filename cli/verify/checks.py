@@ -3,37 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from calve.names import SYSTEM_COLUMN
-from calve.position import Offsets
-from cli.verify.claim import Claim
-from cli.verify.compare import TableSide
-from cli.verify.digest import ranges
-from cli.verify.findings import Check, Finding, PartitionDigest
-from cli.verify.letters import Letters, Span
-from cli.verify.rows import MainRows
-from cli.verify.topic_side import TopicSide
-
-
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """Both sides after the passes.
-
-    `claimed` are the offsets that the table says it holds, `spans` those of them that Kafka has not let go. `pending` is the
-    round whose dead letters still wait on their branch.
-    """
-
-    claim: Claim
-    log_start: Offsets
-    end: Offsets
-    claimed: Mapping[int, Span]
-    spans: Mapping[int, Span]
-    main: MainRows
-    letters: Letters
-    pending: str | None
-    topic: TopicSide
-    table: TableSide
+from cli.verify.compare import Sides
+from cli.verify.findings import Check, Finding, Findings, PartitionDigest, ranges
 
 
 def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
@@ -43,41 +16,38 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
     def check(name: str, figures: Mapping[str, int | str]) -> Check:
         return Check(name, "failed" if name in failed else "proved", dict(figures))
 
-    letters, totals = sides.letters.digests.count, sides.topic.totals
-    filters, compacted = sides.topic.filters, sides.topic.held is not None
-    dead: dict[str, int | str] = {"compared": letters, **dict(sorted(sides.letters.by_reason.items()))}
-    if sides.letters.came_back:
-        dead["redriven"] = sides.letters.came_back
-    if sides.pending:
-        dead["waiting on a branch"] = f"round {sides.pending}"
-    checks = [
-        check("coverage", _coverage(sides)),
-        check("dead letters", dead),
-    ]
+    topic, letters, totals = sides.topic, sides.letters, sides.topic.totals
+    dead: dict[str, int | str] = {
+        "compared": letters.digests.count,
+        **dict(sorted(letters.by_reason.items())),
+    }
+    if letters.came_back:
+        dead["redriven"] = letters.came_back
+    if letters.rows and letters.rows.pending:
+        dead["waiting on a branch"] = f"round {letters.rows.pending}"
+    checks = [check("coverage", _coverage(sides)), check("dead letters", dead)]
     if totals is None:
         checks.append(check("contents", {"rows": sides.table.rows.count, "files": len(sides.main.tasks)}))
     else:
         checks.append(totals.check())
-    if sides.claim.redrives or sides.letters.came_back:
-        back = {"dead_letters": sides.letters.came_back, "rows": sides.claim.totals.redriven}
+    if sides.claim.redrives or letters.came_back:
+        back = {"dead_letters": letters.came_back, "rows": sides.claim.totals.redriven}
         checks.append(check("redriven", back))
-    if (fold := sides.topic.fold) is not None:
-        checks.append(check("keys", fold.figures()))
-    if sides.topic.firsts is not None:
-        checks.append(check("keys", {"keys": sides.topic.firsts.keys}))
+    if topic.fold is not None:
+        checks.append(check("keys", topic.fold.figures()))
+    if topic.firsts is not None:
+        checks.append(check("keys", {"keys": topic.firsts.keys}))
     if sides.claim.known_from_birth:
-        figures = sides.claim.totals
-        rows = {"rows": sides.table.total, "rows_appended": figures.rows_appended}
-        if figures.rows_deleted:
-            rows["rows_deleted"] = figures.rows_deleted
-        checks.append(check("totals", rows))
+        said = sides.claim.totals
+        deleted = {"rows_deleted": said.rows_deleted} if said.rows_deleted else {}
+        rows = {"rows": sides.table.total, "rows_appended": said.rows_appended}
+        checks.append(check("totals", rows | deleted))
+    for each in (topic.filters, topic.skips, topic.left_out):
+        checks += each.checks(sides.spans, compacted=sides.compacted, failed=each.check in failed)
     return [
         *checks,
-        *filters.checks(sides.spans, compacted=compacted, failed="filtered" in failed),
-        *sides.topic.skips.checks(sides.spans, compacted=compacted, failed="skipped" in failed),
-        *sides.topic.left_out.checks(sides.spans, compacted=compacted, failed="left out" in failed),
         *_aged(sides),
-        *sides.topic.forgotten.checks(failed="forgotten" in failed),
+        *topic.forgotten.checks(failed="forgotten" in failed),
         *_unverifiable(sides),
     ]
 
@@ -95,8 +65,8 @@ def _coverage(sides: Sides) -> dict[str, int | str]:
     records, totals = sum(sides.topic.records.values()), sides.topic.totals
     rare = {
         "skipped": len(sides.topic.skips.found),
-        "filtered": sum(sum(each.values()) for each in sides.topic.filters.counted.values()),
-        "left out": sides.topic.left_out.counted.total(),
+        "filtered": sum(each.total() for each in sides.topic.filters.counted.values()),
+        "left out": sum(each.total() for each in sides.topic.left_out.counted.values()),
         "deduplicated": sides.topic.duplicates,
         "without rows": sides.topic.emptied,
         "partitions read by the job's fetch": sides.topic.fetched,
@@ -125,34 +95,28 @@ def digests_of(sides: Sides) -> tuple[PartitionDigest, ...]:
 
 def findings_of(sides: Sides) -> list[Finding]:
     """What is wrong beside rows that differ: places, reasons, the topic's end, totals."""
-    compacted = sides.topic.held is not None
-    skipped = sides.topic.skips.findings(sides.spans, compacted=compacted)
-    filtered = sides.topic.filters.findings(sides.spans, compacted=compacted)
-    left_out = sides.topic.left_out.findings(sides.spans, compacted=compacted)
-    places = [*_outside(sides), *_misjudged(sides), *_truncated(sides), *_of_keys(sides)]
-    return [*places, *_totals(sides), *skipped, *filtered, *left_out]
+    findings = [*_outside(sides), *_misplaced(sides), *_of_keys(sides), *_totals(sides)]
+    for each in (sides.topic.skips, sides.topic.filters, sides.topic.left_out):
+        findings += each.findings(sides.spans, compacted=sides.compacted)
+    return findings
 
 
 def _unverifiable(sides: Sides) -> list[Check]:
     """What nobody can prove any more; a table is never called proved without saying so."""
     left_out = sum(sides.spans[p][0] - start for p, (start, _) in sides.claimed.items())
     expired = sum(
-        max(0, min(to, sides.log_start.get(p, 0)) - start) for p, (start, to) in sides.claimed.items()
+        max(0, min(to, sides.source.log_start.get(p, 0)) - start) for p, (start, to) in sides.claimed.items()
     )
     before = 0
     if not sides.claim.known_from_birth:
         before = sum(
-            max(0, start - sides.log_start.get(p, 0))
+            max(0, start - sides.source.log_start.get(p, 0))
             for p, (start, _) in sides.claimed.items()
             if start != sides.topic.forgotten.since.get(p)
         )
     unproved = {
         "expired": (expired, "offsets", "Kafka no longer holds them"),
-        "earlier schema": (
-            left_out - expired,
-            "offsets",
-            "how they were read is not known any more",
-        ),
+        "earlier schema": (left_out - expired, "offsets", "how they were read is not known any more"),
         "beginning": (before, "offsets", "the snapshots that said where the table begins have expired"),
         "sealed": (
             len(sides.letters.unopened),
@@ -210,31 +174,27 @@ def _of_keys(sides: Sides) -> list[Finding]:
     ]
 
 
-def _misjudged(sides: Sides) -> list[Finding]:
-    grouped: dict[tuple[int, str, str | None], list[int]] = {}
-    for (partition, offset), (given, found) in sides.topic.misjudged.items():
-        grouped.setdefault((partition, given, found), []).append(offset)
+def _misplaced(sides: Sides) -> list[Finding]:
+    """Dead letters of another reason than is given, and what is claimed beyond the topic's end."""
+    found = Findings()
+    for (partition, offset), (given, reason) in sides.topic.misjudged.items():
+        text = f"dead letters with the reason {given}, but the bytes are {reason or 'a row of the table'}"
+        found.add("dead letters", text, partition, offset)
+    ends = {
+        partition: (sides.source.end.get(partition, 0), to) for partition, (_, to) in sides.claimed.items()
+    }
     return [
-        Finding(
-            "dead letters",
-            f"dead letters with the reason {given}, but the bytes are {found or 'a row of the table'}",
-            partition,
-            tuple(ranges(sorted(offsets))),
-        )
-        for (partition, given, found), offsets in grouped.items()
-    ]
-
-
-def _truncated(sides: Sides) -> list[Finding]:
-    return [
-        Finding(
-            "coverage",
-            f"the topic ends at {sides.end.get(partition, 0)}, the table claims offsets up to {to}",
-            partition,
-            ((sides.end.get(partition, 0), to),),
-        )
-        for partition, (_, to) in sides.claimed.items()
-        if to > sides.end.get(partition, 0)
+        *found.findings(),
+        *(
+            Finding(
+                "coverage",
+                f"the topic ends at {end}, the table claims offsets up to {to}",
+                partition,
+                ((end, to),),
+            )
+            for partition, (end, to) in ends.items()
+            if to > end
+        ),
     ]
 
 
@@ -250,7 +210,7 @@ def _totals(sides: Sides) -> list[Finding]:
     if sides.topic.totals is None and not mixed and sides.table.total != expected:
         text = f"the table has {sides.table.total} rows, its ledgers say {expected}"
         findings.append(Finding("totals", text))
-    complete = sides.spans == sides.claimed and sides.topic.held is None
+    complete = sides.spans == sides.claimed and not sides.compacted
     if sides.topic.firsts is not None and complete and not 0 <= _untold(sides) <= sides.topic.emptied:
         text = f"{sides.topic.duplicates} records are duplicates, the ledgers say {totals.deduplicated}"
         findings.append(Finding("totals", text))
@@ -260,7 +220,7 @@ def _totals(sides: Sides) -> list[Finding]:
             text = f"{lacking} dead letters are gone, {sides.topic.aged_letters.rows} have left for their age"
             findings.append(Finding("totals", text))
     elif sides.letters.by_reason != totals.rejected:
-        text = f"the dead letters are {sides.letters.by_reason}, the ledgers say {totals.rejected}"
+        text = f"the dead letters are {dict(sides.letters.by_reason)}, the ledgers say {totals.rejected}"
         findings.append(Finding("totals", text))
     # A letter that had lost its mark is counted twice: once as redriven, once as present.
     if not totals.redriven <= sides.letters.came_back <= totals.redriven + totals.present:

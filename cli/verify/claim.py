@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from calve.backfill import Range, remade
 from calve.earlier import Earlier
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 CHECK = "ledgers"
+Span = tuple[int, int]
+"""Offsets of a partition: from the first to the one after the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,47 @@ class Round:
         first = self.start.get(self.topic, {}).get(partition)
         return first is not None and first <= offset < self.to.get(self.topic, {}).get(partition, 0)
 
+    def held(self, spans: Mapping[int, Span]) -> bool:
+        """True where these spans have every offset that the round read."""
+        started = self.start.get(self.topic, {})
+        return all(
+            spans.get(partition, (0, 0))[0] <= first and to <= spans.get(partition, (0, 0))[1]
+            for partition, to in self.to.get(self.topic, {}).items()
+            if (first := started.get(partition, to)) < to
+        )
+
+
+class Rounds:
+    """The rounds of one incarnation of a topic by what they read."""
+
+    def __init__(self, rounds: Iterable[Round]) -> None:
+        self._starts: dict[int, list[tuple[int, int, Round]]] = {}
+        for each in rounds:
+            for partition, first in each.start.get(each.topic, {}).items():
+                to = each.to.get(each.topic, {}).get(partition, first)
+                self._starts.setdefault(partition, []).append((first, to, each))
+        for starts in self._starts.values():
+            starts.sort(key=lambda each: each[:2])
+
+    def reading(self, partition: int, offset: int) -> Round | None:
+        """The one that read an offset; None where no snapshot says it any more."""
+        starts = self._starts.get(partition, [])
+        at = bisect_right(starts, offset, key=lambda each: each[0]) - 1
+        return starts[at][2] if at >= 0 and offset < starts[at][1] else None
+
+
+def numbers_of(rounds: Sequence[Round], partitions: Any, offsets: Any) -> Any:
+    """Which of these rounds, oldest first, read each record; -1 where that was none of them. Arrays are numpy's."""
+    found = np.full(len(offsets), -1)
+    for partition in np.unique(partitions).tolist():
+        starts = (each.start.get(each.topic, {}).get(partition) for each in rounds)
+        start = next((each for each in starts if each is not None), 0 if rounds else np.inf)
+        ends = [each.to.get(each.topic, {}).get(partition, 0) for each in rounds]
+        here = partitions == partition
+        numbers = np.searchsorted(ends, offsets[here], side="right")
+        found[here] = np.where(offsets[here] < start, -1, numbers)
+    return found
+
 
 def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     """The table's claim, and what is wrong with its ledgers.
@@ -123,22 +170,23 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
         start=_start(rounds, topic),
         to=position.offsets.get(topic, {}),
         known_from_birth=born,
-        totals=_totals([each for each in commits if each.topic == topic]),
+        totals=reduce(Ledger.plus, (each.ledger for each in commits if each.topic == topic), Ledger()),
         rounds=tuple(rounds),
         redrives=tuple(redrives),
         others_to=_others_to(position, topic, history, known),
     )
-    figures: dict[str, int | str] = {"rounds": len(rounds), "offsets": claim.totals.span}
-    figures |= {name: getattr(claim.totals, name) for name in ("applied", "dead_lettered")}
-    if skipped := sum(claim.totals.skipped.values()):
-        figures["skipped"] = skipped
-    if redrives:
-        figures |= {"redrives": len(redrives), "redriven": claim.totals.redriven}
-    if claim.totals.deduplicated:
-        figures["deduplicated"] = claim.totals.deduplicated
-    if claim.totals.filtered:
-        figures["filtered"] = claim.totals.filtered
-    figures |= {name: getattr(claim.totals, name) for name in ("gaps", "lost")}
+    totals = claim.totals
+    rare = {
+        "skipped": sum(totals.skipped.values()),
+        "redrives": len(redrives),
+        "redriven": totals.redriven,
+        "deduplicated": totals.deduplicated,
+        "filtered": totals.filtered,
+    }
+    figures: dict[str, int | str] = {"rounds": len(rounds), "offsets": totals.span}
+    figures |= {"applied": totals.applied, "dead_lettered": totals.dead_lettered}
+    figures |= {name: count for name, count in rare.items() if count or (redrives and name == "redriven")}
+    figures |= {"gaps": totals.gaps, "lost": totals.lost}
     if expired and born:
         figures["history"] = "older snapshots have expired, their ledgers are summed up"
     elif not born:
@@ -162,16 +210,16 @@ def _rounds_before(expired: Earlier) -> list[Round]:
     """The sums of what expired, newest first, as rounds of snapshots that never were."""
     found = [
         Round(
-            -n,
-            each.round or f"expired {n}",
-            each.topic,
-            {each.topic: each.start},
-            {each.topic: each.to},
-            each.ledger,
-            each.round is not None,
-            each.read_with,
-            each.mode,
-            each.remade,
+            snapshot=-n,
+            round=each.round or f"expired {n}",
+            topic=each.topic,
+            start={each.topic: each.start},
+            to={each.topic: each.to},
+            ledger=each.ledger,
+            redrive=each.round is not None,
+            read_with=each.read_with,
+            mode=each.mode,
+            remade=each.remade,
         )
         for n, each in enumerate(expired.spans, 1)
     ]
@@ -187,24 +235,18 @@ def rounds_of(history: list[Commit]) -> list[Round]:
         if "calve.from" not in summary or summary["calve.round"] in seen:
             continue
         seen.add(summary["calve.round"])
-        ledger = ledger_of(summary)
-        start, to = decode_offsets(summary["calve.from"]), decode_offsets(summary["calve.to"])
-        topic = _topic(summary)
-        redrive = REQUEST_ID in summary
-        read_with = metrics_of(summary).get("read_with", {})
-        mode = summary.get(MODE)
         found.append(
             Round(
-                commit.id,
-                summary["calve.round"],
-                topic,
-                start,
-                to,
-                ledger,
-                redrive,
-                read_with,
-                mode,
-                remade(summary),
+                snapshot=commit.id,
+                round=summary["calve.round"],
+                topic=_topic(summary),
+                start=decode_offsets(summary["calve.from"]),
+                to=decode_offsets(summary["calve.to"]),
+                ledger=ledger_of(summary),
+                redrive=REQUEST_ID in summary,
+                read_with=metrics_of(summary).get("read_with", {}),
+                mode=summary.get(MODE),
+                remade=remade(summary),
             )
         )
     return found[::-1]
@@ -264,29 +306,3 @@ def _start(rounds: list[Round], topic: TopicKey) -> Offsets:
     for each in rounds:
         start |= each.start.get(topic, {})
     return start
-
-
-def _totals(rounds: list[Round]) -> Ledger:
-    names = (
-        "span",
-        "consumed",
-        "gaps",
-        "applied",
-        "deduplicated",
-        "filtered",
-        "dead_lettered",
-        "rows_appended",
-        "rows_deleted",
-        "lost",
-        "selected",
-        "redriven",
-        "present",
-    )
-    rejected: dict[str, int] = {}
-    skipped: dict[str, int] = {}
-    for each in rounds:
-        for reasons, total in ((each.ledger.rejected, rejected), (each.ledger.skipped, skipped)):
-            for reason, count in reasons.items():
-                total[reason] = total.get(reason, 0) + count
-    sums = {name: sum(getattr(each.ledger, name) for each in rounds) for name in names}
-    return Ledger(**sums, rejected=rejected, skipped=skipped)

@@ -1,18 +1,57 @@
-"""Rows laid out as the columns of a table, and Arrow's types as Iceberg names them."""
+"""Rows in Arrow: their places, laid out as the columns of a table, and Arrow's types as Iceberg names them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from calve.columns import Json, field, list_of, map_of, struct, with_ids
+from calve.columns import Json, with_ids
 from calve.errors import CalveError
+from calve.names import SYSTEM_COLUMN
+
+SHIFT = 48
+"""The partition stands above so many bits of offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a step makes of rows. left_out: the places of rows that it leaves out; failed: of those on which it fails, by why."""
+
+    rows: pa.RecordBatch
+    left_out: Any = None
+    failed: Mapping[str, Any] = field(default_factory=dict)
+
+
+def number(partition: Any, offset: Any) -> Any:
+    """The place as one number, of integers or of arrays of numpy's."""
+    return (partition << SHIFT) + offset
+
+
+def places_of(rows: pa.RecordBatch) -> Any:
+    """The number of each row's place."""
+    kafka = rows.column(SYSTEM_COLUMN)
+    return numbers(kafka.field("partition"), kafka.field("offset"))
+
+
+def numbers(partitions: Any, offsets: Any) -> Any:
+    """As `number`, of arrays of Arrow's."""
+    return pc.add(pc.shift_left(partitions.cast(pa.int64()), SHIFT), offsets.cast(pa.int64()))
+
+
+def within(partitions: Any, offsets: Any, spans: Mapping[int, tuple[int, int]]) -> Any:
+    """True for places whose offset lies in the span of their partition."""
+    at = pc.index_in(partitions.cast(pa.int64()), pa.array(spans, pa.int64()))
+    firsts, ends = (pa.array([each[n] for each in spans.values()], pa.int64()).take(at) for n in (0, 1))
+    inside = pc.and_(pc.greater_equal(offsets, firsts), pc.less(offsets, ends))
+    return pc.fill_null(inside, False)  # noqa: FBT003 a value
 
 
 def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
@@ -25,7 +64,7 @@ def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
     arrays = []
     for each in columns:
         try:
-            arrays.append(_as(held.get(each.name), each.type, rows.num_rows))
+            arrays.append(held.get(each.name, pa.nulls(rows.num_rows)).cast(each.type))
         except pa.ArrowException:
             text = (
                 f"the steps make {each.name} a {held[each.name].type}, which the table holds as {each.type}"
@@ -35,8 +74,8 @@ def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
 
 
 def iceberg_columns(columns: pa.Schema) -> Json:
-    """The columns in Iceberg's JSON form, without field ids."""
-    return struct(*(field(each.name, _iceberg(each.type)) for each in columns))
+    """The columns in Iceberg's JSON form; their ids mean nothing."""
+    return json.loads(_pyarrow_to_schema_without_ids(columns, format_version=3).model_dump_json())
 
 
 def arrow_columns(columns: Json) -> pa.Schema:
@@ -49,29 +88,12 @@ def is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _as(column: Any, kind: Any, size: int) -> Any:
-    if column is None:
-        return pa.nulls(size, kind)
-    if column.type == kind:
-        return column
-    if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
-        parts = dict(zip((each.name for each in column.type), column.flatten(), strict=True))
-        made = [_as(parts.get(each.name), each.type, size) for each in kind]
-        return pa.StructArray.from_arrays(made, fields=list(kind), mask=column.is_null())
-    if pa.types.is_map(kind) and pa.types.is_map(column.type):
-        lists = entries(column)
-        keys, values = pc.list_flatten(lists).flatten()
-        keys, values = _as(keys, kind.key_type, len(keys)), _as(values, kind.item_type, len(keys))
-        return pa.MapArray.from_arrays(ends(lengths(lists)), keys, values, kind, mask=column.is_null())
-    if _is_list(kind) and _is_list(column.type):
-        items = pc.list_flatten(column)
-        values = _as(items, kind.value_type, len(items))
-        large = pa.types.is_large_list(kind)
-        made_of, width = (pa.LargeListArray, pa.int64()) if large else (pa.ListArray, pa.int32())
-        return made_of.from_arrays(
-            ends(lengths(column)).cast(width), values, type=kind, mask=column.is_null()
-        )
-    return column.cast(kind)
+def is_bytes(kind: Any) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def entries(maps: Any) -> Any:
@@ -88,34 +110,3 @@ def lengths(lists: Any) -> Any:
 def ends(sizes: Any) -> Any:
     """Where lists of these sizes end among the items of all, behind where the first of them begins."""
     return pa.array(np.r_[0, np.cumsum(sizes)], pa.int32())
-
-
-def _is_list(kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-def _iceberg(kind: Any) -> Json:
-    if pa.types.is_struct(kind):
-        return struct(*(field(each.name, _iceberg(each.type)) for each in kind))
-    if _is_list(kind):
-        return list_of(_iceberg(kind.value_type))
-    if pa.types.is_map(kind):
-        return map_of(_iceberg(kind.item_type), key=_iceberg(kind.key_type))
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision}, {kind.scale})"
-    if pa.types.is_timestamp(kind):
-        return "timestamptz" if kind.tz else "timestamp"
-    return next((name for is_kind, name in _PLAIN if is_kind(kind)), "binary")
-
-
-_PLAIN = (
-    (pa.types.is_boolean, "boolean"),
-    (pa.types.is_int8, "int"),
-    (pa.types.is_int16, "int"),
-    (pa.types.is_int32, "int"),
-    (pa.types.is_int64, "long"),
-    (pa.types.is_float32, "float"),
-    (pa.types.is_float64, "double"),
-    (pa.types.is_date32, "date"),
-    (is_text, "string"),
-)

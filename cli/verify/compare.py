@@ -1,23 +1,38 @@
 """The pass over the table, whose rows are compared with what topic and dead letters say.
 
 Each side is reduced to order-free digests of ranges of offsets, so memory does not grow with the table, but for keys where those
-tell rows apart. Only ranges whose digests differ are read again, row by row.
+tell rows apart. Only ranges whose digests differ are read again, row by row: which offsets, which data files, which columns.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cli.verify.digest import Digests, Place
-from cli.verify.fold import KeyCheck
-from cli.verify.letters import Count, Span, within
-from cli.verify.modes import Mode
-from cli.verify.rows import MainRows, Rows
-from cli.verify.topic_side import TopicSide
+from cli.kafka import Topic
+from cli.verify.claim import Claim, Span
+from cli.verify.columns import numbers, within
+from cli.verify.counted import Key
+from cli.verify.findings import Finding, Findings, ranges
+from cli.verify.hashing import RANGE, Digests, Place
+from cli.verify.keyed.fold import KeyCheck
+from cli.verify.keyed.modes import Mode
+from cli.verify.letters import Count, Letters, topic_letters
+from cli.verify.rows import ByFile, MainRows, Rows
+from cli.verify.topic import Reader
+from cli.verify.topic_side import TopicSide, topic_rows
+
+MAX_PLACES = 64
+"""Ranges that are looked at row by row; what is beyond is named as ranges only."""
+
+Hashes = tuple[int, ...]
+Found = dict[Key, list[tuple[str, Hashes]]]
 
 
 @dataclass(slots=True)
@@ -33,36 +48,54 @@ class TableSide:
     outside: dict[tuple[str, int | None], list[int | None]] = field(default_factory=dict)
     compacted: int = 0
     total: int = 0
-    doubled: dict[tuple[str, int], list[int]] = field(default_factory=dict)
-    stale: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    doubled: ByFile = field(default_factory=dict)
+    stale: ByFile = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both sides after the passes.
+
+    `claimed` are the offsets that the table says it holds, `spans` those of them that Kafka has not let go.
+    """
+
+    claim: Claim
+    source: Topic
+    claimed: Mapping[int, Span]
+    spans: Mapping[int, Span]
+    main: MainRows
+    topic: TopicSide
+    table: TableSide
+
+    @property
+    def letters(self) -> Letters:
+        return self.topic.letters
+
+    @property
+    def compacted(self) -> bool:
+        return self.topic.held is not None
 
 
 def read_table(
-    main: MainRows,
-    claimed: dict[int, Span],
-    spans: dict[int, Span],
-    topic: TopicSide,
-    count: Count,
+    main: MainRows, claimed: Mapping[int, Span], spans: Mapping[int, Span], topic: TopicSide, count: Count
 ) -> TableSide:
     """One pass over the table. `claimed` are the offsets it says it holds, `spans` those of them that Kafka still has.
 
     Completes what the topic says of an upsert table, in `topic.rows`: a row whose record Kafka has let go may have a greater
     order than all that is left.
     """
-    side, held = TableSide(), topic.held
+    side = TableSide()
     keys = KeyCheck(topic.fold) if topic.fold else None
-    kept_offsets = (
-        {p: pa.array(offsets, pa.int64()) for p, offsets in held.items()} if held is not None else None
-    )
+    held = None if topic.held is None else pa.array(topic.held, pa.int64())
     for task in main.tasks:
         for rows in main.read(task):
             side.total += len(rows.offsets)
             _note_outside(rows, claimed, side)
-            provable = within(rows, spans)
-            if kept_offsets is not None:
-                before = pc.sum(provable).as_py() or 0
-                provable = pc.and_(provable, _held(rows, kept_offsets))
-                side.compacted += before - (pc.sum(provable).as_py() or 0)
+            provable = within(rows.partitions, rows.offsets, spans)
+            if held is not None:
+                there = pc.and_(provable, pc.is_in(numbers(rows.partitions, rows.offsets), held))
+                side.compacted += provable.true_count - there.true_count
+                provable = there
             inside = rows.where(provable).staying
             if keys is not None:
                 folded = _folded(rows, topic.mode)
@@ -81,18 +114,222 @@ def read_table(
 def _folded(rows: Rows, mode: Mode | None) -> Any:
     """True for rows whose keys decide whether they are there."""
     if mode is None or mode.to is None:
-        return pa.repeat(pa.scalar(True), len(rows.offsets))  # noqa: FBT003 a value
-    return within(rows, {p: (0, to) for p, to in mode.to.items()})
+        return pa.array(np.full(len(rows.offsets), fill_value=True))
+    return within(rows.partitions, rows.offsets, {p: (0, to) for p, to in mode.to.items()})
 
 
-def _held(rows: Rows, held: dict[int, Any]) -> Any:
-    mask = pa.repeat(pa.scalar(False), len(rows.offsets))  # noqa: FBT003 a value
-    for partition, offsets in held.items():
-        mask = pc.or_(mask, pc.and_(pc.is_in(rows.offsets, offsets), pc.equal(rows.partitions, partition)))
-    return mask
-
-
-def _note_outside(rows: Rows, claimed: dict[int, Span], side: TableSide) -> None:
-    outside = rows.where(pc.invert(within(rows, claimed)))
-    for partition, offset in zip(outside.partitions.to_pylist(), outside.offsets.to_pylist(), strict=True):
+def _note_outside(rows: Rows, claimed: Mapping[int, Span], side: TableSide) -> None:
+    for partition, offset in rows.where(pc.invert(within(rows.partitions, rows.offsets, claimed))).places():
         side.outside.setdefault((rows.file, partition), []).append(offset)
+
+
+@dataclass(slots=True)
+class _Look:
+    """Both sides of some places, row by row. `records` are the places that have a record in Kafka.
+
+    `replaced`: where keys tell rows apart, those whose record is not the one that counts, or is a tombstone. `left_out`: those
+    whose record a step leaves out.
+    """
+
+    records: set[Key] = field(default_factory=set)
+    replaced: set[Key] = field(default_factory=set)
+    filtered: set[Key] = field(default_factory=set)
+    left_out: set[Key] = field(default_factory=set)
+    rows: dict[Key, list[Hashes]] = field(default_factory=dict)
+    letters: dict[Key, Hashes] = field(default_factory=dict)
+    found_rows: Found = field(default_factory=dict)
+    found_letters: Found = field(default_factory=dict)
+
+    def keep(self, newest: set[Key], mode: Mode | None) -> None:
+        """Of the rows that their keys decide about, keep those of the records that count."""
+        self.replace({key for key in self.rows.keys() - newest if mode is None or mode.covers(*key)})
+
+    def replace(self, replaced: set[Key]) -> None:
+        """Of the rows, take out those of records that do not count."""
+        self.replaced |= replaced
+        for key in replaced:
+            del self.rows[key]
+
+    def why_no_row(self, key: Key) -> str | None:
+        """Why a good record is no row; None where it may be one."""
+        if key in self.filtered:
+            return "they belong to other tables"
+        if key in self.left_out:
+            return "a step leaves them out"
+        return "another record of the key counts" if key in self.replaced else None
+
+
+class Explainer:
+    """Turns differing places into findings."""
+
+    def __init__(self, sides: Sides, reader: Reader) -> None:
+        self._claim, self._main, self._table = sides.claim, sides.main, sides.table
+        self._topic, self._letters = sides.topic, sides.letters
+        self._spans = {p: (a, min(b, sides.source.end.get(p, 0))) for p, (a, b) in sides.spans.items()}
+        self._reader = reader
+
+    def findings(self) -> list[Finding]:
+        """What is wrong in every place where the sides differ."""
+        suspects = set(self._topic.rows.differing(self._table.rows))
+        suspects |= set(self._topic.dead.differing(self._letters.digests))
+        suspects |= {Place(partition, offset // RANGE) for partition, offset in self._topic.undecodable}
+        places = sorted(suspects)
+        near, far = places[:MAX_PLACES], places[MAX_PLACES:]
+        look = self._look(near) if near else _Look()
+        found = Findings()
+        rows = look.records | look.found_rows.keys()
+        for key in sorted(rows if self._topic.totals is None else rows & self._topic.undecodable.keys()):
+            self._judge_row(key, look, found)
+        for key in sorted(look.letters.keys() | look.found_letters.keys()):
+            self._judge_letter(key, look, found)
+        return [*found.findings(), *self._coarse(far)]
+
+    def _judge_row(self, key: Key, look: _Look, found: Findings) -> None:
+        held, expected = look.found_rows.get(key, []), look.rows.get(key, [])
+        files = [file for file, _ in held]
+        dead = self._letters.holds(*key)
+        undecodable = self._topic.undecodable.get(key)
+        refused = undecodable or look.why_no_row(key) or self._topic.skips.found.get(key)
+        if key not in look.records:
+            found.add("coverage", "rows whose offset has no record in Kafka", *key, files)
+        elif dead and held:
+            found.add("coverage", "records both in the table and among the dead letters", *key, files)
+        elif refused and held:
+            what = "cannot be decoded" if undecodable else "are no rows"
+            found.add("contents", f"rows of records that {what}: {refused}", *key, files)
+        elif undecodable:
+            text = f"undecodable records ({undecodable}) that are no dead letters{self._round(key)}"
+            found.add("coverage", text, *key)
+        elif expected and not held and key in self._letters.redriven:
+            found.add("redriven", "dead letters that came back, and whose records are not in the table", *key)
+        elif expected and not (dead or held):
+            found.add(
+                "coverage", f"records in neither the table nor the dead letters{self._round(key)}", *key
+            )
+        elif len(held) != len(expected):
+            found.add("coverage", _wrong_number(len(held), len(expected)), *key, files)
+        for file, hashes, like in unlike(held, expected) if expected else ():
+            columns = _differing(self._main.names, hashes, like)
+            if columns:
+                found.add("contents", "rows that are not what was produced", *key, [file], columns)
+
+    def _judge_letter(self, key: Key, look: _Look, found: Findings) -> None:
+        held = look.found_letters.get(key, [])
+        files = [file for file, _ in held]
+        if key not in look.letters:
+            found.add("dead letters", "dead letters whose offset has no record in Kafka", *key, files)
+            return
+        if len(held) > 1:
+            found.add("dead letters", "records more than once among the dead letters", *key, files)
+        names = self._letters.rows.names if self._letters.rows else []
+        for file, hashes in held:
+            if columns := _differing(names, hashes, look.letters[key]):
+                found.add("dead letters", "dead letters that are not the record", *key, [file], columns)
+
+    def _round(self, key: Key) -> str:
+        """Which commit claims the offset."""
+        snapshot = next((each.snapshot for each in self._claim.rounds if each.covers(*key)), None)
+        return "" if snapshot is None else f" (claimed by snapshot {snapshot})"
+
+    def _look(self, places: list[Place]) -> _Look:
+        look = _Look()
+        wanted = set(places)
+        for spans in self._runs(places):
+            for records in self._reader.read(spans):
+                look.records.update(zip(records.partitions, records.offsets, strict=True))
+                topic = self._topic
+                look.letters.update(_expected(topic_letters(records, self._letters)))
+                if topic.totals is not None:
+                    continue
+                look.filtered.update(topic.filters.keys(records))
+                for rows in topic_rows(records, topic, left_out=look.left_out):
+                    for key, hashes in _expected(rows):
+                        look.rows.setdefault(key, []).append(hashes)
+                    if topic.firsts is not None:
+                        look.replace(set(rows.where(topic.firsts.duplicates(rows)).places()))
+        if self._topic.fold is not None:
+            filled = self._topic.fold.filled()
+            look.rows |= {key: [found] for key, found in filled.items() if key in look.rows}
+            look.keep(self._topic.fold.places(), self._topic.mode)
+        self._gather_held(look, wanted)
+        return look
+
+    def _gather_held(self, look: _Look, wanted: set[Place]) -> None:
+        for task in self._main.tasks:
+            if wanted & self._table.places.get(task.file.file_path, set()):
+                for rows in self._main.read(task):
+                    _gather(look.found_rows, self._comparable(rows.staying, wanted, look))
+        letters = self._letters.rows
+        for task in letters.tasks if letters else ():
+            if letters and wanted & self._letters.places.get(task.file.file_path, set()):
+                for rows, *_ in letters.read(task):
+                    _gather(look.found_letters, self._comparable(rows, wanted, look))
+
+    def _comparable(self, rows: Rows, wanted: set[Place], look: _Look) -> Iterator[tuple[Key, str, Hashes]]:
+        """Rows of the wanted places that Kafka can still prove or refute."""
+        for key, hashes in _expected(rows):
+            partition, offset = key
+            if None in key or Place(partition, offset // RANGE) not in wanted:
+                continue
+            start, to = self._spans.get(partition, (0, 0))
+            compacted_away = self._topic.held is not None and key not in look.records
+            if start <= offset < to and not compacted_away:
+                yield key, rows.file, hashes
+
+    def _runs(self, places: list[Place]) -> Iterator[dict[int, Span]]:
+        """Spans to read, neighbouring places of a partition in one."""
+        for partition in sorted({place.partition for place in places}):
+            numbers = [place.number for place in places if place.partition == partition]
+            start, to = self._spans.get(partition, (0, 0))
+            for first, last in ranges(numbers):
+                yield {partition: (max(start, first * RANGE), min(to, last * RANGE))}
+
+    def _coarse(self, places: list[Place]) -> Iterator[Finding]:
+        """Findings beyond those that were looked at: ranges and files."""
+        for partition in sorted({place.partition for place in places}):
+            mine = {place for place in places if place.partition == partition}
+            files = sorted(file for file, held in self._table.places.items() if held & mine)
+            spans = ((a * RANGE, b * RANGE) for a, b in ranges(sorted(place.number for place in mine)))
+            message = "table and topic differ in further ranges"
+            yield Finding("contents", message, partition, tuple(spans), tuple(files))
+
+
+def _expected(rows: Rows) -> Iterator[tuple[Key, Hashes]]:
+    partitions, offsets = rows.partitions.to_pylist(), rows.offsets.to_pylist()
+    columns = [column.to_pylist() for column in rows.columns]
+    yield from zip(zip(partitions, offsets, strict=True), zip(*columns, strict=True), strict=True)
+
+
+def unlike(
+    held: Sequence[tuple[str, Hashes]], expected: Sequence[Hashes]
+) -> Iterator[tuple[str, Hashes, Hashes]]:
+    """Rows with their files that are none of those expected, each with the one that it is most like."""
+    missing = Counter(expected)
+    others = []
+    for file, found in held:
+        if missing[found]:
+            missing[found] -= 1
+        else:
+            others.append((file, found))
+    candidates = list(missing.elements()) or expected
+    for file, found in others:
+        yield file, found, min(candidates, key=lambda each: _differences(each, found))
+
+
+def _differences(one: Hashes, other: Hashes) -> int:
+    return sum(a != b for a, b in zip(one, other, strict=True))
+
+
+def _wrong_number(held: int, expected: int) -> str:
+    if expected < 2:
+        return "records more than once in the table" if expected else "rows of records that make none"
+    return f"records with {'more' if held > expected else 'fewer'} rows in the table than they make"
+
+
+def _gather(found: Found, rows: Iterable[tuple[Key, str, Hashes]]) -> None:
+    for key, file, hashes in rows:
+        found.setdefault(key, []).append((file, hashes))
+
+
+def _differing(names: list[str], found: Hashes, expected: Hashes) -> tuple[str, ...]:
+    return tuple(name for name, a, b in zip(names, found, expected, strict=True) if a != b)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -28,6 +29,32 @@ class Finding:
         shown = [str(a) if b == a + 1 else f"{a}-{b - 1}" for a, b in self.offsets[:8]]
         more = f" and {len(self.offsets) - 8} more ranges" if len(self.offsets) > 8 else ""
         return f"partition {self.partition} offset {', '.join(shown)}{more}"
+
+
+class Findings:
+    """Findings of the same kind in one partition, put together. A row that was written by hand may have no place."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, int | None, tuple[str, ...]], tuple[set[int], set[str]]] = {}
+
+    def add(
+        self,
+        check: str,
+        message: str,
+        partition: int | None,
+        offset: int | None,
+        files: Iterable[str] = (),
+        columns: tuple[str, ...] = (),
+    ) -> None:
+        offsets, named = self._found.setdefault((check, message, partition, columns), (set(), set()))
+        offsets.update([] if offset is None else [offset])
+        named.update(files)
+
+    def findings(self) -> list[Finding]:
+        return [
+            Finding(check, message, partition, tuple(ranges(sorted(offsets))), tuple(sorted(files)), columns)
+            for (check, message, partition, columns), (offsets, files) in self._found.items()
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +100,17 @@ class Verification:
     @property
     def complete(self) -> bool:
         return self.fault is None and all(check.state != "not verifiable" for check in self.checks)
+
+
+def ranges(offsets: list[int]) -> Iterator[tuple[int, int]]:
+    """Offsets, sorted, as ranges [from, to) of neighbours."""
+    start = previous = None
+    for offset in offsets:
+        if start is None or previous is None:
+            start = offset
+        elif offset > previous + 1:
+            yield start, previous + 1
+            start = offset
+        previous = offset
+    if start is not None and previous is not None:
+        yield start, previous + 1

@@ -1,19 +1,165 @@
-"""The pass over the dead letters."""
+"""The dead letters: read and opened, and what the records of the topic must be as such."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hmac
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.expressions import And, EqualTo
 
-from cli.verify.digest import Digests, Place
-from cli.verify.rows import LetterRows, Rows
+from calve.columns import DEAD_LETTERS, LATER, REDRIVEN, SEALED
+from calve.errors import ConfigError
+from calve.masking import read_keys
+from calve.position import DeadLetterRound
+from cli import lake
+from cli.verify.claim import Claim, Span
+from cli.verify.columns import arrow_columns, within
+from cli.verify.formats.decoding import received
+from cli.verify.hashing import Digests, Place, column_hashes
+from cli.verify.rows import Rows, batches_of, lowest_of
+from cli.verify.topic import Records
 
-Span = tuple[int, int]
+if TYPE_CHECKING:
+    from pyiceberg.table import FileScanTask, Table
+
 Count = Callable[[int], object]
+RECORD = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
+"""What a record is made of: these columns of a dead letter must be the record's, byte for byte."""
+SEALED_BY = ("cluster_id", "topic_id", "partition", "offset", "round", SEALED)
+"""What a letter is opened by, beside its bytes."""
+BYTES = ("key", "value", "headers")
+NONCE_BYTES = 12
+
+
+class LetterRows:
+    """The dead letters of the incarnation of a topic that a table claims.
+
+    `pending`: the round of those that main of the table names, but that still wait on their branch: they are read from there.
+    Of a redrive only the marks wait, by which its letters have come back.
+    """
+
+    def __init__(self, table: Table, claim: Claim, seals: Seals) -> None:
+        self.topic, self._topic_id = claim.position.topic, claim.topic.topic_id
+        self._table, self._seals = table, seals
+        waiting = _waiting(table, claim)
+        self.pending = waiting.round if waiting else None
+        redrive = waiting is not None and waiting.redriven
+        self._marked = self._marked_by(waiting) if waiting and redrive else {}
+        later = tuple(name for name in LATER if name in table.schema().column_names)
+        wanted = ("cluster_id", "topic_id", "reason", "round", *later, *RECORD)
+        snapshot_id = waiting.snapshot if waiting and not redrive else None
+        scan = table.scan(snapshot_id=snapshot_id, selected_fields=wanted)
+        self._schema = scan.projection()
+        self.tasks = list(scan.plan_files())
+
+    def _marked_by(self, redrive: DeadLetterRound) -> dict[tuple[int, int], str]:
+        """Where the letters stood that a redrive brought back, as the snapshot of its branch has them, each with that round."""
+        chosen: Any = And(EqualTo(REDRIVEN, redrive.round), EqualTo("topic_id", self._topic_id))  # type: ignore[call-arg, arg-type]
+        places = ("partition", "offset")
+        scan = self._table.scan(chosen, snapshot_id=redrive.snapshot, selected_fields=places)
+        found = scan.to_arrow().to_pylist()
+        return {(each["partition"], each["offset"]): redrive.round for each in found}
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, in the order of their hashes."""
+        return list(RECORD)
+
+    def lowest(self) -> dict[int, int]:
+        """The lowest offset held, by partition."""
+        return lowest_of(
+            (rows.partitions, rows.offsets) for task in self.tasks for rows, *_ in self.read(task)
+        )
+
+    def read(self, task: FileScanTask) -> Iterator[tuple[Rows, Any, Any, Any]]:
+        """Dead letters of a file, the reason of each, the round of the redrive that brought it back, or null, and whether it is
+        sealed by a key that nobody here has: its bytes are null then.
+        """
+        for batch in batches_of(self._table, self._schema, task):
+            batch = batch.filter(pc.equal(batch.column("topic_id"), self._topic_id))
+            batch, unopened = self._seals.opened(batch)
+            records = column_hashes(batch.select(list(RECORD)).cast(_columns()).columns)
+            rows = Rows(task.file.file_path, batch.column("partition"), batch.column("offset"), records)
+            yield rows, batch.column("reason").cast(pa.string()), self._came_back(batch), unopened
+
+    def _came_back(self, batch: pa.RecordBatch) -> Any:
+        columns = batch.column("partition").to_pylist(), batch.column("offset").to_pylist()
+        pending = pa.array((self._marked.get(place) for place in zip(*columns, strict=True)), pa.string())
+        if REDRIVEN not in batch.schema.names:
+            return pending
+        return pc.coalesce(batch.column(REDRIVEN).cast(pa.string()), pending)
+
+
+def _waiting(table: Table, claim: Claim) -> DeadLetterRound | None:
+    named = claim.position.dead_letters
+    published = {commit.summary.get("calve.round") for commit in lake.ancestors(table)}
+    if named is None or named.round in published or table.snapshot_by_id(named.snapshot) is None:
+        return None
+    return named
+
+
+class Seals:
+    """The keys of a secret, by the reference to it, read once there is something to be opened. None: there is no secret."""
+
+    def __init__(self, reference: str | None) -> None:
+        self._reference = reference
+
+    def opened(self, letters: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
+        """The letters as their records were received, and which could not be opened for want of a key: without `BYTES`.
+
+        What does not open with its key is left as it is: it is not the record.
+        """
+        unopened = pa.repeat(pa.scalar(False), letters.num_rows)  # noqa: FBT003 a value
+        if SEALED not in letters.schema.names or letters.column(SEALED).null_count == letters.num_rows:
+            return letters, unopened
+        unopened = pa.array(each not in (None, *self._keys) for each in letters.column(SEALED).to_pylist())
+        rows = [self._opened(row) for row in letters.select([*SEALED_BY, *BYTES]).to_pylist()]
+        for name in BYTES:
+            place = letters.schema.get_field_index(name)
+            clear = pa.array([row[name] for row in rows], letters.schema.field(name).type)
+            letters = letters.set_column(place, letters.schema.field(name), clear)
+        return letters, unopened
+
+    @cached_property
+    def _keys(self) -> Mapping[str, bytes]:
+        """Id -> what the keys of rounds are made of; none where whoever asks may not read the secret."""
+        try:
+            keys = read_keys(self._reference) if self._reference else ()
+        except ConfigError:
+            return {}
+        return {each.id: hmac.digest(each.secret, b"calve.dead-letters", "sha512")[:32] for each in keys}
+
+    def _opened(self, row: dict[str, Any]) -> dict[str, Any]:
+        if row[SEALED] is None:
+            return row
+        if row[SEALED] not in self._keys:
+            return row | dict.fromkeys(BYTES)
+        key = hmac.digest(self._keys[row[SEALED]], row["round"].encode(), "sha256")
+        place = f"{row['cluster_id']}/{row['topic_id']}/{row['partition']}/{row['offset']}"
+        headers = row["headers"] and [
+            each | {"value": _clear(key, each["value"], f"headers.{n}/{place}")}
+            for n, each in enumerate(row["headers"])
+        ]
+        parts = {name: _clear(key, row[name], f"{name}/{place}") for name in ("key", "value")}
+        return row | parts | {"headers": headers}
+
+
+def _clear(key: bytes, data: bytes | None, bound: str) -> bytes | None:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    if data is None:
+        return None
+    try:
+        return AESGCM(key).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound.encode())
+    except (InvalidTag, ValueError):
+        return data
 
 
 @dataclass(slots=True)
@@ -28,7 +174,7 @@ class Letters:
     reasons: dict[int, dict[int, str]] = field(default_factory=dict)
     digests: Digests = field(default_factory=Digests)
     places: dict[str, set[Place]] = field(default_factory=dict)
-    by_reason: dict[str, int] = field(default_factory=dict)
+    by_reason: Counter[str] = field(default_factory=Counter)
     redriven: dict[tuple[int, int], str] = field(default_factory=dict)
     came_back: int = 0
     unopened: set[tuple[int, int]] = field(default_factory=set)
@@ -47,30 +193,36 @@ def read_letters(rows: LetterRows | None, claimed: dict[int, Span], spans: dict[
     letters = Letters(rows)
     for task in rows.tasks if rows else ():
         for found, reasons, marked, unopened in rows.read(task) if rows else ():
-            claimed_here = within(found, claimed)
+            claimed_here = within(found.partitions, found.offsets, claimed)
             letters.came_back += pc.count(marked.filter(claimed_here)).as_py()
-            counted = reasons.filter(claimed_here)
-            for pair in counted.value_counts().to_pylist():
-                letters.by_reason[pair["values"]] = letters.by_reason.get(pair["values"], 0) + pair["counts"]
-            inside = within(found, spans)
+            letters.by_reason.update(reasons.filter(claimed_here).to_pylist())
+            inside = within(found.partitions, found.offsets, spans)
             kept = found.where(inside)
             added = letters.digests.add(kept.partitions, kept.offsets, kept.hashes)
             letters.places.setdefault(found.file, set()).update(added)
             letters.unopened.update(found.where(pc.and_(inside, unopened)).places())
-            places = zip(kept.partitions.to_pylist(), kept.offsets.to_pylist(), strict=True)
             told = zip(reasons.filter(inside).to_pylist(), marked.filter(inside).to_pylist(), strict=True)
-            for (partition, offset), (reason, back) in zip(places, told, strict=True):
+            for (partition, offset), (reason, back) in zip(kept.places(), told, strict=True):
                 letters.reasons.setdefault(partition, {})[offset] = reason
                 if back:
                     letters.redriven[partition, offset] = back
     return letters
 
 
-def within(rows: Rows, spans: dict[int, Span]) -> Any:
-    """True for rows whose offset lies in the span of their partition."""
-    mask = pa.repeat(pa.scalar(False), len(rows.offsets))  # noqa: FBT003 a value
-    for partition in pc.unique(rows.partitions.drop_null()).to_pylist():
-        start, to = spans.get(partition, (0, 0))
-        here = pc.and_(pc.greater_equal(rows.offsets, start), pc.less(rows.offsets, to))
-        mask = pc.or_(mask, pc.and_(here, pc.equal(rows.partitions, partition)))
-    return pc.fill_null(mask, False)  # noqa: FBT003 a value
+def topic_letters(records: Records, letters: Letters) -> Rows:
+    """The records that are dead letters, as those keep them; of those that cannot be opened, what is known without."""
+    places = list(zip(records.partitions, records.offsets, strict=True))
+    dead = records.select([n for n, place in enumerate(places) if letters.keeps(*place)])
+    made = received(dead, letters.rows.topic if letters.rows else "") | {"value": dead.values}
+    closed = [place in letters.unopened for place in zip(dead.partitions, dead.offsets, strict=True)]
+    for name in BYTES if any(closed) else ():
+        made[name] = [None if sealed else each for sealed, each in zip(closed, made[name], strict=True)]
+    schema = _columns()
+    batch = pa.record_batch([pa.array(made[each.name], each.type) for each in schema], schema=schema)
+    return Rows("", batch.column("partition"), batch.column("offset"), column_hashes(batch.columns))
+
+
+def _columns() -> pa.Schema:
+    """The Arrow schema of a record as a dead letter keeps it."""
+    columns = arrow_columns(DEAD_LETTERS)
+    return pa.schema([columns.field(name) for name in RECORD])

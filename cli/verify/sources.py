@@ -1,36 +1,51 @@
-"""Where both sides are read from, and how the records of the topic are, by calve.yaml."""
+"""Where both sides are read from, and how the topic's records are: by calve.yaml, and by what rounds say of how they read."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
 
 from calve import job
 from calve.declared import FRAMED, NO_ID, identity
+from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets
 from calve.registry import Registry, Schema, open_registry
 from calve.steps import Step
 from calve.subjects import subjects_of
-from cli.verify.claim import Round
-from cli.verify.conversion import Unreadable
-from cli.verify.decoding import Decoder, Decoding, Keys, Values
-from cli.verify.epochs import Epochs, ReadWith
-from cli.verify.filters import Filters
-from cli.verify.framing import CONFLUENT, GLUE, Framing
-from cli.verify.protobuf_schema import compiled
-from cli.verify.protobuf_values import message_in, message_named, renames_of_protobuf
-from cli.verify.renames import Fields, Renames, avro_records, json_objects, renames_of
-from cli.verify.shape import Shapes
+from cli.verify.claim import Round, Rounds
+from cli.verify.counted import Filters
+from cli.verify.formats.decoding import Decoded, Decoder, Decoding, Keys, Values
+from cli.verify.formats.fields import (
+    CONFLUENT,
+    GLUE,
+    Fields,
+    Framing,
+    Renames,
+    Unreadable,
+    avro_records,
+    json_objects,
+    renames_of,
+)
+from cli.verify.formats.protobuf import message_in, message_named, renames_of_protobuf
+from cli.verify.formats.protobuf_schema import compiled
+from cli.verify.steps.shape import Shapes
+from cli.verify.topic import Records
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+
+ReadWith = Mapping[str, str] | None
+"""How a round read: with which schema where no frame names one, with keys, with which steps. None: nothing says it, so it is as
+calve.yaml says now.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,32 +67,20 @@ class Sources:
     @classmethod
     def of(cls, catalog: Catalog, settings: job.Job, table: job.Table) -> Self:
         """Those of a table of a job."""
-        return cls(
-            catalog,
-            settings.kafka,
-            settings.registry,
-            settings.lake.region,
-            table.value,
-            table.key,
-            table.steps,
-            settings.masking,
-        )
+        parts = table.value, table.key, table.steps
+        return cls(catalog, settings.kafka, settings.registry, settings.lake.region, *parts, settings.masking)
+
+    def open_registry(self) -> Registry | None:
+        """The registry; None where nobody asks it."""
+        asked = any(each is not None and each.registered for each in (self.value, self.key))
+        return open_registry(self.registry) if asked else None
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How a topic's records become rows, and which of them are other tables'.
+class Reading(NamedTuple):
+    """How a topic's records become rows, and which of them are other tables'."""
 
-    provable_from: the offsets, by partition, before which nobody can tell how they were read.
-    """
-
-    decoder: Decoding
+    decoder: Epochs
     filters: Filters
-    provable_from: Offsets
-
-    def knowing(self, redrives: Sequence[Round], redriven: Mapping[tuple[int, int], str]) -> Decoding:
-        """The decoder of records some of which came back from the dead letters; `redriven`: as `Epochs.knowing`."""
-        return self.decoder.knowing(redrives, redriven) if isinstance(self.decoder, Epochs) else self.decoder
 
 
 def reading_of(
@@ -91,20 +94,116 @@ def reading_of(
 ) -> Reading:
     """How the topic's records become rows of these shapes.
 
-    complete: no round's ledger has expired. changes: as those of a `Decoder`.
+    complete: no round's ledger has expired. changes: as those of `Values`.
 
     Raises:
         Retryable, Fatal, ConfigError: as `calve.registry`.
     """
-    asked = any(each is not None and each.registered for each in (sources.value, sources.key))
-    registry = open_registry(sources.registry) if asked else None
+    registry = sources.open_registry()
     filters = _filters(sources, topic, registry, rounds, complete=complete)
     made = _Maker(sources, topic, shapes, registry, filters, changes)
     alone = sources.value.framed and sources.key is None and not sources.steps
-    if alone and not any(each.read_with for each in rounds):
-        return Reading(made.newest(), filters, {})
-    epochs = Epochs(rounds, made.of)
-    return Reading(epochs, filters, epochs.provable_from())
+    alike = alone and not any(each.read_with for each in rounds)
+    return Reading(Epochs(rounds, made.of, alike=alike), filters)
+
+
+class Epochs:
+    """Stands where a `Decoder` does, with one for each way of reading: records are read as their round says that it read them.
+
+    The round of a record that came back from the dead letters is the redrive. `decoder_for` makes decoders; it gives None for a
+    way that is not known any more. `alike`: all rounds read as calve.yaml says now.
+    """
+
+    def __init__(
+        self,
+        rounds: Sequence[Round],
+        decoder_for: Callable[[ReadWith], Decoding | None],
+        *,
+        alike: bool = False,
+    ) -> None:
+        self._rounds = rounds
+        self._reading = Rounds(rounds)
+        self._backfills = [each for each in rounds if each.remade]
+        self._redrives: dict[str, ReadWith] = {}
+        self._redriven: Mapping[tuple[int, int], str] = {}
+        self._decoder_for = decoder_for
+        self._alike = alike
+        self._made: dict[tuple[tuple[str, str], ...] | None, Decoding | None] = {}
+
+    def knowing(self, redrives: Sequence[Round], redriven: Mapping[tuple[int, int], str]) -> Epochs:
+        """The same, where records came back from the dead letters; `redriven`: the round of the redrive, by place."""
+        found = copy(self)
+        found._redrives = {each.round: each.read_with for each in redrives}
+        found._redriven = redriven
+        return found
+
+    def rows(self, records: Records, *, tombstones: bool = False) -> Decoded:
+        """As `Decoding.rows`."""
+        made = Decoded([], [])
+        for decoder, mine in self._decoders(records):
+            batches, refused = decoder.rows(records.select(mine), tombstones=tombstones)
+            made.batches.extend(batches)
+            made.refused.extend((mine[place], reason) for place, reason in refused)
+        return made
+
+    def doubtful(self, records: Records) -> set[int]:
+        """As `Decoding.doubtful`."""
+        return {
+            mine[place]
+            for decoder, mine in self._decoders(records)
+            for place in decoder.doubtful(records.select(mine))
+        }
+
+    def provable_from(self) -> Offsets:
+        """Where the offsets begin, by partition, that no round read with a schema that is not known any more."""
+        return {
+            partition: offset
+            for each in reversed(self._rounds)
+            if self._decoder(each.read_with) is None
+            for partition, offset in each.to.get(each.topic, {}).items()
+            if not self._made_anew(each, partition, offset)
+        }
+
+    def _made_anew(self, each: Round, partition: int, to: int) -> bool:
+        """Whether all that a round read of a partition was read once more, in a way that is known."""
+        first = each.start.get(each.topic, {}).get(partition)
+        anew = None if first is None else self._backfill(partition, first)
+        return (
+            anew is not None and anew.remade[partition][1] >= to and self._decoder(anew.read_with) is not None
+        )
+
+    def _decoders(self, records: Records) -> Iterable[tuple[Decoding, Sequence[int]]]:
+        """The decoders that the records need, with the places of these."""
+        if self._alike:
+            return [(self._known(None), range(len(records)))]
+        places: dict[int, tuple[Decoding, list[int]]] = {}
+        for n, place in enumerate(zip(records.partitions, records.offsets, strict=True)):
+            decoder = self._known(self._read_with(*place))
+            places.setdefault(id(decoder), (decoder, []))[1].append(n)
+        return places.values()
+
+    def _read_with(self, partition: int, offset: int) -> ReadWith:
+        if (anew := self._backfill(partition, offset)) is not None:
+            return anew.read_with
+        if (redrive := self._redriven.get((partition, offset))) is not None:
+            return self._redrives.get(redrive)
+        each = self._reading.reading(partition, offset)
+        return None if each is None else each.read_with
+
+    def _backfill(self, partition: int, offset: int) -> Round | None:
+        return next((each for each in self._backfills if each.remakes(partition, offset)), None)
+
+    def _known(self, read_with: ReadWith) -> Decoding:
+        found = self._decoder(read_with) or self._decoder(None)
+        if found is None:
+            raise AssertionError("what calve.yaml says now is known")
+        return found
+
+    def _decoder(self, read_with: ReadWith) -> Decoding | None:
+        key = None if read_with is None else tuple(sorted(read_with.items()))
+        if key not in self._made:
+            self._made[key] = self._decoder_for(read_with)
+        return self._made[key]
 
 
 def _filters(
@@ -135,19 +234,19 @@ def _other_messages(registry: Registry, framing: Framing, name: str | None) -> C
 
     @cache
     def messages(frame: bytes) -> list[Descriptor] | None:
-        schema = registry.by_id(framing.number(frame))
+        schema = registry.by_id(framing.schema_id(frame))
         try:
             return None if schema is None or schema.type != "PROTOBUF" else compiled(schema).messages
         except Unreadable:
             return None
 
     def other(value: bytes) -> bool:
-        known = messages(framing.plain_frame(value))
+        known = messages(framing.start(value))
         if known is None:
             return False
         wanted = message_named(known, name)
         try:
-            found, _ = message_in(known, framing.plain(value)[framing.size :], framing)
+            found, _ = message_in(known, framing.inflated(value)[framing.size :], framing)
         except Unreadable:
             return wanted is None
         return wanted is None or (found is not None and found is not wanted)
@@ -160,7 +259,7 @@ def _known_subjects(registry: Registry, framing: Framing) -> Callable[[bytes], l
 
     @cache
     def found(frame: bytes) -> list[str] | None:
-        number = framing.number(frame)
+        number = framing.schema_id(frame)
         return None if registry.by_id(number) is None else registry.subjects_of(number)
 
     return found
@@ -177,15 +276,9 @@ class _Maker:
     filters: Filters
     changes: Sequence[str] | None
 
-    def newest(self) -> Decoding:
-        found = self.of(None)
-        if found is None:
-            raise AssertionError("what calve.yaml says now is known")
-        return found
-
     def of(self, read_with: ReadWith) -> Decoding | None:
         """How a round has read; None where that is not known any more."""
-        shape = self.shapes.of(read_with)
+        shape = self.shapes(read_with)
         if shape is None:
             return None
         try:
@@ -199,10 +292,11 @@ class _Maker:
         Raises:
             LookupError: that is not known any more.
         """
-        value, key = self.sources.value, self.sources.key
-        return Decoder(
-            columns,
-            self.topic,
+        value = self.sources.value
+        key = self._keys(self.sources.key, columns, read_with)
+        others = {SYSTEM_COLUMN, key.column if key else SYSTEM_COLUMN}
+        values = Values(
+            pa.schema([each for each in columns if each.name not in others]),
             self._schema_of,
             self._renames(value, "value"),
             framing=self.filters.framing,
@@ -210,9 +304,9 @@ class _Maker:
             only=self._only(value, "value", read_with),
             own=value.rest or value.column,
             message=value.message,
-            key=self._keys(key, columns, read_with),
             changes=self.changes,
         )
+        return Decoder(columns, self.topic, values, key)
 
     def _keys(self, source: job.Source | None, table: pa.Schema, read_with: ReadWith) -> Keys | None:
         if source is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import methodcaller
 from typing import Any
 
@@ -63,16 +63,13 @@ class Records:
 
     def select(self, indices: Sequence[int]) -> Records:
         """The records at these places."""
-        return Records(
-            partitions=[self.partitions[i] for i in indices],
-            offsets=[self.offsets[i] for i in indices],
-            timestamp_types=[self.timestamp_types[i] for i in indices],
-            timestamps_ms=[self.timestamps_ms[i] for i in indices],
-            keys=[self.keys[i] for i in indices],
-            values=[self.values[i] for i in indices],
-            headers=[self.headers[i] for i in indices],
-            refused=[self.refused[i] for i in indices] if self.refused else [],
-        )
+        columns = {each.name: getattr(self, each.name) for each in fields(self)}
+        chosen: dict[str, Any] = {
+            name: [column[i] for i in indices]
+            for name, column in columns.items()
+            if column and isinstance(column, list)
+        }
+        return Records(**chosen)
 
 
 def moment(timestamp_ms: int) -> int | None:

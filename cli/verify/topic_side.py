@@ -2,50 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.position import Offsets
-from cli.verify.aged import Aged
-from cli.verify.decoding import Decoding
-from cli.verify.digest import Digests
-from cli.verify.filters import Filters
-from cli.verify.firsts import Firsts
-from cli.verify.fold import Fold
-from cli.verify.forgotten import Forgotten
-from cli.verify.left_out import LeftOut
-from cli.verify.letters import Count, Letters, Span
-from cli.verify.modes import Mode, keyed_rows
-from cli.verify.rows import LETTER_COLUMNS, Rows, comparable_records, letter_columns, rows_of, unhashed
-from cli.verify.seals import BYTES
-from cli.verify.skips import BY_SCHEMA, LASTING, Key, Skips
-from cli.verify.steps import EMPTIED, LEFT_OUT
-from cli.verify.topic import Reader, Records, moment
-from cli.verify.totals import Totals
+from cli.verify.claim import Span
+from cli.verify.columns import number
+from cli.verify.counted import BY_SCHEMA, LASTING, Filters, Key, LeftOut, Skips
+from cli.verify.formats.decoding import Decoding, Refused
+from cli.verify.gone import Aged, Forgotten
+from cli.verify.hashing import Digests
+from cli.verify.keyed.firsts import Firsts
+from cli.verify.keyed.fold import Fold
+from cli.verify.keyed.modes import Mode, keyed_rows
+from cli.verify.keyed.totals import Totals
+from cli.verify.letters import Count, Letters, topic_letters
+from cli.verify.rows import Rows, rows_of, unhashed
+from cli.verify.steps.chain import EMPTIED, LEFT_OUT
+from cli.verify.topic import Reader, Records
 
 
 @dataclass(slots=True)
 class TopicSide:
-    """What the topic says must be in the table and among the dead letters.
+    """What the topic says must be in the table and among the dead letters: by the decoder, and by the letters that there are.
 
     `undecodable` are records that are no rows and no dead letters either: (partition, offset) -> reason.
     `misjudged` are dead letters whose reason the bytes contradict: (partition, offset) -> (reason given, reason found).
+    `held`: the places of the records that a compacted topic has, as numbers; None: it is not compacted.
     `duplicates` counts good records that make no row, as the table has the first of their key; `left_out` those that a step
     leaves out; `emptied` those of which it leaves out all rows. `aged`, `aged_letters`: what has left for its age. `fetched`: how
     many partitions were read as the job reads them (`Reader.bounded`).
     """
 
-    records: Offsets = field(default_factory=dict)
+    decoder: Decoding
+    letters: Letters
+    records: Counter[int] = field(default_factory=Counter)
     rows: Digests = field(default_factory=Digests)
-    letters: Digests = field(default_factory=Digests)
+    dead: Digests = field(default_factory=Digests)
     undecodable: dict[tuple[int, int], str] = field(default_factory=dict)
     misjudged: dict[tuple[int, int], tuple[str, str | None]] = field(default_factory=dict)
-    held: dict[int, list[Any]] | None = None
+    held: list[int] | None = None
     skips: Skips = field(default_factory=Skips)
     filters: Filters = field(default_factory=Filters)
     mode: Mode | None = None
@@ -78,26 +77,15 @@ class TopicSide:
         )
 
 
-def read_topic(
-    reader: Reader,
-    spans: dict[int, Span],
-    decoder: Decoding,
-    letters: Letters,
-    side: TopicSide,
-    *,
-    count: Count,
-) -> TopicSide:
+def read_topic(reader: Reader, spans: dict[int, Span], side: TopicSide, *, count: Count) -> None:
     """One pass over the topic, into `side`. Of an upsert table the rows are in its `fold`, not in `rows` yet; of one of totals
     they are in its `totals`.
     """
-    done = 0
     for records in reader.read(spans):
-        for partition in set(records.partitions):
-            side.records[partition] = side.records.get(partition, 0) + records.partitions.count(partition)
+        side.records.update(records.partitions)
         if side.held is not None:
-            for partition, offset in zip(records.partitions, records.offsets, strict=True):
-                side.held.setdefault(partition, []).append(offset)
-        found: Iterable[Rows] = list(topic_rows(records, decoder, letters, side))
+            side.held += map(number, records.partitions, records.offsets)
+        found: Iterable[Rows] = list(topic_rows(records, side))
         if side.fold is not None:
             side.fold.add(each for each in found if each.keys is not None)
             found = (each for each in found if each.keys is None)
@@ -105,52 +93,39 @@ def read_topic(
             for rows in found:
                 side.totals.add(rows.batch)
             found = ()
-        for rows in found if side.firsts is None else _firsts_of(found, side, side.firsts, letters):
+        for rows in found if side.firsts is None else _firsts_of(found, side, side.firsts):
             side.rows.add(rows.partitions, rows.offsets, rows.hashes)
-        dead = topic_letters(records, letters)
-        side.letters.add(dead.partitions, dead.offsets, dead.hashes)
-        done += len(records)
-        count(done)
-    return side
+        dead = topic_letters(records, side.letters)
+        side.dead.add(dead.partitions, dead.offsets, dead.hashes)
+        count(side.records.total())
 
 
-def _firsts_of(found: Iterable[Rows], side: TopicSide, firsts: Firsts, letters: Letters) -> Iterator[Rows]:
+def _firsts_of(found: Iterable[Rows], side: TopicSide, firsts: Firsts) -> Iterator[Rows]:
     """The rows but duplicates, which are counted, unless they were dead letters once: a redrive's ledger has those."""
     for rows in found:
         duplicates = firsts.duplicates(rows)
         places = set(rows.where(duplicates).places())
-        side.duplicates += len(places - letters.redriven.keys())
+        side.duplicates += len(places - side.letters.redriven.keys())
         yield rows.where(pc.invert(duplicates))
 
 
-def topic_rows(
-    records: Records,
-    decoder: Decoding,
-    letters: Letters,
-    side: TopicSide,
-    *,
-    left_out: set[Key] | None = None,
-) -> Iterator[Rows]:
+def topic_rows(records: Records, side: TopicSide, *, left_out: set[Key] | None = None) -> Iterator[Rows]:
     """The rows that the records make; what is no row is noted in `side`, its `skips`, its `filters` and its `left_out`.
 
     left_out: where this is not None nothing is noted, but in it what a step leaves out.
     """
-    skips, filters, mode, note = side.skips, side.filters, side.mode, left_out is None
+    note = left_out is None
     records = side.expected(records)
-    places = zip(records.partitions, records.offsets, strict=True)
-    alive = [
-        place for place, (partition, offset) in enumerate(places) if not letters.holds(partition, offset)
-    ]
-    if note and len(alive) < len(records):
-        _judge(records, set(alive), decoder, letters, side)
-    living = records if len(alive) == len(records) else records.select(alive)
-    living = filters.own(living, count=note)
-    if skipped := skips.for_their_schema(living):
-        if note:
-            for place in skipped:
-                skips.take((living.partitions[place], living.offsets[place]), BY_SCHEMA)
+    dead = [side.letters.holds(*place) for place in zip(records.partitions, records.offsets, strict=True)]
+    if note and any(dead):
+        _judge(records.select(np.flatnonzero(dead).tolist()), side)
+    living = records.select(np.flatnonzero(~np.array(dead, bool)).tolist()) if any(dead) else records
+    living = side.filters.own(living, count=note)
+    if skipped := side.skips.for_their_schema(living):
+        for place in skipped if note else ():
+            side.skips.take((living.partitions[place], living.offsets[place]), BY_SCHEMA)
         living = living.select([place for place in range(len(living)) if place not in skipped])
-    found, refused = made_of(living, decoder, mode, side.aged)
+    found, refused = made_of(living, side.decoder, side.mode, side.aged)
     by_steps: set[Key] = set() if left_out is None else left_out
     for place, reason in refused:
         key = living.partitions[place], living.offsets[place]
@@ -158,81 +133,44 @@ def topic_rows(
             by_steps.add(key)
         elif reason == EMPTIED:
             side.emptied += note
-        elif note and not side.has_left(*key, living.timestamps_ms[place]) and not skips.take(key, reason):
+        elif (
+            note and not side.has_left(*key, living.timestamps_ms[place]) and not side.skips.take(key, reason)
+        ):
             side.undecodable[key] = reason
     if note:
-        side.left_out.take(by_steps - letters.redriven.keys())
+        side.left_out.take(by_steps - side.letters.redriven.keys())
     yield from (each.staying for each in found)
 
 
 def made_of(
     records: Records, decoder: Decoding, mode: Mode | None, aged: Aged | None = None
-) -> tuple[list[Rows], list[tuple[int, str]]]:
+) -> tuple[list[Rows], Refused]:
     """Rows, with their keys where those decide whether they are rows, and (place, reason) of records that are none."""
-    if any(records.refused):
-        kept = [n for n, why in enumerate(records.refused) if why is None]
-        made, unread = made_of(records.select(kept), decoder, mode, aged)
-        undelivered = [(n, why) for n, why in enumerate(records.refused) if why]
-        return made, [*undelivered, *((kept[n], reason) for n, reason in unread)]
-    every = range(len(records))
-    keyed: Sequence[int] = every if mode else ()
-    if mode and mode.to is not None:
-        keyed = [n for n in every if mode.covers(records.partitions[n], records.offsets[n])]
-    plain: Sequence[int] = sorted(set(every) - set(keyed)) if keyed else every
+    refused: Refused = [(n, why) for n, why in enumerate(records.refused) if why]
+    undelivered = {n for n, _ in refused}
+    places = zip(records.partitions, records.offsets, strict=True)
+    keyed = [mode is not None and mode.covers(*place) for place in places]
+    rest = [n for n in range(len(records)) if n not in undelivered]
     found: list[Rows] = []
-    refused: list[tuple[int, str]] = []
-    if plain:
-        batches, unread = decoder.rows(records.select(plain) if keyed else records)
+    if plain := [n for n in rest if not keyed[n]]:
+        batches, unread = decoder.rows(records.select(plain))
         found += [rows_of(batch, aged=aged) for batch in batches]
         refused += [(plain[n], reason) for n, reason in unread]
-    if mode and keyed:
-        batches_by_key, unread = keyed_rows(decoder, records.select(keyed) if plain else records, mode)
-        found += [
-            unhashed(each.batch) if mode.totals else rows_of(each.batch, "", each) for each in batches_by_key
-        ]
-        refused += [(keyed[n], reason) for n, reason in unread]
+    if mode and (by_key := [n for n in rest if keyed[n]]):
+        made, unread = keyed_rows(decoder, records.select(by_key), mode)
+        found += [unhashed(each.batch) if mode.totals else rows_of(each.batch, "", each) for each in made]
+        refused += [(by_key[n], reason) for n, reason in unread]
     return found, refused
 
 
-def topic_letters(records: Records, letters: Letters) -> Rows:
-    """The records that are dead letters, as those keep them; of those that cannot be opened, what is known without."""
-    places = zip(records.partitions, records.offsets, strict=True)
-    dead = records.select(
-        [n for n, (partition, offset) in enumerate(places) if letters.keeps(partition, offset)]
-    )
-    topic = letters.rows.topic if letters.rows else ""
-    held = zip(dead.partitions, dead.offsets, strict=True)
-    closed = [place in letters.unopened for place in held]
-    made: dict[str, Any] = {
-        "topic": [topic] * len(dead),
-        "partition": dead.partitions,
-        "offset": dead.offsets,
-        "timestamp": list(map(moment, dead.timestamps_ms)),
-        "timestamp_type": dead.timestamp_types,
-        "key": dead.keys,
-        "value": dead.values,
-        "headers": [
-            None if each is None else [{"key": key, "value": value} for key, value in each]
-            for each in dead.headers
-        ],
-    }
-    for name in BYTES if any(closed) else ():
-        made[name] = [None if sealed else each for sealed, each in zip(closed, made[name], strict=True)]
-    schema = letter_columns()
-    batch = pa.record_batch(
-        [pa.array(made[name], schema.field(name).type) for name in LETTER_COLUMNS], schema=schema
-    )
-    return Rows("", batch.column("partition"), batch.column("offset"), comparable_records(batch))
-
-
-def _judge(records: Records, alive: set[int], decoder: Decoding, letters: Letters, side: TopicSide) -> None:
+def _judge(dead: Records, side: TopicSide) -> None:
     """Compare the reason of each dead letter with what its bytes say."""
-    dead = records.select([place for place in range(len(records)) if place not in alive])
-    given = [letters.reasons[p][o] for p, o in zip(dead.partitions, dead.offsets, strict=True)]
+    given = [side.letters.reasons[p][o] for p, o in zip(dead.partitions, dead.offsets, strict=True)]
     lasting = [place for place, reason in enumerate(given) if reason in LASTING]
     judged = dead.select(lasting)
-    found = decoder.judge(judged) if side.mode is None else side.mode.judge(decoder, judged)
-    for n, (place, reason) in enumerate(zip(lasting, found, strict=True)):
-        reason = (judged.refused[n] if judged.refused else None) or reason
-        if reason not in (given[place], EMPTIED):
-            side.misjudged[dead.partitions[place], dead.offsets[place]] = (given[place], reason)
+    _, refused = made_of(judged, side.decoder, side.mode)
+    found, doubtful = dict(refused), side.decoder.doubtful(judged)
+    for n, place in enumerate(lasting):
+        reason, said = found.get(n), given[place]
+        if reason not in (said, EMPTIED) and not (n in doubtful and said == "malformed"):
+            side.misjudged[dead.partitions[place], dead.offsets[place]] = (said, reason)

@@ -13,28 +13,23 @@ from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
 from cli import lake
 from cli.kafka import Cluster, client_properties
-from cli.verify.aged import Aged
-from cli.verify.blanks import blanks_in
-from cli.verify.checks import Sides, checks_of, digests_of, findings_of
-from cli.verify.claim import Claim, Round, read_claim
-from cli.verify.compare import TableSide, read_table
-from cli.verify.explain import Explainer
+from cli.verify.checks import checks_of, digests_of, findings_of
+from cli.verify.claim import Claim, Round, Span, read_claim
+from cli.verify.compare import Explainer, Sides, TableSide, read_table
+from cli.verify.counted import LeftOut, Skips
 from cli.verify.findings import Check, Finding, Verification
-from cli.verify.firsts import Firsts, Order
-from cli.verify.fold import Fold
-from cli.verify.forgotten import Forgotten
-from cli.verify.left_out import LeftOut
-from cli.verify.letters import Letters, Span, read_letters
-from cli.verify.modes import Mode, mode_of
-from cli.verify.queries import Queries
-from cli.verify.rows import LetterRows, MainRows, places_marked_by
-from cli.verify.seals import Seals
-from cli.verify.shape import Shape, shapes_of
-from cli.verify.skips import Skips
+from cli.verify.gone import Aged, Forgotten
+from cli.verify.keyed.firsts import Firsts, Order
+from cli.verify.keyed.fold import Fold, blanks_in
+from cli.verify.keyed.modes import Mode, mode_of
+from cli.verify.keyed.totals import Totals
+from cli.verify.letters import LetterRows, Letters, Seals, read_letters
+from cli.verify.rows import MainRows
 from cli.verify.sources import Sources, reading_of
+from cli.verify.steps.queries import Queries
+from cli.verify.steps.shape import Shape, shapes_of
 from cli.verify.topic import Reader, is_compacted
 from cli.verify.topic_side import TopicSide, made_of, read_topic
-from cli.verify.totals import Totals
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -121,86 +116,58 @@ def _compare(
     progress: Progress,
 ) -> tuple[Sides, list[Finding]]:
     """The passes over both sides, in order, and what is wrong."""
-    properties = client_properties(sources.kafka, sources.region)
     mode = mode_of(claim, table.schema(), sources.key.column if sources.key else None)
-    newest = mode is not None and mode.newest
+    newest = mode if mode and mode.newest else None
     totals = Totals(mode.totals, claim) if mode and mode.totals else None
-    aged = Aged.of(table, claim.topic)
-    main = MainRows(table, others=None if totals else claim, mode=mode if newest else None, aged=aged)
-    letter_rows, pending = _letter_rows(letters, claim, Seals(sources.masking))
-    forgotten = Forgotten.of(table.properties, claim.topic)
+    aged, forgotten = Aged.of(table, claim.topic), Forgotten.of(table.properties, claim.topic)
+    main = MainRows(table, others=None if totals else claim, mode=newest, aged=aged)
+    letter_rows = None if letters is None else LetterRows(letters, claim, Seals(sources.masking))
     claimed = _claimed(claim, main, letter_rows, forgotten)
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
     shapes = shapes_of(table, main.columns, mode, sources, topic.name, queries)
-    reading = reading_of(
-        sources,
-        topic.name,
-        shapes,
-        rounds,
-        complete=claim.known_from_birth,
-        changes=mode.changes if mode else None,
-    )
-    lowest = {p: max(topic.log_start.get(p, 0), reading.provable_from.get(p, 0)) for p in claimed}
+    born, changes = claim.known_from_birth, mode.changes if mode else None
+    reading = reading_of(sources, topic.name, shapes, rounds, complete=born, changes=changes)
+    known = reading.decoder.provable_from()
+    lowest = {p: max(topic.log_start.get(p, 0), known.get(p, 0)) for p in claimed}
     spans = {p: (min(max(a, lowest[p]), b), b) for p, (a, b) in claimed.items()}
-    reader = Reader(topic, sources.kafka, sources.region)
+    readable = {p: (a, min(b, topic.end.get(p, 0))) for p, (a, b) in spans.items()}
     dead = read_letters(letter_rows, claimed, spans)
+    reader = Reader(topic, sources.kafka, sources.region)
     reader.bounded |= {
         p for p, given in dead.reasons.items() if not set(UNDELIVERED).isdisjoint(given.values())
     }
-    decoder = reading.knowing(claim.redrives, dead.redriven)
-    readable = {p: (a, min(b, topic.end.get(p, 0))) for p, (a, b) in spans.items()}
-    total = sum(max(0, to - start) for start, to in readable.values())
-    firsts = None
+    side = TopicSide(
+        decoder=reading.decoder.knowing(claim.redrives, dead.redriven),
+        letters=dead,
+        held=[] if is_compacted(topic.name, client_properties(sources.kafka, sources.region)) else None,
+        skips=Skips(rounds, born, reading.filters.framing),
+        filters=reading.filters,
+        mode=mode,
+        fold=_fold(main, newest, rounds, forgotten) if newest else None,
+        left_out=LeftOut(rounds),
+        totals=totals,
+        forgotten=forgotten,
+        aged=aged,
+        aged_letters=Aged.of(letters, claim.topic),
+    )
     if mode and mode.first:
-        firsts = _firsts(main, mode, claim, dead, shapes.newest)
+        side.firsts = _firsts(main, mode, claim, dead, shapes(None))
         for span in forgotten.rows.within(readable):
             for records in reader.read(span):
-                firsts.remember(made_of(records, decoder, mode)[0])
+                side.firsts.remember(made_of(records, side.decoder, mode)[0])
+    total = sum(max(0, to - start) for start, to in readable.values())
     with progress.task("reading the topic", total=total, unit="records") as task:
-        side = TopicSide(
-            held={} if is_compacted(topic.name, properties) else None,
-            skips=Skips(rounds, claim.known_from_birth, reading.filters.framing),
-            filters=reading.filters,
-            mode=mode,
-            fold=_fold(main, mode, rounds, forgotten) if mode and newest else None,
-            firsts=firsts,
-            left_out=LeftOut(rounds),
-            totals=totals,
-            forgotten=forgotten,
-            aged=aged,
-            aged_letters=Aged.of(letters, claim.topic),
-        )
-        produced = read_topic(reader, readable, decoder, dead, side, count=task.update)
+        read_topic(reader, readable, side, count=task.update)
     side.fetched = len(reader.bounded)
     with progress.task("reading the table", total=main.count, unit="records") as task:
         if totals is None:
-            kept = read_table(main, claimed, spans, produced, task.update)
+            kept = read_table(main, claimed, spans, side, task.update)
         else:
-            whole = spans == claimed and produced.held is None
-            totals.compare(main, task.update, read=sum(produced.records.values()), whole=whole)
+            whole = spans == claimed and side.held is None
+            totals.compare(main, task.update, read=side.records.total(), whole=whole)
             kept = TableSide(total=totals.rows)
-    sides = Sides(
-        claim=claim,
-        log_start=topic.log_start,
-        end=topic.end,
-        claimed=claimed,
-        spans=spans,
-        main=main,
-        letters=dead,
-        pending=pending,
-        topic=produced,
-        table=kept,
-    )
-    explained = Explainer(
-        claim=claim,
-        spans=readable,
-        reader=reader,
-        decoder=decoder,
-        main=main,
-        letters=dead,
-        topic=produced,
-        table=kept,
-    ).findings()
+    sides = Sides(claim, topic, claimed, spans, main, side, kept)
+    explained = Explainer(sides, reader).findings()
     return sides, [*explained, *findings_of(sides), *(totals.findings if totals else ())]
 
 
@@ -209,11 +176,13 @@ def _fold(main: MainRows, mode: Mode, rounds: Sequence[Round], forgotten: Forgot
     return Fold(rounds, mode.order_by is not None, blanks, forgotten.rows)
 
 
-def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters, shape: Shape) -> Firsts:
+def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters, shape: Shape | None) -> Firsts:
     """The keys that the table holds."""
-    firsts = Firsts(mode.window_us, Order(claim, letters.redriven), several=shape.explodes)
-    for held in main.keys(mode):
-        firsts.hold(held)
+    firsts = Firsts(
+        mode.window_us, Order(claim, letters.redriven), several=shape is not None and shape.explodes
+    )
+    for held, own in main.keys(mode):
+        firsts.hold(held, own=own)
     return firsts
 
 
@@ -229,21 +198,3 @@ def _claimed(
             for partition, offset in lowest.items():
                 start[partition] = min(offset, start.get(partition, offset))
     return {p: (min(start.get(p, to), to), to) for p, to in claim.to.items()}
-
-
-def _letter_rows(letters: Table | None, claim: Claim, seals: Seals) -> tuple[LetterRows | None, str | None]:
-    """The dead letters, and the round of those that main names but that still wait on their branch."""
-    if letters is None:
-        return None, None
-    named = claim.position.dead_letters
-    published = {commit.summary.get("calve.round") for commit in lake.ancestors(letters)}
-    waiting = named if named and named.round not in published else None
-    topic, topic_id = claim.position.topic, claim.topic.topic_id
-    if waiting is None or letters.snapshot_by_id(waiting.snapshot) is None:
-        return LetterRows(letters, topic=topic, topic_id=topic_id, seals=seals), None
-    snapshot = waiting.snapshot
-    if waiting.redriven:
-        marked = places_marked_by(letters, waiting.round, topic_id=topic_id, snapshot_id=snapshot)
-        return LetterRows(letters, topic=topic, topic_id=topic_id, seals=seals, marked=marked), waiting.round
-    found = LetterRows(letters, topic=topic, topic_id=topic_id, seals=seals, snapshot_id=snapshot)
-    return found, waiting.round

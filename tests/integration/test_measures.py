@@ -14,7 +14,7 @@ from calve.columns import decimal_digits, field
 from calve.columns import struct as columns
 from calve.errors import Suspended
 from calve.measures import Arithmetic, Cast, ColumnAt, Expression, Number, typed
-from cli.verify.measures import measure, same
+from cli.verify.keyed.totals import measure, same
 from glue_jobs.expressions import is_lost, value
 
 RECORD = columns(

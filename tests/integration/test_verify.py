@@ -151,7 +151,7 @@ def test_an_altered_row_is_found_with_its_columns_and_its_data_file(
 
 
 def test_ranges_beyond_those_that_are_looked_into_are_named_as_ranges(world, monkeypatch):
-    monkeypatch.setattr("cli.verify.explain.MAX_PLACES", 1)
+    monkeypatch.setattr("cli.verify.compare.MAX_PLACES", 1)
     append(world.table(), [row_of(world, 6), row_of(world, 7)])
     near, far = (each for each in world.verify().findings if each.check != "totals")
     assert (near.where, far.where) == ("partition 0 offset 3", "partition 1 offset 0-4095")

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.errors import CalveError
-from cli.verify.made import Made
-from cli.verify.queries import Queries
+from cli.verify.columns import Made
+from cli.verify.steps.queries import Queries
 from tests.integration.conftest import ROOT
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])
@@ -139,7 +139,7 @@ def test_a_session_beside_others_leaves_them_as_they_were(
 
 ALONE = """
 import pyarrow as pa
-from cli.verify.queries import Queries
+from cli.verify.steps.queries import Queries
 kafka = pa.array([{"partition": 0, "offset": n} for n in range(2)])
 rows = pa.RecordBatch.from_pydict({"a": pa.array(["secret", "7"]), "_kafka": kafka})
 with Queries() as queries:

@@ -17,7 +17,7 @@ from calve.masking import read_keys
 from calve.pausing import PAUSED, Pause
 from calve.position import Ledger, decode, encode_offsets
 from calve.publishing import IcebergRest, Snowflake
-from cli.verify.mask import Tokens
+from cli.verify.steps.mask import Tokens
 from lambdas.commit_batch import CommitBatch
 from lambdas.csv_export.manifest import same_definition
 from lambdas.links import Link

@@ -15,7 +15,7 @@ from bench.workloads.all import WORKLOADS
 from bench.workloads.trades import PROTOBUF, TRADES, TRADES_JSON, TRADES_PROTOBUF
 from bench.workloads.workload import BLOCK, Workload, blocks
 from calve.registry import Schema
-from cli.verify.protobuf_schema import compiled
+from cli.verify.formats.protobuf_schema import compiled
 
 FRAME = b"\x00\x00\x00\x00\x07"
 

@@ -13,7 +13,7 @@ from calve.protobuf.known import KNOWN_FILES
 from calve.protobuf.linking import load
 from calve.protobuf.model import File, Message
 from calve.registry import Schema
-from cli.verify.protobuf_schema import known_files
+from cli.verify.formats.protobuf_schema import known_files
 from tests.protobuf_classes import descriptors
 
 PROTO2 = """

@@ -13,11 +13,11 @@ from calve.position import Ledger, Position, TopicKey, encode, root
 from calve.protocol import Commit
 from calve.registry import Schema
 from cli.verify.claim import chain_problems, ledger_problems, rounds_of
-from cli.verify.decoding import Decoder
-from cli.verify.digest import RANGE, Digests, Place, ranges
-from cli.verify.findings import Check, Finding, Verification
-from cli.verify.hashing import column_hashes, row_hashes
-from cli.verify.renames import avro_records, renames_of, sources
+from cli.verify.columns import within
+from cli.verify.findings import Check, Finding, Verification, ranges
+from cli.verify.formats.decoding import Decoder, Values
+from cli.verify.formats.fields import avro_records, renames_of, sources
+from cli.verify.hashing import RANGE, Digests, Place, column_hashes, row_hashes
 from cli.verify.topic import Records
 
 TOPIC = TopicKey("cluster", "topic-1")
@@ -107,6 +107,14 @@ def test_a_digest_tells_where_a_row_was_touched(tamper):
     assert digests(ROWS).differing(digests(tamper(ROWS))) == [Place(0, 0)]
 
 
+def test_a_place_is_within_the_span_of_its_partition():
+    partitions = pa.array([0, 0, 0, 0, 1, 2, None, 0], pa.int32())
+    offsets = pa.array([2, 3, 4, 5, 7, 4, 4, None], pa.int64())
+    inside = within(partitions, offsets, {0: (3, 5), 1: (7, 8)}).to_pylist()
+    assert inside == [False, True, True, False, True, False, False, False]
+    assert within(partitions, offsets, {}).to_pylist() == [False] * 8
+
+
 def test_ranges_put_neighbours_together():
     assert list(ranges([1, 2, 3, 7, 9, 10])) == [(1, 4), (7, 8), (9, 11)]
     assert list(ranges([])) == []
@@ -133,7 +141,8 @@ def records(*values):
 def decoder(columns, **schemas):
     """A decoder for a registry that holds the schema `s1` under id 1, and so on."""
     by_id = {int(name[1:]): Schema(int(name[1:]), json.dumps(schema)) for name, schema in schemas.items()}
-    return Decoder(pa.schema([*columns, ("_kafka", KAFKA)]), "t", by_id.get)
+    values = Values(pa.schema(columns), by_id.get)
+    return Decoder(pa.schema([*columns, ("_kafka", KAFKA)]), "t", values)
 
 
 EITHER = pa.struct([("int", pa.int32()), ("long", pa.int64())])
@@ -254,7 +263,7 @@ def test_a_record_that_is_no_row_has_the_reason_that_the_engine_uses(value, reas
     batches, refused = reader.rows(records(GOOD, value))
     assert refused == [(1, reason)]
     assert sum(batch.num_rows for batch in batches) == 1
-    assert reader.verdict(value) == reason
+    assert reader.values.verdict(value) == reason
     assert reason in REASONS
 
 
@@ -264,7 +273,7 @@ def test_one_value_beyond_its_column_does_not_spoil_the_others():
     reader = decoder([("x", pa.int32())], s1=record(("x", "int")))
     batches, refused = reader.rows(records(*values))
     assert refused == [(1, "malformed")]
-    assert [reader.verdict(value) for value in values] == [None, "malformed", None]
+    assert [reader.values.verdict(value) for value in values] == [None, "malformed", None]
     assert sum(batch.num_rows for batch in batches) == 2
 
 

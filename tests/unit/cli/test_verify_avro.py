@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from calve.registry import Schema
-from cli.verify.decoding import Values
-from cli.verify.framing import CONFLUENT
+from cli.verify.formats.decoding import Values
+from cli.verify.formats.fields import CONFLUENT
 from cli.verify.hashing import column_hashes
 from tests.random_avro import zigzag
 

@@ -8,7 +8,7 @@ import pytest
 
 from calve.position import Ledger, Offsets, TopicKey
 from cli.verify.claim import Round
-from cli.verify.epochs import Epochs
+from cli.verify.sources import Epochs
 
 TOPIC = TopicKey("c", "t")
 NOW, UNKNOWN = {"steps": "now"}, {"steps": "earlier"}

@@ -11,8 +11,8 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 
 from calve.registry import Schema
-from cli.verify.conversion import Unreadable
-from cli.verify.writers import writer_of
+from cli.verify.formats.fields import Spec, Unreadable
+from cli.verify.formats.writers import writer_of
 from tests.change_types import CONNECT, TIME, avro
 from tests.change_types import json as json_type
 
@@ -42,14 +42,14 @@ def in_avro(kind: Any, column: pa.DataType, written: Any, *, changes: bool = Tru
     value = BytesIO()
     schemaless_writer(value, parse_schema(schema), {"x": written})
     registered = Schema(1, json.dumps(schema))
-    made = writer_of(FRAME, registered, pa.schema([("x", column)]), {}, changes=changes)
+    made = writer_of(Spec(FRAME, registered, pa.schema([("x", column)]), {}, changes=changes))
     return read(made, value.getvalue())
 
 
 def in_json(kind: Any, column: pa.DataType, written: Any, *, changes: bool = True) -> Any:
     schema = {"type": "object", "properties": {"x": {"oneOf": [{"type": "null"}, kind]}}}
     registered = Schema(1, json.dumps(schema), "JSON")
-    made = writer_of(FRAME, registered, pa.schema([("x", column)]), {}, changes=changes)
+    made = writer_of(Spec(FRAME, registered, pa.schema([("x", column)]), {}, changes=changes))
     return read(made, json.dumps({"x": written}).encode())
 
 

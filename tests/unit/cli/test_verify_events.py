@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 
 from calve.declared import NO_ID
 from calve.registry import Schema
-from cli.verify.blanks import filled
-from cli.verify.changes import ChangeWriter
-from cli.verify.conversion import Unreadable
+from cli.verify.formats.decoding import Decoder, Values
+from cli.verify.formats.fields import Spec, Unreadable
+from cli.verify.formats.writers import ChangeWriter
 from cli.verify.hashing import row_hashes
+from cli.verify.keyed.fold import filled
+from cli.verify.topic import Records
+from tests.change_types import TIME
 from tests.debezium import COLUMNS, connect_schema, envelope, event, json_schema
 
 CHANGE = pa.struct(
@@ -48,14 +51,18 @@ def written(found: dict[str, Any], encoding: str) -> tuple[Schema, bytes]:
     if encoding == "connect":
         text = connect_schema(COLUMNS)
         return Schema(NO_ID, text, "JSON"), json.dumps({"schema": None, "payload": found}).encode()
+    return Schema(7, envelope(COLUMNS)), in_avro(envelope(COLUMNS), found)
+
+
+def in_avro(schema: str, found: dict[str, Any]) -> bytes:
     stream = BytesIO()
-    schemaless_writer(stream, parse_schema(json.loads(envelope(COLUMNS))), found)
-    return Schema(7, envelope(COLUMNS)), stream.getvalue()
+    schemaless_writer(stream, parse_schema(json.loads(schema)), found)
+    return stream.getvalue()
 
 
 def read(found: dict[str, Any], encoding: str, order: tuple[str, ...] = ("lsn",)) -> dict[str, Any]:
     schema, value = written(found, encoding)
-    writer = ChangeWriter(b"", schema, TABLE, {}, order)
+    writer = ChangeWriter(Spec(b"", schema, TABLE, {}), order)
     arrays = writer.project([writer.decode(value)])
     return dict(pa.record_batch(arrays, TABLE).to_pylist()[0])
 
@@ -108,7 +115,30 @@ def test_an_event_that_is_not_of_its_schema_anywhere_is_malformed(
 def test_schemas_without_the_field_that_orders_changes_do_not_fit() -> None:
     schema, _ = written(event("c", after=ROW), "avro")
     with pytest.raises(Unreadable, match="incompatible_schema"):
-        ChangeWriter(b"", schema, TABLE, {}, ("scn",))
+        ChangeWriter(Spec(b"", schema, TABLE, {}), ("scn",))
+
+
+def test_a_text_that_is_no_moment_makes_only_its_own_record_malformed() -> None:
+    zoned = {"type": "string", "connect.name": f"{TIME}ZonedTimestamp"}
+    schema = Schema(0, envelope({"id": "long", "at": zoned}))
+    texts = ["2024-01-01T00:00:00Z", "yesterday", "2024-01-02T00:00:00Z"]
+    events = [event("c", after={"id": n, "at": text}) for n, text in enumerate(texts)]
+    columns = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("_change", CHANGE)])
+    values = Values(columns, lambda _: None, only=schema, changes=("lsn",))
+    kafka = pa.field("_kafka", pa.struct([("offset", pa.int64())]))
+    found = Decoder(columns.append(kafka), "t", values).rows(
+        Records(
+            partitions=[0] * 3,
+            offsets=[0, 1, 2],
+            timestamp_types=[0] * 3,
+            timestamps_ms=[0] * 3,
+            keys=[None] * 3,
+            values=[in_avro(schema.text, each) for each in events],
+            headers=[None] * 3,
+        )
+    )
+    assert found.refused == [(1, "malformed")]
+    assert [each.column("id").to_pylist() for each in found.batches] == [[0], [2]]
 
 
 Record = tuple[int, int, bool, list[int], int | None]

@@ -9,8 +9,8 @@ import pytest
 
 from calve.position import Ledger, TopicKey
 from cli.verify.claim import Round
-from cli.verify.filters import FURTHER, Filters
-from cli.verify.framing import CONFLUENT, GLUE, Framing
+from cli.verify.counted import FURTHER, Filters
+from cli.verify.formats.fields import CONFLUENT, GLUE, Framing
 from cli.verify.topic import Records
 
 TOPIC = TopicKey("cluster", "topic")
@@ -31,7 +31,7 @@ def filters(
         rounds,
         complete,
         framing,
-        subjects_of=lambda frame: SUBJECTS.get(framing.number(frame)),
+        subjects_of=lambda frame: SUBJECTS.get(framing.schema_id(frame)),
         ours=lambda subjects: [each for each in subjects if each == "orders"],
         shared=shared,
     )
@@ -157,6 +157,6 @@ def test_a_table_that_shares_its_topic_with_none_asks_the_registry_for_nothing()
 
 def test_schemas_of_glue_are_told_by_their_uuid_whether_compressed_or_not() -> None:
     found = filters(round_(1, 0, 20, {str(UUIDS[7]): 2}), framing=GLUE)
-    values = {f"at_{n}": start + UUIDS[7].bytes + b"x" for n, start in enumerate(GLUE.starts)}
+    values = {f"at_{n}": start + UUIDS[7].bytes + b"x" for n, start in enumerate(GLUE.magics)}
     assert left(found, **values, at_9=b"\x03\x00" + UUIDS[5].bytes) == [9]
     assert list(found.findings(SPANS, compacted=False)) == []

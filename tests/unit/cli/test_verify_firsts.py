@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from calve.position import Ledger, Position, TopicKey
 from cli.verify.claim import Claim, Round
-from cli.verify.firsts import Firsts, Order
-from cli.verify.rows import HeldKeys, Rows
+from cli.verify.keyed.firsts import Firsts, Order
+from cli.verify.rows import Rows
 
 TOPIC = TopicKey("c", "t")
 PARTITIONS = 2
@@ -84,7 +84,7 @@ def asked(
     firsts = Firsts(window, Order(claim, {}))
     everything = sorted(pair for each in placed(rounds) for pair in each)
     rows = [pair for pair in everything if pair[0] in held]
-    firsts.hold(HeldKeys("f", True, *_columns(rows)))
+    firsts.hold(held_rows(rows), own=True)
     keys, partitions, offsets, moments = _columns(everything)
     asked_for = Rows("", partitions, offsets, [], keys, timestamps=moments)
     for _ in range(2):  # the second time in a closer look
@@ -92,6 +92,11 @@ def asked(
     return {
         place for (place, _), duplicate in zip(everything, mask, strict=True) if duplicate
     }, firsts.doubled()
+
+
+def held_rows(pairs: list[tuple[Place, Record]]) -> Rows:
+    keys, partitions, offsets, moments = _columns(pairs)
+    return Rows("f", partitions, offsets, [], keys, timestamps=moments)
 
 
 def _columns(pairs: list[tuple[Place, Record]]) -> tuple[pa.Array, ...]:
@@ -130,7 +135,7 @@ def test_an_expired_history_makes_no_row_wrong(rounds: Rounds, known: int) -> No
 
 def test_rows_of_an_earlier_topic_come_before_all() -> None:
     firsts = Firsts(None, Order(claim_of([[Record(1, 0, 5)]], known=1), {}))
-    firsts.hold(HeldKeys("f", False, *_columns([((0, 0), Record(1, 0, 9))])))
+    firsts.hold(held_rows([((0, 0), Record(1, 0, 9))]), own=False)
     keys, partitions, offsets, moments = _columns([((0, 0), Record(1, 0, 5)), ((0, 1), Record(2, 0, 5))])
     found = firsts.duplicates(Rows("", partitions, offsets, [], keys, timestamps=moments))
     assert found.to_pylist() == [True, False]
@@ -145,7 +150,7 @@ def test_a_letter_that_came_back_was_read_when_it_came_back() -> None:
     pairs = [pair for each in placed(rounds) for pair in each]
     for held, wanted in (((0, 1), [True, False]), ((0, 0), [False, False])):
         firsts = Firsts(None, Order(claim, {(0, 0): "back"}))
-        firsts.hold(HeldKeys("f", True, *_columns([each for each in pairs if each[0] == held])))
+        firsts.hold(held_rows([each for each in pairs if each[0] == held]), own=True)
         keys, partitions, offsets, moments = _columns(pairs)
         found = firsts.duplicates(Rows("", partitions, offsets, [], keys, timestamps=moments))
         assert found.to_pylist() == wanted

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.position import Ledger, TopicKey
-from cli.verify import fold
 from cli.verify.claim import Round
-from cli.verify.fold import TRUNCATES, Fold, KeyCheck
+from cli.verify.keyed import fold
+from cli.verify.keyed.fold import TRUNCATES, Fold, KeyCheck
 from cli.verify.rows import Rows
 
 TOPIC = TopicKey("c", "t")

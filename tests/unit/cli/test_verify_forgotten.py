@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from calve.forget import FORGOTTEN, Entry, places_of, to_json
 from calve.position import TopicKey
-from cli.verify.forgotten import Forgotten, Spots
+from cli.verify.gone import Forgotten, Spots
 from tests.unit.cli.test_verify_fold import Record, made
 
 TOPIC, OTHER = TopicKey("c", "t"), TopicKey("c", "made again")

@@ -7,17 +7,17 @@ from uuid import UUID
 
 import pytest
 
-from cli.verify.conversion import Unreadable
-from cli.verify.framing import CONFLUENT, GLUE, LONGEST_PAYLOAD, Framing
+from calve.wire import INFLATED_LIMIT
+from cli.verify.formats.fields import CONFLUENT, GLUE, Framing, Unreadable
 
 VERSION = UUID("b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63")
-PLAIN, COMPRESSED = (start + VERSION.bytes for start in GLUE.starts)
+PLAIN, COMPRESSED = (start + VERSION.bytes for start in GLUE.magics)
 
 
 def test_a_compressed_value_has_the_frame_of_a_plain_one() -> None:
-    assert GLUE.frame(COMPRESSED + zlib.compress(b"x")) == GLUE.frame(PLAIN + b"x") == PLAIN
-    assert GLUE.plain(COMPRESSED + zlib.compress(b"x")) == GLUE.plain(PLAIN + b"x") == PLAIN + b"x"
-    assert CONFLUENT.plain(b"\x00\x00\x00\x00\x07x") == b"\x00\x00\x00\x00\x07x"
+    assert GLUE.header(COMPRESSED + zlib.compress(b"x")) == GLUE.header(PLAIN + b"x") == PLAIN
+    assert GLUE.inflated(COMPRESSED + zlib.compress(b"x")) == GLUE.inflated(PLAIN + b"x") == PLAIN + b"x"
+    assert CONFLUENT.inflated(b"\x00\x00\x00\x00\x07x") == b"\x00\x00\x00\x00\x07x"
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,8 @@ def test_a_compressed_value_has_the_frame_of_a_plain_one() -> None:
     ],
 )
 def test_a_schema_has_the_name_that_ledgers_give_it(framing: Framing, name: str, frame: bytes) -> None:
-    assert (framing.name(frame), framing.named(name)) == (name, frame)
+    assert framing.name(framing.schema_id(frame)) == name
+    assert framing.frame(framing.named(name)) == frame
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_a_schema_has_the_name_that_ledgers_give_it(framing: Framing, name: str,
 )
 def test_what_has_no_header_says_why(framing: Framing, value: bytes, reason: str) -> None:
     with pytest.raises(Unreadable) as caught:
-        framing.frame(value)
+        framing.header(value)
     assert caught.value.reason == reason
 
 
@@ -55,15 +56,15 @@ def test_what_has_no_header_says_why(framing: Framing, value: bytes, reason: str
         b"garbage",
         zlib.compress(b"payload")[:-1],
         zlib.compress(b"payload") + b"x",
-        zlib.compress(b"\0" * (LONGEST_PAYLOAD + 1)),
+        zlib.compress(b"\0" * (INFLATED_LIMIT + 1)),
     ],
     ids=["empty", "garbage", "cut short", "more after it", "too long"],
 )
 def test_a_payload_that_is_no_single_stream_is_malformed(payload: bytes) -> None:
     with pytest.raises(Unreadable) as caught:
-        GLUE.plain(COMPRESSED + payload)
+        GLUE.inflated(COMPRESSED + payload)
     assert caught.value.reason == "malformed"
 
 
 def test_the_longest_payload_is_read() -> None:
-    assert len(GLUE.plain(COMPRESSED + zlib.compress(b"\0" * LONGEST_PAYLOAD))) == 18 + LONGEST_PAYLOAD
+    assert len(GLUE.inflated(COMPRESSED + zlib.compress(b"\0" * INFLATED_LIMIT))) == 18 + INFLATED_LIMIT

@@ -1,4 +1,5 @@
 import json
+import zlib
 from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
@@ -10,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.registry import Schema
-from cli.verify.conversion import Unreadable
-from cli.verify.decoding import Decoder, Values
-from cli.verify.json_scalars import converter
-from cli.verify.json_text import read, written
+from cli.verify.formats.decoding import Values
+from cli.verify.formats.fields import GLUE, Unreadable
+from cli.verify.formats.json_values import converter, read, written
 
 MOMENT = pa.timestamp("us", tz="UTC")
 CONNECT = "org.apache.kafka.connect.data."
@@ -29,16 +29,14 @@ def decoded(
     schema: Any, kind: pa.DataType, text: str | bytes, references: dict[str, Any] | None = None, **around: Any
 ) -> Any:
     """The value of column x, or the reason why there is no row. `around`: what else the schema says at its top."""
-    columns = pa.schema([("x", kind), ("_kafka", pa.struct([("offset", pa.int64())]))])
     texts = {name: json.dumps(each) for name, each in (references or {}).items()}
     top = {"type": "object", "properties": {"x": schema}, **around}
     registered = Schema(1, json.dumps(top), "JSON", texts)
-    decoder = Decoder(columns, "t", {1: registered}.get)
+    values = Values(pa.schema([("x", kind)]), {1: registered}.get)
     value = b"\0\0\0\0\1" + (text if isinstance(text, bytes) else text.encode())
-    if reason := decoder.verdict(value):
+    if reason := values.verdict(value):
         return reason
-    writer, row = decoder.values.decode(value)
-    return writer.project([row])[0].to_pylist()[0]
+    return values.project(value)[0].to_pylist()[0]
 
 
 @pytest.mark.parametrize(
@@ -166,6 +164,27 @@ def test_nesting_has_the_limit_of_the_engine(depth: int) -> None:
 )
 def test_json_of_any_form_has_one_text(text: str, expected: str) -> None:
     assert written(read(text.encode())) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "doubtful"),
+    [
+        ('{"x":1,"y":2}', False),
+        ('{"x":1,"x":2}', True),
+        ('{"x":1,"y":[{"z":1,"z":1}]}', True),
+        ('{"x":"1","x":"1"}', False),
+        ('{"x":1,"x":1', False),
+    ],
+)
+def test_what_can_be_decoded_with_a_member_twice_is_doubtful(text: str, doubtful: bool) -> None:
+    schema = Schema(1, json.dumps({"properties": {"x": {"type": "integer"}}}), "JSON")
+    values = Values(pa.schema([("x", pa.int64())]), {1: schema}.get)
+    assert values.is_doubtful(b"\0\0\0\0\1" + text.encode()) == doubtful
+    packed = Values(values.columns, lambda _: schema, framing=GLUE)
+    start, compressed = GLUE.magics
+    assert packed.is_doubtful(compressed + bytes(16) + zlib.compress(text.encode())) == doubtful
+    assert packed.is_doubtful(start + bytes(16) + text.encode()) == doubtful
+    assert not values.is_doubtful(None)
 
 
 @given(st.binary(max_size=60))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from calve.steps import Lookup
-from cli.verify.lookup import looked_up
+from cli.verify.steps.lookup import looked_up
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])
 

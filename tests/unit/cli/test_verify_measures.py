@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from calve.measure_text import parse
 from calve.measures import Arithmetic, ColumnAt, Expression, Number
-from cli.verify.measures import measure, same
+from cli.verify.keyed.totals import measure, same
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from calve.registry import Schema
-from cli.verify.conversion import Unreadable
-from cli.verify.decoding import Values
-from cli.verify.protobuf_schema import compiled
+from cli.verify.formats.decoding import Values
+from cli.verify.formats.fields import Unreadable
+from cli.verify.formats.protobuf_schema import compiled
 
 COLUMNS = pa.schema(
     [("text", pa.string()), ("counts", pa.map_(pa.string(), pa.int32())), ("side", pa.string())]

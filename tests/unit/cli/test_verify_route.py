@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from calve.steps import Route
-from cli.verify.places import places_of
-from cli.verify.route import routed
-from cli.verify.steps import LEFT_OUT
+from cli.verify.columns import places_of
+from cli.verify.steps.chain import LEFT_OUT
+from cli.verify.steps.lookup import routed
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])
 OWN, NAMED = ("order",), ("order", "payment")

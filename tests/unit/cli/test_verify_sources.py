@@ -12,9 +12,9 @@ import pytest
 from calve.position import Ledger, TopicKey
 from calve.registry import Schema
 from cli.verify.claim import Round
-from cli.verify.conversion import Unreadable
-from cli.verify.decoding import Decoder, Keys, Values
-from cli.verify.epochs import Epochs, ReadWith
+from cli.verify.formats.decoding import Decoder, Keys, Values
+from cli.verify.formats.fields import Unreadable
+from cli.verify.sources import Epochs, ReadWith
 from cli.verify.topic import Records
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64()), ("schema_id", pa.int32())])
@@ -27,8 +27,11 @@ def nothing(_: int) -> Schema | None:
     return None
 
 
-def decoder(only: Schema, *columns: Any, **options: Any) -> Decoder:
-    return Decoder(pa.schema([*columns, ("_kafka", KAFKA)]), "t", nothing, only=only, **options)
+def decoder(only: Schema, *columns: Any, key: Keys | None = None, own: str | None = None) -> Decoder:
+    names = {"_kafka", key.column if key else "_kafka"}
+    table = pa.schema([*columns, ("_kafka", KAFKA)])
+    data = pa.schema([each for each in table if each.name not in names])
+    return Decoder(table, "t", Values(data, nothing, only=only, own=own), key)
 
 
 def records(*pairs: tuple[bytes | None, bytes | None]) -> Records:
@@ -58,7 +61,7 @@ def records(*pairs: tuple[bytes | None, bytes | None]) -> Records:
 )
 def test_bare_values_are_rows_or_say_why_not(only: Schema, value: bytes | None, verdict: str | None) -> None:
     column = {"STRING": ("value", pa.string()), "BYTES": ("value", pa.binary()), "AVRO": ("a", pa.int32())}
-    assert decoder(only, column[only.type]).verdict(value) == verdict
+    assert decoder(only, column[only.type]).values.verdict(value) == verdict
 
 
 @pytest.mark.parametrize(
@@ -74,7 +77,7 @@ def test_bare_values_are_rows_or_say_why_not(only: Schema, value: bytes | None, 
 )
 def test_what_a_schema_does_not_declare_is_one_text(text: str, rest: str | None) -> None:
     made = decoder(OBJECT, ("a", pa.int64()), ("rest", pa.string()), own="rest")
-    if reason := made.verdict(text.encode()):
+    if reason := made.values.verdict(text.encode()):
         assert reason == rest
         return
     [batch], _ = made.rows(records((None, text.encode())))
@@ -117,7 +120,7 @@ def test_a_record_whose_value_and_key_are_bad_is_refused_for_its_value() -> None
     batches, refused = made.rows(records((b"", b""), (b"", b"\x02"), (b"\x04", b"\x02"), (None, b"\x02")))
     assert refused == [(0, "malformed"), (1, "key_malformed")]
     assert [batch.column("key").to_pylist() for batch in batches] == [[2, None]]
-    assert made.judge(records((b"", b"\x02"), (None, b"\x02"))) == ["key_malformed", None]
+    assert made.rows(records((b"", b"\x02"), (None, b"\x02"))).refused == [(0, "key_malformed")]
 
 
 def test_columns_that_nothing_fills_any_more_are_null() -> None:
@@ -161,4 +164,4 @@ def test_each_round_is_read_with_the_schema_that_it_names() -> None:
     again = epochs.knowing([redrive], {(0, 1): redrive.round})
     returned = records((None, b"\x02"), (None, b"\x02y\x08")).select([1])
     assert [batch.column("a").to_pylist() for batch in again.rows(returned)[0]] == [[4]]
-    assert epochs.judge(returned) == ["trailing_bytes"]
+    assert epochs.rows(returned).refused == [(0, "trailing_bytes")]

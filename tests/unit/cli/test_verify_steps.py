@@ -14,13 +14,13 @@ from calve.errors import CalveError
 from calve.position import Ledger, TopicKey
 from calve.steps import NOTE, Filter, Flatten, Mask, Rule, Step, noted
 from cli.verify.claim import Round
-from cli.verify.columns import iceberg_columns, laid_out
-from cli.verify.left_out import LeftOut
-from cli.verify.made import Made, Run
-from cli.verify.matching import unlike
-from cli.verify.modes import Mode, keyed_rows
-from cli.verify.queries import Queries
-from cli.verify.steps import LEFT_OUT, Chain, Stepped, chain_of
+from cli.verify.columns import Made, iceberg_columns, laid_out
+from cli.verify.compare import unlike
+from cli.verify.counted import LeftOut
+from cli.verify.formats.decoding import Decoded
+from cli.verify.keyed.modes import Mode, keyed_rows
+from cli.verify.steps.chain import LEFT_OUT, Chain, Run, Stepped, chain_of
+from cli.verify.steps.queries import Queries
 from cli.verify.topic import Records
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])
@@ -211,16 +211,13 @@ def test_a_record_one_of_whose_rows_fails_makes_none() -> None:
 class Given:
     """A decoder that refuses odd offsets."""
 
-    def rows(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
+    def rows(self, records: Records, *, tombstones: bool = False) -> Decoded:
         good = [order(offset) for offset in records.offsets if offset % 2 == 0]
         bad = [(n, "malformed") for n, offset in enumerate(records.offsets) if offset % 2]
-        return [pa.RecordBatch.from_pylist(good, ORDER)] if good else [], bad
+        return Decoded([pa.RecordBatch.from_pylist(good, ORDER)] if good else [], bad)
 
-    def tombstones(self, records: Records) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
-        return self.rows(records)
-
-    def judge(self, records: Records) -> list[str | None]:
-        return ["malformed" if offset % 2 else None for offset in records.offsets]
+    def doubtful(self, records: Records) -> set[int]:
+        return set()
 
 
 def records(size: int) -> Records:
@@ -234,7 +231,7 @@ def test_a_decoder_with_steps_behind_it_says_of_each_record_what_became_of_it() 
     [batch], refused = stepped.rows(records(5))
     assert batch.column("id").to_pylist() == [0, 4]
     assert sorted(refused) == [(1, "malformed"), (2, LEFT_OUT), (3, "malformed")]
-    assert stepped.judge(records(4)) == [None, "malformed", LEFT_OUT, "malformed"]
+    assert sorted(stepped.rows(records(4)).refused) == [(1, "malformed"), (2, LEFT_OUT), (3, "malformed")]
 
 
 def test_a_record_one_of_whose_rows_lacks_its_key_makes_none() -> None:

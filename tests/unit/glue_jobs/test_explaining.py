@@ -15,7 +15,7 @@ from calve.errors import CalveError
 from calve.formats import FIELDS, Top
 from calve.registry import Schema
 from calve.wire import BARE, CONFLUENT
-from cli.verify.decoding import Values
+from cli.verify.formats.decoding import Values
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.decoder import Decoder
 from glue_jobs.explaining.letters import MOST_LETTERS, Explainer

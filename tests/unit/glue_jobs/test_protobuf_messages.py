@@ -15,8 +15,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from calve.decoding import decoding, first_columns
 from calve.registry import Schema
 from calve.writers import ProtobufWriter
-from cli.verify.conversion import Unreadable
-from cli.verify.protobuf_values import Values
+from cli.verify.formats import protobuf
+from cli.verify.formats.fields import CONFLUENT, Spec, Unreadable
 from glue_jobs.protobuf import scan
 from glue_jobs.protobuf.decoder import GOOD, VALUE, Frame, decode
 from glue_jobs.protobuf.values import rescaled
@@ -94,10 +94,10 @@ def agreed(text: str, payloads: list[bytes]) -> list[bool]:
     )
     found.validate(full=True)
     kind = found.type.field(VALUE).type
-    theirs = Values(schema, list(kind), {})
+    theirs = protobuf.ProtobufWriter(Spec(writer.prefix[: CONFLUENT.size], schema, pa.schema(list(kind)), {}))
     for payload, mine in zip(payloads, found.to_pylist(), strict=True):
         try:
-            row = pa.array([theirs.read(b"\x00" + payload)], kind)[0].as_py()
+            row = pa.array([theirs.decode(writer.prefix + payload)], kind)[0].as_py()
         except (Unreadable, pa.ArrowException):
             row = None
         assert (row is not None) == mine[GOOD], payload.hex()

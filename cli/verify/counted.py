@@ -1,0 +1,302 @@
+"""Records that are in no table, and why: a step left them out, their round skipped them, or they belong to other tables.
+
+Only their number can be proved: what the topic shows of each round must be what its ledger says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from calve.columns import UNDELIVERED
+from cli.verify.claim import Round, Rounds, Span
+from cli.verify.findings import Check, Finding
+from cli.verify.formats.fields import CONFLUENT, Framing
+from cli.verify.topic import Records
+
+LASTING = {
+    *("null_value", "truncated", "bad_magic", "malformed", "trailing_bytes", "bad_change"),
+    *("key_malformed", "null_key"),
+    *UNDELIVERED,
+}
+"""Reasons that a record's bytes prove for ever. The others need not be true now: schemas are registered, tables evolve."""
+BY_SCHEMA = "for their schema"
+SHOWN = 10
+FURTHER = "further schemas"
+
+Key = tuple[int, int]
+
+
+@dataclass
+class Counted:
+    """What the ledgers say of such records, by name, and what the topic shows of them.
+
+    `rounds` are those of one incarnation of the topic. `complete`: no round's ledger has expired. `counted`: by snapshot; None:
+    it has expired.
+    """
+
+    rounds: Sequence[Round] = ()
+    complete: bool = True
+    framing: Framing = CONFLUENT
+    counted: defaultdict[int | None, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    _reading: Rounds = field(init=False)
+
+    check: ClassVar[str]
+    why: ClassVar[str] = "Kafka no longer holds all records of these rounds"
+
+    def __post_init__(self) -> None:
+        self._reading = Rounds(self.rounds)
+
+    def frame(self, name: str) -> bytes:
+        """The header of a schema that a ledger names."""
+        return self.framing.frame(self.framing.named(name))
+
+    def name(self, frame: bytes) -> str:
+        """The schema's id as ledgers write it."""
+        return self.framing.name(self.framing.schema_id(frame))
+
+    def said(self, each: Round) -> Counter[str]:
+        """What the ledger of a round says."""
+        raise NotImplementedError
+
+    def figures(self, totals: Counter[str]) -> Mapping[str, int]:
+        """What is shown beside the number of records."""
+        raise NotImplementedError
+
+    def comparable(self, counts: Counter[str]) -> Counter[str]:
+        """The counts by what must be equal on both sides."""
+        return counts
+
+    def complaint(self, said: Counter[str], found: Counter[str]) -> str:
+        """What is wrong, after the name of the snapshot."""
+        raise NotImplementedError
+
+    def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:
+        """The check, where there is any such record, and what cannot be proved."""
+        totals = sum(map(self.said, self.rounds), Counter[str]())
+        if totals:
+            figures: dict[str, int | str] = {"records": totals.total(), **self.figures(totals)}
+            yield Check(self.check, "failed" if failed else "proved", figures)
+        gone = sum(
+            max(0, self.said(each).total() - self.counted[each.snapshot].total())
+            for each in self.rounds
+            if compacted or not each.held(spans)
+        )
+        if gone:
+            yield Check(f"{self.check} earlier", "not verifiable", {"records": gone, "why": self.why})
+
+    def findings(self, spans: Mapping[int, Span], *, compacted: bool) -> Iterator[Finding]:
+        """Rounds whose ledger says another number of records than the topic has."""
+        for each in self.rounds:
+            said, found = self.said(each), self.counted[each.snapshot]
+            these, those = self.comparable(said), self.comparable(found)
+            whole = not compacted and each.held(spans)
+            if these != those if whole else not those <= these:
+                text = f"snapshot {each.snapshot} says that {self.complaint(said, found)}"
+                yield Finding(self.check, text)
+
+
+class LeftOut(Counted):
+    """Records that steps leave out."""
+
+    check = "left out"
+    why = "Kafka no longer holds all records of these rounds, or how they were read is not known"
+
+    def take(self, keys: Iterable[Key]) -> None:
+        """Count records that steps leave out."""
+        for key in keys:
+            each = self._reading.reading(*key)
+            self.counted[each.snapshot if each else None]["records"] += 1
+
+    def said(self, each: Round) -> Counter[str]:
+        return Counter(records=each.ledger.filtered_by_steps)
+
+    def figures(self, totals: Counter[str]) -> Mapping[str, int]:
+        return {}
+
+    def complaint(self, said: Counter[str], found: Counter[str]) -> str:
+        return f"steps left out {said.total()} records; of its offsets they leave out {found.total()}"
+
+
+@dataclass
+class Skips(Counted):
+    """Records that rounds skipped (`on_error: skip`).
+
+    What a round skipped for its schema is told by the schema's id, which all records of that id shared in that round: whatever
+    the registry says today. All else that was skipped must be undecodable today as well.
+
+    `found` are the records that a round skipped, or may have: those that `unknown` names are of rounds whose ledgers are gone.
+    """
+
+    found: dict[Key, str] = field(default_factory=dict)
+    unknown: set[Key] = field(default_factory=set)
+
+    check = "skipped"
+
+    def for_their_schema(self, records: Records) -> set[int]:
+        """The places of records that their round skipped because of their schema id."""
+        frames = {
+            each.snapshot: set(map(self.frame, each.ledger.skipped_schemas))
+            for each in self.rounds
+            if each.ledger.skipped_schemas
+        }
+        found = set()
+        for place, value in enumerate(records.values) if frames else ():
+            each = self._reading.reading(records.partitions[place], records.offsets[place])
+            if value is not None and each and self.framing.start(value) in frames.get(each.snapshot, ()):
+                found.add(place)
+        return found
+
+    def take(self, key: Key, reason: str) -> bool:
+        """Note a record that cannot be decoded; False where it was not skipped, so that it must be a dead letter."""
+        skipping = self._reading.reading(*key)
+        if self.complete if skipping is None else not skipping.ledger.skipped:
+            return False
+        if skipping is None:
+            self.unknown.add(key)
+        else:
+            self.counted[skipping.snapshot][reason] += 1
+        self.found[key] = reason
+        return True
+
+    def said(self, each: Round) -> Counter[str]:
+        return Counter(each.ledger.skipped)
+
+    def figures(self, totals: Counter[str]) -> Mapping[str, int]:
+        return dict(sorted(totals.items()))
+
+    def comparable(self, counts: Counter[str]) -> Counter[str]:
+        """Reasons that depend on schemas as one: an id that was unknown then may be incompatible now."""
+        found = Counter[str]()
+        for reason, count in counts.items():
+            found[reason if reason in LASTING else BY_SCHEMA] += count
+        return found
+
+    def complaint(self, said: Counter[str], found: Counter[str]) -> str:
+        return (
+            f"it skipped {_words(said, '')}; of its offsets {_words(found, '')} cannot be rows"
+            " and are no dead letters"
+        )
+
+    def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:
+        yield from Counted.checks(self, spans, compacted=compacted, failed=failed)
+        if self.unknown:
+            why = "they cannot be decoded, and the snapshots that said whether they were skipped have expired"
+            yield Check("undecodable", "not verifiable", {"records": len(self.unknown), "why": why})
+
+
+def _nobodys(_frame: bytes) -> list[str] | None:
+    return None
+
+
+@dataclass
+class Filters(Counted):
+    """Records that belong to other tables: their schema is none of the table's.
+
+    All records with one schema id shared their fate in a round. A ledger names the ids, up to so many; whoever comes after
+    those is told from the registry.
+
+    subjects_of: the subjects of a frame's schema as the registry has them now; None where it does not know the schema.
+    ours: which of them are the table's. `shared`: the topic holds records of other tables, as the configuration says now.
+    other: where the table holds one message of its schemas, whether a value of those is another one.
+    """
+
+    subjects_of: Callable[[bytes], list[str] | None] = _nobodys
+    ours: Callable[[list[str]], list[str]] = list
+    shared: bool = False
+    other: Callable[[bytes], bool] | None = None
+    unknown: int = 0
+    _foreign: dict[bytes, bool] = field(default_factory=dict)
+    _named: set[bytes] = field(init=False)
+
+    check = "filtered"
+
+    def __post_init__(self) -> None:
+        Counted.__post_init__(self)
+        names = {name for each in self.rounds for name in each.ledger.filtered_schemas}
+        self._named = set(map(self.frame, names))
+
+    def foreign(self, frame: bytes) -> bool:
+        """Whether the registry knows the schema, and it is of other subjects than the table's."""
+        if frame not in self._foreign:
+            subjects = self.subjects_of(frame)
+            self._foreign[frame] = subjects is not None and not self.ours(subjects)
+        return self._foreign[frame]
+
+    def places(self, records: Records) -> dict[int, Round | None]:
+        """The places of records that their round left to other tables; None where nothing says which round that was."""
+        found: dict[int, Round | None] = {}
+        if not (self.shared or self._named):
+            return found
+        for place, value in enumerate(records.values):
+            if value is None or len(value) < self.framing.size or not value.startswith(self.framing.magics):
+                continue
+            frame = self.framing.start(value)
+            strange = self.foreign(frame) or (self.other is not None and self.other(value))
+            if not strange and (self.other is not None or frame not in self._named):
+                continue
+            each = self._reading.reading(records.partitions[place], records.offsets[place])
+            if each is None:
+                if not self.complete and strange:
+                    found[place] = None
+            elif self.name(frame) in each.ledger.filtered_schemas or (
+                strange and self.said(each)[FURTHER] > 0
+            ):
+                found[place] = each
+        return found
+
+    def keys(self, records: Records) -> Iterator[Key]:
+        """Partition and offset of those records."""
+        for place in self.places(records):
+            yield records.partitions[place], records.offsets[place]
+
+    def own(self, records: Records, *, count: bool) -> Records:
+        """The records without those; `count` them."""
+        places = self.places(records)
+        for place, each in places.items() if count else ():
+            if each is None:
+                self.unknown += 1
+                continue
+            name = self.name(self.framing.start(records.values[place] or b""))
+            self.counted[each.snapshot][name if name in each.ledger.filtered_schemas else FURTHER] += 1
+        if not places:
+            return records
+        return records.select([place for place in range(len(records)) if place not in places])
+
+    def said(self, each: Round) -> Counter[str]:
+        ledger = each.ledger
+        further = ledger.filtered - ledger.filtered_by_steps - sum(ledger.filtered_schemas.values())
+        return Counter(ledger.filtered_schemas | ({FURTHER: further} if further else {}))
+
+    def figures(self, totals: Counter[str]) -> Mapping[str, int]:
+        largest = sorted(totals.items(), key=lambda each: (-each[1], each[0]))[:SHOWN]
+        return {f"schema {name}": count for name, count in largest}
+
+    def complaint(self, said: Counter[str], found: Counter[str]) -> str:
+        left, these = _words(said, "of schema "), _words(found, "of schema ")
+        return f"it left {left} to other tables; of its offsets these are {these}"
+
+    def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:
+        yield from Counted.checks(self, spans, compacted=compacted, failed=failed)
+        if self.unknown:
+            why = "the snapshots that said whether they were filtered have expired"
+            yield Check("of other tables", "not verifiable", {"records": self.unknown, "why": why})
+
+    def findings(self, spans: Mapping[int, Span], *, compacted: bool) -> Iterator[Finding]:
+        """As those of all; and rounds that left records of the table's own schemas to others."""
+        yield from Counted.findings(self, spans, compacted=compacted)
+        for each in self.rounds:
+            for name, count in each.ledger.filtered_schemas.items():
+                subjects = self.subjects_of(self.frame(name))
+                if (own := self.ours(subjects or [])) and self.other is None:
+                    text = (
+                        f"snapshot {each.snapshot} left {count} records of schema {name} to other tables; the"
+                        f" schema is of subject {', '.join(own)}, which is this table's"
+                    )
+                    yield Finding(self.check, text)
+
+
+def _words(counts: Mapping[str, int], before: str) -> str:
+    return ", ".join(f"{count} {before}{name}" for name, count in sorted(counts.items())) or "none"

@@ -1,0 +1,168 @@
+"""Protobuf schemas as verification sees them: compiled by protoc, or the descriptors that a client registered."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError
+from grpc_tools import protoc
+
+from calve import registry
+from cli.verify.formats.fields import Unreadable
+
+OWN = "calve_own.proto"
+META = """syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";
+message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
+extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }"""
+CONFLUENT = {
+    "confluent/meta.proto": META,
+    "confluent/type/decimal.proto": 'syntax = "proto3"; package confluent.type;'
+    " message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }",
+    "confluent/type/variant.proto": 'syntax = "proto3"; package confluent.type;'
+    " message Variant { bytes metadata = 1; bytes value = 2; }",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The messages of one registered schema.
+
+    symbols: the names of an enum's numbers, by the full name of the field. The fields themselves are numbers here: what an enum
+    does with a number that it does not name differs between versions of the language.
+    """
+
+    messages: list[Descriptor]
+    symbols: dict[str, dict[int, str]] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=256)
+def compiled(schema: registry.Schema) -> Compiled:
+    """A registered schema with its references; one of proto2 in a language whose parser looks at every text.
+
+    Raises:
+        Unreadable: it is no Protobuf schema.
+    """
+    files = _files(schema)
+    symbols: dict[str, dict[int, str]] = {}
+    try:
+        enums = _pool(files)
+        for file in files:
+            old = file.syntax in ("", "proto2")
+            for message in file.message_type:
+                _plain(message, f"{file.package}.{message.name}".lstrip("."), enums, symbols, old=old)
+            del file.extension[:]
+            if old:
+                file.syntax, file.edition = "editions", descriptor_pb2.EDITION_2023
+                file.options.features.enum_type = descriptor_pb2.FeatureSet.CLOSED
+        own = _pool(files).FindFileByName(files[-1].name)
+    except (TypeError, KeyError, ValueError):
+        raise Unreadable("incompatible_schema") from None
+    return Compiled([own.message_types_by_name[each.name] for each in files[-1].message_type], symbols)
+
+
+def _pool(files: list[descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.DescriptorPool:
+    pool = descriptor_pool.DescriptorPool()
+    for file in files:
+        pool.Add(file)
+    return pool
+
+
+def _files(schema: registry.Schema) -> list[descriptor_pb2.FileDescriptorProto]:
+    """The file and all that it needs, each after those that it needs itself."""
+    binary = descriptor_pb2.FileDescriptorSet()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in {**CONFLUENT, **schema.references, OWN: schema.text}.items():
+            if (found := _binary(text)) is not None:
+                found.name = name
+                binary.file.append(found)
+                continue
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                raise Unreadable("incompatible_schema")
+            target = Path(folder, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        given, result = Path(folder, "calve_given"), Path(folder, "calve_result")
+        given.write_bytes(binary.SerializeToString())
+        command = ["protoc", *(f"-I{each}" for each in (folder, *known_files())), "--include_imports"]
+        with _silent():
+            failed = protoc.main(
+                [*command, f"--descriptor_set_in={given}", f"--descriptor_set_out={result}", OWN]
+            )
+        if failed:
+            raise Unreadable("incompatible_schema")
+        return list(descriptor_pb2.FileDescriptorSet.FromString(result.read_bytes()).file)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Nothing is written to this process's standard error: protoc, which is no Python, complains there with paths."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def known_files() -> list[Path]:
+    """The folders of the files that everyone may import."""
+    tools, types = find_spec("grpc_tools"), find_spec("google.type.date_pb2")
+    assert tools is not None and tools.origin and types is not None and types.origin  # noqa: PT018, S101 dependencies
+    return [Path(tools.origin).parent / "_proto", Path(types.origin).parents[2]]
+
+
+def _binary(text: str) -> descriptor_pb2.FileDescriptorProto | None:
+    """What a client registered in binary form; None: it is text."""
+    try:
+        data = base64.b64decode("".join(text.split()), validate=True)
+        return descriptor_pb2.FileDescriptorProto.FromString(data)
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+
+
+def _plain(
+    message: descriptor_pb2.DescriptorProto,
+    name: str,
+    enums: descriptor_pool.DescriptorPool,
+    symbols: dict[str, dict[int, str]],
+    *,
+    old: bool,
+) -> None:
+    """Enums become numbers; fields of proto2 (`old`) become those of an edition that are the same bytes."""
+    for each in message.field:
+        if each.type == each.TYPE_ENUM:
+            enum = enums.FindEnumTypeByName(each.type_name.lstrip("."))
+            symbols[f"{name}.{each.name}"] = {value.number: value.name for value in reversed(enum.values)}
+            each.type = each.TYPE_INT32
+            each.ClearField("type_name")
+            each.ClearField("default_value")
+        if old:
+            each.ClearField("options")
+            if each.label == each.LABEL_REQUIRED:
+                each.label = each.LABEL_OPTIONAL
+                each.options.features.field_presence = descriptor_pb2.FeatureSet.LEGACY_REQUIRED
+            if each.type == each.TYPE_GROUP:
+                each.type = each.TYPE_MESSAGE
+                each.options.features.message_encoding = descriptor_pb2.FeatureSet.DELIMITED
+    del message.extension[:]
+    for inner in message.nested_type:
+        _plain(inner, f"{name}.{inner.name}", enums, symbols, old=old)

@@ -1,0 +1,160 @@
+"""The mode of a table and what tells its rows apart, by its own note, and the records of a topic with their keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calve.columns import CHANGE
+from calve.modes import folded_as, folded_to, kind_of, noted_totals
+from calve.names import SYSTEM_COLUMN
+from cli.verify.columns import number, places_of
+from cli.verify.formats.decoding import Decoding, Refused
+from cli.verify.hashing import column_hashes, row_hashes
+from cli.verify.topic import Records
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+    from calve.job import Aggregate
+    from cli.verify.claim import Claim
+
+RECORD_KEY = f"{SYSTEM_COLUMN}.key"
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A batch with the digest of each row's key (64 bits) and the value that orders it.
+
+    tombstones: they delete rows. idle: they are no row's; `t`: they end all rows before them.
+    """
+
+    batch: pa.RecordBatch
+    keys: Any
+    orders: Any
+    tombstones: bool = False
+    idle: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """Paths of the columns that are the key.
+
+    first: the table holds the first record of each key, or those that are `window_us` apart; else the newest. order_by: path of
+    the column that says which is that. deletes: a tombstone names a row. to: the offsets below which that is so, of a table
+    that has been appended to since; None: of all. changes: the topic has a database's changes, ordered by these fields of their
+    source; keeps: rows that they delete stay. totals: it holds those of the groups that the key tells apart.
+    """
+
+    key: tuple[str, ...]
+    first: bool = False
+    window_us: int | None = None
+    order_by: str | None = None
+    deletes: bool = False
+    to: Mapping[int, int] | None = None
+    changes: tuple[str, ...] | None = None
+    keeps: bool = False
+    totals: Aggregate | None = None
+
+    @property
+    def newest(self) -> bool:
+        """The table holds the newest record of each key."""
+        return not self.first and self.totals is None
+
+    def covers(self, partition: int, offset: int) -> bool:
+        """True where the key decides whether the record is a row."""
+        return self.to is None or offset < self.to.get(partition, 0)
+
+    def keyed(self, batch: pa.RecordBatch, *, tombstones: bool = False, idle: str | None = None) -> Keyed:
+        """Rows whose key has no null, or are idle."""
+        keys = row_hashes(column_hashes([column_at(batch, path) for path in self.key]))
+        orders = column_at(batch, self.order_by) if self.order_by else pa.nulls(batch.num_rows)
+        return Keyed(batch, keys, orders, tombstones, idle)
+
+    def by_deed(
+        self, batch: pa.RecordBatch, *, tombstones: bool
+    ) -> Iterator[tuple[pa.RecordBatch, bool, str | None]]:
+        """Rows of a batch by what they do, as `Keyed`. Without changes of a database all of them write."""
+        if tombstones:
+            yield batch, True, None if self.deletes else "tombstone"
+        elif self.changes is None:
+            yield batch, False, None
+        else:
+            op = column_at(batch, f"{CHANGE['name']}.op")
+            for deed in pc.unique(op).to_pylist():
+                idle = deed if deed in ("t", "m") else None
+                yield batch.filter(pc.equal(op, deed)), deed == "d" and not self.keeps, idle
+
+    def nameless(self, batch: pa.RecordBatch) -> Any:
+        """True for rows of which a part of the key is null."""
+        return reduce(pc.or_, [column_at(batch, path).is_null() for path in self.key])
+
+
+def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None:
+    """What the table's position says of its mode; None where it has held every record from its birth."""
+    text = claim.position.mode
+    if text is None:
+        return None
+    if kind_of(text) == "aggregate":
+        totals = noted_totals(text)
+        return Mode(totals.key, totals=totals)
+    folded, to = folded_as(text), folded_to(text).get(claim.topic)
+    noted = json.loads(folded or text)
+    names = tuple(schema.find_column_name(each) or "" for each in noted["key"])
+    if noted["mode"] == "deduplicate":
+        window = noted["window_ms"]
+        return Mode(names, first=True, window_us=None if window is None else window * 1000)
+    order = None if noted["order_by"] is None else schema.find_column_name(noted["order_by"])
+    of_record = {RECORD_KEY, key_column}
+    deletes = all(name in of_record or name.split(".")[0] == key_column for name in names)
+    if noted["mode"] == "change_data":
+        keeps = noted["deleted"] == "keep"
+        changes = tuple(noted["source"])
+        return Mode(names, order_by=order, deletes=deletes and not keeps, changes=changes, keeps=keeps)
+    return Mode(names, order_by=order, deletes=deletes, to=(to or {}) if folded else None)
+
+
+def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Keyed], Refused]:
+    """Rows and tombstones of the records with their keys, and (place, reason) of records that are neither.
+
+    A record of whose rows one lacks a part of the key makes none.
+    """
+    empty = mode.deletes or mode.changes is not None
+    dead = [n for n, value in enumerate(records.values) if value is None] if empty else []
+    living = [n for n in range(len(records)) if records.values[n] is not None or not empty]
+    found: list[Keyed] = []
+    refused: Refused = []
+    for places, tombstones in ((living, False), (dead, True)):
+        if not places:
+            continue
+        batches, unread = decoder.rows(records.select(places), tombstones=tombstones)
+        refused += [(places[n], reason) for n, reason in unread]
+        deeds = (each for batch in batches for each in mode.by_deed(batch, tombstones=tombstones))
+        for rows, dead_rows, idle in deeds:
+            nameless = mode.nameless(rows)
+            if idle is None and nameless.true_count:
+                at = places_of(rows)
+                lacking = pc.unique(at.filter(nameless))
+                refused += [(n, "null_key") for n in _numbers(records, lacking)]
+                rows = rows.filter(pc.invert(pc.is_in(at, lacking)))
+            found.append(mode.keyed(rows, tombstones=dead_rows, idle=idle))
+    return found, refused
+
+
+def _numbers(records: Records, places: Any) -> Sequence[int]:
+    """Which of the records are at these places."""
+    known = {place: n for n, place in enumerate(map(number, records.partitions, records.offsets))}
+    return [known[place] for place in places.to_pylist()]
+
+
+def column_at(batch: pa.RecordBatch, path: str) -> Any:
+    """The column at a path of names."""
+    name, *inner = path.split(".")
+    column = batch.column(name)
+    return pc.struct_field(column, inner) if inner else column

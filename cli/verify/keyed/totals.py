@@ -1,0 +1,303 @@
+"""The totals of groups, told without the engine: record after record, and compared with the rows of the table.
+
+Measures are read by Python's own parser, and computed as Python's own numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from calve.names import SYSTEM_COLUMN
+from calve.totals import WINDOW_START, column_of
+from cli.verify.claim import Claim, numbers_of
+from cli.verify.findings import Check, Finding, Findings
+from cli.verify.keyed.modes import column_at
+from cli.verify.letters import Count
+
+if TYPE_CHECKING:
+    from calve.job import Aggregate
+    from cli.verify.rows import MainRows
+
+CHECK = "groups"
+PLACE = ("timestamp", "partition", "offset")
+
+Group = tuple[Any, ...]
+EXACT = Context(prec=1000)
+"""More digits than any sum of a topic has."""
+EVERY = "count(*)"
+_CAST = re.compile(r"\bas decimal\((\d+), (\d+)\)")
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_MARK = "x"
+"""Stands before each name: a column may have one that is a keyword of Python's."""
+_SIGNS = {ast.Add: EXACT.add, ast.Sub: EXACT.subtract, ast.Mult: EXACT.multiply}
+
+Value = Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the records of a group come to. `last`: number of the round, timestamp, partition and offset of the last one."""
+
+    totals: list[Any]
+    last: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Totals:
+    """The groups of a topic; `add` all of its records before the table is compared.
+
+    `records` are those that were added, `rows` those that the table has. `why`: why it cannot be proved; None: it can.
+    """
+
+    mode: Aggregate
+    claim: Claim
+    why: str | None = None
+    findings: list[Finding] = field(default_factory=list)
+    rows: int = 0
+    records: int = 0
+    _groups: dict[Group, _Group] = field(default_factory=dict)
+    _measures: list[Measure] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._measures = [measure(each.name, each.text) for each in self.mode.measures]
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take in the rows that records make, none of them without a group."""
+        paths = {path for each in self._measures for path in each.paths}
+        columns = {path: _plain(column_at(batch, path)) for path in (*self.mode.key, *paths)}
+        keys = zip(*self._keys([columns[path] for path in self.mode.key]), strict=True)
+        kafka = batch.column(SYSTEM_COLUMN)
+        places = list(zip(*(_plain(kafka.field(name)) for name in PLACE), strict=True))
+        self.records += len(set(places))
+        partitions, offsets = kafka.field("partition").to_numpy(), kafka.field("offset").to_numpy()
+        read_by = numbers_of(self.claim.rounds[::-1], partitions, offsets).tolist()
+        for number, (key, place) in enumerate(zip(keys, places, strict=True)):
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = _Group([each.start for each in self._measures])
+            group.last = max(group.last, (read_by[number], *place))
+            record = {path: columns[path][number] for path in paths}
+            for n, each in enumerate(self._measures):
+                group.totals[n] = each.added(group.totals[n], each.value(record))
+
+    def compare(self, main: MainRows, count: Count, *, read: int, whole: bool) -> None:
+        """One pass over the table; what is not as it must be is in `findings` then.
+
+        `read`: how many records of what the table claims Kafka still has; `whole`: it has let go of none.
+        """
+        self.why = _why_unproved(self.claim, None if whole else read)
+        wrong = Findings()
+        seen: dict[Group, tuple[int, int, list[str]]] = {}
+        for file, key, totals, place in self._held(main):
+            self.rows += 1
+            count(self.rows)
+            here = (place[1], place[2], [file])
+            for each in (here, seen[key]) if key in seen else ():
+                wrong.add(CHECK, "rows of a group that another row has, too", *each)
+            seen[key] = here
+            if self.why is None:
+                self._judge(self._groups.get(key), totals, place, wrong, file)
+        if self.why is None:
+            for key in self._groups.keys() - seen.keys():
+                _, _, partition, offset = self._groups[key].last
+                wrong.add(
+                    CHECK, "records of groups that have no row; of each the last one", partition, offset
+                )
+        self.findings = [*wrong.findings(), *self._totals(read if whole else None)]
+
+    def check(self) -> Check:
+        if self.findings:
+            return Check(CHECK, "failed", {"groups": self.rows, "records": self.records})
+        if self.why is not None:
+            return Check(CHECK, "not verifiable", {"groups": self.rows, "why": self.why})
+        return Check(CHECK, "proved", {"groups": self.rows, "records": self.records})
+
+    def _judge(
+        self, group: _Group | None, totals: Sequence[Any], place: tuple[int, ...], wrong: Findings, file: str
+    ) -> None:
+        _, partition, offset = place
+        if group is None:
+            wrong.add(CHECK, "rows of groups of which there is no record", partition, offset, [file])
+            return
+        pairs = zip(self._measures, totals, group.totals, strict=True)
+        differing = [each.name for each, held, found in pairs if not same(held, found)]
+        if place != group.last[1:]:
+            differing.append(SYSTEM_COLUMN)
+        if differing:
+            text = "rows that are not the totals of their records"
+            wrong.add(CHECK, text, partition, offset, [file], tuple(differing))
+
+    def _held(self, main: MainRows) -> Iterator[tuple[str, Group, tuple[Any, ...], tuple[int, ...]]]:
+        """File, group, totals and place of each row."""
+        names = [*map(column_of, self.mode.by), *([WINDOW_START] if self.mode.window else [])]
+        for file, batch in main.batches():
+            groups = zip(*(_plain(batch.column(name)) for name in names), strict=True)
+            totals = zip(*(_plain(batch.column(each.name)) for each in self._measures), strict=True)
+            kafka = batch.column(SYSTEM_COLUMN)
+            places = zip(*(_plain(kafka.field(name)) for name in PLACE), strict=True)
+            for group, found, place in zip(groups, totals, places, strict=True):
+                yield file, group, found, place
+
+    def _keys(self, columns: list[list[Any]]) -> list[list[Any]]:
+        window = self.mode.window
+        if window is None:
+            return columns
+        size = window.size_ms * 1000
+        return [*columns[:-1], [moment // size * size for moment in columns[-1]]]
+
+    def _totals(self, read: int | None) -> Iterator[Finding]:
+        if not self.claim.known_from_birth:
+            return
+        counted = self.claim.totals.consumed
+        if read is not None and read != counted:
+            yield Finding("totals", f"the topic has {read} records, the ledgers say {counted}")
+        commits = (*self.claim.rounds, *self.claim.redrives)
+        expected = sum(each.ledger.rows_appended - each.ledger.rows_deleted for each in commits)
+        if self.rows != expected:
+            yield Finding("totals", f"the table has {self.rows} rows, its ledgers say {expected}")
+
+
+def _why_unproved(claim: Claim, read: int | None) -> str | None:
+    """Why so many records of the topic (None: all) are not those that the totals are made of; None: they are."""
+    if not claim.known_from_birth:
+        return "the snapshots that said where the table begins have expired"
+    if claim.mixed:
+        return "the topic was created again since"
+    if read is not None and read < claim.totals.consumed:
+        gone = claim.totals.consumed - read
+        return f"Kafka no longer holds {gone} of the records, or how they were read is not known"
+    return None
+
+
+def _plain(column: Any) -> list[Any]:
+    """Python's values; moments and days as numbers, which no calendar bounds."""
+    if pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    found: list[Any] = column.to_pylist()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """`value` of a record, by the columns that it is made of; `added` to what is known so far, either of which may be None."""
+
+    name: str
+    function: str
+    paths: tuple[str, ...]
+    value: Value
+
+    @property
+    def start(self) -> Any:
+        """What it is of no records."""
+        return 0 if self.function == "count" else None
+
+    def added(self, so_far: Any, found: Any) -> Any:
+        if found is None:
+            return so_far
+        match self.function:
+            case "count":
+                return so_far + 1
+            case "sum":
+                return found if so_far is None else EXACT.add(so_far, found)
+            case "min":
+                return found if so_far is None else min(so_far, found, key=_order)
+        return found if so_far is None else max(so_far, found, key=_order)
+
+
+def measure(name: str, text: str) -> Measure:
+    """The measure that a table's position describes."""
+    if text == EVERY:
+        return Measure(name, "count", (), lambda _: True)
+    source = _NAME.sub(lambda found: _MARK + found[0], _CAST.sub(r", \1, \2", text))
+    call = ast.parse(source, mode="eval").body
+    if not isinstance(call, ast.Call):
+        raise TypeError(f"{text} is no measure")
+    paths: list[str] = []
+    value = _value(call.args[0], source, paths)
+    function = ast.unparse(call.func).removeprefix(_MARK)
+    return Measure(
+        name, function, tuple(dict.fromkeys(paths)), _number(value) if function == "sum" else value
+    )
+
+
+def same(one: Any, other: Any) -> bool:
+    """True for equal values, nulls and NaN among them."""
+    return bool(one == other) or (_is_nan(one) and _is_nan(other))
+
+
+def _value(node: ast.expr, source: str, paths: list[str]) -> Value:
+    match node:
+        case ast.Constant():
+            number = Decimal(ast.get_source_segment(source, node) or "")
+            return lambda _: number
+        case ast.BinOp(left, sign, right):
+            return _both(
+                _SIGNS[type(sign)], *(_number(_value(each, source, paths)) for each in (left, right))
+            )
+        case ast.Call(args=[of, _, ast.Constant(value=int(scale))]):
+            return _rounded(_value(of, source, paths), int(scale))
+    path = ast.unparse(node).replace(f".{_MARK}", ".").removeprefix(_MARK)
+    paths.append(path)
+    return lambda record: record[path]
+
+
+def _both(sign: Callable[[Decimal, Decimal], Decimal], left: Value, right: Value) -> Value:
+    def value(record: Mapping[str, Any]) -> Any:
+        one, other = left(record), right(record)
+        return None if one is None or other is None else sign(one, other)
+
+    return value
+
+
+def _rounded(of: Value, scale: int) -> Value:
+    unit = Decimal(1).scaleb(-scale)
+
+    def value(record: Mapping[str, Any]) -> Any:
+        found = of(record)
+        if found is None:
+            return None
+        return (
+            _nearest(found, scale)
+            if isinstance(found, float)
+            else Decimal(found).quantize(unit, ROUND_HALF_UP, EXACT)
+        )
+
+    return value
+
+
+def _nearest(found: float, scale: int) -> Decimal:
+    """The decimal next to a float, by the arithmetic of floats, which is the same everywhere; its digits as a text are not."""
+    scaled = found * 10.0**scale
+    if not math.isfinite(scaled):
+        return Decimal("nan")
+    size = abs(scaled)
+    below = math.floor(size)
+    units = Decimal(below + (size - below >= 0.5))
+    return units.copy_sign(Decimal(scaled)).scaleb(-scale, EXACT)
+
+
+def _number(of: Value) -> Value:
+    def value(record: Mapping[str, Any]) -> Any:
+        found = of(record)
+        return None if found is None else Decimal(found)
+
+    return value
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    """Spark's: NaN is greater than all numbers."""
+    return (True, 0) if _is_nan(value) else (False, value)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float | Decimal) and math.isnan(value)

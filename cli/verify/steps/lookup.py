@@ -1,0 +1,148 @@
+"""The steps `route` and `lookup`: a table's own records of a shared topic, and columns of another table, as a round saw it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calve.errors import CalveError
+from calve.names import TableName
+from calve.steps import LOOKED_UP, Lookup, Route, Step, Value
+from cli import lake
+from cli.verify.columns import Made, is_bytes, is_text, places_of
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+NO_ROUTE = "no_route"
+KINDS: dict[type, Any] = {str: pa.large_string(), int: pa.int64(), bool: pa.bool_()}
+MISSING = "lookup_missing"
+PLACE, OTHER = "calve:place", "calve:other"
+MOST_DIGITS = 38
+
+Others = Callable[[Lookup], pa.Table]
+"""The columns that a step needs of its table."""
+
+
+class OtherTables:
+    """Tables in which steps look up. database: where those are that are named without one."""
+
+    def __init__(self, catalog: Catalog, database: str, steps: Iterable[Step]) -> None:
+        self._catalog, self._database = catalog, database
+        self._steps = [each for each in steps if isinstance(each, Lookup)]
+        self._read: dict[tuple[str, str, tuple[str, ...]], pa.Table] = {}
+        self._tables: dict[str, Table] = {}
+
+    @cached_property
+    def newest(self) -> Mapping[str, str]:
+        """The snapshots that the tables are at now, as a round notes them."""
+        heads = {name: self._table(name).current_snapshot() for name in map(self._name, self._steps)}
+        return {f"{LOOKED_UP}{name}": str(head.snapshot_id) if head else "" for name, head in heads.items()}
+
+    def of(self, read_with: Mapping[str, str]) -> Others | None:
+        """The tables as of the snapshots that a round has noted; None where it noted none, or one that has expired."""
+        for name in map(self._name, self._steps):
+            snapshot = read_with.get(f"{LOOKED_UP}{name}")
+            if snapshot is None or (snapshot and self._table(name).snapshot_by_id(int(snapshot)) is None):
+                return None
+        return lambda step: self._rows(step, read_with[f"{LOOKED_UP}{self._name(step)}"])
+
+    def _rows(self, step: Lookup, snapshot: str) -> pa.Table:
+        columns = tuple(dict.fromkeys((*step.on.values(), *step.columns.values())))
+        place = self._name(step), snapshot, columns
+        if place not in self._read:
+            of = int(snapshot) if snapshot else None
+            scan = self._table(place[0]).scan(selected_fields=columns, case_sensitive=False, snapshot_id=of)
+            self._read[place] = scan.to_arrow() if snapshot else scan.to_arrow().slice(0, 0)
+        return self._read[place]
+
+    def _name(self, step: Lookup) -> str:
+        return step.full_name(self._database)
+
+    def _table(self, name: str) -> Table:
+        if name not in self._tables:
+            found = lake.load(self._catalog, TableName(*name.split(".")))
+            if found is None:
+                raise CalveError(
+                    f"there is no table {name}, in which a step looks up", fix="verify where that table is"
+                )
+            self._tables[name] = found
+        return self._tables[name]
+
+
+def looked_up(rows: pa.RecordBatch, step: Lookup, other: pa.Table, *, tombstones: bool) -> Made:
+    """The rows with the columns of the other table's row that has the same key, null where it has none."""
+    keys = [f"{OTHER}{n}" for n in range(len(step.on))]
+    pairs = [_alike(value_at(rows, path), _column(other, name)) for path, name in step.on.items()]
+    ours, theirs = zip(*pairs, strict=True)
+    left = pa.table([*ours, pa.array(range(rows.num_rows), pa.int64())], names=[*keys, PLACE])
+    right = pa.table([*theirs, pa.array(range(other.num_rows), pa.int64())], names=[*keys, OTHER])
+    found = left.join(right, keys, join_type="left outer").sort_by(PLACE)[OTHER].combine_chunks()
+    made = rows
+    for new, name in step.columns.items():
+        made = made.append_column(new, _column(other, name).take(found))
+    if step.missing == "null" or tombstones:
+        return Made(made)
+    lost = found.is_null()
+    places = places_of(rows).filter(lost)
+    return Made(made.filter(pc.invert(lost)), None, {MISSING: places} if len(places) else {})
+
+
+def _column(table: pa.Table, name: str) -> Any:
+    names = [each.lower() for each in table.schema.names]
+    return table.column(names.index(name.lower())).combine_chunks()
+
+
+def _alike(ours: Any, theirs: Any) -> tuple[Any, Any]:
+    """The two sides of a key as one type, in which both keep every digit."""
+    kind = _common(ours.type, theirs.type)
+    return ours.cast(kind), theirs.cast(kind)
+
+
+def _common(ours: Any, theirs: Any) -> Any:
+    if pa.types.is_decimal(ours):
+        return pa.decimal128(MOST_DIGITS, max(ours.scale, theirs.scale))
+    if pa.types.is_integer(ours):
+        return pa.int64()
+    if is_text(ours):
+        return pa.large_string()
+    if pa.types.is_fixed_size_binary(ours) or is_bytes(ours):
+        return pa.large_binary()
+    return theirs
+
+
+def routed(rows: pa.RecordBatch, step: Route, *, tombstones: bool) -> Made:
+    """The rows of the table's own records; all tombstones."""
+    if tombstones:
+        return Made(rows)
+    value, places = value_at(rows, step.column), places_of(rows)
+    own = _is_one(value, step.values)
+    stays = pc.invert(_is_one(value, step.named)) if step.others == "keep" else own
+    gone = pc.invert(stays)
+    if step.others != "reject":
+        return Made(rows.filter(stays), places.filter(gone))
+    named = _is_one(value, step.named)
+    lost = places.filter(pc.and_not(gone, named))
+    return Made(
+        rows.filter(stays), places.filter(pc.and_(gone, named)), {NO_ROUTE: lost} if len(lost) else {}
+    )
+
+
+def value_at(rows: pa.RecordBatch, path: str) -> Any:
+    """The values at a path of structs, whose names may be written in any case."""
+    found: Any = rows.to_struct_array()
+    for name in path.split("."):
+        names = [each.name.lower() for each in found.type]
+        found = found.flatten()[names.index(name.lower())]
+    return found
+
+
+def _is_one(value: Any, values: Sequence[Value]) -> Any:
+    """Never null: a value that is null is none of them."""
+    kind = KINDS[type(values[0])] if values else value.type
+    return pc.is_in(value.cast(kind), pa.array(values, kind))

@@ -1,0 +1,215 @@
+"""The steps `filter` and `sql`: Spark SQL says what a query means, so Spark runs it, as it stands, on batch after batch.
+
+It runs as any query does, and fails as a whole: a batch that fails is halved until the rows are found on which it does. What
+Spark says of a failure holds values, so nobody sees it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calve.errors import CalveError
+from calve.names import SYSTEM_COLUMN, quote
+from cli.verify.columns import Made, places_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FAILED = "step_failed"
+PLACE = "calve:place"
+"""`_kafka` of a row that a query makes, which may select it under another name, or not at all."""
+SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.variable.substitute": "false",
+}
+EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
+AT_ONCE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+"""Computes the inner one of two queries on a few rows before it is known what the outer one needs of it."""
+LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Of PySpark's: they print what an error says."""
+SELECT = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*select\b(?:\s+all\b)?", re.IGNORECASE | re.DOTALL)
+TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|--[^\n]*|/\*.*?\*/|\w+|[()]""", re.DOTALL)
+
+
+class Queries:
+    """A session of Spark, started for the first query: one of its own beside those that this process has, or the only one."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._session: SparkSession | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def where(self, rows: pa.RecordBatch, condition: str, *, tombstones: bool) -> Made:
+        """Rows for which a condition is true; all tombstones."""
+        if tombstones:
+            return Made(rows)
+        return self._made(rows, f"select * from source where ({condition}\n)")  # noqa: S608 a part of a query
+
+    def select(self, rows: pa.RecordBatch, query: str, *, tombstones: bool) -> Made:
+        """What a query makes of rows; of a tombstone, whatever WHERE says of it, each column that can be computed."""
+        found = SELECT.match(query)
+        if found is None:
+            raise CalveError(f"the query begins with something else than SELECT: {query.strip()[:40]}")
+        rest = query[found.end() :].rstrip("; \n")
+        text = f"{found[0]} {SYSTEM_COLUMN} as {quote(PLACE)}, {rest}"
+        if tombstones:
+            return Made(self._column_by_column(rows, _without_where(text)))
+        return self._made(rows, text)
+
+    def _made(self, rows: pa.RecordBatch, text: str) -> Made:
+        made, failing = self._by_halves(rows, text)
+        made, before = _with_place(made), places_of(rows)
+        failed = places_of(failing)
+        after = pa.concat_arrays([places_of(made), failed])
+        left_out = before.filter(pc.invert(pc.is_in(before, after)))
+        return Made(made, left_out, {FAILED: failed} if len(failed) else {})
+
+    def _column_by_column(self, rows: pa.RecordBatch, text: str) -> pa.RecordBatch:
+        made, failing = self._by_halves(rows, text)
+        if failing.num_rows:
+            names = [name for name in made.schema.names if name not in (PLACE, SYSTEM_COLUMN)]
+            made = pa.RecordBatch.from_pydict(
+                {SYSTEM_COLUMN: rows.column(SYSTEM_COLUMN)}
+                | {name: self._column(rows, name, text) for name in names}
+            )
+        return _with_place(made)
+
+    def _column(self, rows: pa.RecordBatch, name: str, text: str) -> Any:
+        """A column, null where it fails; Spark leaves out what the others are made of."""
+        alone = f"select {quote(PLACE)}, {quote(name)} from ({text}\n)"  # noqa: S608 parts of a query
+        with self._active() as session:
+            session.conf.set(EXCLUDED_RULES, AT_ONCE)
+            try:
+                found, _ = self._by_halves(rows, alone)
+            finally:
+                session.conf.unset(EXCLUDED_RULES)
+        computed = _with_place(found)
+        return computed.column(name).take(pc.index_in(places_of(rows), places_of(computed)))
+
+    def _by_halves(self, rows: pa.RecordBatch, text: str) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """What a query makes of the rows on which it does not fail, and the others."""
+        if (made := self._run(rows, text)) is not None:
+            return made, rows.slice(0, 0)
+        if rows.num_rows == 1:
+            nothing = self._run(rows.slice(0, 0), text)
+            if nothing is None:
+                raise CalveError("a query fails where there is no record")
+            return nothing, rows
+        middle = rows.num_rows // 2
+        halves = [self._by_halves(half, text) for half in (rows.slice(0, middle), rows.slice(middle))]
+        made, failing = zip(*halves, strict=True)
+        return pa.concat_batches(made), pa.concat_batches(failing)
+
+    def _run(self, rows: pa.RecordBatch, text: str) -> pa.RecordBatch | None:
+        """What a query makes of rows; None where it fails on one of them.
+
+        Raises:
+            CalveError: it is no query on these columns, or Spark itself fails.
+        """
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import AnalysisException, PySparkException
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        with self._active() as session:
+            try:
+                source = pa.Table.from_batches([rows])
+                schema = from_arrow_schema(source.schema, prefer_timestamp_ntz=True)
+                session.createDataFrame(source, schema=schema).createOrReplaceTempView("source")
+                made = session.sql(text).toArrow()
+            except AnalysisException as error:
+                raise CalveError(
+                    f"a query of the steps cannot be run on the columns of the records ({error.getCondition()})",
+                    fix="verify with the steps and the schemas that the table was filled with",
+                ) from None
+            except PySparkException:
+                return None
+            except Py4JJavaError as error:
+                if _is_fault(error.java_exception):
+                    raise CalveError("Spark failed while it ran a query of the steps") from None
+                return None
+        batches = made.to_batches()
+        return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], made.schema)
+
+    @contextmanager
+    def _active(self) -> Iterator[SparkSession]:
+        """The session, for the time in which it is used; other sessions of the process are as they were then."""
+        from pyspark.logger import PySparkLogger
+        from pyspark.sql import SparkSession
+
+        loggers = [PySparkLogger.getLogger(name) for name in LOGGERS]
+        before = SparkSession.getActiveSession()
+        if self._session is None:
+            self._session = self._start()
+        session = self._session
+        with ExitStack() as after:
+            for each in loggers:
+                after.callback(setattr, each, "disabled", each.disabled)
+                each.disabled = True
+            if before is not None:
+                after.callback(_activate, before)
+            _activate(session)
+            yield session
+
+    def _start(self) -> SparkSession:
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        from cli.spark import bare_session
+
+        if SparkContext._active_spark_context is None:
+            session = self._stack.enter_context(bare_session())
+            session.sparkContext.setLogLevel("OFF")
+        else:
+            session = SparkSession.builder.getOrCreate().newSession()
+        for name, value in SETTINGS.items():
+            session.conf.set(name, value)
+        return session
+
+
+def _activate(session: SparkSession) -> None:
+    from pyspark.sql import SparkSession
+
+    SparkSession._activeSession = session
+    sessions: Any = session._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    sessions.setActiveSession(session._jsparkSession)
+
+
+def _with_place(made: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with `_kafka` as it was in the rows that they are made of."""
+    if PLACE not in made.schema.names:
+        return made
+    if SYSTEM_COLUMN in made.schema.names:
+        made = made.drop_columns(SYSTEM_COLUMN)
+    return made.rename_columns([SYSTEM_COLUMN if name == PLACE else name for name in made.schema.names])
+
+
+def _without_where(query: str) -> str:
+    """A SELECT without its WHERE, which is the last of its clauses."""
+    depth = 0
+    for token in TOKEN.finditer(query):
+        depth += {"(": 1, ")": -1}.get(token[0], 0)
+        if depth == 0 and token[0].lower() == "where":
+            return query[: token.start()]
+    return query
+
+
+def _is_fault(thrown: Any) -> bool:
+    """Whether the JVM is what fails, such as for want of memory, and not an expression."""
+    while thrown is not None:
+        if str(thrown.getClass().getName()).endswith("Error"):
+            return True
+        thrown = thrown.getCause()
+    return False
