@@ -11,8 +11,8 @@ import typer
 
 from calve.backfill import REQUEST, Request
 from calve.errors import CalveError
-from calve.history import Entry
 from calve.job import Start
+from calve.requests import Entry
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import open_both

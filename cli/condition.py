@@ -13,8 +13,7 @@ from botocore.exceptions import ClientError
 
 from calve.deployment import UNKNOWN_WAREHOUSE
 from calve.errors import CalveError
-from calve.job_status import EVERY_S, JobStatus, Run, Said, place
-from calve.table_state import TableState
+from calve.job_status import EVERY_S, JobStatus, Run, Said, TableState, place
 from cli.account import Account, outputs
 from cli.lake import aws_errors
 from cli.status import duration

@@ -14,9 +14,9 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.expressions import AlwaysTrue
 
 from calve.errors import ConfigError, Fatal, Retryable
+from calve.job_status import TableState
 from calve.position import POSITION_TAG, STATE, Ledger, Position, ledger_of, metrics_of
 from calve.protocol import Commit, nearest_position
-from calve.table_state import TableState
 from cli.embedded import aws as emulator
 
 if TYPE_CHECKING:

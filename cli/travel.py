@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.errors import CalveError, ConfigError
-from calve.history import Entry
 from calve.names import TABLE_NAME
 from calve.protocol import Commit, nearest_position
+from calve.requests import Entry
 from calve.travel import REQUEST, Request, What, at_moment, before_offsets, journey
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption

@@ -8,8 +8,7 @@ from aws_cdk import aws_cloudwatch
 from constructs import Construct
 
 from calve.deployment import Deployment
-from calve.metrics.metric import Metric
-from calve.metrics.of_jobs import FRESHNESS, LAG, REJECT_ROUNDS, ROWS
+from calve.metrics.metric import FRESHNESS, LAG, REJECT_ROUNDS, ROWS, Metric
 from stacks.job_metrics import JobMetrics
 
 WIDTH = 24

@@ -14,13 +14,12 @@ from calve.column_rules import (
     transform_problem,
 )
 from calve.columns import KAFKA, Json, struct
-from calve.errors import CalveError, Retryable, Suspended
+from calve.errors import CalveError, Retryable, Suspended, topic_missing
 from calve.evolution import apply, column_at, data_columns
 from calve.job import Deduplicate, Table, Transform, Upsert
 from calve.modes import keyed, kind_of
 from calve.settings.problems import Problem
 from calve.steps import masked_columns
-from calve.topic_errors import topic_missing
 from calve.totals import columns_of, require_same_columns
 from cli.plan.exported import export_problems
 from cli.plan.records import Read

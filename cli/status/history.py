@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from calve import backfill, forget, redrive
-from calve.history import Entry
+from calve.job_status import Earlier
 from calve.position import MAINTENANCE
-from calve.table_state import Earlier
+from calve.requests import Entry
 from cli.lake import ancestors, load, state_of
 from cli.tables import snapshot_document, snapshot_line
 

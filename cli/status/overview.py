@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from calve.errors import CalveError
+from calve.job_status import Earlier
 from calve.names import TableName
-from calve.table_state import Earlier
 from cli.config import load_jobs
 from cli.status.published import published
 from cli.status.survey import Survey

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from calve import backfill, forget, redrive, travel
 from calve.errors import CalveError, Fatal, Retryable
 from calve.maintenance import due
-from calve.pausing import Pause
 from calve.protocol import complete_until
+from calve.requests import Pause
 from cli.condition import STOPPED, Conditions
 from cli.dead_letters.selection import Selection
 from cli.kafka import Cluster, Topic, cluster_database

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calve.maintenance import retained
 from calve.position import Offsets, TopicKey
-from calve.retention import retained
 from cli import lake
 
 if TYPE_CHECKING:

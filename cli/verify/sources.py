@@ -14,10 +14,10 @@ from google.protobuf.descriptor import Descriptor
 
 from calve import job
 from calve.declared import FRAMED, NO_ID, identity
+from calve.parts import subjects_of
 from calve.position import Offsets
 from calve.registry import Registry, Schema, open_registry
 from calve.steps import Step
-from calve.subjects import subjects_of
 from cli.verify.claim import Round
 from cli.verify.conversion import Unreadable
 from cli.verify.decoding import Decoder, Decoding, Keys, Values

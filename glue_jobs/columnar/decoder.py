@@ -41,7 +41,7 @@ class Decoded:
 
 
 class Decoder:
-    """Not to be shared between threads. columns: all that records are decoded to (`glue_jobs.shaping.Shaping.source`).
+    """Not to be shared between threads. columns: all that records are decoded to (`glue_jobs.records.Shaping.source`).
 
     Besides the columns that it gives it takes what `Reader` does for each schema that it has met, and what `inflated` does.
     `calve.avro_program.reasons` says beforehand whether there is a program for all.

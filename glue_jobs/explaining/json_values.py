@@ -13,7 +13,7 @@ from calve.columns import Json, decimal_digits
 from calve.writers import JsonWriter
 from glue_jobs.explaining.walk import Walk, article
 from glue_jobs.json_leaves import DATABASE_NUMBERS, NOT_FINITE
-from glue_jobs.moments import DATE, FAR, MOMENT
+from glue_jobs.shapes import DATE, FAR, MOMENT
 
 SPACE = re.compile(r"[ \t\r\n]*+")
 STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
@@ -330,7 +330,7 @@ def is_database_moment(text: str) -> bool:
 
 
 def is_moment(text: str) -> bool:
-    """Whether a text says date, time and offset as `glue_jobs.moments.moment` reads them."""
+    """Whether a text says date, time and offset as `glue_jobs.shapes.moment` reads them."""
     if not INSTANT.fullmatch(text):
         return False
     offset = text[-6:] if text[-1] not in "zZ" else "+00:00"

@@ -16,8 +16,7 @@ from py4j.protocol import Py4JJavaError
 
 from calve.errors import Retryable
 from calve.spark_conf import CATALOG
-from glue_jobs.java import elements, strings
-from glue_jobs.java_errors import java_cause
+from glue_jobs.java import elements, java_cause, strings
 from glue_jobs.lake import Lake, Table
 
 METADATA = re.compile(r"(?:(\d+)-)?[^/]*\.metadata\.json")

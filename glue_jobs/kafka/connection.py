@@ -6,10 +6,9 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from calve.held_secret import HeldSecret
 from calve.job import Kafka
 from calve.kafka_auth import java_properties
-from calve.secrets import Redacted
+from calve.secrets import HeldSecret, Redacted
 
 TIMEOUT_MS = 30_000
 

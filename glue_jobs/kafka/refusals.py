@@ -14,8 +14,7 @@ from kafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from calve.errors import Fatal, Retryable, Suspended
-from calve.topic_errors import topic_forbidden, topic_missing
+from calve.errors import Fatal, Retryable, Suspended, topic_forbidden, topic_missing
 
 HOPELESS = (UnsupportedSaslMechanismError, IllegalSaslStateError)
 NO_TLS = re.compile("CERTIFICATE_VERIFY_FAILED|WRONG_VERSION_NUMBER|ALERT_PROTOCOL_VERSION")

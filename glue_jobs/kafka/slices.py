@@ -79,8 +79,8 @@ def parsed(span: Span, buffer: Bytes, rows: Rows) -> tuple[Records, int]:
 def slices(span: Span, row: Row, inflating: Inflating, chunk_bytes: int) -> Iterator[Records]:
     """The records of a batch in slices of about `chunk_bytes`, at least 5: a record's size has up to 5 bytes.
 
-    Offsets that cannot be read are refused, one by one. Those before the first record that cannot be read are read. A record that is larger than `LARGEST_RECORD` is passed over in
-    the stream: of its bytes it has only those that it keeps.
+    Offsets that cannot be read are refused, one by one. Those before the first record that cannot be read are read. A record that
+    is larger than `LARGEST_RECORD` is passed over in the stream: of its bytes it has only those that it keeps.
     """
     left, room = int(row[COUNT]), _Room(inflating, chunk_bytes)
     while left and row[BEFORE] + 1 < span.to:

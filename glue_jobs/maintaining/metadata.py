@@ -8,12 +8,10 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 from calve.errors import Retryable
-from calve.maintenance import MANIFEST_BYTES
+from calve.maintenance import HOLD, HOLD_S, MANIFEST_BYTES
 from calve.position import MAINTENANCE, has_position
-from calve.turn import HOLD, HOLD_S
 from glue_jobs import faults
-from glue_jobs.java import elements
-from glue_jobs.java_errors import java_class
+from glue_jobs.java import elements, java_class
 from glue_jobs.lake import Lake, catalog_errors
 from glue_jobs.maintaining.carrying import Upkept
 from glue_jobs.receipt import Meter

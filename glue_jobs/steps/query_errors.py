@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import ParseException, PySparkException
 
-from glue_jobs.java_errors import java_class
+from glue_jobs.java import java_class
 from glue_jobs.steps.frame import unusable
 
 LONGEST = 300

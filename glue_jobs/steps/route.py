@@ -11,8 +11,8 @@ from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType, S
 
 from calve.names import quote_path
 from calve.steps import Route, Value
-from glue_jobs.conditions import false
 from glue_jobs.decode import REJECT
+from glue_jobs.shapes import false
 from glue_jobs.steps.frame import FILTERED, beside, data, is_live, unusable
 from glue_jobs.steps.paths import type_at
 

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from calve.names import SYSTEM_COLUMN
 from calve.steps import Filter, Sql
-from glue_jobs.conditions import false
 from glue_jobs.decode import REJECT
 from glue_jobs.events import TOMBSTONE
+from glue_jobs.shapes import false
 from glue_jobs.steps.frame import FILTERED, beside, data, is_live
 from glue_jobs.steps.query import understand, understand_condition
 

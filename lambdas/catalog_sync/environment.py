@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from calve.oauth import Tokens
+from calve.http_client import Tokens
 from calve.secrets import read_secret, value_of
 from lambdas.catalog_sync.catalog import Catalog, Notifications, Register
 from lambdas.catalog_sync.server import Server

@@ -12,7 +12,7 @@ from calve.errors import CalveError, Fatal, Retryable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from calve.oauth import Tokens
+    from calve.http_client import Tokens
 
 TIMEOUT_S = 15
 TOKEN_REFUSED = (401, 419)

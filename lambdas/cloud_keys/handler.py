@@ -13,9 +13,8 @@ from aws_lambda_powertools.utilities.data_classes import event_source
 from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
 
 from calve.confluent import ConfluentRegistry
-from calve.held_secret import HeldSecret
 from calve.job import Kafka
-from calve.secrets import Redacted, read_secret
+from calve.secrets import HeldSecret, Redacted, read_secret
 from lambdas.cloud_keys.cloud import Cloud
 from lambdas.cloud_keys.keys import CloudKeys
 from lambdas.kafka_broker import Broker

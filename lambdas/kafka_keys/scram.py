@@ -70,7 +70,7 @@ class AlternatingUsers:
 @dataclass(frozen=True, slots=True)
 class MskPassword:
     """`lambdas.rotation.Subject` for a secret that is associated with a cluster of MSK: MSK reads the version in use by itself,
-    and clients wait until it has (`calve.held_secret.SPREADING_S`).
+    and clients wait until it has (`calve.secrets.SPREADING_S`).
     """
 
     login: Login

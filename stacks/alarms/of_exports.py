@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from calve.metrics.metric import BOUNCES, UNDELIVERED
 from calve.metrics.of_functions import EXPORT_INCOMPLETE, LINK_FAULTS
-from calve.metrics.of_services import BOUNCES, UNDELIVERED
 from stacks.alarms.board import Board, Says, measured
 from stacks.export_mails import failures
 from stacks.exports import ExportsStack

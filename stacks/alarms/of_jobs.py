@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aws_cdk import aws_scheduler
 
+from calve.metrics.metric import ANNOUNCEMENTS_FAILED, JOB_FAILED, REJECT_ROUNDS
 from calve.metrics.of_functions import WATCHDOG_EXHAUSTED
-from calve.metrics.of_jobs import ANNOUNCEMENTS_FAILED, JOB_FAILED, REJECT_ROUNDS
 from stacks.alarms.board import HOUR, Board, Says, measured
 from stacks.alarms.of_tables import of_patterns, of_table
 from stacks.ingest_job import IngestJob

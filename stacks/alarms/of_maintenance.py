@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from aws_cdk import Duration
 
-from calve.metrics.of_jobs import MAINTENANCE_FAILED
+from calve.metrics.metric import MAINTENANCE_FAILED
 from stacks.alarms.board import Board, Says
 from stacks.job_metrics import JobMetrics
 from stacks.maintenance import MaintenanceStack

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calve.announcement import with_rows
 from calve.deployment import JobDeployment
 from calve.job import Table
-from calve.metrics.of_jobs import FRESHNESS, HEARD, LAG, LOST, PAUSED, TOPICS_NOT_KEPT, TROUBLE
+from calve.metrics.metric import FRESHNESS, HEARD, LAG, LOST, PAUSED, TOPICS_NOT_KEPT, TROUBLE
 from stacks.alarms.board import HOURS_OF_A_DAY, ONE_HOUR, QUARTER, Board, Says
 from stacks.job_metrics import JobMetrics
 

@@ -31,10 +31,10 @@ from pyiceberg.types import (
 from calve.columns import REJECTED_AT
 from calve.job import Job, Kafka, Lake, Registry
 from calve.job import Table as TableSettings
+from calve.job_status import Earlier, TableState
 from calve.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Maintenance, RowRetention, due
 from calve.names import TableName
 from calve.position import POSITION_TAG, STATE, DeadLetterRound, Ledger, Position, TopicKey, encode, restated
-from calve.table_state import Earlier, TableState
 from cli.condition import Conditions
 from cli.description import columns, facts, partitioning, sorting
 from cli.kafka import Topic
