@@ -1,6 +1,8 @@
 """A round of change data: an upsert round, but for what only some rounds have (ADR 19).
 
 Truncations and updates that lack values are counted in passing; a round that has any is staged once more, with them.
+A value that the database's log does not have comes from the row of the key as it was when the event was read: as if events were
+applied one by one.
 """
 
 from __future__ import annotations

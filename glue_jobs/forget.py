@@ -49,12 +49,16 @@ from calve.protocol import may_publish, nearest_position
 from calve.redrive import is_level
 from glue_jobs import faults
 from glue_jobs.emit import emit
-from glue_jobs.forgetting.deliveries import deliveries, holding, remove
-from glue_jobs.forgetting.gone import Gone, Place, gone_letters, gone_rows
 from glue_jobs.forgetting.persons import letters_of, person_of
-from glue_jobs.forgetting.purging import purge
-from glue_jobs.forgetting.rewriting import Accept
-from glue_jobs.forgetting.sweeping import delete, old_metadata, rewritten_by_others
+from glue_jobs.forgetting.rewriting import Accept, Gone, Place, gone_letters, gone_rows, purge
+from glue_jobs.forgetting.sweeping import (
+    delete,
+    deliveries,
+    holding,
+    old_metadata,
+    remove,
+    rewritten_by_others,
+)
 from glue_jobs.java import problem
 from glue_jobs.lake import Table
 from glue_jobs.receipt import Meter

@@ -1,4 +1,7 @@
-"""Java as Python sees it over py4j, where every call, and every part of a name, is a question to the JVM."""
+"""Java as Python sees it over py4j, where every call, and every part of a name, is a question to the JVM.
+
+What is said of an exception of Java's, in a log or in a table's state, is nothing that may quote a record.
+"""
 
 from __future__ import annotations
 

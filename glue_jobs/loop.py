@@ -39,7 +39,7 @@ FIGURES = (
 
 @dataclass(slots=True)
 class Promise:
-    """What was told of a table's promise of freshness so far: what each round says of the pace, and that the promise was not kept."""
+    """A table's promise of freshness: what each round says of the pace, and what was told of the promise so far."""
 
     told: str | None = None
     told_at: float = 0.0

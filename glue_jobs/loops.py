@@ -1,4 +1,4 @@
-"""All loops of a job, each in a thread of its own; further ones may begin while they run."""
+"""The loops of a job, each in a thread of its own: tables are opened at the start, topics of an expression when they appear."""
 
 from __future__ import annotations
 

@@ -24,8 +24,7 @@ from glue_jobs import faults
 from glue_jobs.java import problem
 from glue_jobs.lake import Lake, Table
 from glue_jobs.maintaining.doing import Work
-from glue_jobs.maintaining.figures import figures
-from glue_jobs.maintaining.tables import tables_of
+from glue_jobs.maintaining.figures import figures, tables_of
 from glue_jobs.maintaining.turns import asked
 from glue_jobs.session import flag, job_of, job_parser, parsed, spark_session
 

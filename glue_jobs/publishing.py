@@ -1,4 +1,4 @@
-"""One commit of rows and position on main, known to be in or known not to be."""
+"""Whether a round's rejects may be published, and its commit: rows and position on main, known to be in or known not to be."""
 
 from __future__ import annotations
 

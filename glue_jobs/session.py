@@ -1,4 +1,7 @@
-"""The Spark session of a job, and the proof that hostile bytes cannot hurt its JVMs."""
+"""How the scripts of jobs begin: their settings, the Spark session, and the proof that hostile bytes cannot hurt its JVMs.
+
+What only a deploy knows is told beside the settings, and wins over them.
+"""
 
 from __future__ import annotations
 

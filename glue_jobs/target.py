@@ -52,8 +52,7 @@ from glue_jobs.lake import Lake, Table, settings
 from glue_jobs.letters import Letters
 from glue_jobs.shaping import Shaping
 from glue_jobs.staging import NOTHING, publish
-from glue_jobs.steps.chain import Chain, chain_of
-from glue_jobs.steps.means import Supply
+from glue_jobs.steps.chain import Chain, Supply, chain_of
 from glue_jobs.steps.tokens import MaskingKeys
 
 if TYPE_CHECKING:

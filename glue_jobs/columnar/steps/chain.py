@@ -4,19 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calve.masking import Key
 from calve.names import SYSTEM_COLUMN
+from calve.steps import Value
+from glue_jobs.columnar.steps.expressions import Expression, evaluate
 from glue_jobs.columnar.steps.flatten import Explosion, Flattening
 from glue_jobs.columnar.steps.mask import Masking
-from glue_jobs.columnar.steps.query import Computation, Condition
-from glue_jobs.columnar.steps.route import Routing
-from glue_jobs.columnar.steps.rows import Rows
+from glue_jobs.columnar.steps.rows import Mask, Rows, as_mask
 from glue_jobs.columnar.types import conformed
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What `filter`, or WHERE, asks of rows."""
+
+    expression: Expression
+
+    def run(self, rows: Rows) -> tuple[Rows, Mask, Mask]:
+        """The rows, those of which the condition is not true, and those on which it fails."""
+        found = evaluate(self.expression, rows)
+        failed = np.zeros(len(rows), np.bool_) if found.failed is None else found.failed
+        return rows, ~as_mask(found.array(len(rows))) & ~failed, failed
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """A select list."""
+
+    columns: tuple[tuple[str, Expression], ...]
+
+    def run(self, rows: Rows) -> tuple[Rows, Mask, Mask]:
+        """Rows of the columns, of which none is left out, and those on which one of the columns fails."""
+        found = {name: evaluate(each, rows) for name, each in self.columns}
+        nothing = np.zeros(len(rows), np.bool_)
+        failures = [nothing, *(each.failed for each in found.values() if each.failed is not None)]
+        made = rows.with_columns({name: each.array(len(rows)) for name, each in found.items()})
+        return made, nothing, np.logical_or.reduce(failures)
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """As `calve.steps.Route`; the path of its column as the columns spell it."""
+
+    path: tuple[str, ...]
+    values: tuple[Value, ...]
+    named: tuple[Value, ...]
+    others: Literal["leave_out", "keep", "reject"]
+
+    def run(self, rows: Rows) -> tuple[Rows, Mask, Mask]:
+        """The rows, which of them are left out, and which are rejected."""
+        value = rows.at(self.path)
+        own, named = _is_one(value, self.values), _is_one(value, self.named)
+        match self.others:
+            case "leave_out":
+                left_out, lost = ~own, np.zeros_like(own)
+            case "keep":
+                left_out, lost = named, np.zeros_like(own)
+            case "reject":
+                left_out, lost = named & ~own, ~named
+        return rows, left_out, lost
+
+
+def _is_one(value: pa.Array, values: Sequence[Value]) -> Mask:
+    """A value that is null is none of them."""
+    wanted = pa.array([each for each in values if _fits(each, value.type)], value.type)
+    found: Mask = pc.is_in(value, value_set=wanted).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _fits(value: Value, kind: pa.DataType) -> bool:
+    """Whether a column of a type can hold the value."""
+    if not pa.types.is_integer(kind):
+        return True
+    least: int = -(1 << kind.bit_width - 1)
+    return least <= int(value) < -least
+
 
 Columns = tuple[tuple[str, pa.DataType], ...]
 Operation = Routing | Flattening | Masking | Condition | Computation

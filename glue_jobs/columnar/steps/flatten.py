@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calve.steps import Leaf
-from glue_jobs.columnar.nested import Items, weights
 from glue_jobs.columnar.steps.rows import Rows
+from glue_jobs.columnar.types import Items, weights
 
 MOST_ROWS = 65_536
 MOST_BYTES = 64 << 20

@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 
 from calve.masking import Key
 from calve.steps import Rule
-from glue_jobs.columnar.nested import Items
-from glue_jobs.columnar.steps.masked import masked
+from glue_jobs.columnar.steps.masked import Tokens, masked
 from glue_jobs.columnar.steps.rows import Rows
-from glue_jobs.columnar.steps.tokens import Tokens
+from glue_jobs.columnar.types import Items
 
 Received = Literal["hash", "null", "keep"]
 
