@@ -13,10 +13,9 @@ from calve.backfill import REQUEST, Request
 from calve.errors import CalveError
 from calve.job import Start
 from calve.requests import Entry
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, moment
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import open_both
-from cli.moment import moment
 from cli.pause import person, stamp
 from cli.requests import Kind, YesOption, ask, refuse_second, require_consent
 from cli.travel import PLACES, places

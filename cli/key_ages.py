@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from calve.deployment import Deployment
 from calve.job import Registry
 from calve.publishing import Publish
-from cli.account import Account
+from cli.account import Account, resources
 from cli.config import load_target
 from cli.lake import aws_errors
-from cli.stack_resources import resources
 
 if TYPE_CHECKING:
     from pathlib import Path

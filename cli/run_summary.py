@@ -13,12 +13,11 @@ from rich.text import Text
 from cli.condition import Condition, Conditions, newest
 from cli.console import Console
 from cli.status import duration
-from cli.status.columns import fitted
 from cli.status.command import say
 from cli.status.screen import named, rejects, state
 from cli.status.table_status import TableStatus
 from cli.status.troubles import Trouble, Urgency, troubles, urgency
-from cli.status.wording import short
+from cli.status.wording import fitted, short
 
 if TYPE_CHECKING:
     from rich.table import Table

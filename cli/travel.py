@@ -15,10 +15,9 @@ from calve.names import TABLE_NAME
 from calve.protocol import Commit, nearest_position
 from calve.requests import Entry
 from calve.travel import REQUEST, Request, What, at_moment, before_offsets, journey
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, moment
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import open_both
-from cli.moment import moment
 from cli.pause import person, stamp
 from cli.requests import Kind, YesOption, ask, refuse_second, require_consent
 

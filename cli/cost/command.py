@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.cost.measured import Measured
-    from cli.cost.rates import Rate, Rates
+    from cli.cost.model import Rate, Rates
 
 RateOption = Annotated[float, typer.Option("--topic-rate", min=0, help="MB/s that arrive in each topic.")]
 PartitionsOption = Annotated[int, typer.Option("--partitions", min=1, help="Partitions of each topic.")]
@@ -48,8 +48,7 @@ def cost(
     """
     from calve.job import Kafka, Registry
     from calve.settings import StackDefaults, load_deployment
-    from cli.cost.model import Load, assumptions, bill, totals
-    from cli.cost.rates import rates
+    from cli.cost.model import Load, assumptions, bill, rates, totals
 
     anywhere = StackDefaults(Kafka("anywhere:9092"), Registry("https://anywhere"))
     deployment = load_deployment(found(config), env, anywhere)
@@ -91,7 +90,7 @@ def cost(
 
 def _measured(config: Path, env: str | None, known: Rates, console: Console) -> list[Measured]:
     from cli.config import load_jobs
-    from cli.cost.taken import taken
+    from cli.cost.measured import taken
 
     tables = taken(load_jobs(config, env), known)
     console.heading("Measured, by the commits that the tables still know")

@@ -17,9 +17,8 @@ from calve import job
 from calve.errors import CalveError, ConfigError, Retryable
 from calve.registry import open_registry
 from calve.secrets import read_secret
-from cli.datagen.malformed import Breaker
 from cli.datagen.plan import DUPLICATE, Block, Fates, Kind, Plan, blocks
-from cli.datagen.records import Encoder, later_rows, register, rows, schema_text
+from cli.datagen.records import Breaker, Encoder, later_rows, register, rows, schema_text
 from cli.kafka import client_properties
 
 TIMEOUT_S = 10

@@ -1,4 +1,4 @@
-"""Well-formed records of a block: fields at random, encoded as confluent-kafka's AvroSerializer encodes them."""
+"""Records of a block, well-formed and malformed: fields at random, encoded as confluent-kafka's AvroSerializer encodes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from fastavro import parse_schema, schemaless_writer
 
-from cli.datagen.plan import Block, Dataset, Plan
+from cli.datagen.plan import Block, Dataset, Kind, Plan
 
 SCHEMAS = Path(__file__).parent / "schemas"
 FRAME_BYTES = 5
@@ -110,3 +110,40 @@ def _users(_plan: Plan, size: int, random: Random) -> Iterator[Row]:
     )
     for registertime, userid, regionid, gender in zip(*columns, strict=True):
         yield {"registertime": registertime, "userid": userid, "regionid": regionid, "gender": gender}
+
+
+UNKNOWN_ID = 2_000_000_000
+"""A schema id that no registry reaches: ids are given in turn from 1."""
+
+ABSURD_LENGTH = b"\x80\xcc\xfd\x93\x0e"
+"""Avro's length of a string of 1,900,000,000 bytes, of which none follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """Breaks values of one topic. `before_string` is what stands before the schema's first string field."""
+
+    frame: bytes
+    before_string: bytes
+    other: bytes
+
+    def broken(self, kind: Kind, value: bytes) -> bytes | None:
+        """`value` broken in the given way; None is a record without a value."""
+        match kind:
+            case "null_value" | "tombstone":
+                return None
+            case "bad_magic":
+                return b"\x7b" + value[1:]
+            case "truncated":
+                return value[: FRAME_BYTES - 2]
+            case "truncated_payload":
+                return value[:-1]
+            case "trailing_bytes":
+                return value + b"left over"
+            case "unknown_schema_id":
+                return b"\x00" + UNKNOWN_ID.to_bytes(4, "big") + value[FRAME_BYTES:]
+            case "absurd_length":
+                return self.frame + self.before_string + ABSURD_LENGTH
+            case "incompatible_schema":
+                return self.other
+        raise ValueError(kind)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from calve.names import TableName
+    from cli.dead_letters.letter import Group
     from cli.dead_letters.selection import Selection
-    from cli.dead_letters.summary import Group
 
 SHOWN_GROUPS = 40
 SHOWN_PARTITIONS = 3
@@ -82,9 +82,9 @@ def listed(
     Example:
       calve dead-letters stock_trades --since 2h
     """
+    from cli.dead_letters.letter import COLUMNS, summarize
     from cli.dead_letters.reading import count, read
     from cli.dead_letters.selection import Selection
-    from cli.dead_letters.summary import COLUMNS, summarize
 
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)

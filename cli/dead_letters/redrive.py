@@ -23,8 +23,8 @@ from cli.requests import Kind, YesOption, ask, refuse_second, require_consent
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from cli.dead_letters.letter import Group
     from cli.dead_letters.selection import Selection
-    from cli.dead_letters.summary import Group
 
 PATIENCE_S = 120.0
 """A suspended table is looked at once a minute, a running one at least as often as its freshness says."""
@@ -83,8 +83,8 @@ def redrive(
 
 
 def _selected(letters: Table, selection: Selection) -> list[Group]:
+    from cli.dead_letters.letter import COLUMNS, summarize
     from cli.dead_letters.reading import read
-    from cli.dead_letters.summary import COLUMNS, summarize
 
     return summarize(read(letters, selection.within(letters), COLUMNS))
 

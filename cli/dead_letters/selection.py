@@ -22,7 +22,7 @@ from pyiceberg.expressions import (
 from calve.columns import REASONS, REDRIVEN
 from calve.errors import ConfigError
 from calve.settings.problems import near_miss, one_of
-from cli.moment import moment
+from cli.config import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,11 +17,11 @@ from calve.position import TOPIC
 from calve.publishing import IcebergRest, Snowflake
 from calve.quarantine import fields_in
 from calve.spark_conf import LEAST_EXECUTORS, OWN_SETTINGS
+from cli.account import resources
 from cli.description import partitioning, sorting
 from cli.kafka import cluster_database
 from cli.lake import aws_errors, latest_commit, load, open_catalog
 from cli.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
-from cli.stack_resources import resources
 from lambdas.publish_states import PublishStates
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from cli.cost.model import bill
 
 if TYPE_CHECKING:
     from calve.deployment import Deployment
-    from cli.cost.model import Load
-    from cli.cost.rates import Rates
+    from cli.cost.model import Load, Rates
     from cli.plan.deployed import Deployed
 
 

@@ -17,14 +17,14 @@ from calve.errors import Suspended
 from calve.evolution import data_columns, join
 from calve.quarantine import admitted, leaves
 from calve.steps import is_masked, names_behind, ways_to
-from cli.plan.records import Read
+from cli.plan.survey import Read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from calve.job import Table
     from cli.plan.deployed import DeployedTable
-    from cli.plan.records import Records
+    from cli.plan.survey import Records
 
 PERSONAL = "looks like personal data"
 DECIDE = (

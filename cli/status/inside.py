@@ -10,11 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.status import duration
-from cli.status.columns import fitted
 from cli.status.history import History, lines
-from cli.status.plot import plot
 from cli.status.screen import MOST_TROUBLES, WIDE, alarming, heading, lag_age, late
-from cli.status.wording import MARKS, UNKNOWN, seconds, short, size
+from cli.status.wording import MARKS, UNKNOWN, fitted, plot, seconds, short, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

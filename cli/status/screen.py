@@ -13,9 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.status import duration
-from cli.status.columns import fitted
 from cli.status.troubles import Urgency
-from cli.status.wording import MARKS, UNKNOWN, seconds, short, size
+from cli.status.wording import MARKS, UNKNOWN, fitted, seconds, short, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from calve.metrics.metric import LOST, PAUSED, TROUBLE
-from cli.cost.model import ENDPOINTS, TABLE_METRICS, ZONES, Load, bill
-from cli.cost.rates import rates
+from cli.cost.model import ENDPOINTS, TABLE_METRICS, ZONES, Load, bill, rates
 from stacks.job_metrics import FILTERS
 from tests.synth.deployments import IMPORTED, MADE, MSK, SHOP
 

@@ -10,10 +10,9 @@ from fastavro import parse_schema, schemaless_reader
 
 from calve.columns import REASONS
 from calve.errors import ConfigError
-from cli.datagen.malformed import Breaker
 from cli.datagen.plan import BLOCK, DATASETS, MALFORMED, Plan, blocks, in_turn
 from cli.datagen.produce import Record, Source
-from cli.datagen.records import register, rows, schema_text
+from cli.datagen.records import Breaker, register, rows, schema_text
 
 
 @pytest.fixture

@@ -21,9 +21,8 @@ from calve.errors import ConfigError, Fatal
 from calve.job import Kafka
 from cli.account import Account
 from cli.doctor.account import jobs, of_release, quotas, roles
-from cli.doctor.deployment import of_account, of_deployment, second_to
+from cli.doctor.deployment import of_account, of_deployment, second_to, seen_from_aws
 from cli.doctor.machine import probes
-from cli.doctor.remote import seen_from_aws
 from cli.profile import VARIABLE
 from lambdas.doctor.finding import Finding
 from tests.unit.cli.test_plan import DEPLOYMENT, JOB, SETTINGS

@@ -40,9 +40,8 @@ from cli.description import columns, facts, partitioning, sorting
 from cli.kafka import Topic
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
 from cli.status import duration
-from cli.status.figures import figures
 from cli.status.history import History, kind
-from cli.status.survey import Survey, unread_offsets, waiting
+from cli.status.survey import Survey, figures, unread_offsets, waiting
 from cli.status.table_status import Waiting
 from tests.unit.cli.folder_catalog import FolderCatalog
 

@@ -18,10 +18,9 @@ from cli.lake import Snapshot
 from cli.status import duration
 from cli.status.history import History
 from cli.status.overview import Overview
-from cli.status.plot import plot
 from cli.status.table_status import TableStatus
 from cli.status.watching import drawn
-from cli.status.wording import short, size
+from cli.status.wording import plot, short, size
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ORDERS = TableStatus(
