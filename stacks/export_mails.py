@@ -11,14 +11,12 @@ from constructs import Construct
 from calve.announcement import EXPORT_CREATED, EXPORT_FAILED, pattern
 from calve.deployment import Deployment
 from calve.export import EXPORTS, Export
-from stacks.arns import arn
 from stacks.bundling import Runtime
 from stacks.export_links import ExportLinks
 from stacks.export_writer import FILES
-from stacks.function import Function
+from stacks.function import Function, invoke
 from stacks.lake import LakeStack
-from stacks.roles import Statement, allow, announcing
-from stacks.rules import invoke
+from stacks.roles import Statement, allow, announcing, arn
 from stacks.topic import mail_topic
 
 

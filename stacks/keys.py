@@ -12,11 +12,10 @@ from constructs import Construct
 from calve.deployment import Deployment, KeyRotation
 from calve.errors import ConfigError
 from calve.job import Job, Registry
-from stacks.arns import secret_arn, secret_id
 from stacks.bundling import Runtime
 from stacks.function import Place
 from stacks.ingest_role import Brokers, msk_key
-from stacks.roles import Statement, allow
+from stacks.roles import Statement, allow, secret_arn, secret_id
 from stacks.rotation import Rotation
 
 CLOUD = "https://api.confluent.cloud"

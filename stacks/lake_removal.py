@@ -12,11 +12,10 @@ from constructs import Construct
 from calve.deployment import Deployment
 from calve.errors import ConfigError
 from calve.names import OWNER_TAG
-from stacks.arns import arn, bucket_arn, catalog_arns
 from stacks.bundling import Runtime
 from stacks.function import Function
 from stacks.lake_storage import OWN_KEYS, own_key_alias
-from stacks.roles import allow
+from stacks.roles import allow, arn, bucket_arn, catalog_arns
 
 
 def is_asked_for(context: str | None, name: str) -> bool:
