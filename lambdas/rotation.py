@@ -6,11 +6,13 @@ https://docs.aws.amazon.com/secretsmanager/latest/userguide/rotate-secrets_lambd
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from calve.errors import Fatal
+from calve.secrets import EXAMPLE, Redacted
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
@@ -129,3 +131,19 @@ def _names(arn: str, secret: str) -> bool:
     """True where `secret` is this ARN, or the name in it."""
     _, _, name = arn.partition(":secret:")
     return arn == secret or (name.startswith(secret) and SUFFIX.fullmatch(name[len(secret) :]) is not None)
+
+
+def credentials_of(text: str | None) -> Redacted:
+    """What a version of the secret holds.
+
+    Raises:
+        Fatal: it holds no user.
+    """
+    try:
+        raw = json.loads(text or "")
+        known = bool(raw["username"] and raw["password"])
+    except (ValueError, TypeError, KeyError):
+        raw, known = {}, False
+    if not known:  # outside of the handler: a JSON error carries the text that it could not read
+        raise Fatal("the secret holds no user yet", fix=f"write the first one: {EXAMPLE}")
+    return Redacted(raw)

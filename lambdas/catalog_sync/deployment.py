@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from calve.errors import Retryable
 from calve.publishing import IcebergRest
 from lambdas.catalog_sync.environment import open_sync
-from lambdas.catalog_sync.many import Report, withdraw
-from lambdas.catalog_sync.published import Published
+from lambdas.catalog_sync.many import Published, Report, withdraw
 from lambdas.catalog_sync.sync import LEASE_MS, TARGET, now_ms
 from lambdas.publish_states import PublishState, State
 

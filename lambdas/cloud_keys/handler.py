@@ -15,8 +15,7 @@ from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import S
 from calve.confluent import ConfluentRegistry
 from calve.job import Kafka
 from calve.secrets import HeldSecret, Redacted, read_secret
-from lambdas.cloud_keys.cloud import Cloud
-from lambdas.cloud_keys.keys import CloudKeys
+from lambdas.cloud_keys.keys import Cloud, CloudKeys
 from lambdas.kafka_broker import Broker
 from lambdas.rotation import Rotation
 

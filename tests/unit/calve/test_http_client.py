@@ -20,7 +20,7 @@ from calve.http_client import NoAnswer, Tokens, origin, send
 from calve.secrets import HeldSecret, Redacted
 from cli.embedded.certificates import write_certificates
 from lambdas.catalog_sync.server import Server as CatalogServer
-from lambdas.cloud_keys.cloud import Cloud
+from lambdas.cloud_keys.keys import Cloud
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql_api import Session
 

@@ -8,8 +8,8 @@ import pytest
 from calve.errors import CalveError, Fatal
 from cli.embedded.snowflake.server import Faults
 from lambdas.rotation import Rotation
+from lambdas.snowflake.account import first, stored, to_store
 from lambdas.snowflake.key_pair import KeyPair
-from lambdas.snowflake.keys import first, stored, to_store
 from lambdas.snowflake.sql_api import Session
 from lambdas.snowflake_keys.keys import SnowflakeKeys
 from tests.unit.lambdas.keys.conftest import Vault

@@ -9,8 +9,7 @@ import pytest
 from calve.errors import CalveError, ConfigError, Fatal
 from calve.publishing import OpenCatalog, Warehouse
 from cli.embedded.snowflake.server import Faults
-from lambdas.snowflake_objects.objects import Wanted, make, remove
-from lambdas.snowflake_objects.trust import verify
+from lambdas.snowflake_objects.objects import Wanted, make, remove, verify
 from tests.unit.lambdas.snowflake.world import LAKE, SERVICE, World
 
 MADE = {

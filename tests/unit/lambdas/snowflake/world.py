@@ -21,8 +21,7 @@ from cli.embedded.snowflake.server import Api, Cut, serving
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql_api import Session
 from lambdas.snowflake.statements import Lake
-from lambdas.snowflake_objects.objects import Wanted, make
-from lambdas.snowflake_objects.trust import establish
+from lambdas.snowflake_objects.objects import Wanted, establish, make
 from tests.synth.deployments import SNOWFLAKE
 
 REGION = "eu-north-1"
