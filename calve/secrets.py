@@ -10,15 +10,12 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from calve.errors import CalveError, ConfigError, Retryable
 from calve.log import event
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 EXAMPLE = '{"username": "...", "password": "..."}'
 DENIED = {

@@ -5,13 +5,14 @@ from __future__ import annotations
 import uuid
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from calve.backfill import REQUEST, Request
 from calve.errors import CalveError
 from calve.job import Start
+from calve.job import Table as Settings
 from calve.requests import Entry
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, moment
 from cli.console import Console, Output, OutputOption
@@ -19,9 +20,6 @@ from cli.dead_letters.options import open_both
 from cli.pause import person, stamp
 from cli.requests import Kind, YesOption, ask, refuse_second, require_consent
 from cli.travel import PLACES, places
-
-if TYPE_CHECKING:
-    from calve.job import Table as Settings
 
 PATIENCE_S = 600.0
 """A range may be large."""

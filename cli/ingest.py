@@ -7,16 +7,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from calve.job import Job
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, load_jobs, spark_settings
 from cli.console import Console
 from cli.job_process import Program, follow
-
-if TYPE_CHECKING:
-    from calve.job import Job
 
 
 def ingest(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from calve.deployment import Deployment
 from calve.job import Registry
@@ -13,9 +14,6 @@ from calve.publishing import Publish
 from cli.account import Account, resources
 from cli.config import load_target
 from cli.lake import aws_errors
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 State = Literal["ok", "by hand", "overdue", "unfinished", "absent", "elsewhere"]
 

@@ -6,24 +6,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.table import Table
 from rich.text import Text
 
+from calve.job_status import JobStatus
 from cli.condition import Condition, Conditions, newest
 from cli.console import Console
+from cli.progress import End
 from cli.status import duration
 from cli.status.command import say
 from cli.status.screen import named, rejects, state
 from cli.status.table_status import TableStatus
 from cli.status.troubles import Trouble, Urgency, troubles, urgency
 from cli.status.wording import fitted, short
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from calve.job_status import JobStatus
-    from cli.progress import End
 
 MOST_TABLES = 20
 """On a terminal; those that need somebody come first."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from calve.metrics.metric import OF_JOBS, OF_SERVICES, Function, Log, Metric
 from calve.metrics.of_functions import OF_FUNCTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 HEAD = """\
 # Metrics

@@ -7,17 +7,15 @@ so that no value changes its meaning on the way. Every key is text.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import yaml
 
 from calve.errors import ConfigError
 from calve.settings.problems import KeyPath, Place, Problem, config_error
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 _TAG = "tag:yaml.org,2002:"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -14,9 +15,6 @@ from calve.settings import notation, schedules
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, one_of
 from calve.spark_conf import OWN_SETTINGS
 from calve.topics import expression_problem, naming_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _SECRET = re.compile(r"(env|file|aws):\S.*")

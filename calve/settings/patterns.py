@@ -6,13 +6,11 @@ Like `relations`, these work on the values as written.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from calve.settings.problems import Problem
 from calve.topics import expression_problem, naming_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _OF_ONE_TOPIC = {
     "route": "every table has topics of its own",

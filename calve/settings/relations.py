@@ -5,19 +5,15 @@ They work on the values as written, so that their problems are found in the same
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calve.engines import MODES, reasons
 from calve.settings.masking import mask_step
 from calve.settings.patterns import has_topics, pattern_problems
-from calve.settings.problems import Invalid, Problem, choice, near_miss, one_of
+from calve.settings.problems import Invalid, KeyPath, Problem, choice, near_miss, one_of
 from calve.settings.routing import route_problems
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from calve.settings.problems import KeyPath
 
 DEFAULT_JOB = "main"
 SCHEDULE_NAME = 64

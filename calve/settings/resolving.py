@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from calve.columns import CHANGE
 from calve.deployment import UNKNOWN_SERVERS
@@ -29,23 +30,19 @@ from calve.job import (
 )
 from calve.names import SYSTEM_COLUMN
 from calve.settings.maintaining import maintenance_of
+from calve.settings.model import Configuration
+from calve.settings.modes import (
+    AggregateSection,
+    ChangeDataSection,
+    DeduplicateSection,
+    UpsertSection,
+)
 from calve.settings.routing import route_of
 from calve.settings.schemas import schema_text
+from calve.settings.sources import PartSection
+from calve.settings.tables import BudgetSection, TableSection
 from calve.topics import Entry
 from calve.totals import WINDOW_START, column_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from calve.settings.model import Configuration
-    from calve.settings.modes import (
-        AggregateSection,
-        ChangeDataSection,
-        DeduplicateSection,
-        UpsertSection,
-    )
-    from calve.settings.sources import PartSection
-    from calve.settings.tables import BudgetSection, TableSection
 
 _T = TypeVar("_T")
 

@@ -5,7 +5,9 @@ Like `relations`, the checks work on the values as written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 from calve.declared import NO_ID
 from calve.evolution import SchemaProblem
@@ -13,10 +15,6 @@ from calve.formats import FORMATS, Top, columns
 from calve.names import FIELD_NAME
 from calve.registry import Schema
 from calve.settings.problems import Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 
 def schema_text(folder: Path, file: str) -> str:

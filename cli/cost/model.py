@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from calve.deployment import Deployment, JobDeployment
+from calve.job import Table
 from calve.settings.deploying import UNSCALED
 from calve.settings.schedules import firings_per_day
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from calve.deployment import Deployment, JobDeployment
-    from calve.job import Table
 
 FILE = Path(__file__).with_name("rates.json")
 

@@ -6,16 +6,14 @@ Counts tell when letters were rejected and where they lie, never what they hold.
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from calve.columns import REDRIVEN, SEALED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 PLACE = ("cluster_id", "topic_id", "topic", "partition", "offset")
 PREVIEW_BYTES = 256

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from calve import job
 from calve.evolution import SchemaProblem
 from calve.formats import columns
-from calve.job import GlueRegistry
+from calve.job import AnyRegistry, GlueRegistry, Kafka
 from calve.names import DEAD_LETTERS_SUFFIX, as_table_name, table_problem
 from calve.registry import Schema, open_registry
 from cli.kafka import Cluster
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from calve import job
-    from calve.job import AnyRegistry, Kafka
 
 
 @dataclass(frozen=True, slots=True)

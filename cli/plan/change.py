@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from calve.job import Job, Table, Transform
+from cli.plan.consequences import Consequence
 from cli.status import duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from calve.job import Job, Table, Transform
-    from cli.plan.consequences import Consequence
 
 NOTHING = "-"
 KEYS = {

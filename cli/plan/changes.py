@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
+from calve.columns import Json
+from calve.deployment import Deployment, JobDeployment
 from calve.engines import MODES
 from calve.errors import CalveError, Retryable, Suspended
 from calve.evolution import SchemaProblem, data_columns, show
 from calve.evolution import changes as changes_of
-from calve.job import Upsert
+from calve.export import Export
+from calve.job import Table, Upsert
 from calve.modes import described, noted
-from calve.publishing import IcebergRest, Snowflake
+from calve.publishing import IcebergRest, Publish, Snowflake
 from calve.quarantine import leaves
 from cli.plan import consequences
-from cli.plan.change import NOTHING, Change, Difference, differences, flat, of_job, of_table, terms
+from cli.plan.change import NOTHING, Change, Difference, Kind, differences, flat, of_job, of_table, terms
 from cli.plan.consequences import Consequence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from calve.columns import Json
-    from calve.deployment import Deployment, JobDeployment
-    from calve.export import Export
-    from calve.job import Table
-    from calve.publishing import Publish
-    from cli.plan.change import Kind
-    from cli.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
+from cli.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
 
 LAYOUT = ("partition_by", "sort_by", "format_version")
 

@@ -8,23 +8,17 @@ cannot prove anything: `docs/masking.md` says what is missed and what is taken f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from calve.columns import Json
 from calve.errors import Suspended
 from calve.evolution import data_columns, join
+from calve.job import Table
 from calve.quarantine import admitted, leaves
 from calve.steps import is_masked, names_behind, ways_to
-from cli.plan.survey import Read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from calve.job import Table
-    from cli.plan.deployed import DeployedTable
-    from cli.plan.survey import Records
+from cli.plan.deployed import DeployedTable
+from cli.plan.survey import Read, Records
 
 PERSONAL = "looks like personal data"
 DECIDE = (

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from calve.errors import CalveError
 from calve.job_status import Earlier
 from calve.names import TableName
+from calve.topics import NotKept
 from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
 from cli.lake import aws_errors
+from cli.status.history import History
 from cli.status.survey import Survey
+from cli.status.table_status import TableStatus
 from cli.status.troubles import Trouble, troubles, urgency
-from lambdas.publish_states import PublishStates
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
-
-    from calve.topics import NotKept
-    from cli.status.history import History
-    from cli.status.table_status import TableStatus
-    from lambdas.publish_states import PublishState
+from lambdas.publish_states import PublishState, PublishStates
 
 DEPLOY = "deploy it: calve plan, then npx cdk deploy --all"
 

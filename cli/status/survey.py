@@ -5,42 +5,45 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import from_bytes
-from pyiceberg.manifest import DataFileContent
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
+from pyiceberg.table import Table as Iceberg
 from pyiceberg.types import PrimitiveType
 
 from calve import backfill, forget, redrive, travel
 from calve.columns import REJECTED_AT
 from calve.errors import CalveError, Fatal, Retryable
-from calve.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Figures, due, surplus
+from calve.job import Job, Table
+from calve.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Figures, Maintenance, due, surplus
+from calve.position import Offsets, Position
 from calve.protocol import complete_until
 from calve.requests import Pause
+from calve.topics import NotKept
 from cli.condition import STOPPED, Conditions
 from cli.dead_letters.selection import Selection
 from cli.kafka import Cluster, Topic, cluster_database
-from cli.lake import ancestors, aws_errors, count_by, latest_commit, load, open_catalog, rows, state_of
+from cli.lake import (
+    Snapshot,
+    ancestors,
+    aws_errors,
+    count_by,
+    latest_commit,
+    load,
+    open_catalog,
+    rows,
+    state_of,
+)
 from cli.status.table_status import ANY_REASON, TableStatus, Waiting
 from cli.topics import surveyed, with_tables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.manifest import DataFile, ManifestFile
-    from pyiceberg.table import Table as Iceberg
-
-    from calve.job import Job, Table
-    from calve.maintenance import Maintenance
-    from calve.position import Offsets, Position
-    from calve.topics import NotKept
-    from cli.lake import Snapshot
 
 _T = TypeVar("_T")
 PATIENCE_S = 3.0

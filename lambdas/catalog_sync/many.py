@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from calve.errors import CalveError
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from lambdas.catalog_sync.sync import Act
+from lambdas.catalog_sync.sync import Act, Outcome, Sync
 from lambdas.lake_tables import databases_of
-from lambdas.publish_states import Target
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from lambdas.catalog_sync.sync import Outcome, Sync
-    from lambdas.publish_states import PublishStates
+from lambdas.publish_states import PublishStates, Target
 
 
 @dataclass(frozen=True, slots=True)

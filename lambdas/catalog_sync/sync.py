@@ -12,16 +12,14 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calve.errors import CalveError, Fatal, Retryable
+from calve.names import TableName
+from lambdas.catalog_sync.catalog import Catalog, Registered, Writer
 from lambdas.catalog_sync.server import Conflict, NotFound, Unanswered
 from lambdas.lake_tables import Head, head, is_newer
 from lambdas.publish_states import PublishState, PublishStates, State, Target
-
-if TYPE_CHECKING:
-    from calve.names import TableName
-    from lambdas.catalog_sync.catalog import Catalog, Registered, Writer
 
 
 class Act(StrEnum):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from typing import TYPE_CHECKING
 
 import boto3
 from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import event_source
 from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
+from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from calve.confluent import ConfluentRegistry
 from calve.job import Kafka
@@ -18,9 +18,6 @@ from calve.secrets import HeldSecret, Redacted, read_secret
 from lambdas.cloud_keys.keys import Cloud, CloudKeys
 from lambdas.kafka_broker import Broker
 from lambdas.rotation import Rotation
-
-if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
 
 logger = Logger(service="cloud_keys")
 tracer = Tracer(service="cloud_keys")

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from calve.job import GlueRegistry
+from calve.job import AnyRegistry, GlueRegistry, Job, Table
 from calve.parts import parts_of
 from calve.registry import open_registry
 from lambdas.doctor import brokers, lake
-from lambdas.doctor.finding import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from calve.job import AnyRegistry, Job, Table
-    from lambdas.doctor.finding import Probe
-    from lambdas.doctor.lake import Client
+from lambdas.doctor.finding import Finding, Probe
+from lambdas.doctor.lake import Client
 
 REGISTER = "register the schema, or let a producer do it: the table waits for it"
 

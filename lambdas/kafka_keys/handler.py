@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from typing import TYPE_CHECKING
 
 import boto3
 from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import event_source
 from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
+from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from calve.job import Kafka
 from calve.secrets import Redacted, read_secret
 from lambdas.kafka_broker import Broker
 from lambdas.kafka_keys.scram import AlternatingUsers, MskPassword
 from lambdas.rotation import Rotation
-
-if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
 
 logger = Logger(service="kafka_keys")
 tracer = Tracer(service="kafka_keys")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent, event_source
 from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
+from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.custom_resource import serve
 from lambdas.link_keys.keys import LinkKeys, make_first
 from lambdas.rotation import Rotation
-
-if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
 
 logger = Logger(service="link_keys")
 tracer = Tracer(service="link_keys")
