@@ -19,12 +19,18 @@ from calve.export import Csv, Export
 from calve.job import Job, Lake
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.publishing import Publish
-from calve.settings.deploying import UNSCALED, AlertsSection, JobSection, WorkersSection
+from calve.settings.deploying import (
+    KEYS_TO_RETAIN,
+    UNSCALED,
+    AlertsSection,
+    JobSection,
+    RotateSection,
+    WorkersSection,
+)
 from calve.settings.exporting import ExportSection
 from calve.settings.model import Configuration
-from calve.settings.rotating import KEYS_TO_RETAIN, RotateSection
+from calve.settings.publishing import resolved
 from calve.settings.schedules import CONTINUOUS
-from calve.settings.snowflake import resolved
 from calve.topics import name_pattern
 
 ARRIVAL_TIME = f"{SYSTEM_COLUMN}.timestamp"

@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args
 
 from calve.names import field_problem
 from calve.settings import fields
+from calve.settings.fields import Section
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, near_miss, one_of
-from calve.settings.section import Section
 from calve.steps import Mask, Rule
 
 WORDS = ("fields", "tags", "key", "headers")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
+from calve.settings.fields import Section
 from calve.settings.model import SECTIONS
-from calve.settings.section import Section
 
 HEAD = """\
 # Configuration
