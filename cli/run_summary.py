@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -76,14 +76,10 @@ class RunSummary:
             job="",
             table=name,
             topic=taken.topic,
-            state=found.state,
-            code=found.code,
-            reason=found.reason,
-            fix=found.fix,
-            since=found.since,
             rows=taken.rows,
             dead_letters=dict(taken.rejects),
             lost=taken.lost,
+            **asdict(found),
         )
 
     def _seconds(self, taken: Taken) -> float | None:

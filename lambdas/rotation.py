@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, cast
+
+from aws_lambda_powertools import Logger, Tracer
+from aws_lambda_powertools.utilities.data_classes import event_source
+from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
+from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from calve.errors import Fatal
 from calve.secrets import EXAMPLE, Redacted
 
-if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
+Handler = Callable[[Any, LambdaContext], None]
 
 SUFFIX = re.compile(r"-[A-Za-z0-9]{6}")
 """What AWS puts behind a secret's name in its ARN."""
@@ -125,6 +130,19 @@ class Rotation:
         except self.client.exceptions.ResourceNotFoundException:
             return None
         return str(answer.get("SecretString", ""))
+
+
+def handler_of(rotation: Callable[[], Rotation], logger: Logger, tracer: Tracer) -> Handler:
+    """A function that does the step which Secrets Manager asks for. rotation: is made with the first request."""
+
+    @logger.inject_lambda_context(log_event=False)
+    @tracer.capture_lambda_handler(capture_response=False)
+    @event_source(data_class=SecretsManagerEvent)
+    def rotate(event: SecretsManagerEvent, context: LambdaContext) -> None:
+        rotation().step(event)
+        logger.info("keys.rotation", extra={"step": event.step})
+
+    return cast(Handler, rotate)
 
 
 def _names(arn: str, secret: str) -> bool:

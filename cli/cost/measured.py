@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -105,15 +105,8 @@ def measured(tables: Sequence[Receipts], runs: Sequence[Run], rates: Rates, now:
         usd += each.s3_puts * rates["s3_put"] + each.s3_gets * rates["s3_get"]
         found.append(
             Measured(
-                table=each.table,
-                since=each.since.isoformat(timespec="seconds"),
-                commits=each.commits,
-                records=each.records,
-                s3_puts=each.s3_puts,
-                s3_gets=each.s3_gets,
-                catalog_calls=each.catalog_calls,
-                bytes_written=each.bytes_written,
-                cpu_s=round(each.cpu_s, 1),
+                **asdict(each)
+                | {"since": each.since.isoformat(timespec="seconds"), "cpu_s": round(each.cpu_s, 1)},
                 dpu_hours=round(hours, 4),
                 by="runs" if runs else "cpu",
                 usd=round(usd, 6),

@@ -11,13 +11,7 @@ from calve.errors import CalveError
 from calve.redrive import REQUEST, Request, Result
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
-from cli.dead_letters.options import (
-    ReasonOption,
-    SchemaOption,
-    SinceOption,
-    UntilOption,
-    open_both,
-)
+from cli.dead_letters.options import ReasonOption, SchemaOption, SinceOption, UntilOption, open_both
 from cli.requests import Kind, YesOption, ask, refuse_second, require_consent
 
 if TYPE_CHECKING:

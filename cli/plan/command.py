@@ -198,13 +198,7 @@ def findings(
     asked: Survey, found: Sequence[Change], deployed: Deployed
 ) -> tuple[list[Problem], list[Problem]]:
     """Problems and warnings, each once for its place."""
-    from cli.plan.checks import (
-        consequences,
-        problems,
-        schema_warnings,
-        topic_problems,
-        topic_warnings,
-    )
+    from cli.plan.checks import consequences, problems, schema_warnings, topic_problems, topic_warnings
 
     jobs = [job.settings for job in asked.whole.deployment.jobs]
     entries = {table.name: table.pattern for job in jobs for table in job.tables if table.pattern}

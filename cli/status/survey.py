@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -145,11 +145,7 @@ class Survey:
             job=self.job.job,
             table=str(name),
             topic=table.topic,
-            state=state.state,
-            code=state.code,
-            reason=state.reason,
-            fix=state.fix,
-            since=state.since,
+            **asdict(state),
             rows=rows(main) if main else 0,
             snapshot_id=shown.id if shown else None,
             committed_at=moved.committed_at.isoformat(timespec="milliseconds") if moved else None,
