@@ -11,11 +11,10 @@ from calve.deployment import Deployment, JobDeployment
 from calve.spark_conf import spark_conf
 from stacks.bundling import ROOT
 from stacks.ingest import IngestStack
-from stacks.ingest_job import GLUE_VERSION, portable
+from stacks.ingest_job import GLUE_VERSION, log_group, portable
 from stacks.ingest_role import code_statements, log_statements
 from stacks.job_code import JobSettings
 from stacks.job_schedule import JobSchedule
-from stacks.job_security import log_group
 from stacks.lake import LakeStack
 from stacks.roles import Statement, allow, arn, grant, service_role
 

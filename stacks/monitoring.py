@@ -18,10 +18,9 @@ from stacks.alarms.of_publishing import of_catalog, of_exports, of_rotation, of_
 from stacks.exports import ExportsStack
 from stacks.ingest import IngestStack
 from stacks.job_metrics import JobMetrics
-from stacks.keys import KeysStack
 from stacks.maintenance import MaintenanceStack
 from stacks.publish import PublishStack
-from stacks.rotation import Rotation
+from stacks.rotation import KeysStack, Rotation
 
 
 class MonitoringStack(Stack):

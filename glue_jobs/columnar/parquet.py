@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from calve.errors import Fatal
 from glue_jobs.columnar.arranging import arranged
-from glue_jobs.columnar.fields import Leaf, leaves, schema
-from glue_jobs.columnar.layouts import Layout
+from glue_jobs.columnar.layouts import Layout, Leaf, leaves, schema
 from glue_jobs.columnar.storage import failures
 
 

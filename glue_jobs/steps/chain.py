@@ -28,7 +28,7 @@ from glue_jobs.steps.flatten import exploded, run_flatten
 from glue_jobs.steps.frame import FILTERED, beside, data, is_live, type_at, unusable
 from glue_jobs.steps.lookup import Lookups, run_lookup
 from glue_jobs.steps.mask import run_mask
-from glue_jobs.steps.sql import run_filter, run_sql
+from glue_jobs.steps.query import run_filter, run_sql
 from glue_jobs.steps.tokens import MaskingKeys, any_keys
 from glue_jobs.steps.types import iceberg_columns, spark_schema
 

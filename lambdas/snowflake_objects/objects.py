@@ -15,9 +15,8 @@ from calve.errors import ConfigError, Fatal
 from calve.publishing import Snowflake
 from lambdas.snowflake.account import properties, register, told
 from lambdas.snowflake.key_pair import KeyPair
-from lambdas.snowflake.sql import name
+from lambdas.snowflake.sql import Lake, Object, grants, mark, name, objects
 from lambdas.snowflake.sql_api import Session
-from lambdas.snowflake.statements import Lake, Object, grants, mark, objects
 
 INFORMATION = "INFORMATION_SCHEMA"
 READ_THROUGH = {"EXTERNAL VOLUME", "CATALOG INTEGRATION"}

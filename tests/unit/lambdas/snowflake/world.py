@@ -19,8 +19,8 @@ from cli.embedded.snowflake.account import Account
 from cli.embedded.snowflake.reach import Reach
 from cli.embedded.snowflake.server import Api, Cut, serving
 from lambdas.snowflake.key_pair import KeyPair
+from lambdas.snowflake.sql import Lake
 from lambdas.snowflake.sql_api import Session
-from lambdas.snowflake.statements import Lake
 from lambdas.snowflake_objects.objects import Wanted, establish, make
 from tests.synth.deployments import SNOWFLAKE
 
