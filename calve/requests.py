@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 NOT_UNDERSTOOD = "the request is not one that this release understands"
 
-Request = TypeVar("Request")
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, which waits in the property `NAME` of the table until the job answers."""
 
-def pending(properties: Mapping[str, str], name: str, read: Callable[[Any], Request]) -> Request | None:
-    """The request that waits in the property `name`, as `read` makes it of its JSON.
+    NAME: ClassVar[str]
+    id: str
+    at: str
 
-    Raises:
-        ValueError: what is there is no request; the message says nothing of it.
-    """
-    text = properties.get(name)
-    if text is None:
-        return None
-    try:
-        return read(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError):
-        pass
-    raise ValueError(NOT_UNDERSTOOD)  # outside the handler: an error of JSON carries what it could not read
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, raw: dict[str, Any]) -> Self:
+        """What `to_json` wrote."""
+        return cls(**raw)
+
+    @classmethod
+    def pending(cls, properties: Mapping[str, str]) -> Self | None:
+        """The request that waits in a table's properties.
+
+        Raises:
+            ValueError: what is there is no request; the message says nothing of it.
+        """
+        text = properties.get(cls.NAME)
+        if text is None:
+            return None
+        try:
+            return cls.read(json.loads(text))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            pass
+        raise ValueError(
+            NOT_UNDERSTOOD
+        )  # outside the handler: an error of JSON carries what it could not read
 
 
 PAUSED = "calve.paused"

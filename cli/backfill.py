@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from calve.backfill import REQUEST, Request
+from calve.backfill import Request
 from calve.errors import CalveError
 from calve.job import Start
 from calve.job import Table as Settings
@@ -23,7 +23,7 @@ from cli.travel import PLACES, places
 
 PATIENCE_S = 600.0
 """A range may be large."""
-BACKFILL = Kind(REQUEST, "a backfill of", Request.pending, Entry.of)
+BACKFILL = Kind(Request, "a backfill of", Entry.of)
 HELP = "PARTITION:OFFSET, several with commas, or a moment of the records: 2h, 2026-01-01T00:00:00Z."
 
 FromOption = Annotated[str, typer.Option("--from", help=f"The first records. {HELP}", show_default=False)]
