@@ -16,7 +16,7 @@ from calve.job import Job, Kafka, Registry
 from calve.settings import StackDefaults, load_deployment
 from stacks.assembly import build
 from stacks.bundling import Runtime
-from stacks.lake_removal import is_asked_for
+from stacks.lake import is_asked_for
 
 NOWHERE = StackDefaults(Kafka("kafka.invalid:9092"), Registry("https://registry.invalid"))
 """Stands in for what calve.yaml leaves to the embedded stack: then there are templates to look at, which no account takes."""

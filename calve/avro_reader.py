@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from calve.avro import branch_names, branches, column_type, is_map
+from calve.changes import MILLIS
 from calve.columns import Json, decimal_digits
-from calve.debezium_types import MILLIS
 from calve.evolution import Rule, SchemaProblem, join, show, widens
 
 FLOATS, INTEGERS = {"float", "double"}, {"int", "long"}

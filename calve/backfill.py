@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 from calve.errors import CalveError
 from calve.job import Start
 from calve.position import Offsets
 from calve.protocol import Commit
-from calve.requests import pending
+from calve.requests import Asked
 
 REQUEST = "calve.backfill"
 REQUEST_ID = "calve.backfill"
@@ -27,30 +27,17 @@ Range = dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(Asked):
     """Which records: from `start` up to, without, `to`; each by offsets of partitions, or a moment of the records."""
 
-    id: str
-    at: str
+    NAME: ClassVar[str] = REQUEST
     by: str
     start: Start
     to: Start
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
     @classmethod
-    def pending(cls, properties: Mapping[str, str]) -> Self | None:
-        """The request that waits in a table's properties.
-
-        Raises:
-            ValueError: what is there is no request.
-        """
-        return pending(
-            properties,
-            REQUEST,
-            lambda raw: cls(**(raw | {name: _end(raw[name]) for name in ("start", "to")})),
-        )
+    def read(cls, raw: dict[str, Any]) -> Self:
+        return cls(**(raw | {name: _end(raw[name]) for name in ("start", "to")}))
 
 
 def _end(raw: dict[str, Any]) -> Start:

@@ -13,10 +13,9 @@ from typing import Any
 
 from calve import http_client, job
 from calve.errors import ConfigError, Fatal, Retryable, Suspended
-from calve.held_secret import HeldSecret
-from calve.oauth import Tokens
+from calve.http_client import Tokens
 from calve.registry import Schema
-from calve.secrets import read_secret, value_of
+from calve.secrets import HeldSecret, read_secret, value_of
 from calve.wire import CONFLUENT, Wire
 
 JSON_TYPE = "application/vnd.schemaregistry.v1+json"

@@ -17,7 +17,7 @@ FRAMED = "framed"
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Stands where `calve.subjects.Subjects` does: one version, which no record names."""
+    """Stands where `calve.parts.Subjects` does: one version, which no record names."""
 
     source: Source
 

@@ -8,11 +8,10 @@ from dataclasses import field as default
 from functools import lru_cache
 
 from calve.columns import Json, struct
-from calve.comments import comments
 from calve.errors import Suspended
 from calve.evolution import Change, SchemaProblem, plain
 from calve.formats import FIELDS, FORMATS, REGISTERED, Top, columns, writer
-from calve.lineage import Fit, Proposal, fit, propose, settle
+from calve.lineage import Fit, Proposal, comments, fit, propose, settle
 from calve.protobuf.numbers import with_former_names
 from calve.quarantine import leaves as leaves_of
 from calve.quarantine import only

@@ -10,7 +10,7 @@ import hmac
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from calve.columns import Json
 from calve.earlier import Earlier
@@ -18,7 +18,7 @@ from calve.masking import Key
 from calve.names import SYSTEM_COLUMN
 from calve.position import Offsets, Position, TopicKey, decode_offsets
 from calve.protocol import Commit
-from calve.requests import pending
+from calve.requests import Asked
 from calve.steps import Mask, Step, names_behind, ways_to
 
 REQUEST = "calve.forget"
@@ -43,29 +43,16 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(Asked):
     """Whose rows must go: those that meet all conditions. sealed: the id of the masking key by which the values are."""
 
-    id: str
-    at: str
+    NAME: ClassVar[str] = REQUEST
     where: tuple[Condition, ...]
     sealed: str | None = None
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
     @classmethod
-    def pending(cls, properties: Mapping[str, str]) -> Self | None:
-        """The request that waits in a table's properties.
-
-        Raises:
-            ValueError: what is there is no request; the message says nothing of it.
-        """
-        return pending(
-            properties,
-            REQUEST,
-            lambda raw: cls(**(raw | {"where": tuple(Condition(**each) for each in raw["where"])})),
-        )
+    def read(cls, raw: dict[str, Any]) -> Self:
+        return cls(**(raw | {"where": tuple(Condition(**each) for each in raw["where"])}))
 
 
 @dataclass(frozen=True, slots=True)

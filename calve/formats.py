@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from calve import avro, json_schema
+from calve.avro import with_definitions
 from calve.avro_reader import framed, resolution, unframed
-from calve.avro_references import with_definitions
-from calve.changes import read_as, row_of
+from calve.changes import JSON_TYPES, read_as, row_of, with_logical_types
 from calve.columns import Json, field, struct
 from calve.connect_schema import PAYLOAD, as_json_schema, is_connect_schema
-from calve.debezium_types import JSON_TYPES, with_logical_types
 from calve.declared import NO_ID
 from calve.evolution import Rule, SchemaProblem
 from calve.json_scalars import CONNECT_TYPES

@@ -8,17 +8,16 @@ A shape is an Iceberg type in JSON form whose leaves may also be one of `WIRE`: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 
 from calve.columns import Json, field, list_of, map_of, struct, with_unit
 from calve.evolution import SchemaProblem, join
-from calve.json_merge import merged
 from calve.json_pointers import Documents
 from calve.json_scalars import CONNECT_TYPES, Named, kind_of, scalar
-from calve.json_tags import tags_in
 from calve.names import FIELD_NAME, SYSTEM_COLUMN
-from calve.tags import joined, with_tags
+from calve.tags import TAGS, joined, listed, with_tags
 
 WIRE = {"json": "string", "days": "date", "millis": "timestamptz", "instant": "timestamptz"} | {
     "local_millis": "timestamp",
@@ -257,3 +256,96 @@ def _is_null(node: dict[str, Json]) -> bool:
     return (
         node.get("type") in ("null", ["null"]) or node.get("enum") == [None] or node.get("const", 0) is None
     )
+
+
+MEANT_FOR_PEOPLE = (
+    "title",
+    "description",
+    "default",
+    "examples",
+    "$comment",
+    "$id",
+    "$schema",
+    "$defs",
+    "definitions",
+)
+
+
+def merged(nodes: Sequence[dict[str, Json]], path: str) -> dict[str, Json]:
+    """One schema with what all of them say; what they say twice and differently is looked at when it matters.
+
+    Raises:
+        SchemaProblem: they name types that no value has at once.
+    """
+    first, *others = [each for each in nodes if each] or [{}]
+    found = dict(first)
+    for each in others:
+        for key, value in each.items():
+            found[key] = _both(key, found[key], value, path) if key in found else value
+    return found
+
+
+def _both(key: str, one: Json, other: Json, path: str) -> Json:
+    if one == other or key in MEANT_FOR_PEOPLE:
+        return one
+    match key:
+        case "type":
+            return _type(one, other, path)
+        case "properties" if isinstance(one, dict) and isinstance(other, dict):
+            shared = {name: {"allOf": [one[name], other[name]]} for name in one.keys() & other.keys()}
+            return {
+                name: shared.get(name, (one | other)[name]) for name in [*one, *(other.keys() - one.keys())]
+            }
+        case "items" | "additionalProperties" if isinstance(one, dict) and isinstance(other, dict):
+            return {"allOf": [one, other]}
+        case "additionalProperties":
+            return one if isinstance(one, dict) and one else other
+        case "enum" if isinstance(one, list) and isinstance(other, list):
+            return [each for each in one if each in other]
+        case "oneOf" | "anyOf" | "connect.type" | "connect.parameters":
+            raise SchemaProblem(path, f"its parts name {key} twice, and differently")
+    return one
+
+
+def _type(one: Json, other: Json, path: str) -> Json:
+    """The types that both allow."""
+    left, right = (set(each if isinstance(each, list) else [each]) for each in (one, other))
+    wide = {"integer"} & (left | right) if "number" in left | right else set()
+    both = sorted((left & right) | wide)
+    if not both:
+        raise SchemaProblem(path, f"no value has the types {one} and {other} at once")
+    return both[0] if len(both) == 1 else both
+
+
+SAME_COLUMN = ("allOf", "anyOf", "oneOf", "items", "additionalProperties")
+
+
+def tags_in(node: Json, documents: Documents, kind: Json) -> list[str]:
+    """The tags of a property; `kind`: the shape that it has.
+
+    What is kept as JSON text has the tags of all that is in it: there are no columns inside that could have them.
+    """
+    is_text = _leaf(kind) == "json"
+    found: list[str] = []
+    seen: set[str] = set()
+    rest = [node]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, list):
+            rest += each
+        if not isinstance(each, dict):
+            continue
+        found += listed(each.get(TAGS))
+        rest += [value for key, value in each.items() if is_text or key in SAME_COLUMN]
+        reference = each.get("$ref")
+        if isinstance(reference, str) and reference not in seen:
+            seen.add(reference)
+            with suppress(SchemaProblem):  # inside of JSON text it may lead nowhere
+                rest.append(documents.resolve(reference, ""))
+    return found
+
+
+def _leaf(kind: Json) -> Json:
+    while isinstance(kind, dict) and kind["type"] != "struct":
+        kind = kind["element" if kind["type"] == "list" else "value"]
+    return kind

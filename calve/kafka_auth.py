@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from calve.errors import ConfigError
+from calve.job import Kafka
 from calve.secrets import Redacted, value_of
-
-if TYPE_CHECKING:
-    from calve.job import Kafka
 
 _PKCS8 = "-----BEGIN PRIVATE KEY-----"
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}

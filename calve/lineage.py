@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from calve.columns import Json
-from calve.comments import comments
 from calve.evolution import Change, Rule, SchemaProblem, apply, changes, join
 
 
@@ -268,3 +267,45 @@ def _has_aliases(kind: Json) -> bool:
     return struct is not None and any(
         each.get("aliases") or _has_aliases(each["type"]) for each in struct["fields"]
     )
+
+
+def comments(table: Json, versions: Sequence[Json]) -> list[Change]:
+    """What must change so that each column has the newest comment that a version gives it.
+
+    versions: columns under the table's names, oldest first. One without a comment says nothing; a comment that no version has
+    given is somebody's own and stays.
+    """
+    given: dict[tuple[str, ...], list[str]] = {}
+    for version in versions:
+        for each in _columns(version, (), ""):
+            if each.doc:
+                given.setdefault(each.path, []).append(each.doc)
+    return [
+        Change("comment", each.path[:-1], each.path[-1], each.type, docs[-1], where=each.where)
+        for each in _columns(table, (), "")
+        if (docs := given.get(each.path)) and each.doc != docs[-1] and (not each.doc or each.doc in docs)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Commented:
+    path: tuple[str, ...]
+    where: str
+    type: Json
+    doc: str | None
+
+
+def _columns(kind: Json, path: tuple[str, ...], where: str) -> Iterator[_Commented]:
+    """Every column, at any depth; `path` as Iceberg names it, `where` as a `SchemaProblem` does."""
+    if isinstance(kind, str):
+        return
+    match kind["type"]:
+        case "struct":
+            for each in kind["fields"]:
+                here, inside = (*path, each["name"]), join(where, each["name"])
+                yield _Commented(here, inside, each["type"], each.get("doc"))
+                yield from _columns(each["type"], here, inside)
+        case "list":
+            yield from _columns(kind["element"], (*path, "element"), f"{where}[]")
+        case _:
+            yield from _columns(kind["value"], (*path, "value"), f"{where}{{}}")

@@ -5,9 +5,13 @@ What is due, and which snapshots stay, is decided here, free of Spark; `docs/mai
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
+
+from calve.position import Offsets, TopicKey, decode_offsets, encode_offsets
+from calve.protocol import Commit
 
 Kind = Literal["compact", "deletes", "manifests", "orphans", "rows", "dead_letters", "snapshots"]
 
@@ -154,3 +158,64 @@ def snapshots_to_keep(ages_s: Sequence[float], needed: int, maintenance: Mainten
         kept = min(kept, maintenance.snapshots_at_most // 2)
     kept = max(kept, maintenance.snapshots_at_least, needed, len(ages_s) - MOST_EXPIRED)
     return min(kept, len(ages_s))
+
+
+# The maintenance and the job of a table keep out of each other's way by properties of the table (ADR 31).
+TURN = "calve.turn"
+"""The kind of work that the maintenance asks the job to do; the job removes it when it is done."""
+TURN_KINDS: tuple[Kind, ...] = ("compact", "deletes")
+"""Work that replaces data files, from which rounds of tables with keys delete rows."""
+HOLD = "calve.hold"
+"""Until when, in epoch seconds, nobody may be forgotten: files are being written that no snapshot names yet."""
+HOLD_S = 1_800.0
+
+
+def is_held(properties: Mapping[str, str], now: float) -> bool:
+    return now < float(properties.get(HOLD, 0))
+
+
+RETAINED = "calve.retained"
+"""In the summary of such a commit, and in the properties of the table, where it outlives the snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """Rows whose `column` is before a moment are gone, as far as the offsets below `to` made them.
+
+    Each commit that deletes rows for their age says so.
+    before_us: microseconds since epoch. rows: how many went, of this commit and of all before it. A commit says all that earlier
+    ones said.
+    """
+
+    column: str
+    before_us: int
+    rows: int
+    to: Mapping[TopicKey, Offsets]
+
+    def to_json(self) -> str:
+        said = {"column": self.column, "before_us": self.before_us, "rows": self.rows}
+        return json.dumps(said | {"to": encode_offsets(self.to)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw = json.loads(text)
+        return cls(**(raw | {"to": decode_offsets(raw["to"])}))
+
+
+def retained(ancestors: Iterable[Commit], properties: Mapping[str, str]) -> Retained | None:
+    """What a table says: by its history, or where that has expired by its properties; None: no row has left it for its age."""
+    oldest = None
+    for oldest in ancestors:
+        if RETAINED in oldest.summary:
+            return Retained.from_json(oldest.summary[RETAINED])
+    cut = oldest is not None and oldest.parent is not None
+    return Retained.from_json(properties[RETAINED]) if cut and RETAINED in properties else None
+
+
+def after(
+    before: Retained | None, column: str, before_us: int, rows: int, stood: Mapping[str, str]
+) -> Retained:
+    """What a commit says that deletes so many rows; stood: the summary of the commit that says where the table stands."""
+    return Retained(
+        column, before_us, rows + (before.rows if before else 0), decode_offsets(stood["calve.to"])
+    )

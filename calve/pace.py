@@ -135,3 +135,12 @@ def _record_s(rounds: tuple[Timed, ...], known: float) -> float:
     spread = sum((n - mean_n) ** 2 for n in sizes)
     together = sum((each.records - mean_n) * (each.seconds - mean_s) for each in rounds)
     return min(max(together / spread, 0.0), most)
+
+
+LONGEST_BACKOFF_S = 60.0
+FAILED_AFTER = 8
+
+
+def backoff_s(failures: int) -> float:
+    """The wait after so many failures, of which each doubles it."""
+    return min(LONGEST_BACKOFF_S, 0.5 * 2.0 ** min(failures, 10))

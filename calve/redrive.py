@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from calve.dead_letters import letters_round
 from calve.position import NO_LETTERS, DeadLetterRound, Ledger, Position
 from calve.protocol import Commit
-from calve.requests import pending
+from calve.requests import Asked
 
 REQUEST = "calve.redrive"
 RESULT = "calve.redrive-result"
@@ -23,14 +23,13 @@ REQUEST_ID = "calve.redrive"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(Asked):
     """Which open dead letters to decode again; None: whichever. `since` and `until` (exclusive): when they were rejected.
 
     All moments are ISO 8601 with a time zone.
     """
 
-    id: str
-    at: str
+    NAME: ClassVar[str] = REQUEST
     reason: str | None = None
     schema_id: int | None = None
     since: str | None = None
@@ -38,15 +37,6 @@ class Request:
 
     def to_json(self) -> str:
         return json.dumps({name: value for name, value in asdict(self).items() if value is not None})
-
-    @classmethod
-    def pending(cls, properties: Mapping[str, str]) -> Self | None:
-        """The request that waits in a table's properties.
-
-        Raises:
-            ValueError: what is there is no request.
-        """
-        return pending(properties, REQUEST, lambda raw: cls(**raw))
 
 
 @dataclass(frozen=True, slots=True)

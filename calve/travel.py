@@ -6,16 +6,15 @@ A person asks for it by a property of the table; the job moves main and answers 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
-from typing import Literal, Self
+from typing import ClassVar, Literal
 
 from calve.errors import CalveError
 from calve.position import Ledger, Offsets, Position, TopicKey, decode_offsets, has_position, ledger_of
 from calve.protocol import Begin, Commit, nearest_position
-from calve.requests import pending
+from calve.requests import Asked
 
 REQUEST = "calve.travel"
 
@@ -23,26 +22,13 @@ What = Literal["rollback", "rewind"]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(Asked):
     """Which snapshot main is to be again. `what`: how the person said so, by a moment of the table or a place in the topic."""
 
-    id: str
-    at: str
+    NAME: ClassVar[str] = REQUEST
     by: str
     what: What
     snapshot: int
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def pending(cls, properties: Mapping[str, str]) -> Self | None:
-        """The request that waits in a table's properties.
-
-        Raises:
-            ValueError: what is there is no request.
-        """
-        return pending(properties, REQUEST, lambda raw: cls(**raw))
 
 
 @dataclass(frozen=True, slots=True)

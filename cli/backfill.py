@@ -5,28 +5,25 @@ from __future__ import annotations
 import uuid
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from calve.backfill import REQUEST, Request
+from calve.backfill import Request
 from calve.errors import CalveError
-from calve.history import Entry
 from calve.job import Start
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
+from calve.job import Table as Settings
+from calve.requests import Entry
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, moment
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import open_both
-from cli.moment import moment
 from cli.pause import person, stamp
 from cli.requests import Kind, YesOption, ask, refuse_second, require_consent
 from cli.travel import PLACES, places
 
-if TYPE_CHECKING:
-    from calve.job import Table as Settings
-
 PATIENCE_S = 600.0
 """A range may be large."""
-BACKFILL = Kind(REQUEST, "a backfill of", Request.pending, Entry.of)
+BACKFILL = Kind(Request, "a backfill of", Entry.of)
 HELP = "PARTITION:OFFSET, several with commas, or a moment of the records: 2h, 2026-01-01T00:00:00Z."
 
 FromOption = Annotated[str, typer.Option("--from", help=f"The first records. {HELP}", show_default=False)]

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import ClientError
 
 from calve.deployment import UNKNOWN_WAREHOUSE
 from calve.errors import CalveError
-from calve.job_status import EVERY_S, JobStatus, Run, Said, place
-from calve.table_state import TableState
+from calve.job import Job
+from calve.job_status import EVERY_S, JobStatus, Run, Said, TableState, place
+from calve.names import TableName
 from cli.account import Account, outputs
 from cli.lake import aws_errors
 from cli.status import duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from calve.job import Job
-    from calve.names import TableName
 
 GONE_AFTER_S = 5 * EVERY_S
 """A run that has said nothing for so long is there no more."""

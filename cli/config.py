@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -156,3 +157,26 @@ def stack_defaults(embedded: Stack | None) -> StackDefaults:
 def table_named(jobs: Sequence[Job], name: str) -> tuple[Job, Table]:
     """A table that `load_jobs` has found, with its job."""
     return next((job, table) for job in jobs for table in job.tables if table.name == name)
+
+
+def moment(text: str, now: datetime, option: str) -> datetime:
+    """`1h` before now, or a moment with its time zone.
+
+    Raises:
+        ConfigError: the text, given as `option`, is neither.
+    """
+    from calve.settings import notation
+    from calve.settings.problems import Invalid
+
+    try:
+        return now - timedelta(seconds=notation.seconds(text))
+    except (Invalid, OverflowError):
+        pass
+    fix = 'write a duration, such as "2h" or "7d", or a moment, such as "2026-01-01T00:00:00Z"'
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f'{option}: "{text}" is neither a duration nor a moment', fix=fix) from None
+    if found.tzinfo is None:
+        raise ConfigError(f'{option}: "{text}" has no time zone', fix=fix)
+    return found.astimezone(UTC)

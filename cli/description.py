@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from pyiceberg.types import ListType, MapType, StructType
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from calve.modes import described
-from cli.condition import Condition
+from calve.names import TableName
+from cli.condition import Condition, Conditions
 from cli.lake import ancestors, latest_commit, load, rows, state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-    from pyiceberg.types import IcebergType
-
-    from calve.names import TableName
-    from cli.condition import Conditions
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 
+from calve.job import Lake
 from cli.lake import credentials
-
-if TYPE_CHECKING:
-    from calve.job import Lake
 
 EXTENSIONS = ("httpfs", "avro", "iceberg")
 

@@ -6,7 +6,8 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any, Self, get_args
+from pathlib import Path
+from typing import Any, Self, get_args
 from zoneinfo import ZoneInfo
 
 from botocore.config import Config
@@ -19,9 +20,6 @@ from cli.lake import aws_errors
 from lambdas.csv_export.window import previous
 from lambdas.export_notify.notice import Manifest
 from lambdas.links import Links
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # The function works for up to 15 minutes, and a second request would be a second export.
 PATIENT = Config(connect_timeout=5, read_timeout=920, retries={"total_max_attempts": 1}, tcp_keepalive=True)

@@ -18,7 +18,6 @@ import typer
 from calve.errors import CalveError, ConfigError, Retryable
 from calve.forget import (
     RECORD_KEY,
-    REQUEST,
     Condition,
     Entry,
     Request,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 600.0
 """Files are written anew and deleted, which takes longer than a round."""
-FORGETTING = Kind(REQUEST, "a request to forget somebody in", Request.pending, Entry.of)
+FORGETTING = Kind(Request, "a request to forget somebody in", Entry.of)
 NONCE_BYTES = 12
 UNREACHED = (
     "the topic, until its retention or a tombstone removes the records: what is read again is a row again",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -17,15 +18,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
+from calve.job import Job, Kafka
 from calve.names import database_for_cluster
 from calve.position import Offsets, TopicKey
 from calve.secrets import read_secret
 from lambdas.kafka_client import TIMEOUT_S, KafkaClient, properties_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from calve.job import Job, Kafka
 
 
 @dataclass(frozen=True, slots=True)

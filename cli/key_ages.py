@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from calve.deployment import Deployment
 from calve.job import Registry
 from calve.publishing import Publish
-from cli.account import Account
+from cli.account import Account, resources
 from cli.config import load_target
 from cli.lake import aws_errors
-from cli.stack_resources import resources
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 State = Literal["ok", "by hand", "overdue", "unfinished", "absent", "elsewhere"]
 

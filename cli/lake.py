@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.table import Table
+from pyiceberg.table import snapshots as iceberg
 
 from calve.errors import ConfigError, Fatal, Retryable
+from calve.job import Lake
+from calve.job_status import TableState
+from calve.names import TableName
 from calve.position import POSITION_TAG, STATE, Ledger, Position, ledger_of, metrics_of
 from calve.protocol import Commit, nearest_position
-from calve.table_state import TableState
 from cli.embedded import aws as emulator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Table
-    from pyiceberg.table import snapshots as iceberg
-
-    from calve.job import Lake
-    from calve.names import TableName
 
 ALWAYS_TRUE = AlwaysTrue()
 _DENIED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClientTokenId")

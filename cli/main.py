@@ -23,11 +23,10 @@ from cli.doctor.command import doctor
 from cli.embedded.loopback import no_proxy
 from cli.export import export
 from cli.forget import forget
-from cli.ingest import ingest
+from cli.ingest import ingest, maintain
 from cli.init.command import init
 from cli.keys import keys
 from cli.link import link
-from cli.maintain import maintain
 from cli.manual import explain
 from cli.pause import pause, resume
 from cli.plan.command import plan

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.errors import ConfigError
-from calve.history import Entry, outdated
-from calve.pausing import PAUSED, Pause
+from calve.requests import PAUSED, Entry, Pause, outdated
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import open_both
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from calve.job import Table as Settings
-    from calve.table_state import TableState
+    from calve.job_status import TableState
 
 PATIENCE_S = 120.0
 REASON_LENGTH = 300

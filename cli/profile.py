@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Collection
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -12,9 +13,6 @@ from typer.core import TyperCommand
 from calve.errors import ConfigError
 from calve.names import nearest
 from cli.console import COMMON
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
 
 VARIABLE = "CALVE_PROFILE"
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -13,9 +13,6 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from cli.console import COMMON
 from cli.main import app
 from cli.manual import Manual
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HEAD = """\
 # Commands

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
 import typer
 
 from calve.errors import CalveError, ConfigError
+from calve.requests import Asked
 from cli.console import Console, Output
 
 if TYPE_CHECKING:
@@ -30,27 +31,18 @@ class Identified(Protocol):
     def id(self) -> str: ...
 
 
-class Request(Identified, Protocol):
-    """What is asked for, and since when."""
-
-    @property
-    def at(self) -> str: ...
-    def to_json(self) -> str: ...
-
-
 class Unanswered(CalveError):
     """No job has answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[Answer]):
-    """A kind of request. name: of the property that it waits in. title: what it is called, before the name of the table. pending:
-    finds it among the properties. answered: finds the answer there, given the id of a request.
+    """A kind of request. title: what it is called, before the name of the table. answered: finds the answer among the properties,
+    given the id of a request.
     """
 
-    name: str
+    request: type[Asked]
     title: str
-    pending: Callable[[Mapping[str, str]], Request | None]
     answered: Callable[[Mapping[str, str], str], Answer | None]
 
 
@@ -61,7 +53,7 @@ def refuse_second(kind: Kind[Any], main: Table) -> None:
         CalveError: one does.
     """
     try:
-        waiting = kind.pending(main.properties)
+        waiting = kind.request.pending(main.properties)
     except ValueError:
         return
     if waiting is not None:
@@ -168,7 +160,7 @@ def ask(
     console: Console,
     main: Table,
     kind: Kind[Answer],
-    request: Request,
+    request: Asked,
     *,
     title: str,
     patience_s: float,
@@ -183,12 +175,12 @@ def ask(
 
     def answer() -> Answer | None:
         found = kind.answered(main.properties, request.id)
-        waiting = kind.pending(main.properties) if found is None else None
+        waiting = kind.request.pending(main.properties) if found is None else None
         if waiting is not None and waiting.id != request.id:
             raise CalveError(f"{kind.title} {_name(main)}: another request has taken the place of this one")
         return found
 
-    change(main, {kind.name: request.to_json()}, check=lambda: refuse_second(kind, main))
+    change(main, {kind.request.NAME: request.to_json()}, check=lambda: refuse_second(kind, main))
     return wait(
         console,
         main,

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.table import Table
 from rich.text import Text
 
+from calve.job_status import JobStatus
 from cli.condition import Condition, Conditions, newest
 from cli.console import Console
+from cli.progress import End
 from cli.status import duration
 from cli.status.command import say
 from cli.status.drawing import fitted, short
 from cli.status.screen import named, rejects, state
 from cli.status.table_status import TableStatus
 from cli.status.troubles import Trouble, Urgency, troubles, urgency
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from calve.job_status import JobStatus
-    from cli.progress import End
 
 MOST_TABLES = 20
 """On a terminal; those that need somebody come first."""
@@ -79,14 +76,10 @@ class RunSummary:
             job="",
             table=name,
             topic=taken.topic,
-            state=found.state,
-            code=found.code,
-            reason=found.reason,
-            fix=found.fix,
-            since=found.since,
             rows=taken.rows,
             dead_letters=dict(taken.rejects),
             lost=taken.lost,
+            **asdict(found),
         )
 
     def _seconds(self, taken: Taken) -> float | None:

@@ -6,25 +6,19 @@ A table says what topic it was made for, so it is found where Kafka does not ans
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
 
+from calve.job import Job
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.position import TOPIC
-from calve.topics import Expansion, expand, name_pattern
+from calve.topics import Expansion, Keeper, expand, name_pattern
 from cli.kafka import Cluster, cluster_database
 from cli.lake import aws_errors, load, open_catalog
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from pyiceberg.catalog import Catalog
-
-    from calve.job import Job
-    from calve.topics import Keeper
 
 
 def with_named(jobs: Sequence[Job], names: Iterable[str]) -> tuple[Job, ...]:

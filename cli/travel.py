@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.errors import CalveError, ConfigError
-from calve.history import Entry
 from calve.names import TABLE_NAME
 from calve.protocol import Commit, nearest_position
-from calve.travel import REQUEST, Request, What, at_moment, before_offsets, journey
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
+from calve.requests import Entry
+from calve.travel import Request, What, at_moment, before_offsets, journey
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, moment
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import open_both
-from cli.moment import moment
 from cli.pause import person, stamp
 from cli.requests import Kind, YesOption, ask, refuse_second, require_consent
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 120.0
 SHOWN = 20
-TRAVEL = Kind(REQUEST, "a rollback or rewind of", Request.pending, Entry.of)
+TRAVEL = Kind(Request, "a rollback or rewind of", Entry.of)
 SNAPSHOT = re.compile(r"\d{8,19}")
 PLACES = re.compile(r"\d{1,9}:\d{1,18}(,\d{1,9}:\d{1,18})*")
 

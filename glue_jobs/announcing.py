@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 from calve.announcement import Announcement, Speaker, sent_to
 from calve.log import event
 from calve.protocol import Commit
-from glue_jobs.java_errors import problem
+from glue_jobs.java import problem
 from glue_jobs.lake import Table
 
 RECENT_S = 24 * 3600

@@ -12,17 +12,16 @@ from pyspark.sql import Column, DataFrame
 from calve.backfill import REMADE, REQUEST, REQUEST_ID, Range, Request, done_before, range_of, remade_json
 from calve.errors import CalveError, Fatal, LostRace
 from calve.forget import position_after
-from calve.history import Entry, outdated
 from calve.job import Start
 from calve.log import event
 from calve.modes import kind_of
 from calve.position import Ledger, Offsets, Position, encode
 from calve.protocol import TopicState, check_ledger, recheck
-from calve.requests import NOT_UNDERSTOOD
+from calve.requests import NOT_UNDERSTOOD, Entry, outdated
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
 from glue_jobs.deletes import stage_deletes
-from glue_jobs.java_errors import problem
+from glue_jobs.java import problem
 from glue_jobs.keys import OFFSET, PARTITION, at, keys_of
 from glue_jobs.publishing import publish_round
 from glue_jobs.reading import PLACE, Reading, errors_of_source

@@ -12,18 +12,21 @@ Where a wire format has compressed payloads, `value` and `key` are what they wou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import BinaryType
 
 from calve.decoding import Decoding
 from calve.job import ChangeData, Mode, PartName, Upsert
+from calve.wire import GLUE
 from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
 from glue_jobs.events import TOMBSTONE, is_bad, tombstones_and_idle, with_rows
-from glue_jobs.inflate import inflate
 from glue_jobs.json_values import JsonValue
 from glue_jobs.kafka.records import REFUSED
 from glue_jobs.protobuf.decoder import Frame, from_protobuf
@@ -184,3 +187,29 @@ def _plain(records: DataFrame, decoding: Decoding) -> DataFrame:
             inflated = inflate(F.when(begins_with(each.wire.deflated, part), F.col(part)))
             records = records.withColumns({RAW[part]: F.col(part), part: F.coalesce(inflated, part)})
     return records
+
+
+CHUNK_BYTES = 16 * 2**20
+
+
+def inflated(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    """The values as they would be without compression, null where they cannot be inflated.
+
+    What comes out in one piece is bounded, whatever the batches hold: `CHUNK_BYTES` and one more value.
+    """
+    for batch in batches:
+        chunk: list[bytes | None] = []
+        size = 0
+        for each in batch:
+            value = each.as_py()
+            found = None if value is None else GLUE.plain(value)
+            chunk.append(found)
+            size += len(found or b"")
+            if size >= CHUNK_BYTES:
+                yield pa.array(chunk, pa.binary())
+                chunk, size = [], 0
+        if chunk:
+            yield pa.array(chunk, pa.binary())
+
+
+inflate: Callable[[Column], Column] = arrow_udf(inflated, BinaryType())  # type: ignore[call-overload]

@@ -18,16 +18,15 @@ from calve.column_rules import require_emit_key
 from calve.columns import Json, struct
 from calve.confluent import ConfluentRegistry
 from calve.emitting import EMITTED, HEADERS, Emitted, avro_schema, json_schema, left
-from calve.errors import Retryable
+from calve.errors import Retryable, topic_forbidden
 from calve.evolution import data_columns
 from calve.log import event
 from calve.names import SYSTEM_COLUMN, quote
 from calve.position import Position, ledger_of
 from calve.protocol import Commit
 from calve.registry import Registry
-from calve.topic_errors import topic_forbidden
 from glue_jobs import faults
-from glue_jobs.java_errors import java_class, java_classes
+from glue_jobs.java import java_class, java_classes
 from glue_jobs.keys import at
 from glue_jobs.staging import added_rows
 from glue_jobs.target import Target

@@ -14,9 +14,8 @@ from pyspark.sql import functions as F
 from calve.changes import slots
 from calve.columns import CHANGE
 from calve.job import ChangeData
-from glue_jobs.conditions import false
 from glue_jobs.json_leaves import GREATEST_MILLIS
-from glue_jobs.moments import kept_within_years
+from glue_jobs.shapes import false, kept_within_years
 from glue_jobs.verdicts import DECODED
 
 TOMBSTONE = "calve:tombstone"

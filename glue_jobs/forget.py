@@ -33,6 +33,7 @@ from calve.forget import (
 )
 from calve.job import Aggregate, Upsert
 from calve.log import event
+from calve.maintenance import is_held
 from calve.names import BRANCH_PREFIX
 from calve.position import (
     NO_LETTERS,
@@ -46,16 +47,19 @@ from calve.position import (
 )
 from calve.protocol import may_publish, nearest_position
 from calve.redrive import is_level
-from calve.turn import is_held
 from glue_jobs import faults
 from glue_jobs.emit import emit
-from glue_jobs.forgetting.deliveries import deliveries, holding, remove
-from glue_jobs.forgetting.gone import Gone, Place, gone_letters, gone_rows
 from glue_jobs.forgetting.persons import letters_of, person_of
-from glue_jobs.forgetting.purging import purge
-from glue_jobs.forgetting.rewriting import Accept
-from glue_jobs.forgetting.sweeping import delete, old_metadata, rewritten_by_others
-from glue_jobs.java_errors import problem
+from glue_jobs.forgetting.rewriting import Accept, Gone, Place, gone_letters, gone_rows, purge
+from glue_jobs.forgetting.sweeping import (
+    delete,
+    deliveries,
+    holding,
+    old_metadata,
+    remove,
+    rewritten_by_others,
+)
+from glue_jobs.java import problem
 from glue_jobs.lake import Table
 from glue_jobs.receipt import Meter
 from glue_jobs.redrive import carried, now

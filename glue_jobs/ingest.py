@@ -3,7 +3,7 @@
 Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.job.Job`), `--drain [true|false]`
 to stop at the topics' ends as they are at start. What only a deploy knows stands beside the settings and wins over them:
 `--warehouse URI`, `--region NAME`, `--kms-key ARN`, `--bootstrap-servers LIST`; `--control URI` and `--generation NAME` are for
-`glue_jobs.handover`; `--packages FILE` is an archive for `glue_jobs.packages`. Under `--announce true` the job tells EventBridge
+`glue_jobs.reporting`; `--packages FILE` is an archive for `glue_jobs.packages`. Under `--announce true` the job tells EventBridge
 of every commit. Glue's own arguments are ignored, all others refused.
 SIGTERM, Ctrl-C and a hand-over end the job after the running rounds.
 """
@@ -24,21 +24,16 @@ from pyspark.sql import SparkSession
 
 from calve.engines import of_settings
 from calve.errors import CalveError, ConfigError
-from calve.event_bus import EventBus
 from calve.job import Job
 from calve.job_status import place
 from calve.log import event
 from calve.names import TableName
 from glue_jobs import engines, faults
-from glue_jobs.arguments import flag, job_of, job_parser, parsed
-from glue_jobs.discovery import Discovery
-from glue_jobs.handover import HandOver
 from glue_jobs.lake import Lake
-from glue_jobs.lake_object import LakeObject
-from glue_jobs.outbox import Outbox
+from glue_jobs.outbox import EventBus, Outbox
 from glue_jobs.packages import require, ship
-from glue_jobs.reporting import Reporter
-from glue_jobs.session import require_avro_guard, spark_session
+from glue_jobs.reporting import HandOver, LakeObject, Reporter
+from glue_jobs.session import flag, job_of, job_parser, parsed, require_avro_guard, spark_session
 
 if TYPE_CHECKING:
     from glue_jobs.kafka.cluster import Cluster
@@ -86,8 +81,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
         # What reads Kafka is imported once Spark is there: it brings the packages that the host lacks (`glue_jobs.packages`).
         from glue_jobs.kafka.cluster import Cluster
         from glue_jobs.loop import TableLoop
-        from glue_jobs.loops import Loops
-        from glue_jobs.opening import Opening
+        from glue_jobs.loops import Discovery, Loops, Opening
 
         loops = reporter.loops = Loops(stop)
         cluster = output = opened.enter_context(closing(Cluster(job.kafka)))
@@ -118,7 +112,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
 
 def open_targets(job: Job, lake: Lake, cluster: Cluster) -> list[Target]:
     """One target per table; all share the cluster, the catalog and the registry's cache."""
-    from glue_jobs.opening import Opening
+    from glue_jobs.loops import Opening
 
     return list(map(Opening(job, lake, cluster, cluster).target, job.tables))
 

@@ -12,9 +12,7 @@ from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
 from calve.columns import Json, decimal_digits
-from glue_jobs.conditions import any_in, any_of, false
-from glue_jobs.moments import database_millis, database_moment, date, moment
-from glue_jobs.shapes import spark_type
+from glue_jobs.shapes import any_in, any_of, database_millis, database_moment, date, false, moment, spark_type
 
 TYPES: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),

@@ -15,7 +15,6 @@ from pyspark.sql import types as T
 
 from calve.columns import Json, map_of
 from calve.names import quote
-from glue_jobs.conditions import false
 from glue_jobs.json_leaves import (
     converted,
     invalid,
@@ -26,6 +25,7 @@ from glue_jobs.json_leaves import (
     strings,
     suspicious,
 )
+from glue_jobs.shapes import false
 
 CORRUPT = "calve:corrupt"
 STRICT = {

@@ -22,8 +22,7 @@ from calve.names import OWNER_TAG, TableName
 from calve.protocol import Commit
 from calve.spark_conf import CATALOG
 from glue_jobs.glue_columns import GlueColumns
-from glue_jobs.java import Packages, elements, strings
-from glue_jobs.java_errors import java_cause, java_class
+from glue_jobs.java import Packages, elements, java_cause, java_class, strings
 from glue_jobs.specs import partition_spec, sort_order
 
 PROPERTIES = {

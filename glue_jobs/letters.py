@@ -25,14 +25,7 @@ from calve.dead_letters import (
 from calve.errors import LostRace, Retryable
 from calve.evolution import Change, column_at
 from calve.names import BRANCH_PREFIX, TableName
-from calve.position import (
-    INITIALISED,
-    NO_LETTERS,
-    DeadLetterRound,
-    Position,
-    published_letters,
-    root,
-)
+from calve.position import INITIALISED, NO_LETTERS, DeadLetterRound, Position, published_letters, root
 from calve.protocol import Commit, nearest_position
 from calve.spark_conf import CATALOG
 from glue_jobs import faults

@@ -19,17 +19,14 @@ from calve import job
 from calve.errors import CalveError, ConfigError
 from calve.job import Aggregate, Job, Upsert
 from calve.log import event
-from calve.maintenance import Kind, due
-from calve.turn import TURN_KINDS
+from calve.maintenance import TURN_KINDS, Kind, due
 from glue_jobs import faults
-from glue_jobs.arguments import flag, job_of, job_parser, parsed
-from glue_jobs.java_errors import problem
+from glue_jobs.java import problem
 from glue_jobs.lake import Lake, Table
 from glue_jobs.maintaining.doing import Work
-from glue_jobs.maintaining.figures import figures
-from glue_jobs.maintaining.tables import tables_of
+from glue_jobs.maintaining.figures import figures, tables_of
 from glue_jobs.maintaining.turns import asked
-from glue_jobs.session import spark_session
+from glue_jobs.session import flag, job_of, job_parser, parsed, spark_session
 
 RUN_S = 3_000.0
 """A run ends before the next one is due; what is left is due still."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calve.pace import Pace
-from calve.pausing import Pause
 from calve.position import Ledger, Offsets, Position, TopicKey
+from calve.requests import Pause
 
 
 @dataclass(slots=True)

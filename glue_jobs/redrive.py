@@ -10,7 +10,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,20 +29,18 @@ from calve.redrive import REQUEST, REQUEST_ID, RESULT, Request, Result, done_bef
 from calve.requests import NOT_UNDERSTOOD
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
-from glue_jobs.conditions import false
-from glue_jobs.decode import OTHER, REJECT, decode
+from glue_jobs.decode import OTHER, REJECT, SIZE, decode
 from glue_jobs.duplicates import without_duplicates
-from glue_jobs.java_errors import problem
+from glue_jobs.java import problem
 from glue_jobs.lake import Table
 from glue_jobs.layout import clustered, tasks_for
-from glue_jobs.letter_records import LETTER, as_records
 from glue_jobs.marks import RECORD, by_record, records_in
 from glue_jobs.publishing import publish_round
 from glue_jobs.receipt import Meter
 from glue_jobs.records import rows
-from glue_jobs.seals import UNOPENED
+from glue_jobs.seals import LETTER, UNOPENED, as_records
 from glue_jobs.seen import Seen, unknown_ids, with_rows_seen
-from glue_jobs.shares import PRESENT, Share, counted
+from glue_jobs.shapes import false
 from glue_jobs.staging import Staged, discard, stage
 from glue_jobs.steps.frame import FILTERED
 from glue_jobs.target import Target
@@ -274,3 +272,56 @@ def _answer(target: Target, result: Result) -> None:
 
 def now() -> str:
     return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+
+
+PRESENT = "calve:present"
+"""A column beside those of a record: whether main has the letter's record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The selected letters of one incarnation of the topic, counted."""
+
+    topic: TopicKey
+    fresh: int = 0
+    present: int = 0
+    size_bytes: int = 0
+    refused: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def ledger(self) -> Ledger:
+        refused = dict(self.refused)
+        return Ledger(
+            selected=self.fresh + self.present + sum(refused.values()),
+            redriven=self.fresh,
+            present=self.present,
+            refused=refused,
+            rows_appended=self.fresh,
+        )
+
+
+def counted(judged: DataFrame) -> list[Share]:
+    """The shares of records with `LETTER`, `REJECT`, `PRESENT` and `SIZE`."""
+    letter = F.col(LETTER)
+    keys = (letter["cluster_id"].alias("cluster"), letter["topic_id"].alias("topic"), REJECT, PRESENT)
+    sums = judged.groupBy(*keys).agg(F.count(F.lit(1)).alias("letters"), F.sum(SIZE).alias("size"))
+    shares: dict[TopicKey, Share] = {}
+    for row in sums.collect():
+        topic = TopicKey(row["cluster"], row["topic"])
+        share = shares.setdefault(topic, Share(topic))
+        if row[REJECT] is not None:
+            found = replace(share, refused=(*share.refused, (row[REJECT], row["letters"])))
+        elif row[PRESENT]:
+            found = replace(share, present=row["letters"])
+        else:
+            found = replace(share, fresh=row["letters"], size_bytes=int(row["size"] or 0))
+        shares[topic] = found
+    return [_merged(share) for share in shares.values()]
+
+
+def _merged(share: Share) -> Share:
+    """A reason that letters with and without a row in main share is one reason."""
+    refused: Counter[str] = Counter()
+    for reason, count in share.refused:
+        refused[reason] += count
+    return replace(share, refused=tuple(sorted(refused.items())))

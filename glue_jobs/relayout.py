@@ -11,12 +11,11 @@ from pyspark.errors import IllegalArgumentException
 
 from calve.column_rules import layout_problems
 from calve.errors import CalveError, Retryable
-from calve.history import Entry, outdated
 from calve.job import Transform, Upsert
 from calve.log import event
+from calve.requests import Entry, outdated
 from glue_jobs import faults
-from glue_jobs.java import elements
-from glue_jobs.java_errors import problem
+from glue_jobs.java import elements, problem
 from glue_jobs.lake import Table, catalog_errors
 from glue_jobs.redrive import now
 from glue_jobs.specs import ordered, term

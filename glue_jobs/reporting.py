@@ -1,27 +1,78 @@
-"""What a run says of itself and of its tables, where commands read it: also of a table that the job could not make.
+"""What a run says of itself and of its tables, where commands read it; and the control object by which a deploy ends a run.
 
-It is written beside the rounds: none of them waits for it, and none fails because of it.
+Both are small JSON objects of the lake, read and written through its own file IO: a job needs no other client of S3.
+A table that the job could not make is reported, too.
+
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
 
 from calve.errors import CalveError
 from calve.job import Job
 from calve.job_status import EVERY_S, JobStatus, Run, Said
 from calve.log import event
-from glue_jobs.lake_object import LakeObject
+from calve.spark_conf import CATALOG
 
 if TYPE_CHECKING:
     from glue_jobs.loop import TableLoop
     from glue_jobs.loops import Loops
+
+READ_TIMEOUT_MS = 5000
+
+
+class LakeObject:
+    """One object. What cannot be read or written now is read or written the next time."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        prefix = f"spark.sql.catalog.{CATALOG}."
+        jvm: Any = spark._jvm
+        properties = jvm.java.util.HashMap()
+        for key, value in spark.sparkContext.getConf().getAll():
+            if key.startswith(prefix):
+                properties.put(key.removeprefix(prefix), value)
+        properties.put("http-client.apache.socket-timeout-ms", str(READ_TIMEOUT_MS))
+        properties.put("s3.retry.num-retries", "0")
+        self._io = jvm.org.apache.iceberg.CatalogUtil.loadFileIO(
+            properties["io-impl"], properties, spark.sparkContext._jsc.hadoopConfiguration()
+        )
+        self._uri = uri
+
+    def read(self) -> dict[str, Any] | None:
+        """What it says; None where there is none, or where it cannot be read."""
+        try:
+            stream = self._io.newInputFile(self._uri).newStream()
+            try:
+                said = json.loads(bytes(stream.readAllBytes()))
+            finally:
+                stream.close()
+        except (Py4JError, ConnectionError, ValueError):
+            return None
+        return said if isinstance(said, dict) else None
+
+    def write(self, text: str) -> bool:
+        """Replace it; False where that could not be done."""
+        try:
+            stream = self._io.newOutputFile(self._uri).createOrOverwrite()
+            try:
+                stream.write(bytearray(text.encode()))
+            finally:
+                stream.close()
+        except (Py4JError, ConnectionError):
+            return False
+        return True
+
 
 LOOK_S = 1.0
 
@@ -91,3 +142,32 @@ class Reporter:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+POLL_S = 10.0
+
+
+@dataclass(slots=True)
+class HandOver:
+    """Watches a control object, `{"generation": NAME or null}`; null asks every generation to end."""
+
+    job: str
+    generation: str
+    control: str
+    stop: threading.Event
+    asked: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self, spark: SparkSession) -> None:
+        """Poll the control object, in a thread that ends with the process."""
+        control = LakeObject(spark, self.control)
+        threading.Thread(target=self._poll, args=(control,), name="hand-over", daemon=True).start()
+
+    def _poll(self, control: LakeObject) -> None:
+        while not self.stop.is_set():
+            named = control.read() or {}  # a run goes on until a new generation is named
+            if named.get("generation", self.generation) != self.generation:
+                event("job.handed_over", job=self.job, generation=self.generation, to=named["generation"])
+                self.asked.set()
+                self.stop.set()
+                return
+            self.stop.wait(POLL_S)

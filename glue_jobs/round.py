@@ -15,7 +15,6 @@ from typing import Any
 
 from calve.errors import Retryable, Suspended
 from calve.modes import require_tombstones
-from calve.pausing import Pause
 from calve.position import ANNOUNCED, COUNTS, DeadLetterRound, Ledger, Offsets, Position, encode
 from calve.protocol import (
     Begin,
@@ -29,14 +28,14 @@ from calve.protocol import (
     recheck,
 )
 from calve.rejects import Rejects
+from calve.requests import Pause
 from glue_jobs import backfill, faults, forget, redrive, travel
 from glue_jobs.emit import emit
 from glue_jobs.lake import catalog_errors
 from glue_jobs.outcome import Memory, Outcome
-from glue_jobs.publishing import publish_round
+from glue_jobs.publishing import publish_round, require_allowed, require_same
 from glue_jobs.reading import Reading, errors_of_source, sampled
 from glue_jobs.receipt import Meter
-from glue_jobs.rejecting import require_allowed, require_same
 from glue_jobs.relayout import relayout
 from glue_jobs.seen import Seen
 from glue_jobs.staging import NOTHING, Staged, discard

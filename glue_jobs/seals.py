@@ -6,15 +6,21 @@ its id by `calve.masking.Key.seal`. What is sealed is bound to its column and it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from calve.columns import SEALED
+from calve.columns import DEAD_LETTERS, REDRIVEN, SEALED, UNDELIVERED
 from calve.masking import Key, pads
+from calve.redrive import Request
+from glue_jobs.kafka.records import REFUSED
+from glue_jobs.lake import Table
+from glue_jobs.marks import rows_at
 from glue_jobs.steps.tokens import frame_of, hmac_hex, struct_of
+from glue_jobs.target import Target
 
 UNOPENED = "calve:unopened"
 """True: with the keys that there are the letter could not be opened; what was sealed is null."""
@@ -87,3 +93,41 @@ def _seals(spark: SparkSession, keys: Sequence[Key]) -> DataFrame:
     """A row with `SEAL` for each key."""
     made = [struct_of(spark, [each.id, *pads(each.seal)]) for each in keys]
     return frame_of(spark, f"`{SEAL}` {SEAL_TYPE}", [[each] for each in made])
+
+
+LETTER = "calve:letter"
+"""A column beside those of a record: the letter as it is."""
+
+
+def as_records(target: Target, table: Table, request: Request) -> DataFrame:
+    """The selected letters as records, each with its `LETTER`, which stays sealed, and `UNOPENED`.
+
+    Those that the source has refused it refuses again: they are not all of their records.
+    """
+    found = rows_at(target.lake, table, table.head).where(F.col(REDRIVEN).isNull())
+    for wanted in _conditions(request):
+        found = found.where(wanted)
+    return records_of(target, found)
+
+
+def records_of(target: Target, letters: DataFrame) -> DataFrame:
+    """As `as_records`, of these letters."""
+    names = [each["name"] for each in DEAD_LETTERS["fields"]]
+    found = opened(letters.withColumn(LETTER, F.struct(*names)), target.masking_keys)
+    return found.select(
+        *(LETTER, UNOPENED),
+        *("key", "value", "headers", "topic", "partition", "offset", "timestamp"),
+        F.col("timestamp_type").alias("timestampType"),
+        F.when(F.col("reason").isin(*UNDELIVERED), F.col("reason")).alias(REFUSED),
+    )
+
+
+def _conditions(request: Request) -> Iterable[Column]:
+    if request.reason is not None:
+        yield F.col("reason") == request.reason
+    if request.schema_id is not None:
+        yield F.col("schema_id") == request.schema_id
+    if request.since is not None:
+        yield F.col("rejected_at") >= F.lit(datetime.fromisoformat(request.since))
+    if request.until is not None:
+        yield F.col("rejected_at") < F.lit(datetime.fromisoformat(request.until))

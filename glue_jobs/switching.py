@@ -25,15 +25,14 @@ from calve.protocol import ancestry_is_cut, check_ledger
 from calve.redrive import REQUEST_ID, Request, is_level, position_after
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
-from glue_jobs.conditions import false
 from glue_jobs.decode import decode
 from glue_jobs.deletes import stage_deletes
 from glue_jobs.events import TOMBSTONE
 from glue_jobs.keys import OFFSET, PARTITION, at, keys_of
-from glue_jobs.letter_records import LETTER, as_records
 from glue_jobs.publishing import publish_round
 from glue_jobs.redrive import carried, stage_marks
-from glue_jobs.seals import UNOPENED
+from glue_jobs.seals import LETTER, UNOPENED, as_records
+from glue_jobs.shapes import false
 from glue_jobs.staging import NOTHING, Staged
 from glue_jobs.target import Target
 from glue_jobs.upserts import newest_of_each_key, without_overtaken

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark import Accumulator
 from pyspark.sql import functions as F
 
-from calve import job
+from calve import backfill, forget, job, redrive, requests, travel
 from calve.column_rules import layout_problems, require_countable, step_changes
 from calve.columns import KAFKA, Json, struct, with_ids
 from calve.decoding import Decoding
@@ -19,6 +19,7 @@ from calve.errors import Suspended
 from calve.evolution import Change, data_columns
 from calve.job import Deduplicate, Upsert
 from calve.log import event
+from calve.maintenance import TURN
 from calve.masking import Key
 from calve.modes import buckets, keyed
 from calve.names import SYSTEM_COLUMN, TableName
@@ -51,8 +52,7 @@ from glue_jobs.lake import Lake, Table, settings
 from glue_jobs.letters import Letters
 from glue_jobs.shaping import Shaping
 from glue_jobs.staging import NOTHING, publish
-from glue_jobs.steps.chain import Chain, chain_of
-from glue_jobs.steps.means import Supply
+from glue_jobs.steps.chain import Chain, Supply, chain_of
 from glue_jobs.steps.tokens import MaskingKeys
 
 if TYPE_CHECKING:
@@ -371,3 +371,17 @@ class Target:
         snapshot = publish(self.main, NOTHING, summary, lambda ancestors: next(iter(ancestors)).id == head)
         faults.point("position.anchored", self.table.name)
         return replace(again, snapshot=snapshot)
+
+
+REQUESTS = {redrive.REQUEST, forget.REQUEST, forget.LEFT, travel.REQUEST, backfill.REQUEST, TURN}
+
+
+def requested(target: Target) -> bool:
+    """True where a request waits, or a pause began or ended since the table was looked at last; asks the catalog."""
+    found = target.lake.load(target.name)
+    if found is None:
+        return False
+    properties, known = found.properties, target.main.properties
+    return not REQUESTS.isdisjoint(properties) or properties.get(requests.PAUSED) != known.get(
+        requests.PAUSED
+    )

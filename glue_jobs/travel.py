@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calve.errors import CalveError, Retryable
-from calve.history import Entry, outdated
 from calve.log import event
 from calve.position import Position
 from calve.protocol import begin
-from calve.requests import NOT_UNDERSTOOD
+from calve.requests import NOT_UNDERSTOOD, Entry, outdated
 from calve.travel import REQUEST, Journey, Request, journey, require_readable
 from glue_jobs import faults
 from glue_jobs.redrive import now

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 
 from calve.job import Upsert
 from calve.spark_conf import CATALOG
-from glue_jobs.conditions import false
 from glue_jobs.deletes import stage_deletes
 from glue_jobs.events import TOMBSTONE
 from glue_jobs.keys import OFFSET, PARTITION, TIMESTAMP, at, key_columns, key_names, keys_of
 from glue_jobs.layout import clustered
+from glue_jobs.shapes import false
 from glue_jobs.staging import Staged, stage
 from glue_jobs.target import Target
 

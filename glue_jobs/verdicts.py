@@ -12,7 +12,7 @@ from calve.decoding import Decoding
 from calve.job import PartName
 from calve.wire import Wire
 from calve.writers import ProtobufWriter, WholeWriter, Writer
-from glue_jobs.conditions import false
+from glue_jobs.shapes import false
 
 DECODED: dict[PartName, str] = {"value": "decoded", "key": "calve:key"}
 """The columns that a value and a key are decoded into: structs of `value` and `end`."""

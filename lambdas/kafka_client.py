@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import base64
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from calve.errors import Fatal, Retryable
+from calve.job import Kafka
 from calve.kafka_auth import librdkafka_properties
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from concurrent.futures import Future
-
-    from calve.job import Kafka
-    from calve.secrets import Redacted
+from calve.secrets import Redacted
 
 TIMEOUT_S = 10
 REFUSED = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED}

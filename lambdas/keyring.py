@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
 
 from lambdas.tokens import Claim, Keys, key_id_of, verify
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_AGE_S = 300
 REREAD_S = 60.0

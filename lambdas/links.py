@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.exceptions import ClientError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _serialize = TypeSerializer().serialize
 _deserialize = TypeDeserializer().deserialize

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from aws_lambda_powertools import single_metric
+from aws_lambda_powertools import Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
-if TYPE_CHECKING:
-    from aws_lambda_powertools import Metrics
-
-    from calve.metrics.metric import Metric
+from calve.metrics.metric import Metric
 
 NAMESPACE = "calve"
 

@@ -5,14 +5,12 @@ A row is also the table's lease: of two functions that were told of the same tab
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from botocore.exceptions import ClientError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Target(StrEnum):

@@ -6,14 +6,21 @@ https://docs.aws.amazon.com/secretsmanager/latest/userguide/rotate-secrets_lambd
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, cast
+
+from aws_lambda_powertools import Logger, Tracer
+from aws_lambda_powertools.utilities.data_classes import event_source
+from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
+from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from calve.errors import Fatal
+from calve.secrets import EXAMPLE, Redacted
 
-if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
+Handler = Callable[[Any, LambdaContext], None]
 
 SUFFIX = re.compile(r"-[A-Za-z0-9]{6}")
 """What AWS puts behind a secret's name in its ARN."""
@@ -125,7 +132,36 @@ class Rotation:
         return str(answer.get("SecretString", ""))
 
 
+def handler_of(rotation: Callable[[], Rotation], logger: Logger, tracer: Tracer) -> Handler:
+    """A function that does the step which Secrets Manager asks for. rotation: is made with the first request."""
+
+    @logger.inject_lambda_context(log_event=False)
+    @tracer.capture_lambda_handler(capture_response=False)
+    @event_source(data_class=SecretsManagerEvent)
+    def rotate(event: SecretsManagerEvent, context: LambdaContext) -> None:
+        rotation().step(event)
+        logger.info("keys.rotation", extra={"step": event.step})
+
+    return cast(Handler, rotate)
+
+
 def _names(arn: str, secret: str) -> bool:
     """True where `secret` is this ARN, or the name in it."""
     _, _, name = arn.partition(":secret:")
     return arn == secret or (name.startswith(secret) and SUFFIX.fullmatch(name[len(secret) :]) is not None)
+
+
+def credentials_of(text: str | None) -> Redacted:
+    """What a version of the secret holds.
+
+    Raises:
+        Fatal: it holds no user.
+    """
+    try:
+        raw = json.loads(text or "")
+        known = bool(raw["username"] and raw["password"])
+    except (ValueError, TypeError, KeyError):
+        raw, known = {}, False
+    if not known:  # outside of the handler: a JSON error carries the text that it could not read
+        raise Fatal("the secret holds no user yet", fix=f"write the first one: {EXAMPLE}")
+    return Redacted(raw)

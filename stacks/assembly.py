@@ -11,11 +11,11 @@ from stacks.bundling import Runtime
 from stacks.exports import ExportsStack
 from stacks.ingest import IngestStack
 from stacks.kafka import KafkaStack
-from stacks.keys import KeysStack
 from stacks.lake import LakeStack
 from stacks.maintenance import MaintenanceStack
 from stacks.monitoring import MonitoringStack
 from stacks.publish import PublishStack
+from stacks.rotation import KeysStack
 
 
 def build(

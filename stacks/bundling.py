@@ -1,11 +1,17 @@
-"""The code of a function: `calve`, the function's own package and its locked dependencies."""
+"""The code of a function: `calve`, the function's own package and its locked dependencies.
+
+No Docker: wheels are taken for the platform where they will run, whatever this machine is. They are kept in `.calve/functions` by
+the hash of what was asked for, so that a second synth installs nothing.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import platform
 import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +20,7 @@ import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling, Stack, aws_lambda
 from constructs import Construct
 
-from calve.errors import ConfigError
-from stacks.wheels import PLATFORMS, ROOT, Wheels
+from calve.errors import ConfigError, Fatal
 
 MACHINES = {"aarch64": "arm64", "arm64": "arm64", "x86_64": "x86_64", "AMD64": "x86_64"}
 # The runtime has boto3. pyarrow.lib links libarrow_substrait, so that one stays.
@@ -121,3 +126,79 @@ class Bundle:
             for file in (ROOT / "lambdas" / folder).rglob("*")
             if file.is_file() and "__pycache__" not in file.parts and file.stem != "requirements"
         )
+
+
+ROOT = Path(__file__).parents[1]
+CACHE = ROOT / ".calve" / "functions"
+PLATFORMS = {
+    "arm64": ("manylinux2014_aarch64", "manylinux_2_28_aarch64"),
+    "x86_64": ("manylinux2014_x86_64", "manylinux_2_28_x86_64"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wheels:
+    """What a file of requirements names, without what matches `pruned`."""
+
+    requirements: Path
+    runtime: Runtime
+    pruned: tuple[str, ...]
+
+    def hash(self) -> str:
+        """A hash of all that decides what is installed, known before anything is."""
+        wanted = (self.requirements.read_text(), *self.pruned, repr(self.runtime))
+        return hashlib.sha256("\0".join(wanted).encode()).hexdigest()
+
+    def folder(self) -> Path:
+        """The folder of installed and pruned packages; made where it is not there.
+
+        Raises:
+            Fatal: pip could not install them.
+        """
+        folder = CACHE / self.hash()[:32]
+        if not folder.is_dir():
+            CACHE.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=CACHE) as made:
+                installed = Path(made) / "installed"
+                self._install(installed)
+                self._prune(installed)
+                try:
+                    installed.rename(folder)
+                except OSError:  # another synth was faster
+                    if not folder.is_dir():
+                        raise
+        return folder
+
+    def _install(self, target: Path) -> None:
+        command = [
+            *(
+                sys.executable,
+                "-m",
+                "pip",
+                "--disable-pip-version-check",
+                "--quiet",
+                "install",
+                "--no-compile",
+            ),
+            *("--only-binary=:all:", "--require-hashes", "--target", str(target)),
+            *("--no-deps", "-r", str(self.requirements)),
+        ]
+        if not self.runtime.native:
+            command += ["--implementation", "cp", "--python-version", self.runtime.python]
+            for tag in PLATFORMS[self.runtime.architecture]:
+                command += ["--platform", tag]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            last = done.stderr.strip().splitlines()[-1:] or ["pip said nothing"]
+            raise Fatal(
+                f"the packages of {self.requirements.relative_to(ROOT)} could not be installed: {last[0]}",
+                fix="check the network and pip (python3 -m pip --version), then synthesize again",
+            )
+
+    def _prune(self, folder: Path) -> None:
+        for pattern in self.pruned:
+            for path in list(folder.glob(pattern)):
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)

@@ -8,13 +8,12 @@ from aws_cdk import Aws, Duration
 from constructs import Construct
 
 from calve.deployment import UNKNOWN_SERVERS, Deployment
-from stacks.arns import arn
 from stacks.bundling import Runtime
 from stacks.function import Function, Place
 from stacks.ingest_job import IngestJob
 from stacks.ingest_role import Brokers, registry_statements, secret_statements
 from stacks.lake import LakeStack
-from stacks.roles import Statement, allow
+from stacks.roles import Statement, allow, arn
 
 TIMEOUT = Duration.minutes(2)
 

@@ -1,25 +1,122 @@
-"""Mails: a manifest was written, or an export has failed."""
+"""Mails: a manifest was written, or an export has failed. And their links, which live for days.
+
+A link is a signed token, a row that can be revoked, and a function that answers with a URL for a minute.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aws_cdk import Duration, Stack, aws_dynamodb, aws_sns
+from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, Stack, aws_dynamodb, aws_lambda, aws_sns
+from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 
 from calve.announcement import EXPORT_CREATED, EXPORT_FAILED, pattern
 from calve.deployment import Deployment
 from calve.export import EXPORTS, Export
-from stacks.arns import arn
 from stacks.bundling import Runtime
-from stacks.export_links import ExportLinks
 from stacks.export_writer import FILES
-from stacks.function import Function
+from stacks.function import Function, invoke
 from stacks.lake import LakeStack
-from stacks.roles import Statement, allow, announcing
-from stacks.rules import invoke
+from stacks.roles import Statement, allow, announcing, arn
+from stacks.rotation import Rotation, rotating
+from stacks.tables import expiring_table
 from stacks.topic import mail_topic
+
+SECRET = "LINK_KEYS_SECRET"  # noqa: S105 the name of a variable that names the secret
+ROTATION_DAYS = 30
+"""Two keys are valid at a time, so that a link outlives one rotation: `link_days` may not exceed this."""
+
+
+class ExportLinks(Construct):
+    """The links' table, their keys and the one endpoint of the deployment that faces the public.
+
+    It reserves no concurrency: an account with AWS's first quota of 10 has none to reserve. Without a valid signature it
+    touches neither table nor bucket.
+
+    Table and keys go with the stack: another deploy has another URL, and no old link would find its way.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, deployment: Deployment, lake: LakeStack, runtime: Runtime
+    ) -> None:
+        super().__init__(scope, id)
+        self._deployment = deployment
+        self._runtime = runtime
+        self.table = expiring_table(self, "Table", expires="expires_at")
+        self.keys = secrets.CfnSecret(
+            self,
+            "Keys",
+            description=f"Signs the download links of {deployment.name}",
+            # Only so that there is a first version: `lambdas/link_keys` writes the first key in its place.
+            generate_secret_string=secrets.CfnSecret.GenerateSecretStringProperty(exclude_punctuation=True),
+        )
+        self.keys.apply_removal_policy(RemovalPolicy.DESTROY)
+        first = self._first_key()
+        self.rotation = Rotation(
+            self,
+            "Rotation",
+            secret=self.keys.ref,
+            days=ROTATION_DAYS,
+            code="link_keys",
+            runtime=runtime,
+            deployment=deployment.name,
+            environment={SECRET: self.keys.ref},
+        )
+        self.rotation.node.add_dependency(first)  # a schedule is tested with what is there
+        self.url = self._download(lake)
+
+    def read_keys(self) -> Statement:
+        return allow(["secretsmanager:GetSecretValue"], [self.keys.ref])
+
+    def _first_key(self) -> CustomResource:
+        function = Function(
+            self,
+            "FirstKey",
+            code="link_keys",
+            handler="handler.first",
+            runtime=self._runtime,
+            deployment=self._deployment.name,
+            environment={SECRET: self.keys.ref},
+            statements=[rotating(self.keys.ref)],
+        )
+        resource = CustomResource(
+            self,
+            "First",
+            resource_type="Custom::CalveLinkKeys",
+            service_token=function.function.function_arn,
+            service_timeout=Duration.minutes(2),
+            properties={"Secret": self.keys.ref},
+        )
+        resource.node.add_dependency(function)
+        return resource
+
+    def _download(self, lake: LakeStack) -> str:
+        statements = [
+            allow(["s3:GetObject"], [lake.objects(EXPORTS)], because=FILES),
+            allow(["dynamodb:GetItem", "dynamodb:UpdateItem"], [self.table.table_arn]),
+            self.read_keys(),
+        ]
+        if lake.key_arn:
+            through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
+            statements.append(allow(["kms:Decrypt"], [lake.key_arn], through_s3))
+        function = Function(
+            self,
+            "Download",
+            code="download",
+            runtime=self._runtime,
+            deployment=self._deployment.name,
+            timeout=Duration.seconds(10),
+            environment={
+                "LINKS_TABLE": self.table.table_name,
+                SECRET: self.keys.ref,
+                "LAKE_BUCKET": lake.bucket,
+            },
+            statements=statements,
+        )
+        url = function.function.add_function_url(auth_type=aws_lambda.FunctionUrlAuthType.NONE)
+        return url.url
 
 
 class ExportMails(Construct):

@@ -7,10 +7,8 @@ from constructs import Construct
 
 from calve.deployment import Deployment
 from stacks.bundling import Runtime
-from stacks.export_links import ExportLinks
-from stacks.export_mails import ExportMails
-from stacks.export_schedules import ExportSchedules
-from stacks.export_writer import ExportWriter
+from stacks.export_mails import ExportLinks, ExportMails
+from stacks.export_writer import ExportSchedules, ExportWriter
 from stacks.lake import LakeStack
 from stacks.tables import expiring_table
 

@@ -1,17 +1,16 @@
-"""A function: code, role, log group and the settings that all of ours share."""
+"""A function: code, role, log group and the settings that all of ours share; and rules of EventBridge that set it off."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from aws_cdk import Duration, RemovalPolicy, aws_iam, aws_lambda, aws_logs
+from aws_cdk import Aws, Duration, RemovalPolicy, aws_events, aws_iam, aws_lambda, aws_logs
 from constructs import Construct
 
-from stacks.arns import arn
 from stacks.bundling import Runtime, function_code
-from stacks.findings import acknowledge
-from stacks.roles import Statement, allow, service_role
+from stacks.roles import Statement, acknowledge, allow, arn, service_role
 
 METRICS_NAMESPACE = "calve"
 LOG_STREAMS = "the streams of one log group"
@@ -121,3 +120,34 @@ class Function(Construct):
 
 def _streams(group: aws_logs.LogGroup) -> str:
     return arn("logs", f"log-group:{group.log_group_name}:*")
+
+
+def invoke(
+    scope: Construct,
+    id: str,
+    function: Function,
+    *,
+    pattern: Mapping[str, Any] | None = None,
+    schedule: str | None = None,
+    description: str | None = None,
+) -> aws_events.CfnRule:
+    """A rule by a pattern of events, or by a schedule, and the permission for it to invoke the function."""
+    arn = function.function.function_arn
+    rule = aws_events.CfnRule(
+        scope,
+        id,
+        description=description,
+        event_pattern=pattern,
+        schedule_expression=schedule,
+        targets=[aws_events.CfnRule.TargetProperty(arn=arn, id=function.node.id)],
+    )
+    aws_lambda.CfnPermission(
+        scope,
+        f"{id}Permission",
+        action="lambda:InvokeFunction",
+        function_name=arn,
+        principal="events.amazonaws.com",
+        source_arn=rule.attr_arn,
+        source_account=Aws.ACCOUNT_ID,
+    )
+    return rule

@@ -10,12 +10,11 @@ from constructs import Construct
 from calve.deployment import Deployment
 from stacks.bundling import Runtime
 from stacks.doctor import Doctor
-from stacks.ingest_job import IngestJob
+from stacks.ingest_job import IngestJob, JobSecurity
 from stacks.ingest_role import Brokers
 from stacks.job_code import JobCode
 from stacks.job_control import JobControl
 from stacks.job_schedule import JobSchedule
-from stacks.job_security import JobSecurity
 from stacks.lake import LakeStack
 
 

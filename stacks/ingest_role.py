@@ -10,9 +10,8 @@ from aws_cdk import Aws, aws_s3_assets
 from calve.export import EXPORTS
 from calve.job import GlueRegistry, Job
 from calve.names import of_msk
-from stacks.arns import arn, secret_arn
 from stacks.lake import LakeStack
-from stacks.roles import Statement, allow, deny
+from stacks.roles import Statement, allow, arn, deny, secret_arn
 
 CODE = (".py", ".zip", ".egg", ".whl", ".jar", ".so")
 INTERFACES = "Glue makes a network interface per worker"

@@ -15,9 +15,8 @@ from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling,
 from constructs import Construct
 
 from calve.job import Job, Registry
-from stacks.bundling import Runtime
-from stacks.job_jars import job_jars
-from stacks.wheels import ROOT, Wheels
+from stacks.bundling import ROOT, Runtime, Wheels
+from stacks.jars import pinned, present, retrieve
 
 SCRIPT = ROOT / "glue_jobs" / "ingest.py"
 COLUMNAR = Wheels(
@@ -124,3 +123,19 @@ def _zip(target: Path) -> None:
                     entry = zipfile.ZipInfo(name.as_posix(), _EPOCH)
                     entry.external_attr = 0o644 << 16
                     archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+JARS = ROOT / ".calve" / "jars"
+BROUGHT = {"spark-avro_2.13", "aws-msk-iam-auth"}
+
+
+def job_jars(folder: Path = JARS) -> list[Path]:
+    """The files, which lie where the embedded stack has its jars; those that are missing are downloaded.
+
+    Raises:
+        Fatal: a jar could not be downloaded.
+    """
+    brought = [jar for jar in pinned() if jar.class_path == "spark" and jar.artifact in BROUGHT]
+    if missing := [jar for jar in brought if not present(jar, folder)]:
+        retrieve(missing, folder)
+    return [folder / jar.file for jar in brought]

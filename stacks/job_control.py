@@ -8,14 +8,12 @@ from aws_cdk import CustomResource, Duration, aws_scheduler
 from constructs import Construct
 
 from calve.deployment import Deployment
-from stacks.arns import arn
 from stacks.bundling import Runtime
-from stacks.function import Function
+from stacks.function import Function, invoke
 from stacks.ingest_job import IngestJob
 from stacks.job_schedule import start_name
 from stacks.lake import LakeStack
-from stacks.roles import Statement, allow, grant, service_role
-from stacks.rules import invoke
+from stacks.roles import Statement, allow, arn, grant, service_role
 
 HAND_OVER = Duration.minutes(15)
 ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")

@@ -14,8 +14,7 @@ from aws_cdk import aws_cloudwatch, aws_logs
 from constructs import Construct
 
 from calve.job import Job, Table
-from calve.metrics.metric import Log, Metric
-from calve.metrics.of_jobs import (
+from calve.metrics.metric import (
     ANNOUNCEMENTS_FAILED,
     FRESHNESS,
     HEARD,
@@ -28,9 +27,11 @@ from calve.metrics.of_jobs import (
     ROWS,
     TOPICS_NOT_KEPT,
     TROUBLE,
+    Log,
+    Metric,
 )
 from stacks.ingest_job import IngestJob
-from stacks.maintenance_job import MaintenanceJob
+from stacks.maintenance import MaintenanceJob
 
 ROUND = '{ $.event = "round.committed" }'
 STOPPED = '{ $.event = "table.state" && ($.state = "suspended" || $.state = "failed") }'

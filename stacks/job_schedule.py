@@ -7,8 +7,7 @@ import json
 from aws_cdk import aws_scheduler
 from constructs import Construct
 
-from stacks.arns import arn
-from stacks.roles import allow, service_role
+from stacks.roles import allow, arn, service_role
 
 
 def start_name(deployment: str) -> str:

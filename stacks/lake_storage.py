@@ -10,10 +10,9 @@ from constructs import Construct
 from calve.deployment import Deployment
 from calve.export import EXPORTS
 from calve.names import OWNER_TAG
-from stacks.arns import arn, bucket_arn
 from stacks.bundling import Runtime
 from stacks.function import Function
-from stacks.roles import Statement, allow
+from stacks.roles import Statement, allow, arn, bucket_arn
 
 STAGING_DAYS = 7
 SIGNATURE_AGE_MS = 300_000

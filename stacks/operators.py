@@ -2,7 +2,7 @@
 
 By the first one questions are answered: which state, how late, which files, what the logs say. By the second one a running job is
 asked for something, in a property of the table, and its runs are started and stopped. Who must look into rows or dead letters
-as well takes the policy of `stacks/lake_readers.py` beside it.
+as well takes the policy of `stacks/lake.py` beside it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from aws_cdk import Aws, aws_iam
 from constructs import Construct
 
 from calve.deployment import Deployment
-from stacks.arns import arn
 from stacks.job_schedule import start_arn
-from stacks.roles import Statement, allow, deny, explain
+from stacks.roles import Statement, allow, arn, deny, explain
 
 if TYPE_CHECKING:
     from stacks.lake import LakeStack

@@ -1,4 +1,9 @@
-"""Roles and what they allow: every role trusts one service on behalf of this account, every wildcard has its reason."""
+"""Roles and what they allow: every role trusts one service on behalf of this account, every wildcard has its reason.
+
+ARNs are of what is named by its user, and so known before anything is made. Findings of cdk-nag that are as they must be are
+acknowledged, each with its reason beside the construct.
+
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,47 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import Aws, Stack, aws_iam
+from aws_cdk import Acknowledgment, Aws, Stack, Validations, aws_iam
 from constructs import Construct
 
 from calve.announcement import SOURCE
-from stacks.arns import arn
-from stacks.findings import acknowledge
+
+
+def arn(service: str, resource: str, *, region: str = Aws.REGION) -> str:
+    """An ARN in the stack's own account, and in its region unless another is named."""
+    return f"arn:{Aws.PARTITION}:{service}:{region}:{Aws.ACCOUNT_ID}:{resource}"
+
+
+def bucket_arn(bucket: str) -> str:
+    return f"arn:{Aws.PARTITION}:s3:::{bucket}"
+
+
+def catalog_arns(database: str) -> list[str]:
+    """The catalog, one database and its tables: Glue checks all three."""
+    return [arn("glue", "catalog"), arn("glue", f"database/{database}"), arn("glue", f"table/{database}/*")]
+
+
+def secret_id(reference: str) -> str:
+    """The name or ARN that an `aws:` reference holds."""
+    return reference.removeprefix("aws:")
+
+
+def secret_arn(reference: str) -> str | None:
+    """The ARN of an `aws:` reference; a name's ARN ends in six characters of AWS's own. None for other references."""
+    kind, _, name = reference.partition(":")
+    if kind != "aws":
+        return None
+    return name if name.startswith("arn:") else arn("secretsmanager", f"secret:{name}-??????")
+
+
+def acknowledge(construct: Construct, reasons: dict[str, str]) -> None:
+    """Accept findings such as `IAM5[Resource::*]`, by reason, on a construct and all below it."""
+    Validations.of(construct).acknowledge(
+        *(
+            Acknowledgment(id=f"AwsSolutions::AwsSolutions-{finding}", reason=reason)
+            for finding, reason in reasons.items()
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)

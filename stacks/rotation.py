@@ -1,16 +1,26 @@
-"""A secret whose keys are changed by a function, at an interval."""
+"""A secret whose keys are changed by a function, at an interval; and those of Kafka and of the registry.
+
+Stateless: the secrets are their owner's.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 
-from aws_cdk import Aws, Duration, aws_lambda
+from aws_cdk import Aws, Duration, Stack, aws_lambda
 from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 
+from calve.deployment import Deployment, KeyRotation
+from calve.errors import ConfigError
+from calve.job import Job, Registry
 from stacks.bundling import Runtime
 from stacks.function import Function, Place
-from stacks.roles import Statement, allow
+from stacks.ingest_role import Brokers, msk_key
+from stacks.roles import Statement, allow, secret_arn, secret_id
 
 
 def rotating(secret: str) -> Statement:
@@ -78,3 +88,80 @@ class Rotation(Construct):
         )
         schedule.add_resource_dependency(permission)
         schedule.node.add_dependency(self.function)
+
+
+CLOUD = "https://api.confluent.cloud"
+TIMEOUT = Duration.minutes(10)
+LONGEST_AUTHORITIES = 3_000
+"""Bytes; Lambda takes 4 kB of settings in all."""
+
+
+class KeysStack(Stack):
+    """A rotation for each secret that `rotate` stands beside.
+
+    Functions for SCRAM users stand where the jobs stand; Confluent Cloud is reached by the internet.
+
+    Attributes:
+        rotations: by what the keys open.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        deployment: Deployment,
+        runtime: Runtime,
+        brokers: Brokers | None,
+    ) -> None:
+        super().__init__(scope, id, description="calve: keys that rotate")
+        settings = deployment.jobs[0].settings
+        place = Place(brokers.subnets, brokers.security_groups) if brokers else None
+        self.rotations: dict[str, Rotation] = {}
+        for each in deployment.rotations:
+            cloud = each.keys_to_retain is not None
+            self.rotations[each.of] = Rotation(
+                self,
+                each.of.title(),
+                secret=str(secret_arn(each.secret)),
+                name=secret_id(each.secret),
+                days=each.after_days,
+                code="cloud_keys" if cloud else "kafka_keys",
+                runtime=runtime,
+                deployment=deployment.name,
+                environment=_environment(each, settings),
+                statements=_statements(each),
+                timeout=TIMEOUT,
+                place=None if cloud else place,
+            )
+
+
+def _environment(rotation: KeyRotation, job: Job) -> dict[str, str]:
+    found = {"SECRET": secret_id(rotation.secret)}
+    if rotation.admin:
+        found["ADMIN_SECRET"] = secret_id(rotation.admin)
+    if rotation.keys_to_retain is not None:
+        found |= {"KEYS_TO_RETAIN": str(rotation.keys_to_retain), "CLOUD": CLOUD}
+    if rotation.of == "registry":
+        return found | ({"REGISTRY": job.registry.url} if isinstance(job.registry, Registry) else {})
+    kafka = replace(job.kafka, ca_file=None, secret=rotation.secret, emit_secret=None)
+    found["KAFKA"] = json.dumps(asdict(kafka))
+    if job.kafka.ca_file:
+        found["KAFKA_AUTHORITIES"] = _authorities(job.kafka.ca_file)
+    return found
+
+
+def _authorities(file: str) -> str:
+    text = Path(file).read_text(encoding="ascii")
+    if len(text) > LONGEST_AUTHORITIES:
+        raise ConfigError(
+            f"kafka.auth.ca_file {file} has {len(text)} bytes, and a function that rotates keys takes {LONGEST_AUTHORITIES}",
+            fix="leave the authorities in it that sign the brokers' certificates",
+        )
+    return text
+
+
+def _statements(rotation: KeyRotation) -> list[Statement]:
+    if rotation.admin:
+        return [allow(["secretsmanager:GetSecretValue"], [str(secret_arn(rotation.admin))])]
+    return [msk_key("kms:Decrypt", "kms:GenerateDataKey")]

@@ -21,10 +21,10 @@ from calve.parts import parts_of
 from calve.registry import open_registry
 from cli.kafka import Cluster
 from glue_jobs.columnar.decoder import Decoder
-from glue_jobs.columnar.kafka_column import kafka_column
 from glue_jobs.columnar.layouts import layout
 from glue_jobs.columnar.parquet import Files
 from glue_jobs.columnar.storage import Storage
+from glue_jobs.columnar.tasks import kafka_column
 from glue_jobs.kafka.client import Settings, settings_of
 from glue_jobs.kafka.connection import Connection
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, _Reader, fetch

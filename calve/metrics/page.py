@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-from calve.metrics.metric import Function, Log, Metric
+from calve.metrics.metric import OF_JOBS, OF_SERVICES, Function, Log, Metric
 from calve.metrics.of_functions import OF_FUNCTIONS
-from calve.metrics.of_jobs import OF_JOBS
-from calve.metrics.of_services import OF_SERVICES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 HEAD = """\
 # Metrics

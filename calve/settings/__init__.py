@@ -5,27 +5,21 @@ Needs pydantic and PyYAML, so the Glue job and the Lambdas never import it: they
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from calve.deployment import UNKNOWN_WAREHOUSE
+from calve.deployment import UNKNOWN_WAREHOUSE, Deployment
 from calve.errors import ConfigError
+from calve.job import Job
 from calve.settings import document
 from calve.settings.checks import configuration
 from calve.settings.deployed import deployment
+from calve.settings.document import schema_problems
+from calve.settings.model import Configuration
 from calve.settings.problems import Problem, config_error
 from calve.settings.relations import job_names, relations
-from calve.settings.resolving import StackDefaults, resolved_job
-from calve.settings.schemas import schema_problems
-from calve.settings.supply import needed_by_a_command, needed_by_a_deploy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from calve.deployment import Deployment
-    from calve.job import Job
-    from calve.settings.model import Configuration
+from calve.settings.resolving import StackDefaults, needed_by_a_command, needed_by_a_deploy, resolved_job
 
 __all__ = ["StackDefaults", "load", "load_deployment", "load_spark_settings", "read_source"]
 

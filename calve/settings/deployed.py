@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 from calve.deployment import (
     Alerts,
@@ -15,22 +16,22 @@ from calve.deployment import (
     Workers,
 )
 from calve.export import Csv, Export
+from calve.job import Job, Lake
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.publishing import Publish
-from calve.settings.deploying import UNSCALED, JobSection
-from calve.settings.rotating import KEYS_TO_RETAIN
+from calve.settings.deploying import (
+    KEYS_TO_RETAIN,
+    UNSCALED,
+    AlertsSection,
+    JobSection,
+    RotateSection,
+    WorkersSection,
+)
+from calve.settings.exporting import ExportSection
+from calve.settings.model import Configuration
+from calve.settings.publishing import resolved
 from calve.settings.schedules import CONTINUOUS
-from calve.settings.snowflake import resolved
 from calve.topics import name_pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from calve.job import Job, Lake
-    from calve.settings.deploying import AlertsSection, WorkersSection
-    from calve.settings.exporting import ExportSection
-    from calve.settings.model import Configuration
-    from calve.settings.rotating import RotateSection
 
 ARRIVAL_TIME = f"{SYSTEM_COLUMN}.timestamp"
 

@@ -6,8 +6,8 @@ from pydantic import Field, model_validator
 
 from calve.export import Channel, Formulas, Window
 from calve.settings import fields
+from calve.settings.fields import Section
 from calve.settings.problems import InvalidParts, Problem
-from calve.settings.section import Section
 
 
 class CsvSection(Section):

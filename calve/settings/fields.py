@@ -1,11 +1,12 @@
-"""Types of single values of calve.yaml: what each may be, and what is said where it is not."""
+"""What every mapping of calve.yaml has in common, and types of single values: what each may be, and what is said otherwise."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from calve.export import Measure
 from calve.job import Start, Transform
@@ -15,8 +16,25 @@ from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, one
 from calve.spark_conf import OWN_SETTINGS
 from calve.topics import expression_problem, naming_problem
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+
+class Section(BaseModel):
+    """A mapping of calve.yaml; an empty one (`lake:`) counts as `{}`, and a key without a value as absent."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, raw: Any) -> Any:
+        if not isinstance(raw, dict):
+            return {} if raw is None else raw
+        return {key: value for key, value in raw.items() if value is not None or key not in cls.model_fields}
+
+    @classmethod
+    def known_keys(cls) -> list[str]:
+        """The known keys, with those of this section before shared ones."""
+        names = sorted(cls.model_fields, key=lambda key: key not in cls.__annotations__)
+        return [cls.model_fields[name].alias or name for name in names]
+
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _SECRET = re.compile(r"(env|file|aws):\S.*")

@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from calve.maintenance import Maintenance, RowRetention
 from calve.settings import fields
+from calve.settings.fields import Section
 from calve.settings.problems import InvalidParts, Problem
-from calve.settings.section import Section
 
 
 class RowRetentionSection(Section):

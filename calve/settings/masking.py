@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, get_args
 
 from calve.names import field_problem
 from calve.settings import fields
+from calve.settings.fields import Section
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, near_miss, one_of
-from calve.settings.section import Section
 from calve.steps import Mask, Rule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 WORDS = ("fields", "tags", "key", "headers")
 RULES = ("drop", "null", "hash", "keep", "partial", "generalise")

@@ -7,17 +7,17 @@ from pydantic import Field, model_validator
 
 from calve.job import Auth
 from calve.settings import fields
-from calve.settings.announcing import AnnounceSection
 from calve.settings.deploying import (
     AlertsSection,
     JobSection,
     MskSection,
     NetworkSection,
+    RotateSection,
     WorkersSection,
+    rotation_problems,
 )
-from calve.settings.emitting import EmitSection
 from calve.settings.exporting import CsvSection, ExportSection, LinkSection
-from calve.settings.iceberg_rest import BootstrapSection, IcebergRestSection
+from calve.settings.fields import Section
 from calve.settings.maintaining import MaintenanceOptions, MaintenanceSection, RowRetentionSection
 from calve.settings.masking import MaskingSection
 from calve.settings.modes import (
@@ -28,15 +28,18 @@ from calve.settings.modes import (
     WindowSection,
 )
 from calve.settings.problems import InvalidParts, KeyPath, Problem
-from calve.settings.publishing import PublishSection
-from calve.settings.registries import OAuthSection, RegistrySection
-from calve.settings.rotating import RotateSection, rotation_problems
+from calve.settings.publishing import (
+    BootstrapSection,
+    IcebergRestSection,
+    OpenCatalogSection,
+    PublishSection,
+    SnowflakeSection,
+    WarehouseSection,
+)
 from calve.settings.routing import RouteSection
-from calve.settings.section import Section
-from calve.settings.snowflake import OpenCatalogSection, SnowflakeSection, WarehouseSection
-from calve.settings.sources import KeySection, SourceSection
+from calve.settings.sources import KeySection, OAuthSection, RegistrySection, SourceSection
 from calve.settings.steps import FlattenSection, LookupSection, StepSection
-from calve.settings.tables import BudgetSection, TableOptions, TableSection
+from calve.settings.tables import AnnounceSection, BudgetSection, EmitSection, TableOptions, TableSection
 
 
 class AuthSection(Section):

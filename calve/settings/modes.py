@@ -11,8 +11,8 @@ from calve.measure_text import MeasureProblem, parse
 from calve.measures import Term, columns_in
 from calve.names import field_problem
 from calve.settings import fields, notation
+from calve.settings.fields import Section
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem
-from calve.settings.section import Section
 from calve.totals import WINDOW_START, column_of
 
 

@@ -6,17 +6,15 @@ Each function takes what stands in the file and returns the value, or raises `In
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from calve.columns import KAFKA
 from calve.export import Function, Measure
 from calve.job import Start, Transform
 from calve.names import SYSTEM_COLUMN, field_problem
 from calve.settings.problems import Invalid, InvalidParts, Problem, near_miss, one_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BYTES = (

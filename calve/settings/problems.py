@@ -5,14 +5,11 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from calve.errors import ConfigError
 from calve.names import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 KeyPath = tuple[str, ...]
 MOST_SHOWN = 10

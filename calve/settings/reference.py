@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from calve.settings.fields import Section
 from calve.settings.model import SECTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from calve.settings.section import Section
 
 HEAD = """\
 # Configuration

@@ -5,24 +5,26 @@ They work on the values as written, so that their problems are found in the same
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calve.engines import MODES, reasons
 from calve.settings.masking import mask_step
-from calve.settings.patterns import has_topics, pattern_problems
-from calve.settings.problems import Invalid, Problem, choice, near_miss, one_of
+from calve.settings.problems import Invalid, KeyPath, Problem, choice, near_miss, one_of
 from calve.settings.routing import route_problems
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from calve.settings.problems import KeyPath
+from calve.topics import expression_problem, naming_problem
 
 DEFAULT_JOB = "main"
 SCHEDULE_NAME = 64
 PUBLIC_PORTS = ("9194", "9196", "9198")
 """Where brokers of MSK listen for clients outside of their VPC."""
+OF_ONE_TOPIC = {
+    "route": "every table has topics of its own",
+    "emit": "all its tables would write one topic",
+}
+Entry = dict[str, Any]
 
 
 def job_names(values: Mapping[str, Any]) -> list[str]:
@@ -41,24 +43,33 @@ def relations(values: Mapping[str, Any]) -> Iterator[Problem]:
     if not isinstance(tables, dict):
         return
     yield from _clashes(tables)
-    yield from pattern_problems(tables, values.get("defaults"))
     yield from _jobs(tables, job_names(values))
     yield from route_problems(tables)
+    entries = {name: table for name, table in tables.items() if isinstance(table, dict)}
+    defaults = values.get("defaults")
+    shared = defaults if isinstance(defaults, dict) else {}
+    yield from _patterns(entries, shared.get("start"))
     if not isinstance(values.get("masking"), dict):
-        yield from _masks_without_keys(tables)
-    yield from _quarantine_without_mask(tables, values.get("defaults"))
-    yield from _retention_of_keys(tables)
-    yield from _not_columnar(tables, values.get("defaults"))
+        yield from _masks_without_keys(entries)
+    yield from _quarantine_without_mask(entries, shared.get("quarantine_new_fields"))
+    yield from _retention_of_keys(entries)
+    yield from _not_columnar(entries, shared.get("engine"))
     registry = values.get("registry")
     if isinstance(registry, dict) and registry.get("type") == "glue":
-        yield from _of_glue(tables)
+        yield from _of_glue(entries)
 
 
-def _masks_without_keys(tables: Mapping[str, Any]) -> Iterator[Problem]:
+def _steps(table: Entry) -> dict[int, Entry]:
+    """Those that are mappings, by their numbers."""
+    listed = table.get("steps")
+    steps = enumerate(listed if isinstance(listed, list) else ())
+    return {number: step for number, step in steps if isinstance(step, dict)}
+
+
+def _masks_without_keys(tables: Mapping[str, Entry]) -> Iterator[Problem]:
     for name, table in tables.items():
-        steps = table.get("steps") if isinstance(table, dict) else None
-        for number, step in enumerate(steps if isinstance(steps, list) else ()):
-            if isinstance(step, dict) and "mask" in step:
+        for number, step in _steps(table).items():
+            if "mask" in step:
                 path = ("tables", name, "steps", str(number), "mask")
                 yield from (replace(each, path=path) for each in _without_keys(step["mask"]))
 
@@ -78,24 +89,20 @@ def _without_keys(raw: Any) -> Iterator[Problem]:
         yield Problem((), "masks the record key, which needs keys", f"{keep}; or {fix}")
 
 
-def _quarantine_without_mask(tables: Mapping[str, Any], defaults: Any) -> Iterator[Problem]:
-    shared = defaults.get("quarantine_new_fields") if isinstance(defaults, dict) else None
+def _quarantine_without_mask(tables: Mapping[str, Entry], shared: Any) -> Iterator[Problem]:
     for name, table in tables.items():
-        if not isinstance(table, dict):
-            continue
-        own, steps = table.get("quarantine_new_fields"), table.get("steps")
-        listed = steps if isinstance(steps, list) else ()
-        masks = any("mask" in each for each in listed if isinstance(each, dict))
+        own = table.get("quarantine_new_fields")
+        masks = any("mask" in each for each in _steps(table).values())
         if (shared if own is None else own) is True and not masks:
             reason = "needs a step `mask` to name the fields that come in"
             fix = "add `mask: {fields: {}}` to its steps, or say `quarantine_new_fields: false` of this table"
             yield Problem(("tables", name, "quarantine_new_fields"), reason, fix)
 
 
-def _retention_of_keys(tables: Mapping[str, Any]) -> Iterator[Problem]:
+def _retention_of_keys(tables: Mapping[str, Entry]) -> Iterator[Problem]:
     """A row that stands for several records is as old as one of them alone."""
     for name, table in tables.items():
-        maintenance = table.get("maintenance") if isinstance(table, dict) else None
+        maintenance = table.get("maintenance")
         if not isinstance(maintenance, dict) or maintenance.get("rows") is None:
             continue
         for mode in MODES:
@@ -104,32 +111,29 @@ def _retention_of_keys(tables: Mapping[str, Any]) -> Iterator[Problem]:
                 yield Problem(("tables", name, "maintenance", "rows"), reason, f"remove it, or `{mode}`")
 
 
-def _not_columnar(tables: Mapping[str, Any], defaults: Any) -> Iterator[Problem]:
-    shared = defaults.get("engine") if isinstance(defaults, dict) else None
+def _not_columnar(tables: Mapping[str, Entry], shared: Any) -> Iterator[Problem]:
     for name, table in tables.items():
-        if not isinstance(table, dict) or table.get("engine", shared) != "columnar":
+        if table.get("engine", shared) != "columnar":
             continue
         modes = [each for each in MODES if table.get(each) is not None]
         parts = [table[part] for part in ("value", "key") if isinstance(table.get(part), dict)]
         formats = [each["format"] for each in parts if isinstance(each.get("format"), str)]
-        listed = table.get("steps")
-        steps = [step for step in listed if isinstance(step, dict)] if isinstance(listed, list) else []
-        for why in reasons(modes, formats, (kind for step in steps for kind in step)):
+        for why in reasons(modes, formats, (kind for step in _steps(table).values() for kind in step)):
             yield Problem(
                 ("tables", name, "engine"), f'"columnar" cannot be used: {why}', "use `auto` or `rows`"
             )
 
 
-def _of_glue(tables: Mapping[str, Any]) -> Iterator[Problem]:
+def _of_glue(tables: Mapping[str, Entry]) -> Iterator[Problem]:
     """What the AWS Glue Schema Registry does not have."""
     for name, table in tables.items():
-        if isinstance(table, dict) and table.get("emit") is not None:
+        if table.get("emit") is not None:
             problem = "cannot be used with a registry of `type: glue`"
             yield Problem(
                 ("tables", name, "emit"), problem, "use a Confluent-compatible registry, or remove it"
             )
         for part in ("value", "key"):
-            section = table.get(part) if isinstance(table, dict) else None
+            section = table.get(part)
             if not isinstance(section, dict) or section.get("format", "registry") != "registry":
                 continue
             if section.get("prefix") == "confluent":
@@ -239,3 +243,51 @@ def _exported(path: KeyPath, table: str, tables: Mapping[str, Any]) -> Iterator[
     else:
         reason, fix = f'"{table}" is no table', choice(table, list(tables), "`tables` has them")
     yield Problem(path, reason, fix)
+
+
+def has_topics(table: Any) -> bool:
+    """Whether an entry keeps many topics."""
+    return isinstance(table, dict) and table.get("topics") is not None
+
+
+def _patterns(tables: Mapping[str, Entry], start: Any) -> Iterator[Problem]:
+    """Every problem between an entry's key, its topics and its other options."""
+    for name, table in tables.items():
+        yield from _of_pattern(name, table, start) if has_topics(table) else _of_table(name, table)
+
+
+def _of_table(name: str, table: Entry) -> Iterator[Problem]:
+    if table.get("topic") is None:
+        yield Problem(("tables", name, "topic"), "is missing", "add `topic:`")
+    if "{" in name and naming_problem(name) is None:
+        reason = "names the tables of many topics, and the entry has no `topics`"
+        yield Problem(
+            ("tables", name), reason, "give it a plain name, or use `topics` in the place of `topic`"
+        )
+
+
+def _of_pattern(name: str, table: Entry, shared: Any) -> Iterator[Problem]:
+    topics = table["topics"]
+    if isinstance(topics, str) and expression_problem(topics) is None:
+        groups = re.compile(topics).groups
+        if "{" not in name or (naming_problem(name) is None and naming_problem(name, groups)):
+            reason = naming_problem(name, groups) or ""
+            yield Problem(
+                ("tables", name), reason, "`{topic}` stands for the topic, `{1}` for the first group"
+            )
+    announce = table.get("announce")
+    if isinstance(announce, dict) and announce.get("alert_on"):
+        reason = "cannot be used with `topics`: its tables have names that nobody knows yet"
+        yield Problem(("tables", name, "announce", "alert_on"), reason, "remove it")
+    if table.get("topic") is not None:
+        yield Problem(
+            ("tables", name, "topics"), "cannot be used together with `topic`", "remove one of the two"
+        )
+    for key, why in OF_ONE_TOPIC.items():
+        if table.get(key) is not None:
+            fix = "remove it, or declare the topic by name: `NAME: {topic: TOPIC}`"
+            yield Problem(("tables", name, key), f"cannot be used with `topics`: {why}", fix)
+    start = table.get("start") if table.get("start") is not None else shared
+    if isinstance(start, dict) and "offsets" in start:
+        reason = "of offsets cannot be used with `topics`, each of which has its own"
+        yield Problem(("tables", name, "start"), reason, "use `earliest`, `latest` or `{timestamp: ...}`")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, model_validator
 
 from calve.settings import fields
+from calve.settings.fields import Section
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem
-from calve.settings.section import Section
 from calve.steps import Route, Value
 
 if TYPE_CHECKING:

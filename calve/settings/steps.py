@@ -1,20 +1,89 @@
-"""What becomes of the columns of a record on its way to the table."""
+"""What becomes of the columns of a record on its way to the table, and values that queries of the steps name.
+
+`:large_trade` in the query, `parameters: {large_trade: 4000}` beside its steps: they are put into the query as literals before
+anything else sees it. An overlay of another environment has its own values.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from calve.names import DATABASE_NAME, TABLE_NAME
 from calve.settings import fields
+from calve.settings.fields import Section
 from calve.settings.masking import mask_step
-from calve.settings.parameters import Value, filled
-from calve.settings.problems import Invalid, InvalidParts, Problem, one_of
-from calve.settings.section import Section
+from calve.settings.problems import Invalid, InvalidParts, Problem, near_miss, one_of
 from calve.steps import Filter, Flatten, Lookup, Mask, Sql, Step
+
+Value = str | bool | int | float
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_TOKEN = re.compile(
+    r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|--[^\n]*|/\*.*?\*/|::|(?<!\w):(?P<name>[A-Za-z_]\w*)""",
+    re.DOTALL,
+)
+"""What may hold a colon that marks nothing: texts, quoted names, comments, casts; and the mark."""
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise Invalid(f'"{text}" is no name of a parameter', "use small letters, digits and _")
+    return text
+
+
+def _value(raw: Any) -> Value:
+    if not isinstance(raw, str | bool | int | float):
+        raise Invalid("must be a text, a number, true or false", "name one value")
+    return raw
+
+
+ParameterName = Annotated[str, AfterValidator(_name)]
+ParameterValue = Annotated[Value, BeforeValidator(_value)]
+
+
+def parameter_problems(
+    steps: Sequence[tuple[str, str | None]], parameters: Mapping[str, Value]
+) -> list[Problem]:
+    """Parameters that a step names and the table has not, and the other way round. steps: kind and query of each."""
+    used: set[str] = set()
+    problems = []
+    for number, (kind, query) in enumerate(steps):
+        names = list(dict.fromkeys(_marked(query or "")))
+        used.update(names)
+        for name in (each for each in names if each not in parameters):
+            reason = f"names :{name}, which is no parameter of the table"
+            fix = near_miss(name, parameters) or f"add `parameters: {{{name}: ...}}` to the table"
+            problems.append(Problem(("steps", str(number), kind), reason, fix))
+    return problems + [
+        Problem(("parameters", name), "is named by no step", f"write :{name} in one, or remove it")
+        for name in parameters
+        if name not in used
+    ]
+
+
+def _marked(query: str) -> list[str]:
+    """The names that a query marks, in their order."""
+    return [found["name"] for found in _TOKEN.finditer(query) if found["name"]]
+
+
+def filled(query: str, parameters: Mapping[str, Value]) -> str:
+    """The query with a literal of Spark SQL in the place of each mark, all of which `parameters` has."""
+    return _TOKEN.sub(
+        lambda found: _literal(parameters[found["name"]]) if found["name"] else found[0],
+        query,
+    )
+
+
+def _literal(value: Value) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    text = str(value).lower()
+    return f"({text})" if text.startswith("-") else text
+
 
 _OTHER_TABLE = re.compile(rf"(?:({DATABASE_NAME.pattern})\.)?{TABLE_NAME.pattern}")
 

@@ -1,29 +1,53 @@
 """The shape of an entry of `tables`."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from calve.engines import MODES
 from calve.job import EngineChoice
 from calve.settings import fields
-from calve.settings.announcing import AnnounceSection
-from calve.settings.emitting import EmitSection
+from calve.settings.fields import Section
 from calve.settings.maintaining import MaintenanceSection
-from calve.settings.modes import (
-    AggregateSection,
-    ChangeDataSection,
-    DeduplicateSection,
-    UpsertSection,
-)
-from calve.settings.parameters import ParameterName, ParameterValue, parameter_problems
+from calve.settings.modes import AggregateSection, ChangeDataSection, DeduplicateSection, UpsertSection
 from calve.settings.problems import InvalidParts, Problem
 from calve.settings.routing import RouteSection
-from calve.settings.section import Section
 from calve.settings.sources import KeySection, SourceSection
-from calve.settings.steps import StepSection
+from calve.settings.steps import ParameterName, ParameterValue, StepSection, parameter_problems
 from calve.steps import masked_columns
+
+
+class AnnounceSection(Section):
+    """What the events of the table's commits say beside the usual; see docs/announcements.md."""
+
+    count_by: fields.ColumnName
+    """Column of the table, of texts, truths or whole numbers: events say how many rows of a commit have which value. For
+    columns of few values, at most 50 in a commit; never for one that is masked"""
+    alert_on: Annotated[list[fields.CountedValue], Field(max_length=10)] = Field(default_factory=list)
+    """Values of it that are mailed to `alerts.emails` whenever a commit has rows of them. Default: none"""
+
+
+class EmitSection(Section):
+    """A topic that gets every row which the table gets, once it is in the table: at least once, with headers that say which
+    record it is of; see docs/emit.md. The topic is made where there is none, and never altered.
+    """
+
+    topic: fields.Topic
+    """Topic to write. Its schemas are registered under its name and `-value`, or `-key`"""
+    format: Literal["avro", "json"] = "avro"
+    """`avro`, or `json`: JSON Schema. Default: `avro`"""
+    key: Annotated[list[fields.ColumnName], Field(min_length=1)] | None = None
+    """Columns of the table that make the record key, in the same format. Default: the key of the record that the row is of, as
+    the table has it; with `aggregate` the columns of the group"""
+    partitions: int = Field(default=6, ge=1)
+    """Partitions, where the topic is made. Default: `6`"""
+    retention: fields.Duration | None = None
+    """How long the topic keeps records, where it is made: `7d`. Default: the broker's"""
+    cleanup_policy: Literal["delete", "compact"] | None = None
+    """The topic's `cleanup.policy`, where it is made. Default: `delete`; with `aggregate` `compact`"""
 
 
 class BudgetSection(Section):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.cost.measured import Measured
-    from cli.cost.rates import Rate, Rates
+    from cli.cost.model import Rate, Rates
 
 RateOption = Annotated[float, typer.Option("--topic-rate", min=0, help="MB/s that arrive in each topic.")]
 PartitionsOption = Annotated[int, typer.Option("--partitions", min=1, help="Partitions of each topic.")]
@@ -48,8 +48,7 @@ def cost(
     """
     from calve.job import Kafka, Registry
     from calve.settings import StackDefaults, load_deployment
-    from cli.cost.model import Load, assumptions, bill, totals
-    from cli.cost.rates import rates
+    from cli.cost.model import Load, assumptions, bill, rates, totals
 
     anywhere = StackDefaults(Kafka("anywhere:9092"), Registry("https://anywhere"))
     deployment = load_deployment(found(config), env, anywhere)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import ClientError
 
+from calve.job import Job
 from calve.settings.deploying import UNSCALED
 from cli.account import Account
-from cli.cost.model import dpus
+from cli.cost.model import Rates, dpus
 from cli.kafka import cluster_database
-from cli.lake import ancestors, aws_errors, load, open_catalog
+from cli.lake import Snapshot, ancestors, aws_errors, load, open_catalog
 from cli.topics import surveyed, with_tables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from calve.job import Job
-    from cli.cost.rates import Rates
-    from cli.lake import Snapshot
 
 VCPUS_PER_DPU = 4
 FIGURES = ("s3_puts", "s3_gets", "catalog_calls", "bytes_written", "cpu_s")

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from calve.deployment import Deployment, JobDeployment
+from calve.job import Table
 from calve.settings.deploying import UNSCALED
 from calve.settings.schedules import firings_per_day
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+FILE = Path(__file__).with_name("rates.json")
 
-    from calve.deployment import Deployment, JobDeployment
-    from calve.job import Table
-    from cli.cost.rates import Rates
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """One price. `date` is that of the source, or of the look-up where the source has none."""
+
+    usd: float
+    per: str
+    source: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The rates of one region."""
+
+    region: str
+    by_name: dict[str, Rate]
+
+    def __getitem__(self, name: str) -> float:
+        return self.by_name[name].usd
+
+
+def rates() -> Rates:
+    """The rates of the file."""
+    raw = json.loads(FILE.read_text(encoding="utf-8"))
+    return Rates(raw["region"], {name: Rate(**each) for name, each in raw["rates"].items()})
+
 
 HOURS = 730
 DAYS = HOURS / 24

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from calve.names import TableName
+    from cli.dead_letters.letter import Group
     from cli.dead_letters.selection import Selection
-    from cli.dead_letters.summary import Group
 
 SHOWN_GROUPS = 40
 SHOWN_PARTITIONS = 3

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from calve.errors import CalveError
 from cli import lake
-from cli.dead_letters.summary import COLUMNS, summarize
+from cli.dead_letters.letter import COLUMNS, summarize
 from lambdas.csv_export import batches
 from lambdas.csv_export.failure import ExportFailed
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from calve.names import TableName
+    from cli.dead_letters.letter import Group
     from cli.dead_letters.selection import Selection
-    from cli.dead_letters.summary import Group
 
 
 def open_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None]:

@@ -8,16 +8,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from calve.errors import CalveError
-from calve.redrive import REQUEST, Request, Result
+from calve.redrive import Request, Result
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
-from cli.dead_letters.options import (
-    ReasonOption,
-    SchemaOption,
-    SinceOption,
-    UntilOption,
-    open_both,
-)
+from cli.dead_letters.options import ReasonOption, SchemaOption, SinceOption, UntilOption, open_both
 from cli.requests import Kind, YesOption, ask, refuse_second, require_consent
 
 if TYPE_CHECKING:
@@ -25,7 +19,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 120.0
 """A suspended table is looked at once a minute, a running one at least as often as its freshness says."""
-REDRIVE = Kind(REQUEST, "a redrive of", Request.pending, Result.of)
+REDRIVE = Kind(Request, "a redrive of", Result.of)
 
 
 def redrive(

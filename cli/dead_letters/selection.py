@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -18,16 +19,12 @@ from pyiceberg.expressions import (
     LessThan,
     NotNull,
 )
+from pyiceberg.table import Table
 
 from calve.columns import REASONS, REDRIVEN
 from calve.errors import ConfigError
 from calve.settings.problems import near_miss, one_of
-from cli.moment import moment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyiceberg.table import Table
+from cli.config import moment
 
 _PLACE = re.compile(r"(\d{1,9}):(\d{1,18})")
 

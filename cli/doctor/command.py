@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption
 from cli.console import Console, Output, OutputOption
 from cli.profile import is_named
-
-if TYPE_CHECKING:
-    from lambdas.doctor.finding import Finding
+from lambdas.doctor.finding import Finding
 
 RemoteOption = Annotated[
     bool,

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from botocore.config import Config
+
 from calve.deployment import UNKNOWN_SERVERS
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
 from calve.job import Kafka, Registry
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
 NO_KAFKA, NO_REGISTRY = Kafka("kafka.invalid:9092"), Registry("https://registry.invalid")
 """Stand in for the embedded stack where that does not run."""
 REMOTE_LIMIT_S = 140.0
-DEPLOY = "deploy it: calve plan, then npx cdk deploy --all; into the embedded stack: calve deploy"
+DEPLOY_FIRST = "deploy it: calve plan, then npx cdk deploy --all; into the embedded stack: calve deploy"
+PATIENT = Config(connect_timeout=5, read_timeout=130, retries={"total_max_attempts": 1})
+"""The function waits for what does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) 
     settings = [_here(job.settings, account, stacks) for job in deployment.jobs]
     shared = probes(settings, account.client)
     if settings[0].kafka.bootstrap_servers == UNKNOWN_SERVERS:
-        shared["kafka"] = partial(Finding, "kafka", "absent", "a deploy makes the cluster", DEPLOY)
+        shared["kafka"] = partial(Finding, "kafka", "absent", "a deploy makes the cluster", DEPLOY_FIRST)
     far: list[Finding] = []
     if isinstance(stacks, Stacks):
         database = deployment.lake.database if deployment.lake.namespace == "database" else None
@@ -112,9 +116,9 @@ def second_to(far: list[Finding], here: list[Finding]) -> list[Finding]:
 
 def _stacks(deployment: Deployment, account: Account) -> Stacks | Finding:
     try:
-        warehouse = outputs(account, f"{deployment.name}-lake", fix=DEPLOY)["Warehouse"]
-        ingest = outputs(account, f"{deployment.name}-ingest", fix=DEPLOY)
-        made = outputs(account, f"{deployment.name}-kafka", fix=DEPLOY) if deployment.msk else {}
+        warehouse = outputs(account, f"{deployment.name}-lake", fix=DEPLOY_FIRST)["Warehouse"]
+        ingest = outputs(account, f"{deployment.name}-ingest", fix=DEPLOY_FIRST)
+        made = outputs(account, f"{deployment.name}-kafka", fix=DEPLOY_FIRST) if deployment.msk else {}
     except (Retryable, Fatal) as error:
         return of_error("deployment", error)
     except CalveError as error:

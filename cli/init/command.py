@@ -65,8 +65,7 @@ def init(
     """
     from cli.embedded.layout import project_root
     from cli.embedded.stack import current
-    from cli.init.survey import survey
-    from cli.init.text import Source, configuration, deployment_name
+    from cli.init.text import Source, configuration, deployment_name, survey
 
     console = Console()
     if config.exists():

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
+from calve.deployment import Deployment
 from calve.export import Export
 from calve.job import Job
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
@@ -17,21 +21,12 @@ from calve.position import TOPIC
 from calve.publishing import IcebergRest, Snowflake
 from calve.quarantine import fields_in
 from calve.spark_conf import LEAST_EXECUTORS, OWN_SETTINGS
+from cli.account import Account, resources
 from cli.description import partitioning, sorting
 from cli.kafka import cluster_database
 from cli.lake import aws_errors, latest_commit, load, open_catalog
 from cli.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
-from cli.stack_resources import resources
 from lambdas.publish_states import PublishStates
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-
-    from calve.deployment import Deployment
-    from cli.account import Account
 
 ABSENT = ("EntityNotFoundException", "ResourceNotFoundException", "NoSuchKey", "NoSuchBucket", "404")
 PROPERTIES = "calve."

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from calve.deployment import JobDeployment, Msk, Network, Workers
+from calve.deployment import Deployment, JobDeployment, Msk, Network, Workers
 from calve.publishing import IcebergRest, Publish, Snowflake
-from cli.cost.model import bill
-
-if TYPE_CHECKING:
-    from calve.deployment import Deployment
-    from cli.cost.model import Load
-    from cli.cost.rates import Rates
-    from cli.plan.deployed import Deployed
+from cli.cost.model import Load, Rates, bill
+from cli.plan.deployed import Deployed
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from calve.errors import ConfigError
-from calve.evolution import data_columns
+from calve.evolution import Change, data_columns
 from calve.formats import columns
+from calve.job import Job, PartName, Table
+from calve.lineage import Proposal
 from calve.parts import parts_of
 from calve.registry import Schema, open_registry
 from calve.steps import ways_to
@@ -18,14 +22,6 @@ from cli.console import Branch
 from cli.kafka import cluster_database
 from cli.lake import load, open_catalog
 from cli.plan.undecided import looking_personal
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from calve.evolution import Change
-    from calve.job import Job, PartName, Table
-    from calve.lineage import Proposal
 
 TYPES = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 MARKS = {"add": "+", "widen": "~", "rename": "~", "comment": "~"}

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from pyiceberg.schema import Schema
 
 from calve.column_rules import (
     layout_problems,
@@ -13,17 +19,19 @@ from calve.column_rules import (
     step_changes,
     transform_problem,
 )
-from calve.columns import KAFKA, Json, struct
-from calve.errors import CalveError, Retryable, Suspended
+from calve.columns import KAFKA, Json, struct, with_ids
+from calve.errors import CalveError, Retryable, Suspended, topic_missing
 from calve.evolution import apply, column_at, data_columns
 from calve.job import Deduplicate, Table, Transform, Upsert
 from calve.modes import keyed, kind_of
 from calve.settings.problems import Problem
 from calve.steps import masked_columns
-from calve.topic_errors import topic_missing
 from calve.totals import columns_of, require_same_columns
-from cli.plan.exported import export_problems
-from cli.plan.records import Read
+from cli.plan.survey import Read
+from lambdas.csv_export.aggregate import columns_written
+from lambdas.csv_export.failure import ExportFailed
+from lambdas.csv_export.scan import column_of, filter_of, in_window
+from lambdas.csv_export.window import previous
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -32,9 +40,8 @@ if TYPE_CHECKING:
     from calve.job import Aggregate, Job
     from cli.plan.change import Change
     from cli.plan.deployed import DeployedTable
-    from cli.plan.records import Records
     from cli.plan.steps import Foreseen
-    from cli.plan.survey import Survey
+    from cli.plan.survey import Records, Survey
 
 
 def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
@@ -128,7 +135,7 @@ def _columns(
 
 def _of_export(export: Export, columns: Json, event_time: str | None) -> Iterator[Problem]:
     inherited = export.time_column == event_time and column_at(columns, event_time) is None
-    for at, failed in export_problems(export, columns):
+    for at, failed in _export_problems(export, columns):
         if not (inherited and at == ("time_column",)):  # a problem of the table
             yield Problem(("exports", export.name, *at), failed.message, failed.fix)
 
@@ -141,7 +148,7 @@ def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
         yield problem
         return
     for each in aggregate.measures:
-        yield from _refused(lambda each=each: columns_of(records, replace(aggregate, measures=(each,))))  # type: ignore[misc]
+        yield from _refused(columns_of, records, replace(aggregate, measures=(each,)))
 
 
 def _of_columns(table: Table, columns: Json, read: Read | CalveError) -> Iterator[CalveError]:
@@ -154,20 +161,20 @@ def _of_columns(table: Table, columns: Json, read: Read | CalveError) -> Iterato
     yield from layout_problems(table, name, columns)
     mode, emit, column, rows = table.mode, table.emit, table.count_by, table.maintenance.rows
     if isinstance(mode, Upsert | Deduplicate):
-        yield from _refused(lambda: keyed(columns, mode))
+        yield from _refused(keyed, columns, mode)
     if emit:
-        yield from _refused(lambda: require_emit_key(emit, columns))
+        yield from _refused(require_emit_key, emit, columns)
     if rows:
-        yield from _refused(lambda: require_age(name, rows.column, columns))
+        yield from _refused(require_age, name, rows.column, columns)
     if column and isinstance(read, Read):
         personal = masked_columns(table.steps, read.parts.tags(read.columns, read.versions))
-        yield from _refused(lambda: require_countable(name, column, columns, personal))
+        yield from _refused(require_countable, name, column, columns, personal)
 
 
-def _refused(check: Callable[[], object]) -> Iterator[CalveError]:
+def _refused(check: Callable[..., object], *of: object) -> Iterator[CalveError]:
     try:
-        check()
-    except Suspended as problem:
+        check(*of)
+    except (Suspended, ExportFailed) as problem:
         yield problem
 
 
@@ -178,3 +185,35 @@ def _problem(table: Table, error: CalveError) -> Problem:
         at = (table.mode.kind, "key") if code == "key_unusable" and table.mode else ("value",)
     told = error.message if table.pattern is None else f"{table.name}: {error.message}"
     return Problem(("tables", table.pattern or table.name, *at), told, error.fix)
+
+
+At = tuple[str, ...]
+
+
+def _export_problems(export: Export, columns: Json) -> list[tuple[At, CalveError]]:
+    """What the export names and a table of these columns does not have, by the rules of the function that runs it.
+
+    Each with its key in calve.yaml.
+    """
+    schema = Schema.model_validate_json(json.dumps(with_ids(columns) | {"schema-id": 0}))
+    period = previous(export.window, datetime.now(UTC), ZoneInfo(export.time_zone))
+    checks: list[tuple[At, Callable[[], object]]] = [
+        (at, partial(column_of, schema, export, name)) for at, name in _named(export)
+    ]
+    checks.append((("time_column",), partial(in_window, schema, export, period)))
+    if export.filter:
+        checks.append((("filter",), partial(filter_of, schema, export.filter)))
+    found = [(at, failed) for at, check in checks for failed in _refused(check)]
+    if not found and export.measures:
+        read = tuple(column_of(schema, export, name) for _, name in _named(export))
+        found = [(("measures",), failed) for failed in _refused(columns_written, export, read)]
+    return found
+
+
+def _named(export: Export) -> Iterator[tuple[At, str]]:
+    for key in ("columns", "group_by"):
+        for number, name in enumerate(getattr(export, key)):
+            yield (key, str(number)), name
+    for each in export.measures:
+        if each.column:
+            yield ("measures", each.name), each.column

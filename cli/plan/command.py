@@ -133,8 +133,7 @@ def _plan_deploy(
     from calve.settings.problems import rows
     from cli.account import Account
     from cli.config import found as found_config
-    from cli.cost.model import Load
-    from cli.cost.rates import rates
+    from cli.cost.model import Load, rates
     from cli.plan.account import read
     from cli.plan.bill import bills
     from cli.plan.survey import survey
@@ -184,7 +183,7 @@ def _plan_deploy(
 def planned(asked: Survey, deployed: Deployed) -> list[Change]:
     """What a deploy would change, with the engine of each table, and what somebody should decide on in it."""
     from cli.plan.changes import changes
-    from cli.plan.engines import with_engines
+    from cli.plan.survey import with_engines
     from cli.plan.undecided import undecided
 
     made = {name: each.columns for name, each in asked.made.items()}
@@ -200,13 +199,7 @@ def findings(
     asked: Survey, found: Sequence[Change], deployed: Deployed
 ) -> tuple[list[Problem], list[Problem]]:
     """Problems and warnings, each once for its place."""
-    from cli.plan.checks import (
-        consequences,
-        problems,
-        schema_warnings,
-        topic_problems,
-        topic_warnings,
-    )
+    from cli.plan.checks import consequences, problems, schema_warnings, topic_problems, topic_warnings
 
     jobs = [job.settings for job in asked.whole.deployment.jobs]
     entries = {table.name: table.pattern for job in jobs for table in job.tables if table.pattern}

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from calve.errors import Suspended
+from calve.export import Export
+from calve.job import Emit, Table
+from calve.maintenance import Maintenance
 from calve.modes import noted, switch
+from cli.plan.deployed import DeployedTable
 from cli.status import duration
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    from calve.export import Export
-    from calve.job import Emit, Table
-    from calve.maintenance import Maintenance
-    from cli.plan.deployed import DeployedTable
 
 CONTENT = ("table", "time_column", "window", "time_zone", "filter", "group_by", "measures", "csv")
 """Of an export: what its files say, and in which form."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from calve.columns import Json
-    from calve.export import Export
-    from calve.job import Job, Table
-    from calve.publishing import IcebergRest, Snowflake
+from calve.columns import Json
+from calve.export import Export
+from calve.job import Job, Table
+from calve.publishing import IcebergRest, Snowflake
 
 
 @dataclass(frozen=True, slots=True)

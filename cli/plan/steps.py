@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
+
+from calve.columns import Json
 from calve.errors import CalveError
+from calve.job import Job
 from glue_jobs.engines import reasons_foreseen
 from glue_jobs.ingest import open_targets
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from calve.columns import Json
-    from calve.job import Job
 
 
 @dataclass(frozen=True, slots=True)

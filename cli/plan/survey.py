@@ -1,31 +1,176 @@
-"""What a plan asks Kafka, the registry and Spark: which topics there are, and what the tables of today's schemas would be."""
+"""What a plan asks Kafka, the registry and Spark: which topics are which tables, and what is read, made and written of each."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from calve.avro_program import reasons
 from calve.deployment import UNKNOWN_SERVERS
+from calve.engines import Chosen, choose, of_settings
 from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
+from calve.evolution import apply, data_columns
 from calve.job import ChangeData
 from calve.modes import require_tombstones
+from calve.parts import parts_of
+from calve.registry import open_registry
 from calve.settings.problems import Problem
+from calve.topics import Expansion, expand
 from cli.kafka import Cluster
-from cli.plan.engines import engines
-from cli.plan.records import Read, asks_registry, read_records
-from cli.plan.topics import expanded
+from cli.plan.changes import of_entry
+from cli.topics import joined, of_lake, with_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from calve.deployment import Deployment
+    from calve.columns import Json
+    from calve.deployment import Deployment, JobDeployment
     from calve.job import Job, Table
-    from cli.plan.deployed import Deployed
-    from cli.plan.engines import Engines
-    from cli.plan.records import Records
+    from calve.parts import Parts, Versions
+    from calve.registry import Registry
+    from cli.plan.change import Change
+    from cli.plan.deployed import Deployed, DeployedTable
     from cli.plan.steps import Foreseen
-    from cli.plan.topics import Expanded
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The schemas of a table's records. `columns`: what records are decoded to, in a table without steps its data columns.
+    misfit: why no value of the newest version is a row.
+    """
+
+    table: Table
+    parts: Parts
+    versions: Versions
+    columns: Json
+    misfit: str | None = None
+
+
+Records = dict[str, "Read | CalveError"]
+"""By table; an error says why its records cannot be read."""
+
+
+def asks_registry(table: Table) -> bool:
+    """Whether the schemas of its records are those of the registry."""
+    return table.value.registered or (table.key is not None and table.key.registered)
+
+
+def read_records(jobs: Iterable[Job], deployed: Mapping[str, DeployedTable]) -> Records:
+    """The records of all tables of these jobs.
+
+    Raises:
+        CalveError: the registry does not answer, or its secret cannot be read.
+    """
+    found: Records = {}
+    for job in jobs:
+        registry = open_registry(job.registry) if any(map(asks_registry, job.tables)) else None
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            read = pool.map(partial(_read, registry, deployed), job.tables)
+            found |= {table.name: each for table, each in zip(job.tables, read, strict=True)}
+    return found
+
+
+def _read(
+    registry: Registry | None, deployed: Mapping[str, DeployedTable], table: Table
+) -> Read | CalveError:
+    parts, held = parts_of(table, registry), deployed.get(table.name)
+    for each in filter(None, (parts.value, parts.key)):
+        each.schemas.listed()  # a registry that does not answer is no fault of the table
+    try:
+        versions = parts.versions()
+        if held is None or table.aggregate or table.steps:
+            columns = parts.first_columns(versions)
+        else:
+            columns = _evolved(parts, data_columns(held.columns), versions)
+        decoding = parts.decoding(columns, versions)
+    except (Retryable, Suspended) as problem:
+        return problem
+    newest = versions.values[-1].id
+    refused = newest in decoding.incompatible
+    misfit = parts.misfit(columns, parts.value.wire.name(newest)) if refused else None
+    return Read(table, parts, versions, columns, misfit)
+
+
+def _evolved(parts: Parts, held: Json, versions: Versions) -> Json:
+    """The columns of a table that exists, once its job has added those of newer versions."""
+    while found := parts.evolution(held, versions):
+        held = apply(held, found[0][1])
+    return held
+
+
+Engines = dict[str, "Chosen | Suspended"]
+"""By table; an error says why it cannot have the engine that calve.yaml wants."""
+
+
+def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines:
+    """The engine of each table whose records can be read.
+
+    by_rows: what keeps the steps of a table from being columnar.
+    """
+    return {
+        name: _of_table(each, by_rows.get(name, ()))
+        for name, each in records.items()
+        if isinstance(each, Read)
+    }
+
+
+def with_engines(found: Sequence[Change], told: Engines) -> list[Change]:
+    """The changes, those of tables with their engines."""
+    shown = {name: str(each) for name, each in told.items() if isinstance(each, Chosen)}
+    return [
+        replace(each, engine=shown.get(each.name)) if each.section == "tables" and each.kind != "-" else each
+        for each in found
+    ]
+
+
+def _of_table(read: Read, by_rows: tuple[str, ...]) -> Chosen | Suspended:
+    table, parts = read.table, read.parts
+    try:
+        why = of_settings(table)
+        if not why:
+            columns = parts.first_columns(read.versions)
+            why = by_rows or tuple(reasons(parts.decoding(columns, read.versions), columns))
+        return choose(table.name, table.engine, why)
+    except Suspended as refused:
+        return refused
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """The deployment with the tables of its patterns. `entries`: a line for each pattern."""
+
+    deployment: Deployment
+    entries: list[Change]
+
+
+def expanded(deployment: Deployment, deployed: Deployed, listed: Collection[str]) -> Expanded:
+    """By the topics that Kafka lists, and by what the lake has."""
+    topics = {name: each.topic for name, each in deployed.tables.items() if each.topic}
+    jobs: list[JobDeployment] = []
+    entries: list[Change] = []
+    for job in deployment.jobs:
+        settings = job.settings
+        found = joined(expand(settings, listed, topics.get), of_lake(settings, topics))
+        jobs.append(replace(job, settings=with_tables(settings, found)))
+        entries += _entries(settings, found, deployed)
+    return Expanded(replace(deployment, jobs=tuple(jobs)), entries)
+
+
+def _entries(settings: Job, found: Expansion, deployed: Deployed) -> Iterator[Change]:
+    for each in settings.patterns:
+        count = sum(table.pattern == each.name for table in found.tables)
+        yield replace(
+            of_entry(settings.job, each, deployed),
+            note=f"from topics {each.topic}: {count} {'table' if count == 1 else 'tables'}",
+            undecided=tuple(
+                f"topic {one.topic} is not kept: {one.reason}; {one.fix}"
+                for one in found.not_kept
+                if one.entry == each.name
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)

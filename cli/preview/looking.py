@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from calve.columns import REASONS
+from calve.job import Job, Table
 from calve.names import SYSTEM_COLUMN, quote
-from calve.protocol import bounded
+from calve.position import Offsets
+from calve.protocol import TopicState, bounded
 from glue_jobs.decode import OTHER, REJECT
 from glue_jobs.events import IDLE
 from glue_jobs.ingest import open_targets
@@ -20,13 +23,6 @@ from glue_jobs.lake import Lake
 from glue_jobs.reading import Reading, errors_of_source
 from glue_jobs.records import rows
 from glue_jobs.steps.frame import FILTERED, data
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from calve.job import Job, Table
-    from calve.position import Offsets
-    from calve.protocol import TopicState
 
 
 @dataclass(frozen=True, slots=True)

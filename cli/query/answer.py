@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
+from duckdb import DuckDBPyConnection
 
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
+from calve.job import Lake
 from cli.duck import connect, identifier, literal
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from duckdb import DuckDBPyConnection
-
-    from calve.job import Lake
-    from cli.query.statement import Reference, Statement
-    from cli.query.tables import Opened
+from cli.query.statement import Reference, Statement
+from cli.query.tables import Opened
 
 HISTORY = "as of"
 """The schema of tables that a query reads as of some time, under names that say so."""

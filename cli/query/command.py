@@ -70,9 +70,9 @@ def query(
       calve query "select symbol, count(*) from stock_trades group by all order by all"
       calve query --at 2h --output csv "select * from users"
     """
+    from cli.config import moment as at_moment
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
-    from cli.moment import moment as at_moment
     from cli.query.answer import answered
     from cli.query.statement import Statement
     from cli.query.tables import Lookup, opened

@@ -6,17 +6,15 @@ DuckDB's own parser reads it, so that nothing here has to know SQL.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 
 from calve.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 Node = dict[str, Any]
 When = int | datetime

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calve.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 SPECIAL = frozenset(',"\r\n')
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
+
+from pyiceberg.catalog import Catalog
 
 from calve import backfill, forget, redrive
-from calve.history import Entry
+from calve.job_status import Earlier
+from calve.names import TableName
 from calve.position import MAINTENANCE
-from calve.table_state import Earlier
-from cli.lake import ancestors, load, state_of
+from calve.requests import Entry
+from cli.lake import Snapshot, ancestors, load, state_of
 from cli.tables import snapshot_document, snapshot_line
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pyiceberg.catalog import Catalog
-
-    from calve.names import TableName
-    from cli.lake import Snapshot
 
 REQUESTED = {redrive.REQUEST_ID: "redrive", forget.REQUEST_ID: "forget", backfill.REQUEST_ID: "backfill"}
 

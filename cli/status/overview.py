@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from calve.errors import CalveError
+from calve.job_status import Earlier
 from calve.names import TableName
-from calve.table_state import Earlier
+from calve.topics import NotKept
 from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
 from cli.lake import aws_errors
+from cli.status.history import History
 from cli.status.survey import Survey
+from cli.status.table_status import TableStatus
 from cli.status.troubles import Trouble, troubles, urgency
-from lambdas.publish_states import PublishStates
+from lambdas.publish_states import PublishState, PublishStates
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
+DEPLOY = "deploy it: calve plan, then npx cdk deploy --all"
 
-    from calve.topics import NotKept
-    from cli.status.history import History
-    from cli.status.table_status import TableStatus
-    from lambdas.publish_states import PublishState
+
+def published(config: Path, env: str | None, only: Collection[str] = ()) -> list[PublishState]:
+    """The states by table and target, of all tables or of those named; none where nothing is published.
+
+    Raises:
+        CalveError: what publishes is not deployed, or cannot be asked.
+    """
+    deployment, embedded = load_target(config, env)
+    if deployment.publish is None:
+        return []
+    account = Account.of(embedded, deployment.region)
+    name = outputs(account, f"{deployment.name}-publish", fix=DEPLOY)["PublishStatesTable"]
+    with aws_errors(f"the table {name}"):
+        found = list(PublishStates(name, account.client("dynamodb")).all())
+    return sorted(
+        (each for each in found if not only or each.table.rpartition(".")[2] in only),
+        key=lambda each: (each.table, each.target),
+    )
+
 
 DEPLOY = "deploy it: calve plan, then npx cdk deploy --all"
 
@@ -91,25 +109,6 @@ def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
         [] if only else [topic for each in surveys for topic in each.not_kept],
         problems,
         _history(surveys, found[0]) if len(only) == 1 else None,
-    )
-
-
-def published(config: Path, env: str | None, only: Collection[str] = ()) -> list[PublishState]:
-    """The states by table and target, of all tables or of those named; none where nothing is published.
-
-    Raises:
-        CalveError: what publishes is not deployed, or cannot be asked.
-    """
-    deployment, embedded = load_target(config, env)
-    if deployment.publish is None:
-        return []
-    account = Account.of(embedded, deployment.region)
-    name = outputs(account, f"{deployment.name}-publish", fix=DEPLOY)["PublishStatesTable"]
-    with aws_errors(f"the table {name}"):
-        found = list(PublishStates(name, account.client("dynamodb")).all())
-    return sorted(
-        (each for each in found if not only or each.table.rpartition(".")[2] in only),
-        key=lambda each: (each.table, each.target),
     )
 
 

@@ -5,36 +5,45 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
+from pyiceberg.table import Table as Iceberg
+from pyiceberg.types import PrimitiveType
 
 from calve import backfill, forget, redrive, travel
+from calve.columns import REJECTED_AT
 from calve.errors import CalveError, Fatal, Retryable
-from calve.maintenance import due
-from calve.pausing import Pause
+from calve.job import Job, Table
+from calve.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Figures, Maintenance, due, surplus
+from calve.position import Offsets, Position
 from calve.protocol import complete_until
+from calve.requests import Pause
+from calve.topics import NotKept
 from cli.condition import STOPPED, Conditions
 from cli.dead_letters.selection import Selection
 from cli.kafka import Cluster, Topic, cluster_database
-from cli.lake import ancestors, count_by, latest_commit, load, open_catalog, rows, state_of
-from cli.status.figures import figures
+from cli.lake import (
+    Snapshot,
+    ancestors,
+    aws_errors,
+    count_by,
+    latest_commit,
+    load,
+    open_catalog,
+    rows,
+    state_of,
+)
 from cli.status.table_status import ANY_REASON, TableStatus, Waiting
 from cli.topics import surveyed, with_tables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table as Iceberg
-
-    from calve.job import Job, Table
-    from calve.position import Offsets, Position
-    from calve.topics import NotKept
-    from cli.lake import Snapshot
 
 _T = TypeVar("_T")
 PATIENCE_S = 3.0
@@ -136,11 +145,7 @@ class Survey:
             job=self.job.job,
             table=str(name),
             topic=table.topic,
-            state=state.state,
-            code=state.code,
-            reason=state.reason,
-            fix=state.fix,
-            since=state.since,
+            **asdict(state),
             rows=rows(main) if main else 0,
             snapshot_id=shown.id if shown else None,
             committed_at=moved.committed_at.isoformat(timespec="milliseconds") if moved else None,
@@ -262,3 +267,82 @@ def _open_letters(letters: Iceberg) -> dict[str, int]:
 
 def _age_s(moment: datetime) -> float:
     return round((datetime.now(UTC) - moment).total_seconds(), 1)
+
+
+PER_SECOND = {"date": 1 / 86_400, "timestamp_ns": 10**9, "timestamptz_ns": 10**9}
+"""Units of Iceberg's types of time; of the others, microseconds."""
+
+
+def figures(main: Iceberg, letters: Iceberg | None, maintenance: Maintenance) -> Figures:
+    """Of the head of main, and of its dead letters.
+
+    Raises:
+        Retryable, Fatal: the object store does not answer, or refuses.
+    """
+    head = next(iter(ancestors(main)), None)
+    if head is None:
+        return Figures()
+    now, manifests = datetime.now(UTC).timestamp(), _manifests(main)
+    oldest_s = min(each.timestamp_ms for each in main.metadata.snapshots) / 1000
+    data_files, size_bytes = head.total("data-files"), head.total("files-size")
+    # The sizes of all files are read only where their number alone leaves it open.
+    many = data_files - -(-size_bytes // maintenance.file_bytes) >= SURPLUS_FILES
+    files = _data_files(main, manifests) if many or maintenance.rows else []
+    return Figures(
+        data_files=data_files,
+        surplus_files=_surplus(files, maintenance.file_bytes) if many else 0,
+        delete_files=head.total("delete-files"),
+        rows=head.total("records"),
+        deleted_rows=head.total("position-deletes"),
+        manifests=len(manifests),
+        manifest_bytes=sum(each.manifest_length for each in manifests),
+        snapshots=len(main.metadata.snapshots),
+        oldest_snapshot_s=now - oldest_s,
+        oldest_row_s=_oldest_s(now, main, files, maintenance.rows.column) if maintenance.rows else None,
+        oldest_letter_s=_oldest_s(now, letters, _data_files(letters, _manifests(letters)), REJECTED_AT)
+        if letters is not None and maintenance.dead_letters_s is not None
+        else None,
+        orphans_s=now - (_looked_at(main) or oldest_s),
+    )
+
+
+def _manifests(table: Iceberg) -> list[ManifestFile]:
+    current = table.current_snapshot()
+    with aws_errors(f"table {'.'.join(table.name())}"):
+        return current.manifests(table.io) if current else []
+
+
+def _data_files(table: Iceberg, manifests: Sequence[ManifestFile]) -> list[DataFile]:
+    with aws_errors(f"table {'.'.join(table.name())}"):
+        entries = (entry for each in manifests for entry in each.fetch_manifest_entry(table.io))
+        return [each.data_file for each in entries if each.data_file.content is DataFileContent.DATA]
+
+
+def _surplus(files: Sequence[DataFile], file_bytes: int) -> int:
+    sizes: dict[object, list[int]] = {}
+    for each in files:
+        sizes.setdefault((each.spec_id, repr(each.partition)), []).append(each.file_size_in_bytes)
+    return surplus(sizes, file_bytes)
+
+
+def _oldest_s(now: float, table: Iceberg, files: Sequence[DataFile], column: str) -> float | None:
+    """The age of the oldest row by what the table says of each file; None where it does not say it."""
+    try:
+        field = table.schema().find_field(column)
+    except ValueError:  # no round has made it yet
+        return None
+    kind = field.field_type
+    bounds = [(each.lower_bounds or {}).get(field.field_id) for each in files]
+    found = [int(from_bytes(kind, each)) for each in bounds if each and isinstance(kind, PrimitiveType)]
+    return now - min(found) / PER_SECOND.get(str(kind), 10**6) if found else None
+
+
+def _looked_at(table: Iceberg) -> float | None:
+    """When somebody looked for orphans last."""
+    note = table.io.new_input(f"{table.location().rstrip('/')}/metadata/{ORPHANS_NOTE}")
+    with aws_errors(f"table {'.'.join(table.name())}"):
+        try:
+            with note.open() as stream:
+                return float(json.loads(stream.read())["at"])
+        except (FileNotFoundError, PermissionError):  # who may not list a bucket is denied what is not there
+            return None

@@ -6,18 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from cli.condition import STOPPED
+from calve.topics import NotKept
+from cli.condition import STOPPED, Condition
 from cli.status import duration
-from cli.status.table_status import ANY_REASON
-from lambdas.publish_states import State
-
-if TYPE_CHECKING:
-    from calve.topics import NotKept
-    from cli.condition import Condition
-    from cli.status.table_status import TableStatus
-    from lambdas.publish_states import PublishState
+from cli.status.table_status import ANY_REASON, TableStatus
+from lambdas.publish_states import PublishState, State
 
 SILENT_AFTER_S = 300.0
 """Records wait, and nothing has been committed for so long and for several times the promise: there is no job."""

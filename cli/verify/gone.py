@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.forget import Entry, Places, united
+from calve.maintenance import retained
 from calve.position import Offsets, TopicKey
-from calve.retention import retained
 from cli import lake
 from cli.verify.claim import Span
 from cli.verify.columns import within

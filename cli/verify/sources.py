@@ -16,10 +16,10 @@ from google.protobuf.descriptor import Descriptor
 from calve import job
 from calve.declared import FRAMED, NO_ID, identity
 from calve.names import SYSTEM_COLUMN
+from calve.parts import subjects_of
 from calve.position import Offsets
 from calve.registry import Registry, Schema, open_registry
 from calve.steps import Step
-from calve.subjects import subjects_of
 from cli.verify.claim import Round, Rounds
 from cli.verify.counted import Filters
 from cli.verify.formats.decoding import Decoded, Decoder, Decoding, Keys, Values

@@ -1,4 +1,7 @@
-"""Rows in the order of their files: those of a partition together, each partition sorted as Spark would sort it."""
+"""Rows in the order of their files: those of a partition together, each partition sorted as Spark would sort it.
+
+Partitions are told by Iceberg's transforms, and buckets by its hash, whole columns at a time.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numba import types
 from numpy.typing import NDArray
 
 from calve.job import Transform
 from glue_jobs.columnar.layouts import Layout, SortField
-from glue_jobs.columnar.transforms import applied
+from glue_jobs.columnar.types import stored
+from glue_jobs.compiled import BYTES, LONGS, PLACES, kernel
 
 NAN = np.int64(2**63 - 1)
 
@@ -110,3 +115,181 @@ def _iso(moment: np.datetime64) -> str:
     sign, year = ("-", text[1:]) if text.startswith("-") else ("", text)
     digits, _, rest = year.partition("-")
     return f"{sign or '+' * (len(digits) > 4)}{digits:0>4}-{rest}"
+
+
+DAY_US = 86_400_000_000
+HOUR_US = 3_600_000_000
+
+
+def applied(transform: Transform, values: pa.Array) -> pa.Array:
+    """The transform's value of each; null stays null."""
+    match transform.name:
+        case "identity":
+            return values
+        case "bucket":
+            return _like(values, _hashes(values) % np.int32(transform.argument or 1), pa.int32())
+        case "truncate":
+            return _truncated(values, transform.argument or 1)
+        case "hour":
+            return _like(values, _numbers(values) // HOUR_US, pa.int32())
+    days = _numbers(values)
+    if pa.types.is_timestamp(values.type):
+        days = days // DAY_US
+    if transform.name == "day":
+        return _like(values, days, pa.date32())
+    unit = "M8[Y]" if transform.name == "year" else "M8[M]"
+    return _like(values, days.astype("M8[D]").astype(unit).astype(np.int64), pa.int32())
+
+
+def _like(values: pa.Array, numbers: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Numbers as an array that is null where the values are."""
+    null = pc.is_null(values).to_numpy(zero_copy_only=False) if values.null_count else None
+    return pa.array(numbers.astype(np.int32), pa.int32(), mask=null).cast(kind)
+
+
+def _numbers(values: pa.Array) -> NDArray[np.int64]:
+    """What whole numbers, dates and times are stored as; anything where they are null."""
+    held = np.frombuffer(values.buffers()[1], stored(values.type))
+    return held[values.offset : values.offset + len(values)].astype(np.int64)
+
+
+def _hashes(values: pa.Array) -> NDArray[np.int32]:
+    kind = values.type
+    if pa.types.is_decimal(kind):
+        return of_decimals(_unscaled(values))
+    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+        return of_longs(_numbers(values))
+    if pa.types.is_fixed_size_binary(kind):
+        values = values.cast(pa.binary())
+    _, places, data = values.buffers()
+    begins = np.frombuffer(places, np.int32)[values.offset : values.offset + len(values) + 1]
+    return of_bytes(begins, np.frombuffer(data or b"", np.uint8))
+
+
+def _truncated(values: pa.Array, width: int) -> pa.Array:
+    kind = values.type
+    if pa.types.is_string(kind):
+        return pc.utf8_slice_codeunits(values, 0, width)
+    if pa.types.is_binary(kind):
+        return pc.binary_slice(values, 0, width)
+    if pa.types.is_decimal(kind):
+        found, null = _floored(_unscaled(values), width), values.buffers()[0]
+        if values.offset:
+            null = pc.is_valid(values).buffers()[1]
+        return pa.Array.from_buffers(kind, len(values), [null, pa.py_buffer(found)])
+    numbers = _numbers(values)
+    null = pc.is_null(values).to_numpy(zero_copy_only=False) if values.null_count else None
+    return pa.array((numbers - numbers % width).astype(stored(kind)), kind, mask=null)
+
+
+def _unscaled(values: pa.Array) -> NDArray[np.uint8]:
+    """Decimals as whole numbers of 16 bytes, the lowest first."""
+    held = np.frombuffer(values.buffers()[1], np.uint8)
+    return held[values.offset * 16 : (values.offset + len(values)) * 16]
+
+
+@kernel(types.uint8[::1](BYTES, types.int64))
+def _floored(data: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
+    """Each whole number of 16 bytes as the greatest multiple of `width` that is not above it."""
+    found = np.empty(len(data), np.uint8)
+    for first in range(0, len(data), 16):
+        rest = np.int64(np.int8(data[first + 15])) % width
+        for place in range(first + 14, first - 1, -1):
+            rest = (rest * 256 + np.int64(data[place])) % width
+        for place in range(first, first + 16):
+            less = np.int64(data[place]) - (rest & 255)
+            rest = (rest >> 8) + (1 if less < 0 else 0)
+            found[place] = np.uint8(less & 255)
+    return found
+
+
+C1, C2 = np.uint64(0xCC9E2D51), np.uint64(0x1B873593)
+FIVE, ADDED = np.uint64(5), np.uint64(0xE6546B64)
+MIX1, MIX2 = np.uint64(0x85EBCA6B), np.uint64(0xC2B2AE35)
+LOW = np.uint64(0xFFFFFFFF)
+POSITIVE = np.uint64(0x7FFFFFFF)
+
+HASHES = types.int32[::1]
+
+
+@kernel(types.uint64(types.uint64, types.uint64))
+def _left(number: np.uint64, by: np.uint64) -> np.uint64:
+    return ((number << by) | (number >> (np.uint64(32) - by))) & LOW
+
+
+@kernel(types.uint64(types.uint64))
+def _scrambled(word: np.uint64) -> np.uint64:
+    return (_left((word * C1) & LOW, np.uint64(15)) * C2) & LOW
+
+
+@kernel(types.uint64(types.uint64, types.uint64))
+def _mixed(state: np.uint64, word: np.uint64) -> np.uint64:
+    return (_left(state ^ _scrambled(word), np.uint64(13)) * FIVE + ADDED) & LOW
+
+
+@kernel(types.int32(types.uint64, types.uint64))
+def _finished(state: np.uint64, length: np.uint64) -> np.int32:
+    """The hash without its sign."""
+    state ^= length
+    state = ((state ^ (state >> np.uint64(16))) * MIX1) & LOW
+    state = ((state ^ (state >> np.uint64(13))) * MIX2) & LOW
+    return np.int32((state ^ (state >> np.uint64(16))) & POSITIVE)
+
+
+@kernel(types.int32(BYTES, types.int64, types.int64))
+def _of_bytes(data: NDArray[np.uint8], begin: int, end: int) -> np.int32:
+    state, at = np.uint64(0), begin
+    while at + 4 <= end:
+        word = np.uint64(data[at]) | (np.uint64(data[at + 1]) << np.uint64(8))
+        word |= (np.uint64(data[at + 2]) << np.uint64(16)) | (np.uint64(data[at + 3]) << np.uint64(24))
+        state = _mixed(state, word)
+        at += 4
+    rest = np.uint64(0)
+    for place in range(end - 1, at - 1, -1):
+        rest = (rest << np.uint64(8)) | np.uint64(data[place])
+    if at < end:
+        state ^= _scrambled(rest)
+    return _finished(state, np.uint64(end - begin))
+
+
+@kernel(HASHES(LONGS))
+def of_longs(values: NDArray[np.int64]) -> NDArray[np.int32]:
+    found = np.empty(len(values), np.int32)
+    for row in range(len(values)):
+        value = np.uint64(values[row])
+        state = _mixed(_mixed(np.uint64(0), value & LOW), value >> np.uint64(32))
+        found[row] = _finished(state, np.uint64(8))
+    return found
+
+
+@kernel(HASHES(PLACES, BYTES))
+def of_bytes(begins: NDArray[np.int32], data: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """begins: one more than there are values."""
+    found = np.empty(len(begins) - 1, np.int32)
+    for row in range(len(found)):
+        found[row] = _of_bytes(data, begins[row], begins[row + 1])
+    return found
+
+
+@kernel(HASHES(BYTES))
+def of_decimals(data: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """data: the unscaled values, 16 bytes each, the lowest first.
+
+    Hashed are as few bytes as hold a value, the highest first.
+    """
+    found = np.empty(len(data) // 16, np.int32)
+    shortest = np.empty(16, np.uint8)
+    for row in range(len(found)):
+        top = row * 16 + 15
+        sign = np.uint8(255) if data[top] >= 128 else np.uint8(0)
+        size = 16
+        while (
+            size > 1
+            and data[row * 16 + size - 1] == sign
+            and (data[row * 16 + size - 2] >= 128) == (sign == 255)
+        ):
+            size -= 1
+        for place in range(size):
+            shortest[place] = data[row * 16 + size - 1 - place]
+        found[row] = _of_bytes(shortest, 0, size)
+    return found

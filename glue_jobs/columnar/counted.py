@@ -8,13 +8,83 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from glue_jobs.columnar.ages import Ages
-from glue_jobs.columnar.values import Values
-from glue_jobs.columnar.values import together as values_together
 from glue_jobs.kafka.records import Records
 from glue_jobs.seen import Seen
+from glue_jobs.tally import LONGEST, MOST_VALUES
+
+RANKS = 400
+"""Of so many values a chunk is remembered, and likewise a task: a percentile is that of a rank at most a two-hundredth away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """Timestamps (ms), in order, each standing for as many records as its weight says."""
+
+    timestamps: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, timestamps: NDArray[np.int64]) -> Ages:
+        return cls(np.sort(timestamps), np.ones(len(timestamps))).thinned()
+
+    @classmethod
+    def together(cls, parts: Iterable[Ages]) -> Ages:
+        found = list(parts)
+        if not found:
+            return cls(np.empty(0, np.int64), np.empty(0))
+        timestamps = np.concatenate([each.timestamps for each in found])
+        order = np.argsort(timestamps, kind="stable")
+        return cls(timestamps[order], np.concatenate([each.weights for each in found])[order])
+
+    def thinned(self) -> Ages:
+        """At most `RANKS` values for the same records: the middle one of each of as many equal parts."""
+        if len(self.timestamps) <= RANKS:
+            return self
+        ends = np.cumsum(self.weights)
+        part = ends[-1] / RANKS
+        middle = np.searchsorted(ends, part * (np.arange(RANKS) + 0.5))
+        return Ages(self.timestamps[middle], np.full(RANKS, part))
+
+    def percentile(self, share: float) -> int | None:
+        """The least timestamp that is not younger than this share of the records; None where there are none."""
+        if not len(self.timestamps):
+            return None
+        ends = np.cumsum(self.weights)
+        place = int(np.searchsorted(ends, share * ends[-1] * (1 - 1e-12)))
+        return int(self.timestamps[place])
+
+
+Values = Mapping[str | None, int]
+"""Rows by value; under None those that have none, or a longer one than is told."""
+
+
+def values_of(column: pa.ChunkedArray) -> Values | None:
+    """The values of a column of texts, truths or whole numbers; None: they are too many to be told, or no texts."""
+    counted = pc.value_counts(column)
+    texts, counts = counted.field("values").cast(pa.string()), counted.field("counts")
+    short = pc.fill_null(pc.less_equal(pc.utf8_length(texts), LONGEST), False)  # noqa: FBT003 a value, not a switch
+    if (pc.sum(short).as_py() or 0) > MOST_VALUES:
+        return None
+    try:
+        found = dict(zip(texts.filter(short).to_pylist(), counts.filter(short).to_pylist(), strict=True))
+    except UnicodeDecodeError:
+        return None
+    return found | {None: len(column) - sum(found.values())}
+
+
+def values_together(parts: Iterable[Values | None]) -> Values | None:
+    """Those of several parts."""
+    found: dict[str | None, int] = {}
+    for part in parts:
+        if part is None:
+            return None
+        for value, count in part.items():
+            found[value] = found.get(value, 0) + count
+    return found if len(found.keys() - {None}) <= MOST_VALUES else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,23 +6,25 @@ A record is good where `glue_jobs.decode` finds it good, and its values are thos
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numba import types
+from numpy.typing import NDArray
 
 from calve.avro_program import program, require_avro
 from calve.columns import Json
 from calve.decoding import Decoding
+from calve.wire import Wire
 from calve.writers import PlainWriter, Writer
 from glue_jobs.arrow_types import arrow_type
-from glue_jobs.columnar.framing import NOBODY, Prefixes
-from glue_jobs.columnar.payloads import inflated
 from glue_jobs.columnar.reader import PlainReader, Reader, Spans
+from glue_jobs.compiled import BYTES, LONGS, PLACES, PLACES_OUT, kernel
 from glue_jobs.kafka.records import DELIVERED, Records
-from glue_jobs.texts import Longs
+from glue_jobs.texts import Bytes, Longs
 from glue_jobs.verdicts import MAX_OTHERS
 
 
@@ -41,7 +43,7 @@ class Decoded:
 
 
 class Decoder:
-    """Not to be shared between threads. columns: all that records are decoded to (`glue_jobs.shaping.Shaping.source`).
+    """Not to be shared between threads. columns: all that records are decoded to (`glue_jobs.records.Shaping.source`).
 
     Besides the columns that it gives it takes what `Reader` does for each schema that it has met, and what `inflated` does.
     `calve.avro_program.reasons` says beforehand whether there is a program for all.
@@ -194,3 +196,81 @@ def _number(decoding: Decoding, writer: Writer) -> int | None:
     if decoding.wire.names_are_numbers:
         return int(decoding.wire.name(writer.id))
     return decoding.numbers.get(writer.id)
+
+
+NULL, NOBODY = -2, -1
+
+
+@kernel(types.void(BYTES, PLACES, PLACES, LONGS, BYTES, PLACES, PLACES_OUT))
+def _find(data: Any, places: Any, sizes: Any, records: Any, prefixes: Any, ends: Any, found: Any) -> Any:
+    """The first prefix that each value begins with; that of the value before is most often that of the next, too."""
+    last = 0
+    for number in range(records.size):
+        at, size = places[records[number]], sizes[records[number]]
+        found[number] = NOBODY if size >= 0 else NULL
+        for turn in range(-1, ends.size):
+            prefix = last if turn < 0 else turn
+            if size < 0 or prefix >= ends.size:
+                break
+            begin = 0 if prefix == 0 else ends[prefix - 1]
+            length = ends[prefix] - begin
+            same = size >= length
+            for place in range(length):
+                same = same and data[at + place] == prefixes[begin + place]
+                if not same:
+                    break
+            if same:
+                found[number] = last = prefix
+                break
+
+
+class Prefixes:
+    """What values begin with, none of which begins with another."""
+
+    def __init__(self, prefixes: Sequence[bytes]) -> None:
+        self._bytes = np.frombuffer(b"".join(prefixes), np.uint8)
+        self._ends = np.cumsum([len(each) for each in prefixes], dtype=np.int32)
+
+    def find(
+        self, data: Bytes, places: NDArray[np.int32], sizes: NDArray[np.int32], records: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """The number of the prefix of each record's value, `NOBODY` or `NULL`."""
+        found = np.empty(records.size, np.int32)
+        _find(data, places, sizes, records, self._bytes, self._ends, found)
+        return found
+
+
+INFLATED_BYTES = 16 * 2**20
+"""So much is inflated at once, and one value more."""
+
+
+def inflated(spans: Spans, wire: Wire) -> Iterator[Spans]:
+    """All of the values; what cannot be inflated stays as it is."""
+    if wire.deflated is None:
+        yield spans
+        return
+    deflated = Prefixes([wire.deflated]).find(spans.data, spans.places, spans.sizes, spans.records) == 0
+    kept = [spans.records[~deflated]]
+    values: dict[int, bytes] = {}
+    size = 0
+    for record in spans.records[deflated].tolist():
+        begin = spans.places[record]
+        found = wire.plain(spans.data[begin : begin + spans.sizes[record]].tobytes())
+        if found is None:
+            kept.append(np.array([record]))
+            continue
+        values[record], size = found, size + len(found)
+        if size >= INFLATED_BYTES:
+            yield _spans(values, spans.places.size)
+            values, size = {}, 0
+    if values:
+        yield _spans(values, spans.places.size)
+    yield Spans(spans.data, spans.places, spans.sizes, np.sort(np.concatenate(kept)))
+
+
+def _spans(values: dict[int, bytes], count: int) -> Spans:
+    records = np.fromiter(values, np.int64, len(values))
+    lengths = np.fromiter(map(len, values.values()), np.int32, len(values))
+    places, sizes = np.zeros(count, np.int32), np.zeros(count, np.int32)
+    places[records], sizes[records] = np.cumsum(lengths) - lengths, lengths
+    return Spans(np.frombuffer(b"".join(values.values()), np.uint8), places, sizes, records)

@@ -6,7 +6,6 @@ import threading
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
 
@@ -21,15 +20,13 @@ from glue_jobs.columnar.storage import Storage
 from glue_jobs.columnar.tasks import Done, Work, run_in_worker, run_task
 from glue_jobs.kafka.client import settings_of
 from glue_jobs.kafka.fetching import Range, planned
+from glue_jobs.reading import Reading
 from glue_jobs.seen import Seen
 from glue_jobs.shaping import Shaping
 from glue_jobs.staging import Staged
 from glue_jobs.tally import counts
+from glue_jobs.target import Target
 from glue_jobs.workers import Trouble
-
-if TYPE_CHECKING:
-    from glue_jobs.reading import Reading
-    from glue_jobs.target import Target
 
 BYTES_PER_TASK = 16_000_000
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -15,16 +17,33 @@ from calve.columns import Json
 from calve.decoding import Decoding
 from calve.masking import Key
 from calve.names import SYSTEM_COLUMN
-from glue_jobs.columnar.counted import Counted
+from glue_jobs.columnar.counted import Counted, Values, values_of
 from glue_jobs.columnar.decoder import Decoder
-from glue_jobs.columnar.kafka_column import kafka_column
 from glue_jobs.columnar.layouts import Layout
 from glue_jobs.columnar.parquet import Files, Written
 from glue_jobs.columnar.steps.chain import Steps
-from glue_jobs.columnar.values import Values, values_of
 from glue_jobs.kafka.client import Settings
+from glue_jobs.kafka.columns import KIND, header_lists, parts
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch
+from glue_jobs.kafka.records import Records
+from glue_jobs.texts import Longs
 from glue_jobs.workers import Trouble, spent_s
+
+
+def kafka_column(topic: str, records: Records, chosen: Longs, schema_id: Any) -> Any:
+    """`_kafka` of the chosen records; the source has refused none of them. schema_id: theirs, as `Decoded` has it."""
+    size = chosen.size
+    columns = [
+        pa.repeat(pa.scalar(topic, pa.string()), size),
+        pa.repeat(pa.scalar(records.partition, pa.int32()), size),
+        pa.array(records.offset[chosen]),
+        pa.array(records.timestamp[chosen] * 1000).view(KIND.field("timestamp").type),
+        pa.array(records.timestamp_type[chosen].astype(np.int32)),
+        parts(KIND.field("key").type, records.buffer, records.key_at[chosen], records.key_size[chosen]),
+        header_lists(records, chosen),
+        schema_id,
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(KIND))
 
 
 @dataclass(frozen=True, slots=True)

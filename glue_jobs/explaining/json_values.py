@@ -18,7 +18,7 @@ from calve.columns import Json, decimal_digits
 from calve.writers import JsonWriter
 from glue_jobs.explaining.walk import Walk, article
 from glue_jobs.json_leaves import DATABASE_NUMBERS, NOT_FINITE
-from glue_jobs.moments import DATE, FAR, MOMENT
+from glue_jobs.shapes import DATE, FAR, MOMENT
 
 STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 BRACKET = re.compile(r"[\[\]{}]")

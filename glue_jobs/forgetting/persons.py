@@ -20,15 +20,14 @@ from calve.errors import CalveError
 from calve.forget import Condition, Request, bound_to, seal_key
 from calve.masking import Key
 from calve.names import quote
-from glue_jobs.conditions import false
 from glue_jobs.decode import decode
 from glue_jobs.keys import at, kind_at
 from glue_jobs.lake import Lake, Table
-from glue_jobs.letter_records import LETTER, records_of
 from glue_jobs.marks import LETTER as PLACE
 from glue_jobs.marks import rows_at
-from glue_jobs.seals import UNOPENED
+from glue_jobs.seals import LETTER, UNOPENED, records_of
 from glue_jobs.seen import unknown_ids
+from glue_jobs.shapes import false
 from glue_jobs.steps.tokens import frame_of
 from glue_jobs.target import Target
 

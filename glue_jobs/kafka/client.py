@@ -1,4 +1,9 @@
-"""A process's connections to a cluster, by kafka-python; a worker keeps them from task to task."""
+"""A process's connections to a cluster, by kafka-python; a worker keeps them from task to task.
+
+Its sockets receive as much as has come, where kafka-python reads 4 KiB at a time: that takes a third off the cost of fetching;
+through TLS that makes no difference. And they tell of a connection's end only after what came before it was handed over, which
+would be lost: why a broker refuses a password.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import logging
 import os
 import random
 import re
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Sequence
@@ -17,20 +23,59 @@ from uuid import UUID
 
 from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError, for_code
 from kafka.future import Future
+from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
 from calve.errors import ConfigError
 from calve.kafka_auth import kafka_python_properties
-from glue_jobs.kafka import sockets
 from glue_jobs.kafka.connection import TIMEOUT_MS, Access, Connection
+
+RECEIVE_BYTES = 1 << 18
+URL = "direct://"
+"""As kafka-python's `proxy_url`: no proxy, but these sockets."""
+
+
+class _Ending:
+    """unread: whether something came that may not have been handed over."""
+
+    unread = False
+
+    def ended_after(self, data: bytes) -> bytes:
+        if not data and self.unread:
+            self.unread = False
+            raise BlockingIOError
+        self.unread = bool(data)
+        return data
+
+
+class _Socket(socket.socket, _Ending):
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        return self.ended_after(super().recv(max(size, RECEIVE_BYTES), flags))
+
+
+class TlsSocket(ssl.SSLSocket, _Ending):
+    """For `ssl.SSLContext.sslsocket_class`."""
+
+    def recv(self, size: int = 4096, flags: int = 0) -> bytes:
+        return self.ended_after(super().recv(size, flags))
+
+
+class _Sockets(KafkaNetSocket):  # type: ignore[misc]
+    SCHEMES = ("direct",)
+
+    def socket(
+        self, family: int = socket.AF_UNSPEC, sock_type: int = socket.SOCK_STREAM, proto: int = 0
+    ) -> socket.socket:
+        return _Socket(family, sock_type, proto)
+
 
 LARGEST_RESPONSE = 1 << 30
 """Bytes; a broker answers with more than it was asked for where one batch is larger than that."""
 _LIMITS = {
     "client_id": "calve",
-    "proxy_url": sockets.URL,
+    "proxy_url": URL,
     "receive_message_max_bytes": LARGEST_RESPONSE,
     # Of those that wait for a connection kafka-python 3.0 sends so many, and the rest never: it waits for there to be fewer.
     "max_in_flight_requests_per_connection": 1 << 16,
@@ -229,7 +274,7 @@ def _kafka_error(error: BaseException) -> KafkaError:
 
 def _ssl_context(authorities: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.sslsocket_class = sockets.TlsSocket
+    context.sslsocket_class = TlsSocket
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         if authorities:

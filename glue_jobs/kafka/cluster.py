@@ -31,8 +31,7 @@ from calve.job import Emit, Kafka, Start
 from calve.position import Offsets, TopicKey
 from calve.protocol import TopicState
 from glue_jobs.kafka.client import NO_ID, Client, client_of, drop_client, settings_of
-from glue_jobs.kafka.connection import TIMEOUT_MS, Connection
-from glue_jobs.kafka.refusals import told
+from glue_jobs.kafka.connection import TIMEOUT_MS, Connection, told
 
 PAUSE_S = 0.1
 TOPIC_CONFIG = 2

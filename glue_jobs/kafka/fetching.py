@@ -24,9 +24,8 @@ from calve.errors import Retryable
 from calve.position import Offsets
 from glue_jobs.kafka.batches import Batches
 from glue_jobs.kafka.client import Client, Settings, client_of, drop_client
-from glue_jobs.kafka.connection import TIMEOUT_MS
+from glue_jobs.kafka.connection import TIMEOUT_MS, offset_lost, told, topic_recreated
 from glue_jobs.kafka.records import Records
-from glue_jobs.kafka.refusals import offset_lost, told, topic_recreated
 from glue_jobs.kafka.slices import Span
 
 CHUNK_BYTES = 4_000_000

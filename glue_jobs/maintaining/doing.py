@@ -12,13 +12,19 @@ from calve.announcement import sent_to
 from calve.columns import REJECTED_AT
 from calve.log import event
 from calve.maintenance import Kind
-from glue_jobs.expiry import expire
 from glue_jobs.lake import Lake, Table
 from glue_jobs.maintaining.carrying import Upkept
-from glue_jobs.maintaining.compaction import GROUP_FILES, Compacted, compact, groups
-from glue_jobs.maintaining.metadata import rewrite_deletes, rewrite_manifests
+from glue_jobs.maintaining.compaction import (
+    GROUP_FILES,
+    Compacted,
+    compact,
+    groups,
+    rewrite_deletes,
+    rewrite_manifests,
+)
 from glue_jobs.maintaining.orphans import AGE_S, sweep
 from glue_jobs.maintaining.retention import Gone, retain
+from glue_jobs.upkeep import expire
 
 RUN_BYTES = 16_000_000_000
 """So much of a table is rewritten by a run of the maintenance: half an hour's work of two small workers."""

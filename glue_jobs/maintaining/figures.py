@@ -1,19 +1,62 @@
-"""What is known of a table from its metadata alone, for `calve.maintenance.due` to judge."""
+"""The tables of a job, and what is known of each from metadata alone, for `calve.maintenance.due` to judge.
+
+Neither Kafka nor a registry is asked.
+"""
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterable, Iterator
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from calve import job
 from calve.columns import REJECTED_AT
 from calve.maintenance import SMALL, SURPLUS_FILES, Figures, Maintenance
+from calve.names import DEAD_LETTERS_SUFFIX, TableName
+from calve.position import INITIALISED, TOPIC
 from calve.spark_conf import CATALOG
+from calve.topics import expand, name_pattern
 from glue_jobs.java import elements, strings
 from glue_jobs.keys import at
 from glue_jobs.lake import Lake, Table
 from glue_jobs.maintaining.orphans import looked_at
+
+
+def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Table]]:
+    """Tables that calve has made, by what calve.yaml says of them; those of patterns, too.
+
+    Raises:
+        Retryable: the catalog does not answer.
+    """
+    for database in databases(settings, catalog):
+        declared = {
+            each.name: each for each in (*settings.tables, *_of_patterns(settings, catalog, database))
+        }
+        for name, table in declared.items():
+            found = catalog.load(TableName(database, name))
+            if found is not None and INITIALISED in found.properties:
+                yield table, found
+
+
+def databases(settings: job.Job, catalog: Lake) -> list[str]:
+    """Those that the job's tables may be in: under `namespace: cluster_id` each that the deployment has made."""
+    return catalog.databases() if settings.lake.namespace == "cluster_id" else [settings.database()]
+
+
+def _of_patterns(settings: job.Job, catalog: Lake, database: str) -> Iterable[job.Table]:
+    """The tables of the job's patterns, by what each table says that it was made for."""
+    patterns = [re.compile(name_pattern(each.name)) for each in settings.patterns]
+    topics: dict[str, str] = {}
+    for name in catalog.tables(database) if patterns else ():
+        if not name.endswith(DEAD_LETTERS_SUFFIX) and any(each.fullmatch(name) for each in patterns):
+            found = catalog.load(TableName(database, name))
+            if found is not None and TOPIC in found.properties:
+                topics[name] = found.properties[TOPIC]
+    made = expand(settings, topics.values(), topics.get).tables
+    return (each for each in made if topics.get(each.name) == each.topic)
 
 
 def figures(lake: Lake, table: Table, letters: Table | None, maintenance: Maintenance) -> Figures:

@@ -14,9 +14,8 @@ from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from calve.column_rules import require_age
 from calve.errors import CalveError
-from calve.maintenance import Kind
+from calve.maintenance import RETAINED, Kind, after, retained
 from calve.protocol import Commit
-from calve.retention import RETAINED, after, retained
 from calve.spark_conf import CATALOG
 from glue_jobs import faults
 from glue_jobs.java import elements

@@ -14,9 +14,8 @@ from py4j.protocol import Py4JNetworkError
 
 from calve.errors import Fatal
 from calve.log import event
-from calve.maintenance import Kind
-from calve.turn import TURN, TURN_KINDS
-from glue_jobs.java_errors import problem
+from calve.maintenance import TURN, TURN_KINDS, Kind
+from glue_jobs.java import problem
 from glue_jobs.lake import Table
 from glue_jobs.maintaining.doing import Work
 from glue_jobs.target import Target

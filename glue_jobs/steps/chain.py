@@ -6,27 +6,117 @@ record; what one after it leaves out is a row, and where one of a record's rows 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType, StructType
 
 from calve.columns import KAFKA, Json, struct
 from calve.errors import Suspended
 from calve.job import Table, Upsert
-from calve.names import SYSTEM_COLUMN, quote
-from calve.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step
+from calve.names import SYSTEM_COLUMN, quote, quote_path
+from calve.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step, Value
+from glue_jobs.decode import REJECT
+from glue_jobs.lake import Lake
+from glue_jobs.shapes import false
 from glue_jobs.steps.flatten import exploded, run_flatten
-from glue_jobs.steps.frame import data
-from glue_jobs.steps.lookup import run_lookup
+from glue_jobs.steps.frame import FILTERED, beside, data, is_live, type_at, unusable
+from glue_jobs.steps.lookup import Lookups, run_lookup
 from glue_jobs.steps.mask import run_mask
-from glue_jobs.steps.means import Means
-from glue_jobs.steps.route import run_route
-from glue_jobs.steps.sql import run_filter, run_sql
-from glue_jobs.steps.tokens import any_keys
+from glue_jobs.steps.query import run_filter, run_sql
+from glue_jobs.steps.tokens import MaskingKeys, any_keys
 from glue_jobs.steps.types import iceberg_columns, spark_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """keys: `glue_jobs.steps.tokens.key_frame`, as it is now. tables: rows of other tables, the same throughout a round. tags: of
+    the fields of records, by path.
+    """
+
+    keys: Callable[[], DataFrame]
+    tables: Callable[[Lookup], DataFrame]
+    tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Supply:
+    """The means of one table. database: where tables are that steps name without one. masking: None where nothing is masked."""
+
+    lake: Lake
+    database: str
+    masking: MaskingKeys | None
+    lookups: Lookups = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lookups = Lookups(self.lake)
+
+    def means(self, tags: Mapping[str, tuple[str, ...]]) -> Means:
+        return Means(self._keys, self._table, tags)
+
+    def _keys(self) -> DataFrame:
+        if self.masking is None:
+            raise AssertionError("a table that masks was opened without its keys")
+        return self.masking.frame
+
+    def _table(self, step: Lookup) -> DataFrame:
+        return self.lookups.table(replace(step, table=step.full_name(self.database)))
+
+
+NO_ROUTE = "no_route"
+KINDS: dict[type[DataType], type[Value]] = {StringType: str, IntegralType: int, BooleanType: bool}
+
+
+def run_route(frame: DataFrame, step: Route) -> DataFrame:
+    """Records of other tables are filtered. One that no table names is filtered, too, stays, or is rejected.
+
+    Raises:
+        Suspended: `step_unusable`, where there is no such column, or none that can hold the values.
+    """
+    _require_fit(frame, step)
+    live, value = is_live(frame), F.col(quote_path(step.column))
+    own, named = _is_one(value, step.values), _is_one(value, step.named)
+    match step.others:
+        case "leave_out":
+            left_out, lost = ~own, false()
+        case "keep":
+            left_out, lost = named, false()
+        case "reject":
+            left_out, lost = named & ~own, ~named
+    reject = F.col(REJECT) if REJECT in frame.columns else F.lit(None).cast("string")
+    filtered = F.col(FILTERED) if FILTERED in frame.columns else false()
+    return frame.select(
+        *data(frame),
+        *(name for name in beside(frame) if name not in (REJECT, FILTERED)),
+        F.coalesce(reject, F.when(live & lost, F.lit(NO_ROUTE))).alias(REJECT),
+        (filtered | (live & left_out)).alias(FILTERED),
+    )
+
+
+def _is_one(value: Column, values: Sequence[Value]) -> Column:
+    """Never null: a value that is null is none of them."""
+    return F.coalesce(value.isin(*values), false()) if values else false()
+
+
+def _require_fit(frame: DataFrame, step: Route) -> None:
+    record = StructType([field for field in frame.schema if field.name in data(frame)])
+    found = type_at(record, step.column)
+    kind = next((kind for each, kind in KINDS.items() if isinstance(found, each)), None)
+    if kind is None:
+        raise unusable(
+            f'"{step.column}" is {found.simpleString()}, and records are routed by text, whole numbers and booleans alone'
+        )
+    for value in (*step.values, *step.named):
+        if type(value) is not kind:
+            raise unusable(
+                f'"{step.column}" is {found.simpleString()}, so {json.dumps(value)} is no value of it'
+            )
+
 
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 

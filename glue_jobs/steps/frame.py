@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
 
 from calve.errors import Suspended
-from calve.names import SYSTEM_COLUMN
+from calve.names import SYSTEM_COLUMN, nearest
 from glue_jobs.decode import OTHER, REJECT
 from glue_jobs.events import IDLE, TOMBSTONE
 
@@ -42,3 +43,31 @@ def is_live(frame: DataFrame) -> Column:
 def unusable(why: str) -> Suspended:
     """A step cannot be run on the columns that there are; whoever runs the steps says which of them it is."""
     return Suspended("step_unusable", why, fix="change the step in calve.yaml, or the schema")
+
+
+def type_at(record: StructType, path: str) -> DataType:
+    """The type at a path of structs.
+
+    Raises:
+        Suspended: `step_unusable`, with what may have been meant.
+    """
+    found: DataType = record
+    for depth, name in enumerate(path.split(".")):
+        if not isinstance(found, StructType):
+            raise unusable(f'"{".".join(path.split(".")[:depth])}" has no fields, so there is no "{path}"')
+        found = type_of(found, name, "column of the record")
+    return found
+
+
+def type_of(columns: StructType, name: str, what: str) -> DataType:
+    """The type of a column, in any case of letters. what: what it would be.
+
+    Raises:
+        Suspended: `step_unusable`, with what may have been meant.
+    """
+    by_lower = {field.name.lower(): field for field in columns}
+    if name.lower() in by_lower:
+        return by_lower[name.lower()].dataType
+    near = nearest(name, columns.names)
+    hint = f'did you mean "{near}"?' if near else f"there are {', '.join(columns.names)}"
+    raise unusable(f'"{name}" is no {what}; {hint}')

@@ -1,8 +1,12 @@
-"""The step `lookup`: columns of another table, of its row with the same key. The other table goes to every task as a whole."""
+"""The step `lookup`: columns of another table, of its row with the same key. The other table goes to every task as a whole.
+
+Each is as of its newest snapshot, and stays in memory until there is a newer one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -20,12 +24,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from calve.errors import Suspended
-from calve.names import field_problem, quote, quote_path
-from calve.steps import Lookup
+from calve.errors import Retryable, Suspended
+from calve.names import TableName, field_problem, quote, quote_path
+from calve.spark_conf import CATALOG
+from calve.steps import LOOKED_UP, Lookup
 from glue_jobs.decode import REJECT
-from glue_jobs.steps.frame import beside, data, is_live, unusable
-from glue_jobs.steps.paths import type_at, type_of
+from glue_jobs.lake import Lake, Table
+from glue_jobs.steps.frame import beside, data, is_live, type_at, type_of, unusable
 
 MISSING = "lookup_missing"
 FOUND = "calve:found"
@@ -116,3 +121,102 @@ def _comparable(ours: DataType, theirs: DataType) -> bool:
         whole = max(each.precision - each.scale for each in (ours, theirs))
         return whole + max(ours.scale, theirs.scale) <= MOST_DIGITS
     return any(isinstance(ours, kind) and isinstance(theirs, kind) for kind in COMPARABLE)
+
+
+MOST_ROWS = 1_000_000
+MOST_BYTES = 256_000_000
+"""Those of the data files. The table is in the memory of the driver and of every executor at once."""
+
+
+Place = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""A table, the columns of its key, and all columns that are needed of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Columns of a table in memory; snapshot: None of a table that never had one."""
+
+    snapshot: int | None
+    rows: DataFrame
+
+
+class Lookups:
+    """The other tables of one table's steps."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._held: dict[Place, Held] = {}
+        self._tables: dict[str, Table] = {}
+
+    def renew(self) -> None:
+        """Look at the tables again; until then they stay what they are, since a round may read its records twice."""
+        self._tables.clear()
+
+    def noted(self) -> dict[str, str]:
+        """What a round notes of the tables: the snapshot of each that was looked at, empty of one that never had any."""
+        return {
+            f"{LOOKED_UP}{name}": "" if table.head is None else str(table.head)
+            for name, table in self._tables.items()
+        }
+
+    def table(self, step: Lookup) -> DataFrame:
+        """What a step needs of its table, as of the newest snapshot when it was first asked for. In it no key stands twice.
+
+        Raises:
+            Retryable: there is no such table, or the catalog does not answer.
+            Suspended: `step_unusable`, also where the table is too large, or `lookup_ambiguous`.
+        """
+        keys = tuple(step.on.values())
+        place = step.table, keys, tuple(dict.fromkeys((*keys, *step.columns.values())))
+        table, before = self._table(step.table), self._held.get(place)
+        if before is None or before.snapshot != table.head:
+            self._held[place] = self._hold(table, step, place)
+            if before is not None:
+                before.rows.unpersist()
+        return self._held[place].rows
+
+    def _hold(self, table: Table, step: Lookup, place: Place) -> Held:
+        held = self._read(table, step, place[-1])
+        try:
+            require_unique(held.rows, place[1])
+        except BaseException:
+            held.rows.unpersist()
+            raise
+        return held
+
+    def _table(self, name: str) -> Table:
+        """As it was when a step of this round first asked for it."""
+        if name not in self._tables:
+            found = self._lake.load(TableName(*name.split(".")))
+            if found is None:
+                raise Retryable(f"there is no table {name}, in which a step looks up")
+            self._tables[name] = found
+        return self._tables[name]
+
+    def _read(self, table: Table, step: Lookup, columns: tuple[str, ...]) -> Held:
+        name, spark = table.name.quoted(CATALOG), self._lake.spark
+        head = table.head
+        if head is None:
+            rows = spark.table(name).limit(0)
+        else:
+            _require_small(table, head)
+            rows = spark.sql(f"SELECT * FROM {name} VERSION AS OF {head}")  # noqa: S608 checked, quoted; a number
+        require_columns(rows.schema, step)
+        return Held(head, rows.select(*map(quote, columns)).persist())
+
+
+def _require_small(table: Table, head: int) -> None:
+    """Refuse a table that no task could hold. Its snapshot says how large it is; one that does not is not read to find out."""
+    commit = table.snapshot(head)
+    summary = commit.summary if commit is not None else {}
+    for figure, most, what in (
+        ("total-records", MOST_ROWS, "rows"),
+        ("total-files-size", MOST_BYTES, "bytes of files"),
+    ):
+        found = summary.get(figure)
+        if found is None:
+            raise unusable(f"the newest snapshot of {table.name} does not say how many {what} it has")
+        if int(found) > most:
+            raise unusable(
+                f"{table.name} has {int(found):,} {what}; a table in which a step looks up may have {most:,}"
+            )

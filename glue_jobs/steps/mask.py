@@ -1,19 +1,214 @@
-"""The step that masks: what is personal leaves the rows before anything is written."""
+"""The step that masks: what is personal leaves the rows before anything is written. Its rules say which field that is.
+
+A single value is masked as a token, in part, or as the beginning of the span that it is in. Null stays null.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
-from calve.names import SYSTEM_COLUMN, quote
+from calve.masking import FIRST_YEAR_DAY, FIRST_YEAR_US
+from calve.names import SYSTEM_COLUMN, nearest, quote
 from calve.steps import Mask, Rule
 from glue_jobs.steps.frame import beside, data, unusable
-from glue_jobs.steps.mask_rules import Path, inside, is_dropped, paths, rules
-from glue_jobs.steps.masked import masked
 from glue_jobs.steps.tokens import token, with_key
+
+INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+FLOATS = (FloatType, DoubleType)
+MOMENTS = {
+    TimestampType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
+    TimestampNTZType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+DOMAIN = r"(@[A-Za-z0-9.-]+\.[A-Za-z][A-Za-z0-9-]*)\z"
+"""What is shown of an e-mail address. Whatever else may follow an @ is hidden: it need not be one."""
+LONGS = 2.0**63
+
+
+def masked(value: Column, kind: DataType, rule: Rule, path: str) -> Column:
+    """A value of a type that is no struct, list or map, by a rule that is neither `drop` nor `null`.
+
+    Raises:
+        Suspended: the rule cannot mask values of this type.
+    """
+    match rule.how:
+        case "hash":
+            return token(_bytes(value, kind, path))
+        case "partial":
+            return _partial(_shown(value, kind, path), rule.argument)
+        case "generalise" if isinstance(rule.argument, int):
+            return _band(value, kind, rule.argument, path)
+        case "generalise":
+            return _span(value, kind, str(rule.argument), path)
+    raise AssertionError(f"{rule.how} is no rule of a single value")
+
+
+def text(value: Column, kind: DataType) -> Column | None:
+    """The one text that a value has, whatever the type of its column: 12 as an int, a long, a decimal and a text is `12`.
+
+    Integers and decimals in decimal digits without needless zeros; days and times in ISO 8601, times in UTC with six decimals;
+    `true` and `false`. None: values of this type have no such text.
+    """
+    match kind:
+        case StringType():
+            return value
+        case BooleanType() | ByteType() | ShortType() | IntegerType() | LongType() | DateType():
+            return value.cast("string")
+        case DecimalType():
+            return _digits(value, kind.scale)
+        case TimestampType() | TimestampNTZType():
+            return F.date_format(value, MOMENTS[type(kind)])
+    return None
+
+
+def _bytes(value: Column, kind: DataType, path: str) -> Column:
+    if isinstance(kind, BinaryType):
+        return value
+    found = text(value, kind)
+    if found is None:
+        raise unusable(f"{path} is {_named(kind)}: its values have no text that is always the same to hash")
+    return found.cast("binary")
+
+
+def _digits(value: Column, scale: int) -> Column:
+    """Every digit of a decimal: as a string Spark writes 1E-7."""
+    grouped = F.format_number(value, scale)
+    plain = F.regexp_replace(grouped, ",", "")
+    return F.regexp_replace(plain, r"\.?0+\z", "") if scale else plain
+
+
+def _shown(value: Column, kind: DataType, path: str) -> Column:
+    found = text(value, kind) if isinstance(kind, (StringType, DecimalType, *INTEGERS)) else None
+    if found is None:
+        raise unusable(f"{path} is {_named(kind)}: partial is for texts, whole numbers and decimals")
+    return found
+
+
+def _partial(value: Column, stays: str | int | None) -> Column:
+    if not isinstance(stays, int):
+        return F.concat(F.lit("***"), F.regexp_extract(value, DOMAIN, 1))
+    length = F.length(value)
+    stars = F.when(length > stays, length - stays).otherwise(length)
+    return F.concat(F.repeat(F.lit("*"), stars), F.substring(value, stars + 1, F.lit(stays)))
+
+
+def _span(value: Column, kind: DataType, unit: str, path: str) -> Column:
+    """The first day of the year or the month; null where there is no such day in the type."""
+    match kind:
+        case DateType():
+            return F.when(F.unix_date(value) >= FIRST_YEAR_DAY, F.trunc(value, unit))
+        case TimestampType():
+            return F.when(F.unix_micros(value) >= FIRST_YEAR_US, F.date_trunc(unit, value))
+        case TimestampNTZType():
+            moment = value.cast("timestamp")
+            return _span(moment, TimestampType(), unit, path).cast("timestamp_ntz")
+    raise unusable(f"{path} is {_named(kind)}: only dates and timestamps generalise to the {unit}")
+
+
+def _band(value: Column, kind: DataType, width: int, path: str) -> Column:
+    """The greatest multiple of `width` that is not greater; null where there is no such number in the type."""
+    if isinstance(kind, FLOATS):
+        steps = value.cast("double") / F.lit(float(width))
+        whole = F.floor(F.when(F.abs(steps) < LONGS, steps))
+        return (whole.cast("double") * F.lit(float(width))).cast(kind)
+    if isinstance(kind, DecimalType):
+        whole = F.floor(value)
+    elif isinstance(kind, INTEGERS):
+        whole = value.cast("long")
+    else:
+        raise unusable(f"{path} is {_named(kind)}: only numbers generalise to bands of {width}")
+    return F.try_subtract(whole, F.pmod(whole, F.lit(width).cast("long"))).try_cast(kind)
+
+
+def _named(kind: DataType) -> str:
+    return f"of type {kind.simpleString()}"
+
+
+Path = tuple[str, ...]
+
+
+def rules(step: Mask, tags: Mapping[str, tuple[str, ...]], columns: StructType) -> dict[Path, Rule]:
+    """The rule of each field that is masked; of a field in a masked one, too, but that has no say.
+
+    tags: the tags of fields by path, as the schema has them. Of a field with several, the first of `step.tags` counts.
+
+    Raises:
+        Suspended: there is no such field. Also for a field with a tag, as it may be here under another name.
+    """
+    known = list(paths(columns))
+    tagged = {path: rule for path, own in tags.items() if (rule := _first(step, own)) is not None}
+    missing = [_missing(path, known) for path in step.fields if path not in known]
+    missing += [
+        f"{path}, which the schema tags, is no column any more; mask it before other steps change it"
+        for path, rule in tagged.items()
+        if path not in known and rule.how != "keep" and path not in step.fields
+    ]
+    if missing:
+        raise unusable("; ".join(missing))
+    found = tagged | step.fields
+    return {tuple(path.split(".")): rule for path, rule in found.items() if rule.how != "keep"}
+
+
+def inside(found: Mapping[Path, Rule], name: str) -> dict[Path, Rule]:
+    """The rules of a field and of what is in it, with paths that begin there."""
+    return {path[1:]: rule for path, rule in found.items() if path[:1] == (name,)}
+
+
+def is_dropped(kind: DataType, found: Mapping[Path, Rule]) -> bool:
+    """Whether nothing is left of a field; `found`: the rules, with paths that begin there."""
+    if rule := found.get(()):
+        return rule.how == "drop"
+    match kind:
+        case StructType():
+            return all(is_dropped(each.dataType, inside(found, each.name)) for each in kind.fields)
+        case ArrayType():
+            return is_dropped(kind.elementType, found)
+        case MapType():
+            return is_dropped(kind.valueType, found)
+    return False
+
+
+def paths(kind: DataType, prefix: str = "") -> Iterator[str]:
+    """The path of every field of a type, at any depth."""
+    match kind:
+        case StructType():
+            for each in kind.fields:
+                yield prefix + each.name
+                yield from paths(each.dataType, f"{prefix}{each.name}.")
+        case ArrayType():
+            yield from paths(kind.elementType, prefix)
+        case MapType():
+            yield from paths(kind.valueType, prefix)
+
+
+def _first(step: Mask, own: tuple[str, ...]) -> Rule | None:
+    return next((rule for tag, rule in step.tags.items() if tag in own), None)
+
+
+def _missing(path: str, known: list[str]) -> str:
+    near = nearest(path, known)
+    return f"no column {path}" + (f"; did you mean {near}?" if near else "")
 
 
 def run_mask(

@@ -3,11 +3,17 @@
 It is resolved by a session of its own that has ANSI's rules, so that an overflow, a bad cast or a division by zero is an error.
 What comes out are expressions, and whether one of them fails is fixed in it; the job's session, which many tables share, stays as
 it is. They are over the columns of the frame itself, so they can be used in it.
+
+The steps `sql` and `filter` compute each expression of one record, and a failure is a reject of that record. Under ANSI's rules
+it would end the batch. `TryEval` makes null of it: of a struct, which is never null by itself. Spark computes what expressions
+share before it computes any of them, also outside of what tries them, but not what only a branch of a CASE needs. So everything
+tried is in a branch, whose condition Spark cannot know to be true.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,14 +21,34 @@ from functools import lru_cache
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.classic.column import _to_seq
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    MapType,
+    NullType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
-from calve.names import SYSTEM_COLUMN
+from calve.names import SYSTEM_COLUMN, field_problem
+from calve.steps import Filter, Sql
+from glue_jobs.decode import REJECT
+from glue_jobs.events import TOMBSTONE
 from glue_jobs.java import elements
-from glue_jobs.steps.frame import data, unusable
-from glue_jobs.steps.query_columns import require_columns
-from glue_jobs.steps.query_errors import query_errors
+from glue_jobs.shapes import false
+from glue_jobs.steps.frame import FILTERED, beside, data, is_live, unusable
+from glue_jobs.steps.query_errors import Node, children, kind, nodes, query_errors
 from glue_jobs.steps.query_rules import (
     SOURCE,
     require_own,
@@ -30,7 +56,6 @@ from glue_jobs.steps.query_rules import (
     require_select,
     require_shape,
 )
-from glue_jobs.steps.trees import Node, children, kind, nodes
 
 RULES = {
     "spark.sql.ansi.enabled": "true",
@@ -194,3 +219,144 @@ def _columns(frame: DataFrame, row: Any, select: list[Node]) -> dict[str, str | 
         found[select[name]["value"]] = select[place]["name"] if as_it_is else _column(frame, value)
     found.pop(SYSTEM_COLUMN, None)
     return found
+
+
+PLAIN = (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+
+def require_columns(row: StructType, *, from_stars: bool) -> None:
+    """Refuse names and types that no table has. `from_stars`: `_kafka` is among them, once, and does not count.
+
+    Raises:
+        Suspended: `step_unusable`.
+    """
+    named = [field for field in row if not (from_stars and field.name == SYSTEM_COLUMN)]
+    if not named:
+        raise unusable("the query makes no column")
+    _require_distinct([field.name for field in named], "the query")
+    for field in named:
+        _require_name(field.name, field.name)
+        _require_storable(field.dataType, field.name)
+
+
+def _require_name(name: str, path: str) -> None:
+    if problem := field_problem(path):
+        raise unusable(problem)
+    if "." in name:
+        raise unusable(f'"{path}" has a dot in a name')
+
+
+def _require_distinct(names: list[str], where: str) -> None:
+    for name, count in Counter(name.lower() for name in names).items():
+        if count > 1:
+            raise unusable(f'{where} makes "{name}" {count} times; leave the other out by * except ({name})')
+
+
+def _require_storable(type_: DataType, path: str) -> None:
+    match type_:
+        case StructType():
+            _require_distinct(type_.names, f'"{path}"')
+            for field in type_:
+                _require_name(field.name, f"{path}.{field.name}")
+                _require_storable(field.dataType, f"{path}.{field.name}")
+        case ArrayType():
+            _require_storable(type_.elementType, path)
+        case MapType():
+            _require_storable(type_.keyType, path)
+            _require_storable(type_.valueType, path)
+        case NullType():
+            raise unusable(f'"{path}" is always null and has no type: cast(null as string) has one')
+        case StringType():
+            if not type_.isUTF8BinaryCollation():
+                raise unusable(f'"{path}" has a collation, which no table keeps: collate it as utf8_binary')
+        case _ if not isinstance(type_, PLAIN):
+            raise unusable(f'"{path}" is {type_.simpleString()}, which no table has')
+
+
+FAILED = "step_failed"
+KEPT = "calve:kept"
+COMPUTED = "calve:computed"
+
+
+def run_sql(frame: DataFrame, step: Sql) -> DataFrame:
+    """The columns of the select list; rows for which WHERE is not true are filtered, those on which either fails rejected.
+
+    Raises:
+        Suspended: `step_unusable`.
+    """
+    query = understand(frame, step.query)
+    names = [name for name in beside(frame) if name not in (REJECT, FILTERED)]
+    judged, wanted, marks = _judged(frame, query.condition)
+    computed = {name: value for name, value in query.columns.items() if isinstance(value, Column)}
+    if computed:
+        attempt = _attempt(judged, wanted, [value.alias(name) for name, value in computed.items()])
+        failed = wanted & F.col(COMPUTED).isNull()
+        marks[REJECT] = F.coalesce(marks[REJECT], F.when(failed, F.lit(FAILED)))
+        judged = judged.withColumn(COMPUTED, _of_tombstones_too(judged, attempt, computed))
+    columns = [
+        (F.col(COMPUTED)[name] if isinstance(value, Column) else F.col(value)).alias(name)
+        for name, value in query.columns.items()
+    ]
+    return judged.select(*columns, *names, *(mark.alias(name) for name, mark in marks.items()))
+
+
+def run_filter(frame: DataFrame, step: Filter) -> DataFrame:
+    """Rows for which the condition is not true are filtered, those on which it fails rejected.
+
+    Raises:
+        Suspended: `step_unusable`.
+    """
+    names = [name for name in beside(frame) if name not in (REJECT, FILTERED)]
+    judged, _, marks = _judged(frame, understand_condition(frame, step.condition))
+    return judged.select(*data(frame), *names, *(mark.alias(name) for name, mark in marks.items()))
+
+
+def _judged(frame: DataFrame, condition: Column | None) -> tuple[DataFrame, Column, dict[str, Column]]:
+    """The frame with what `condition` says, which rows go on, and its new `REJECT` and `FILTERED`."""
+    live = is_live(frame)
+    reject = F.col(REJECT) if REJECT in frame.columns else F.lit(None).cast("string")
+    filtered = F.col(FILTERED) if FILTERED in frame.columns else false()
+    if condition is None:
+        return frame, live, {REJECT: reject, FILTERED: filtered}
+    said = F.coalesce(F.col(KEPT)["is"], false())
+    failed = live & F.col(KEPT).isNull()
+    return (
+        frame.withColumn(KEPT, _attempt(frame, live, [condition.alias("is")])),
+        live & said,
+        {
+            REJECT: F.coalesce(reject, F.when(failed, F.lit(FAILED))),
+            FILTERED: filtered | (live & ~failed & ~said),
+        },
+    )
+
+
+def _attempt(frame: DataFrame, wanted: Column, values: list[Column]) -> Column:
+    """A struct of the values on rows that want them; null on others, and where one of them fails."""
+    record = F.col(SYSTEM_COLUMN)["offset"] >= 0  # of every one; only Spark does not know it
+    spark = frame.sparkSession
+    jvm: Any = spark._jvm
+    expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    branch: Any = F.when(wanted & record, F.struct(*values))
+    tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(expressions.expression(branch._jc))
+    return Column(expressions.column(tried))
+
+
+def _of_tombstones_too(frame: DataFrame, attempt: Column, computed: dict[str, Column]) -> Column:
+    """Of a tombstone, of which only the key is there, every column that can be computed, each for itself."""
+    if TOMBSTONE not in frame.columns:
+        return attempt
+    tombstone = F.col(TOMBSTONE)
+    alone = [
+        _attempt(frame, tombstone, [value.alias("is")])["is"].alias(name) for name, value in computed.items()
+    ]
+    return F.when(tombstone, F.struct(*alone)).otherwise(attempt)

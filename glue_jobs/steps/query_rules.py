@@ -1,6 +1,6 @@
 """What a query may hold: what can be computed of a record alone, always to the same values, and reaches nothing else.
 
-Nodes are those of `glue_jobs.steps.trees`, known by the simple names of their classes in Catalyst.
+Nodes are those of `glue_jobs.steps.query_errors`, known by the simple names of their classes in Catalyst.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from calve.errors import Suspended
 from glue_jobs.java import elements
 from glue_jobs.steps.frame import unusable
 from glue_jobs.steps.query_costs import COSTLY, PATTERNS, require_bounded_cost
-from glue_jobs.steps.query_errors import GENERATOR
-from glue_jobs.steps.trees import Node, everywhere, kind
+from glue_jobs.steps.query_errors import GENERATOR, Node, everywhere, kind
 
 SOURCE = "source"
 ONLY = "a query is one SELECT ... FROM source [WHERE ...]"

@@ -9,13 +9,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from calve.errors import Retryable
 from lambdas.catalog_sync.server import Conflict, NotFound, NotSupported, Server, Unanswered, escaped
-
-if TYPE_CHECKING:
-    from lambdas.lake_tables import Head
+from lambdas.lake_tables import Head
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from calve.errors import Retryable
 from calve.publishing import IcebergRest
 from lambdas.catalog_sync.environment import open_sync
-from lambdas.catalog_sync.many import Report, withdraw
-from lambdas.catalog_sync.published import Published
-from lambdas.catalog_sync.sync import LEASE_MS, TARGET, now_ms
+from lambdas.catalog_sync.many import Published, Report, withdraw
+from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Sync, now_ms
 from lambdas.publish_states import PublishState, State
-
-if TYPE_CHECKING:
-    from lambdas.catalog_sync.sync import Sync
 
 Client = Callable[[str], Any]
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from calve.oauth import Tokens
+from calve.http_client import Tokens
+from calve.publishing import IcebergRest
 from calve.secrets import read_secret, value_of
 from lambdas.catalog_sync.catalog import Catalog, Notifications, Register
 from lambdas.catalog_sync.server import Server
 from lambdas.catalog_sync.sync import Sync
 from lambdas.publish_states import PublishStates
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from calve.publishing import IcebergRest
 
 SETTINGS = "publish.iceberg_rest.secret, token_url and scope"
 

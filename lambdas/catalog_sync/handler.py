@@ -19,9 +19,8 @@ from calve.names import TableName
 from calve.publishing import IcebergRest
 from lambdas.catalog_sync.deployment import Wanted, apply, remove
 from lambdas.catalog_sync.environment import open_sync
-from lambdas.catalog_sync.many import Report, follow
+from lambdas.catalog_sync.many import Published, Report, follow
 from lambdas.catalog_sync.many import reconcile as reconcile_all
-from lambdas.catalog_sync.published import Published
 from lambdas.catalog_sync.sync import TARGET, Sync
 from lambdas.commit_batch import CommitBatch
 from lambdas.custom_resource import serve

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from calve import http_client
 from calve.errors import CalveError, Fatal, Retryable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from calve.oauth import Tokens
+from calve.http_client import Tokens
 
 TIMEOUT_S = 15
 TOKEN_REFUSED = (401, 419)

@@ -5,24 +5,16 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from typing import TYPE_CHECKING
 
 import boto3
 from aws_lambda_powertools import Logger, Tracer
-from aws_lambda_powertools.utilities.data_classes import event_source
-from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
 
 from calve.confluent import ConfluentRegistry
-from calve.held_secret import HeldSecret
 from calve.job import Kafka
-from calve.secrets import Redacted, read_secret
-from lambdas.cloud_keys.cloud import Cloud
-from lambdas.cloud_keys.keys import CloudKeys
+from calve.secrets import HeldSecret, Redacted, read_secret
+from lambdas.cloud_keys.keys import Cloud, CloudKeys
 from lambdas.kafka_broker import Broker
-from lambdas.rotation import Rotation
-
-if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
+from lambdas.rotation import Rotation, handler_of
 
 logger = Logger(service="cloud_keys")
 tracer = Tracer(service="cloud_keys")
@@ -51,10 +43,4 @@ def _open_registry(key: Redacted) -> None:
     ConfluentRegistry(os.environ["REGISTRY"], secret=given).subjects()
 
 
-@logger.inject_lambda_context(log_event=False)
-@tracer.capture_lambda_handler(capture_response=False)
-@event_source(data_class=SecretsManagerEvent)
-def rotate(event: SecretsManagerEvent, context: LambdaContext) -> None:
-    """Do the step that Secrets Manager asks for."""
-    rotation().step(event)
-    logger.info("keys.rotation", extra={"step": event.step})
+rotate = handler_of(rotation, logger, tracer)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation
 
 from calve.errors import CalveError, Retryable
+from calve.job import Kafka, Table
 from calve.secrets import read_secret
 from lambdas.doctor.finding import Finding, of_error
 from lambdas.kafka_client import DENIED, TIMEOUT_S, KafkaClient, Refused, properties_of
-
-if TYPE_CHECKING:
-    from calve.job import Kafka, Table
 
 CONNECT_S = 4.0
 SEES = frozenset({AclOperation.DESCRIBE})

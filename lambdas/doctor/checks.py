@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from lambdas.doctor import brokers, lake, schemas
+from calve.job import AnyRegistry, GlueRegistry, Job, Table
+from calve.parts import parts_of
+from calve.registry import open_registry
+from lambdas.doctor import brokers, lake
+from lambdas.doctor.finding import Finding, Probe
+from lambdas.doctor.lake import Client
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+REGISTER = "register the schema, or let a producer do it: the table waits for it"
 
-    from calve.job import Job
-    from lambdas.doctor.finding import Probe
-    from lambdas.doctor.lake import Client
+
+def registry(settings: AnyRegistry | None, tables: Sequence[Table]) -> Iterator[Finding]:
+    """The registry with the credentials of the configuration, and the subjects.
+
+    Raises:
+        CalveError: it does not answer, or refuses them.
+    """
+    if settings is None:
+        yield Finding("registry", "absent", "no table needs one")
+        return
+    opened = open_registry(settings)
+    where = settings.name if isinstance(settings, GlueRegistry) else settings.url
+    known = len(opened.subjects())
+    yield Finding("registry", "ok", f"{where}; subjects: {known}")
+    registered = 0
+    for table in (each for each in tables if each.registered):
+        parts = parts_of(table, opened)
+        for part in filter(None, (parts.value, parts.key)):
+            if part.schemas.listed():
+                registered += 1
+            else:
+                yield Finding(
+                    f"schema of {table.name}", "warn", f"{part.schemas.title} has no version", REGISTER
+                )
+    if registered:
+        yield Finding("subjects", "ok", f"with versions: {registered}")
+
 
 LIMIT_S = 40.0
 """A cluster that does not answer is waited for several times."""
@@ -24,7 +52,7 @@ def probes(jobs: Sequence[Job], client: Client) -> dict[str, Probe]:
     return {
         "secrets": partial(lake.secrets, client, list(secrets_of(first))),
         "kafka": partial(brokers.kafka, first.kafka, first.lake.region, tables),
-        "registry": partial(schemas.registry, first.registry, tables),
+        "registry": partial(registry, first.registry, tables),
     }
 
 

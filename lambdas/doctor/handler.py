@@ -7,26 +7,21 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import boto3
 from aws_lambda_powertools import Logger, Tracer
+from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
 from calve.job import Job, Registry
 from lambdas.doctor import lake
 from lambdas.doctor.checks import LIMIT_S, lake_probes, probes
-from lambdas.doctor.finding import examine
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from aws_lambda_powertools.utilities.typing import LambdaContext
-
-    from lambdas.doctor.finding import Probe
+from lambdas.doctor.finding import Probe, examine
 
 SERVICE = "doctor"
 CONFIG = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})

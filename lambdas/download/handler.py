@@ -5,27 +5,24 @@ from __future__ import annotations
 import os
 import time
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import LambdaFunctionUrlEvent, event_source
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
 from aws_lambda_powertools.utilities.parameters.exceptions import GetParameterError
+from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from calve.metrics.metric import Metric
 from calve.metrics.of_functions import LINK_DOWNLOADS, LINK_FAULTS, LINK_PAGES
 from lambdas.download.download import NOT_FOUND, Answer, Downloads, Settings
 from lambdas.keyring import Keyring
 from lambdas.links import Links
 from lambdas.metering import add_alone
 from lambdas.tokens import BadKeys
-
-if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
-
-    from calve.metrics.metric import Metric
 
 SERVICE = "download"
 logger = Logger(service=SERVICE, log_uncaught_exceptions=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 from aws_lambda_powertools import Logger, Metrics, Tracer
@@ -18,22 +19,17 @@ from aws_lambda_powertools.utilities.idempotency import (
     idempotent_function,
 )
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
+from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from calve.announcement import Announcement
 from calve.errors import Fatal
+from calve.export import Export
 from calve.metrics.of_functions import MAILS_FAILED, MAILS_SENT, NOTICES
 from lambdas.export_notify.notice import Failure, Manifest
 from lambdas.export_notify.notify import DAY_S, Notifier, Settings
 from lambdas.keyring import Keyring
 from lambdas.links import Links, recipient_hash
 from lambdas.metering import NAMESPACE, add
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from aws_lambda_powertools.utilities.typing import LambdaContext
-
-    from calve.announcement import Announcement
-    from calve.export import Export
 
 logger = Logger(service="export_notify")
 tracer = Tracer(service="export_notify")

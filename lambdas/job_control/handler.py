@@ -23,9 +23,8 @@ from lambdas.custom_resource import serve
 from lambdas.job_control.environment import WatchdogEnvironment
 from lambdas.job_control.hand_over import HandOver, Wanted
 from lambdas.job_control.jobs import Jobs
-from lambdas.job_control.later import Later
-from lambdas.job_control.starting import start as start_job
-from lambdas.job_control.watchdog import Act, Ended, Watchdog
+from lambdas.job_control.jobs import start as start_job
+from lambdas.job_control.watchdog import Act, Ended, Later, Watchdog
 from lambdas.metering import add_alone
 
 SERVICE = "job_control"

@@ -6,15 +6,18 @@ once and in any order, so an event only says where to look; what counts is the n
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from lambdas.job_control.control import Control
+from botocore.exceptions import ClientError
+
+from lambdas.job_control.hand_over import Control
 from lambdas.job_control.jobs import CONTROL, Definition, Jobs, Run
-from lambdas.job_control.later import Later
 
 LONG_S = 3600.0
 """A run that lasted longer did its work: what went wrong before it does not count."""
@@ -128,3 +131,39 @@ def _short_runs(runs: Sequence[Run], now: datetime) -> int:
             break
         count += 1
     return count
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Schedules the function of this very code; each schedule deletes itself once it has fired."""
+
+    scheduler: Any
+    function_arn: str
+    role_arn: str
+    group: str
+
+    def again(self, ended: Ended, at: datetime) -> None:
+        """Look at an ended run once more; the same event, delivered twice, makes one schedule."""
+        checks = ended.checks + 1
+        digest = hashlib.sha256(f"{ended.run}/{checks}".encode()).hexdigest()[:24]
+        detail = {"jobName": ended.job, "jobRunId": ended.run, "state": ended.state, "checks": checks}
+        try:
+            self.scheduler.create_schedule(
+                Name=f"watchdog-{digest}",
+                GroupName=self.group,
+                Description=f"Restart of job {ended.job}",
+                ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+                ScheduleExpressionTimezone="UTC",
+                FlexibleTimeWindow={"Mode": "OFF"},
+                ActionAfterCompletion="DELETE",
+                Target={
+                    "Arn": self.function_arn,
+                    "RoleArn": self.role_arn,
+                    "Input": json.dumps(
+                        {"source": "calve", "detail-type": "Glue Job State Change", "detail": detail}
+                    ),
+                },
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConflictException":
+                raise

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from calve.errors import Retryable
 from calve.secrets import Redacted
-from lambdas.credentials import credentials_of
 from lambdas.kafka_broker import Broker, Login
 from lambdas.kafka_client import Refused
+from lambdas.rotation import credentials_of
 
 CLONE = "_clone"
 """What the second user's name ends with, as in AWS's own rotations by alternating users."""
@@ -70,7 +70,7 @@ class AlternatingUsers:
 @dataclass(frozen=True, slots=True)
 class MskPassword:
     """`lambdas.rotation.Subject` for a secret that is associated with a cluster of MSK: MSK reads the version in use by itself,
-    and clients wait until it has (`calve.held_secret.SPREADING_S`).
+    and clients wait until it has (`calve.secrets.SPREADING_S`).
     """
 
     login: Login

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 from aws_lambda_powertools import Logger, Tracer
-from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent, event_source
-from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
+from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
+from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.custom_resource import serve
 from lambdas.link_keys.keys import LinkKeys, make_first
-from lambdas.rotation import Rotation
-
-if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
+from lambdas.rotation import Rotation, handler_of
 
 logger = Logger(service="link_keys")
 tracer = Tracer(service="link_keys")
@@ -28,13 +25,7 @@ def rotation() -> Rotation:
     return Rotation(os.environ["LINK_KEYS_SECRET"], LinkKeys(), boto3.client("secretsmanager"))
 
 
-@logger.inject_lambda_context(log_event=False)
-@tracer.capture_lambda_handler(capture_response=False)
-@event_source(data_class=SecretsManagerEvent)
-def rotate(event: SecretsManagerEvent, context: LambdaContext) -> None:
-    """Do the step that Secrets Manager asks for."""
-    rotation().step(event)
-    logger.info("keys.rotation", extra={"step": event.step})
+rotate = handler_of(rotation, logger, tracer)
 
 
 @logger.inject_lambda_context(log_event=False)

@@ -1,11 +1,18 @@
-"""Snowflake's SQL as text: names are quoted, values escaped, options written out. Nothing else makes a statement of values."""
+"""Snowflake's SQL as text: names are quoted, values escaped, options written out. Nothing else makes a statement of values.
+
+What a deployment has in Snowflake is made by statements that may be done again: by `IF NOT EXISTS`, as `OR REPLACE` would change
+the ids by which AWS knows Snowflake. What was made bears the deployment's mark as its comment, so that a delete can tell it from
+what was there before.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from calve.errors import ConfigError
+from calve.publishing import Snowflake
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_$-]{0,254}")
 
@@ -57,3 +64,214 @@ def _value(value: object) -> str:
         case Sequence():
             return f"({', '.join(map(_value, value))})"
     raise TypeError(f"{type(value).__name__} is no value of an option")
+
+
+SYSADMIN = "SYSADMIN"
+LOCATION = "lake"
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """What Snowflake is to read: `location` is the S3 URI above all tables, with its slash; the roles are ARNs.
+
+    database: of all tables; empty where each cluster has its own.
+    external_id: by which AWS tells this deployment's requests of Snowflake from those of others.
+    client_id, client_secret: of Open Catalog, where that is the catalog.
+    """
+
+    location: str
+    region: str
+    account: str
+    database: str
+    volume_role: str
+    catalog_role: str = ""
+    external_id: str = ""
+    client_id: str = ""
+    client_secret: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """One object of an account.
+
+    parts: its name. fixed, variable: its options; the variable ones of an object that exists can be set.
+    own: nobody else's may be used in its place.
+    """
+
+    kind: str
+    parts: tuple[str, ...]
+    fixed: str = ""
+    variable: str = ""
+    own: bool = False
+
+    @property
+    def name(self) -> str:
+        return name(*self.parts)
+
+    @property
+    def create(self) -> str:
+        return " ".join(
+            filter(None, [f"CREATE {self.kind} IF NOT EXISTS", self.name, self.fixed, self.variable])
+        )
+
+    @property
+    def alter(self) -> str:
+        """Sets the variable options, of which there are some."""
+        return f"ALTER {self.kind} {self.name} SET {self.variable}"
+
+    @property
+    def show(self) -> str:
+        """Lists it, with its comment; the pattern may list others, too."""
+        within = f" IN DATABASE {name(self.parts[0])}" if self.kind == "SCHEMA" else ""
+        return f"SHOW {self.kind}S LIKE {text(self.parts[-1])}{within}"
+
+    @property
+    def drop(self) -> str:
+        return f"DROP {self.kind} IF EXISTS {self.name}"
+
+
+def mark(deployment: str) -> str:
+    """The comment on everything that a deployment has made."""
+    return f"calve:{deployment}"
+
+
+def objects(config: Snowflake, deployment: str, lake: Lake) -> tuple[Object, ...]:
+    """All objects but tables, in the order in which they need each other."""
+    comment = {"COMMENT": mark(deployment)}
+    return (
+        *_warehouse(config, comment),
+        Object("ROLE", (config.reader,), options(comment)),
+        Object("ROLE", (config.publisher,), options(comment), own=True),
+        _user(config, comment),
+        _volume(config, lake, comment),
+        _integration(config, lake, comment),
+        *_database(config, lake, comment),
+    )
+
+
+def grants(config: Snowflake) -> Iterator[str]:
+    """Who may do what: readers read, the service user makes tables and keeps them current."""
+    reader, publisher = name(config.reader), name(config.publisher)
+    user, database = name(config.service_user), name(config.database)
+    for role in (reader, publisher):
+        yield f"GRANT ROLE {role} TO ROLE {name(SYSADMIN)}"
+        yield f"GRANT USAGE ON DATABASE {database} TO ROLE {role}"
+    yield f"GRANT ROLE {publisher} TO USER {user}"
+    yield f"GRANT MODIFY PROGRAMMATIC AUTHENTICATION METHODS ON USER {user} TO ROLE {publisher}"
+    yield f"GRANT USAGE ON EXTERNAL VOLUME {name(config.volume)} TO ROLE {publisher}"
+    yield f"GRANT USAGE ON INTEGRATION {name(config.integration)} TO ROLE {publisher}"
+    if config.warehouse:
+        yield f"GRANT USAGE ON WAREHOUSE {name(config.warehouse.name)} TO ROLE {reader}"
+    if config.linked:
+        for role in (reader, publisher):
+            yield from _of_all("USAGE", "SCHEMAS", f"DATABASE {database}", role)
+            yield from _of_all("SELECT", "ICEBERG TABLES", f"DATABASE {database}", role)
+        return
+    schema = name(config.database, config.schema)
+    for role in (reader, publisher):
+        yield f"GRANT USAGE ON SCHEMA {schema} TO ROLE {role}"
+    yield f"GRANT CREATE ICEBERG TABLE ON SCHEMA {schema} TO ROLE {publisher}"
+    yield from _of_all("SELECT", "ICEBERG TABLES", f"SCHEMA {schema}", reader)
+
+
+def _of_all(privilege: str, kinds: str, within: str, role: str) -> Iterator[str]:
+    for which in ("ALL", "FUTURE"):
+        yield f"GRANT {privilege} ON {which} {kinds} IN {within} TO ROLE {role}"
+
+
+def _warehouse(config: Snowflake, comment: Mapping[str, object]) -> Iterator[Object]:
+    if config.warehouse is None:
+        return
+    size = {
+        "WAREHOUSE_SIZE": Word(config.warehouse.size),
+        "AUTO_SUSPEND": config.warehouse.auto_suspend_s,
+    }
+    born = {"AUTO_RESUME": True, "INITIALLY_SUSPENDED": True, **comment}
+    yield Object("WAREHOUSE", (config.warehouse.name,), options(born), options(size))
+
+
+def _user(config: Snowflake, comment: Mapping[str, object]) -> Object:
+    role = options({"DEFAULT_ROLE": config.publisher})
+    return Object(
+        "USER", (config.service_user,), options({"TYPE": Word("SERVICE"), **comment}), role, own=True
+    )
+
+
+def _volume(config: Snowflake, lake: Lake, comment: Mapping[str, object]) -> Object:
+    location = {
+        "NAME": LOCATION,
+        "STORAGE_PROVIDER": "S3",
+        "STORAGE_BASE_URL": lake.location,
+        "STORAGE_AWS_ROLE_ARN": lake.volume_role,
+        "STORAGE_AWS_EXTERNAL_ID": lake.external_id,
+    }
+    values = {"STORAGE_LOCATIONS": [location], "ALLOW_WRITES": False, **comment}
+    return Object("EXTERNAL VOLUME", (config.volume,), options(values), own=True)
+
+
+def _integration(config: Snowflake, lake: Lake, comment: Mapping[str, object]) -> Object:
+    values = {**_catalog(config, lake), "TABLE_FORMAT": Word("ICEBERG"), "ENABLED": True, **comment}
+    refresh = options({"REFRESH_INTERVAL_SECONDS": config.refresh_s})
+    return Object("CATALOG INTEGRATION", (config.integration,), options(values), refresh, own=True)
+
+
+def _catalog(config: Snowflake, lake: Lake) -> dict[str, object]:
+    if config.open_catalog:
+        return {
+            "CATALOG_SOURCE": Word("POLARIS"),
+            "REST_CONFIG": {
+                "CATALOG_URI": config.open_catalog.uri,
+                "CATALOG_NAME": config.open_catalog.warehouse,
+            },
+            "REST_AUTHENTICATION": {
+                "TYPE": Word("OAUTH"),
+                "OAUTH_CLIENT_ID": lake.client_id,
+                "OAUTH_CLIENT_SECRET": lake.client_secret,
+                "OAUTH_ALLOWED_SCOPES": ["PRINCIPAL_ROLE:ALL"],
+            },
+        }
+    namespace = {"CATALOG_NAMESPACE": lake.database} if lake.database else {}
+    if config.catalog == "glue":
+        return {
+            "CATALOG_SOURCE": Word("GLUE"),
+            **namespace,
+            "GLUE_AWS_ROLE_ARN": lake.catalog_role,
+            "GLUE_CATALOG_ID": lake.account,
+            "GLUE_REGION": lake.region,
+        }
+    return {
+        "CATALOG_SOURCE": Word("ICEBERG_REST"),
+        **namespace,
+        "REST_CONFIG": {
+            "CATALOG_URI": f"https://glue.{lake.region}.amazonaws.com/iceberg",
+            "CATALOG_API_TYPE": Word("AWS_GLUE"),
+            "CATALOG_NAME": lake.account,
+        },
+        "REST_AUTHENTICATION": {
+            "TYPE": Word("SIGV4"),
+            "SIGV4_IAM_ROLE": lake.catalog_role,
+            "SIGV4_SIGNING_REGION": lake.region,
+            "SIGV4_EXTERNAL_ID": lake.external_id,
+        },
+    }
+
+
+def _database(config: Snowflake, lake: Lake, comment: Mapping[str, object]) -> Iterator[Object]:
+    parts = (config.database,)
+    if not config.linked:
+        yield Object("DATABASE", parts, options(comment))
+        yield Object("SCHEMA", (config.database, config.schema), options(comment))
+        return
+    catalog = {
+        "CATALOG": config.integration,
+        "ALLOWED_NAMESPACES": [lake.database],
+        "ALLOWED_WRITE_OPERATIONS": Word("NONE"),
+        "SYNC_INTERVAL_SECONDS": config.refresh_s,
+    }
+    values = {
+        "LINKED_CATALOG": Word(f"({options(catalog, ', ')})"),
+        "EXTERNAL_VOLUME": config.volume,
+        "CATALOG_CASE_SENSITIVITY": Word("CASE_INSENSITIVE"),
+        **comment,
+    }
+    yield Object("DATABASE", parts, options(values), own=True)

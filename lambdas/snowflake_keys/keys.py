@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from calve.errors import Fatal
 from calve.publishing import Snowflake
+from lambdas.snowflake.account import register, stored, to_store
 from lambdas.snowflake.key_pair import KeyPair
-from lambdas.snowflake.keys import register, stored, to_store
 from lambdas.snowflake.sql_api import Session
 
 

@@ -16,11 +16,9 @@ from calve.publishing import Snowflake
 from calve.secrets import read_secret, value_of
 from lambdas.custom_resource import serve
 from lambdas.publish_states import PublishState, PublishStates, State, Target
-from lambdas.snowflake.account import administrator
-from lambdas.snowflake.keys import first
-from lambdas.snowflake.statements import Lake
-from lambdas.snowflake_objects.objects import Wanted, make, remove
-from lambdas.snowflake_objects.trust import VERIFY_S, establish, of_volume, verify
+from lambdas.snowflake.account import administrator, first
+from lambdas.snowflake.sql import Lake
+from lambdas.snowflake_objects.objects import VERIFY_S, Wanted, establish, make, of_volume, remove, verify
 
 logger = Logger(service="snowflake_objects")
 tracer = Tracer(service="snowflake_objects")

@@ -19,8 +19,7 @@ from lambdas.commit_batch import CommitBatch
 from lambdas.metering import NAMESPACE, add
 from lambdas.publish_states import PublishStates
 from lambdas.snowflake.account import service
-from lambdas.snowflake_refresh.refresh import TARGET, Outcome, Refresher
-from lambdas.snowflake_refresh.tables import SnowflakeTables, link_stuck
+from lambdas.snowflake_refresh.refresh import TARGET, Outcome, Refresher, SnowflakeTables, link_stuck
 
 SERVICE = "snowflake_refresh"
 AT_ONCE = 8

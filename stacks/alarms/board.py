@@ -11,9 +11,8 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
 from calve.deployment import Deployment
+from calve.metrics.metric import DROPPED_STARTS, ERRORS, WAITING_MESSAGES, Metric, Service
 from calve.metrics.metric import Function as Written
-from calve.metrics.metric import Metric, Service
-from calve.metrics.of_services import DROPPED_STARTS, ERRORS, WAITING_MESSAGES
 from stacks.function import METRICS_NAMESPACE
 from stacks.topic import mail_topic
 

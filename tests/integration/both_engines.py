@@ -19,9 +19,8 @@ from glue_jobs.columnar.steps.planning import columnar_steps
 from glue_jobs.decode import REJECT
 from glue_jobs.keys import OFFSET, at
 from glue_jobs.shaping import Shaping
-from glue_jobs.steps.chain import Chain
+from glue_jobs.steps.chain import Chain, Means
 from glue_jobs.steps.frame import FILTERED, data
-from glue_jobs.steps.means import Means
 from glue_jobs.steps.tokens import any_keys, key_frame
 from glue_jobs.steps.types import iceberg_columns
 

@@ -22,8 +22,8 @@ from calve.publishing import IcebergRest
 from cli.embedded import aws
 from cli.embedded.stack import Stack
 from lambdas.catalog_sync.environment import open_sync
+from lambdas.catalog_sync.many import Published as Wanted
 from lambdas.catalog_sync.many import Report, reconcile, withdraw
-from lambdas.catalog_sync.published import Published as Wanted
 from lambdas.catalog_sync.server import Server
 from lambdas.catalog_sync.sync import LEASE_MS, Sync, now_ms
 from lambdas.publish_states import State, Target

@@ -27,7 +27,7 @@ from calve.wire import BARE, CONFLUENT, GLUE
 from calve.writers import PlainWriter
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.decoder import Decoder
-from glue_jobs.columnar.kafka_column import kafka_column
+from glue_jobs.columnar.tasks import kafka_column
 from glue_jobs.decode import OTHER, REJECT, decode
 from glue_jobs.kafka.records import REFUSED
 from glue_jobs.records import flattened

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from calve.job import Emit, Kafka, Registry, Table
 from cli.embedded.stack import Stack
 from lambdas.doctor.brokers import kafka
+from lambdas.doctor.checks import registry
 from lambdas.doctor.finding import Finding, examine
-from lambdas.doctor.schemas import registry
 from tests.integration.exporting import Deployment
 from tests.integration.principals import READING, WRITING, User, scram
 

@@ -9,8 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from calve.errors import Suspended
 from calve.steps import Flatten
-from glue_jobs.steps.chain import Chain
-from glue_jobs.steps.means import Means
+from glue_jobs.steps.chain import Chain, Means
 
 ORDER = (
     "id int, customer struct<name: string, address: struct<city: string, zip: string>>,"

@@ -12,9 +12,9 @@ import pytest
 from calve import log
 from calve.job import Job, Table
 from cli.embedded import aws
-from glue_jobs import handover, lake_object, loop
+from glue_jobs import loop, reporting
 from glue_jobs.ingest import main
-from glue_jobs.lake_object import LakeObject
+from glue_jobs.reporting import LakeObject
 from tests.integration import outages
 from tests.integration.engine import DATABASE, Engine, at, everything, until
 from tests.integration.events import Event, assert_as_documented
@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover, "POLL_S", 0.2)
+    monkeypatch.setattr(reporting, "POLL_S", 0.2)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         write(name, **facts)
         names.append(name)
 
-    monkeypatch.setattr(handover, "event", noted)
+    monkeypatch.setattr(reporting, "event", noted)
     return names
 
 
@@ -165,8 +165,8 @@ def test_a_store_that_does_not_answer_is_asked_again(
     outages.pause(engine.stack, "aws")
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(lake_object, "READ_TIMEOUT_MS", 500)
-            handover.HandOver("main", "g1", uri, stop).watch(engine.spark)
+            patch.setattr(reporting, "READ_TIMEOUT_MS", 500)
+            reporting.HandOver("main", "g1", uri, stop).watch(engine.spark)
         until(lambda: len(reads) >= 2)
         assert not stop.is_set()
     finally:

@@ -14,7 +14,7 @@ import boto3
 import pytest
 from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
 
-from calve import held_secret
+from calve import secrets
 from calve.errors import Retryable
 from calve.job import Emit, Table
 from calve.names import TableName
@@ -127,7 +127,7 @@ def exactly_once(scene: Scene) -> None:
 def test_a_job_takes_the_new_user_and_never_needs_the_old_one_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(held_secret, "MAX_AGE_S", 1.0)
+    monkeypatch.setattr(secrets, "MAX_AGE_S", 1.0)
     scene.produce(20)
     scene.caught_up()
     flowing = threading.Event()

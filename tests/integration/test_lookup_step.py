@@ -15,10 +15,9 @@ from calve.names import TableName
 from calve.spark_conf import CATALOG
 from calve.steps import Lookup
 from glue_jobs.decode import REJECT
-from glue_jobs.steps import lookups
+from glue_jobs.steps import lookup
 from glue_jobs.steps.frame import FILTERED, data
-from glue_jobs.steps.lookup import require_unique, run_lookup
-from glue_jobs.steps.lookups import Lookups
+from glue_jobs.steps.lookup import Lookups, require_unique, run_lookup
 from tests.integration.engine import DATABASE, Engine, suspended
 from tests.integration.frames import by_offset, frame, outcome
 
@@ -191,7 +190,7 @@ def test_a_table_that_is_too_large_is_refused(
     table.add("EUR", 2)
     table.add("USD", 3)
     Lookups(engine.lake).table(table.step)
-    monkeypatch.setattr(lookups, most, 1)
+    monkeypatch.setattr(lookup, most, 1)
     with suspended("step_unusable"):
         Lookups(engine.lake).table(table.step)
 

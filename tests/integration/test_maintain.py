@@ -16,10 +16,9 @@ import pytest
 from calve import redrive
 from calve.errors import Retryable
 from calve.job import Transform
-from calve.maintenance import Kind, Maintenance, RowRetention
+from calve.maintenance import HOLD, Kind, Maintenance, RowRetention
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.position import MAINTENANCE
-from calve.turn import HOLD
 from glue_jobs.maintain import Maintaining
 from glue_jobs.maintaining import turns
 from glue_jobs.maintaining.carrying import Upkept

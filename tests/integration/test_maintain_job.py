@@ -15,7 +15,7 @@ from calve.topics import Entry
 from cli.console import Console
 from cli.run_job import run
 from glue_jobs.maintain import Maintaining
-from glue_jobs.maintaining.tables import tables_of
+from glue_jobs.maintaining.figures import tables_of
 from tests.integration.deployed import deployment
 from tests.integration.engine import Engine
 from tests.integration.events import assert_as_documented

@@ -15,7 +15,7 @@ from calve.columns import struct as columns
 from calve.errors import Suspended
 from calve.measures import Arithmetic, Cast, ColumnAt, Expression, Number, typed
 from cli.verify.keyed.totals import measure, same
-from glue_jobs.expressions import is_lost, value
+from glue_jobs.totals import is_lost, value
 
 RECORD = columns(
     field("i", "int"),

@@ -12,7 +12,7 @@ import pytest
 from calve.announcement import COMMITTED, pattern
 from calve.job import Announce, Budget, Job, Kafka, Table
 from calve.maintenance import Maintenance, RowRetention
-from calve.pausing import PAUSED, Pause
+from calve.requests import PAUSED, Pause
 from calve.topics import Entry
 from glue_jobs.ingest import main
 from glue_jobs.loop import TableLoop

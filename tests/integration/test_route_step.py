@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from calve.errors import Suspended
 from calve.steps import Route
 from glue_jobs.decode import REJECT
+from glue_jobs.steps.chain import run_route
 from glue_jobs.steps.frame import FILTERED, data
-from glue_jobs.steps.route import run_route
 from tests.integration.frames import by_offset, frame, outcome
 
 TYPES: tuple[tuple[str | None, int], ...] = (

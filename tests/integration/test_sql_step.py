@@ -19,7 +19,7 @@ from calve.steps import Filter, Sql
 from glue_jobs.decode import REJECT
 from glue_jobs.events import TOMBSTONE
 from glue_jobs.steps.frame import FILTERED, data
-from glue_jobs.steps.sql import run_filter, run_sql
+from glue_jobs.steps.query import run_filter, run_sql
 from tests.integration.frames import by_offset, frame, outcome
 
 TRADE = "side string, quantity int, price int"

@@ -14,11 +14,10 @@ from typer.testing import CliRunner
 
 from calve import backfill
 from calve.errors import Retryable
-from calve.history import Entry
 from calve.job import Budget, Start, Table, Transform, Upsert
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.pausing import PAUSED, Pause
 from calve.position import STATE
+from calve.requests import PAUSED, Entry, Pause
 from calve.steps import Sql
 from calve.travel import REQUEST, Request
 from cli.main import app

@@ -17,9 +17,9 @@ import pytest
 from calve.errors import Fatal, Retryable
 from calve.job import Job, Start, Table
 from calve.topics import Entry
-from glue_jobs.discovery import Discovery
 from glue_jobs.ingest import run
 from glue_jobs.kafka.cluster import Cluster
+from glue_jobs.loops import Discovery
 from tests.integration.engine import DATABASE, TRADE, Engine, everything, suspended, until
 from tests.integration.events import Event, assert_as_documented
 from tests.integration.proofs import assert_proved, proof
@@ -100,7 +100,7 @@ class Shop:
 
 @pytest.fixture
 def shop(engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shop:
-    monkeypatch.setattr("glue_jobs.discovery.EVERY_S", 0.5)
+    monkeypatch.setattr("glue_jobs.loops.EVERY_S", 0.5)
     return Shop(engine, capsys)
 
 

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
 
-from calve import backfill, emitting, forget, history, redrive, travel
+from calve import backfill, emitting, forget, redrive, requests, travel
 from calve.export import Export
 from calve.job import Job
 from calve.masking import read_keys
-from calve.pausing import PAUSED, Pause
 from calve.position import Ledger, decode, encode_offsets
 from calve.publishing import IcebergRest, Snowflake
+from calve.requests import PAUSED, Pause
 from cli.verify.steps.mask import Tokens
 from lambdas.commit_batch import CommitBatch
 from lambdas.csv_export.manifest import same_definition
@@ -97,7 +97,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "forget_entries": lambda text: [_plain(each) for each in forget.Entry.all({forget.FORGOTTEN: text})],
     "forget_found": lambda text: _plain(forget.Found.of({forget.FOUND: text}, "f2")),
     "forget_request": lambda text: _plain(forget.Request.pending({forget.REQUEST: text})),
-    "history": lambda text: _plain(history.Entry.of({f"{history.PREFIX}h1": text}, "h1")),
+    "history": lambda text: _plain(requests.Entry.of({f"{requests.HISTORY}h1": text}, "h1")),
     "iceberg_rest": lambda text: _plain(IcebergRest.from_json(text)),
     "job": lambda text: _plain(Job.from_json(text)),
     "ledger": lambda text: _plain(Ledger.from_json(text)),

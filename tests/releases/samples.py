@@ -7,15 +7,15 @@ from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
 
-from calve import backfill, forget, history, redrive, travel
+from calve import backfill, forget, redrive, requests, travel
 from calve.announcement import Found, Speaker
 from calve.emitting import Emitted
 from calve.job import Start
 from calve.names import TableName
-from calve.pausing import Pause
 from calve.position import DeadLetterRound, Ledger, Position, TopicKey, encode, root
 from calve.protocol import Commit
 from calve.publishing import OpenCatalog, Snowflake, Warehouse
+from calve.requests import Pause
 from calve.settings import load_deployment
 from lambdas.links import Link, Part
 from lambdas.tokens import Keys, sign
@@ -74,7 +74,7 @@ def samples() -> dict[str, list[str]]:
             forget.Request("f2", AT, (forget.Condition("userid", "User_1"),)).to_json(),
             forget.Request("f3", AT, (forget.Condition("userid", "c2VhbGVk"),), sealed="2026a").to_json(),
         ],
-        "history": list(history.Entry("h1", AT, "rollback", "back", "ann").property().values()),
+        "history": list(requests.Entry("h1", AT, "rollback", "back", "ann").property().values()),
         "iceberg_rest": [deployment.publish.iceberg_rest.to_json()],
         "job": [each.settings.to_json() for each in deployment.jobs],
         "ledger": [LEDGER.to_json()],

@@ -10,8 +10,8 @@ from jsii._runtime import kernel
 
 from calve.errors import ConfigError
 from cli.embedded.node import node, search_path
-from stacks.lake_removal import is_asked_for
-from stacks.wheels import ROOT
+from stacks.bundling import ROOT
+from stacks.lake import is_asked_for
 
 BAD = """\
 name: trading

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from stacks.bundling import Bundle, Runtime
-from stacks.wheels import ROOT
+from stacks.bundling import ROOT, Bundle, Runtime
 
 LIMIT_BYTES = 262_144_000
 

@@ -3,7 +3,7 @@
 import json
 
 from calve.publishing import IcebergRest
-from lambdas.catalog_sync.published import Published
+from lambdas.catalog_sync.many import Published
 from lambdas.catalog_sync.sync import LEASE_MS, WRITE_MS
 from tests.synth.conftest import text
 from tests.synth.deployments import CATALOG

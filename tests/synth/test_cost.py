@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from calve.metrics.of_jobs import LOST, PAUSED, TROUBLE
-from cli.cost.model import ENDPOINTS, TABLE_METRICS, ZONES, Load, bill
-from cli.cost.rates import rates
+from calve.metrics.metric import LOST, PAUSED, TROUBLE
+from cli.cost.model import ENDPOINTS, TABLE_METRICS, ZONES, Load, bill, rates
 from stacks.job_metrics import FILTERS
 from tests.synth.deployments import IMPORTED, MADE, MSK, SHOP
 

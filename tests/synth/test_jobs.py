@@ -12,10 +12,9 @@ from calve.job import Job
 from calve.spark_conf import java_options
 from glue_jobs import ingest, maintain
 from lambdas.job_control.environment import WatchdogEnvironment
-from stacks.bundling import Runtime
+from stacks.bundling import ROOT, Runtime
 from stacks.ingest_role import CODE, secret_statements
 from stacks.job_code import COLUMNAR, JobCode, JobSettings
-from stacks.wheels import ROOT
 from tests.synth.conftest import text
 from tests.synth.deployments import job as a_job
 from tests.synth.test_lake import listed, statements

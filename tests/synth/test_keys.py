@@ -7,7 +7,7 @@ import pytest
 
 from calve.errors import ConfigError
 from stacks.ingest_role import secret_statements
-from stacks.keys import _authorities
+from stacks.rotation import _authorities
 from tests.synth.conftest import text
 from tests.synth.deployments import MADE
 from tests.synth.test_lake import listed, statements

@@ -17,17 +17,25 @@ from calve.engines import Unsupported
 from calve.names import quote
 from calve.steps import Filter, Flatten, Lookup, Mask, Route, Rule, Sql, Step
 from glue_jobs.arrow_types import arrow_type
-from glue_jobs.columnar.steps.chain import Operation, Steps
+from glue_jobs.columnar.steps.chain import (
+    Change,
+    Computation,
+    Condition,
+    Explosion,
+    Fields,
+    Flattening,
+    Inside,
+    Masking,
+    Operation,
+    Routing,
+    Steps,
+)
 from glue_jobs.columnar.steps.expression_planning import Planning, spelled
-from glue_jobs.columnar.steps.flatten import Explosion, Flattening
-from glue_jobs.columnar.steps.mask import Change, Fields, Inside, Masking
 from glue_jobs.columnar.steps.masked import MOST_DIGITS
-from glue_jobs.columnar.steps.query import Computation, Condition
-from glue_jobs.columnar.steps.route import Routing
 from glue_jobs.steps.chain import Chain
 from glue_jobs.steps.flatten import exploded, exploded_column, leaves, leaves_of_items
 from glue_jobs.steps.frame import data
-from glue_jobs.steps.mask_rules import Path, inside, is_dropped, rules
+from glue_jobs.steps.mask import Path, inside, is_dropped, rules
 from glue_jobs.steps.query import Query, understand, understand_condition
 from glue_jobs.steps.types import spark_schema
 

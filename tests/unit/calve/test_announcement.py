@@ -22,11 +22,11 @@ from calve.announcement import (
     sent_to,
     table_of,
 )
-from calve.event_bus import MAX_BYTES, MAX_ENTRIES, first_batch
 from calve.export import Export
 from calve.names import TableName
 from calve.position import DeadLetterRound, Ledger, Position, TopicKey, encode, root
 from calve.protocol import Commit
+from glue_jobs.outbox import MAX_BYTES, MAX_ENTRIES, first_batch
 from tests.announcements import PAGE, SCHEMAS, assert_as_documented
 
 TABLE = TableName("trading", "stock_trades")

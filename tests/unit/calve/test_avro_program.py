@@ -9,8 +9,8 @@ import pytest
 
 from calve.avro_operations import Op
 from calve.avro_program import reasons
+from calve.changes import MOMENT
 from calve.columns import Json, field, struct
-from calve.debezium_types import MOMENT
 from calve.decoding import Decoding, decoding, first_columns
 from calve.formats import Top
 from calve.registry import Schema

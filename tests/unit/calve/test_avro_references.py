@@ -5,7 +5,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from calve.avro_references import with_definitions
+from calve.avro import with_definitions
 from calve.decoding import decoding
 from calve.evolution import SchemaProblem
 from calve.formats import columns

@@ -1,8 +1,7 @@
 from typing import Any
 
 from calve.columns import field, list_of, map_of, struct
-from calve.comments import comments
-from calve.lineage import propose, settle
+from calve.lineage import comments, propose, settle
 
 
 def columns(doc: str | None, inside: str | None = None) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from calve.changes import JSON_TYPES
 from calve.columns import Json
-from calve.debezium_types import JSON_TYPES
 from calve.formats import Top, columns, writer
 from calve.json_scalars import CONNECT_TYPES
 from calve.json_schema import columns_of, shape

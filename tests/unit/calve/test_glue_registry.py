@@ -11,8 +11,8 @@ import pytest
 from calve.errors import Fatal, Retryable
 from calve.glue_registry import GlueRegistry
 from calve.job import GlueRegistry as Settings
+from calve.parts import Subjects
 from calve.registry import open_registry
-from calve.subjects import Subjects
 from tests.integration.glue_schemas import REGION, GlueSchemas, serving
 
 FIRST = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}

@@ -1,8 +1,7 @@
 import pytest
 
 from calve.errors import ConfigError, Retryable
-from calve.held_secret import LEAST_AGE_S, MAX_AGE_S, SPREADING_S, HeldSecret
-from calve.secrets import Redacted
+from calve.secrets import LEAST_AGE_S, MAX_AGE_S, SPREADING_S, HeldSecret, Redacted
 
 
 class Store:

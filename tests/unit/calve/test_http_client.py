@@ -16,13 +16,11 @@ import pytest
 from calve import http_client
 from calve.confluent import ConfluentRegistry
 from calve.errors import ConfigError, Fatal
-from calve.held_secret import HeldSecret
-from calve.http_client import NoAnswer, origin, send
-from calve.oauth import Tokens
-from calve.secrets import Redacted
+from calve.http_client import NoAnswer, Tokens, origin, send
+from calve.secrets import HeldSecret, Redacted
 from cli.embedded.kafka import write_certificates
 from lambdas.catalog_sync.server import Server as CatalogServer
-from lambdas.cloud_keys.cloud import Cloud
+from lambdas.cloud_keys.keys import Cloud
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql_api import Session
 

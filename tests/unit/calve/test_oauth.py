@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from calve import oauth
+from calve import http_client
 from calve.confluent import ConfluentRegistry
 from calve.errors import ConfigError, Fatal, Retryable
 from calve.job import OAuth, Registry
@@ -103,7 +103,7 @@ def test_a_token_is_asked_for_once_and_sent_with_what_confluent_cloud_wants(serv
 
 def test_a_token_is_renewed_before_it_expires(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
-    monkeypatch.setattr("calve.oauth.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("calve.http_client.time.monotonic", lambda: clock[0])
     server.life_s = 100
     registry = open_registry(settings(server))
     for now, tokens in ((1000.0, 1), (1079.0, 1), (1081.0, 2), (1160.0, 2), (1162.0, 3)):
@@ -176,7 +176,7 @@ def test_a_secret_without_a_client_is_a_configuration_error(
 
 
 def test_threads_share_one_token(server: Server) -> None:
-    tokens = oauth.Tokens(f"{server.url}/token", SECRET["client_id"], SECRET["client_secret"])
+    tokens = http_client.Tokens(f"{server.url}/token", SECRET["client_id"], SECRET["client_secret"])
     registry = ConfluentRegistry(server.url, tokens=tokens)
     threads = [threading.Thread(target=registry.subjects) for _ in range(8)]
     for each in threads:

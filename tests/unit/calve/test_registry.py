@@ -11,7 +11,7 @@ import pytest
 
 from calve.confluent import ConfluentRegistry
 from calve.errors import Fatal, Retryable
-from calve.held_secret import HeldSecret
+from calve.secrets import HeldSecret
 
 ABSENT = (404, {"error_code": 40403, "message": "Schema not found"})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.settings.parameters import filled
+from calve.settings.steps import filled
 from calve.steps import Filter, Sql, Step
 from tests.unit.calve.calve_yaml import jobs, refused
 

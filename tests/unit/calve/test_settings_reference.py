@@ -14,9 +14,9 @@ from calve.job import Budget, Table
 from calve.settings import load_deployment, notation
 from calve.settings.deploying import AlertsSection, JobSection
 from calve.settings.exporting import CsvSection, ExportSection, LinkSection
+from calve.settings.fields import Section
 from calve.settings.model import SECTIONS
 from calve.settings.reference import reference
-from calve.settings.section import Section
 from calve.settings.tables import BudgetSection, TableOptions
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"

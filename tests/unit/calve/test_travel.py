@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from calve.errors import CalveError
-from calve.history import KEPT, Entry, outdated
 from calve.position import Ledger, Offsets, encode
 from calve.protocol import Begin, Commit
+from calve.requests import HISTORY_KEPT, Entry, outdated
 from calve.travel import Request, at_moment, before_offsets, journey, require_readable
 from tests.unit.calve.protocol_model.says import FOREIGN, TOPIC, position
 
@@ -83,13 +83,13 @@ def test_a_request_is_what_it_was_written_as_or_none() -> None:
 
 def test_the_history_keeps_the_newest_entries() -> None:
     properties: dict[str, str] = {"other": "x"}
-    for number in range(KEPT + 3):
+    for number in range(HISTORY_KEPT + 3):
         entry = Entry(f"e{number}", f"2026-01-01T00:00:{number:02}+00:00", "pause", "by ann")
         for gone in outdated(properties):
             del properties[gone]
         properties |= entry.property()
     found = Entry.all(properties)
-    assert len(found) == KEPT
-    assert (found[0].id, found[-1].id) == ("e3", f"e{KEPT + 2}")
+    assert len(found) == HISTORY_KEPT
+    assert (found[0].id, found[-1].id) == ("e3", f"e{HISTORY_KEPT + 2}")
     assert Entry.of(properties, "e3") == found[0]
     assert Entry.of(properties, "e2") is None

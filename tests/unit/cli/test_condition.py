@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from calve.job_status import JobStatus, Run, Said
+from calve.job_status import JobStatus, Run, Said, TableState
 from calve.names import TableName
-from calve.table_state import TableState
 from cli.condition import GONE_AFTER_S, Condition, Conditions, newest
 from cli.status.troubles import Urgency, of_states
 

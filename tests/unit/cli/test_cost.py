@@ -28,10 +28,10 @@ from cli.cost.model import (
     assumptions,
     bill,
     dpus,
+    rates,
     totals,
     vcpus,
 )
-from cli.cost.rates import rates
 from cli.datagen.plan import Plan, blocks
 from cli.datagen.records import Encoder, rows, schema_text
 from cli.main import app

@@ -10,7 +10,7 @@ import pytest
 
 from calve.position import Ledger
 from cli.cost.measured import Receipts, Run, measured, receipts, run_of
-from cli.cost.rates import rates
+from cli.cost.model import rates
 from cli.lake import Snapshot
 
 RATES = rates()

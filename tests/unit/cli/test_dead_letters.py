@@ -20,11 +20,11 @@ from calve.errors import CalveError, ConfigError
 from calve.job import Job, Kafka, Lake, Registry
 from calve.job import Table as TableSettings
 from calve.names import TableName
-from cli.dead_letters import letter, summary
+from cli.dead_letters import letter
 from cli.dead_letters.command import dead_letters
+from cli.dead_letters.letter import COLUMNS, summarize
 from cli.dead_letters.reading import read
 from cli.dead_letters.selection import Place, Selection
-from cli.dead_letters.summary import COLUMNS, summarize
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def test_an_export_never_overwrites_and_leaves_nothing_half_written(
 
 
 def test_a_flood_of_schema_ids_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summary, "MAX_SCHEMAS", 10)
+    monkeypatch.setattr(letter, "MAX_SCHEMAS", 10)
     rows = [rejected(0, n, "unknown_schema_id", schema_id=n) for n in range(100)]
     columns = schema_to_pyarrow(SCHEMA, include_field_ids=False)
     groups = summarize(pa.Table.from_pylist(rows, columns).select(COLUMNS).to_batches(max_chunksize=7))

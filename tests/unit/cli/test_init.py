@@ -16,8 +16,7 @@ from calve.job import GlueRegistry, Kafka, Registry
 from calve.names import table_problem, topic_problem
 from calve.registry import Schema
 from calve.settings import StackDefaults, load, load_deployment
-from cli.init.survey import Found, described
-from cli.init.text import Source, configuration, deployment_name, table_names
+from cli.init.text import Found, Source, configuration, deployment_name, described, table_names
 from cli.main import app
 
 STACK = StackDefaults(Kafka("127.0.0.1:1"), Registry("http://127.0.0.1:2"), "s3://lake")

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from calve.deployment import Deployment, JobDeployment, KeyRotation, LakeDeployment
 from calve.job import Job, Kafka, Lake, Registry, Table
+from cli.account import Resource
 from cli.key_ages import key_age, named
 from cli.main import app
-from cli.stack_resources import Resource
 
 REGION, PASSWORD = "eu-north-1", "hunter2"
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

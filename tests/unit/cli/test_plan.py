@@ -33,19 +33,16 @@ from calve.modes import noted
 from calve.names import TableName
 from calve.publishing import IcebergRest, Publish
 from calve.spark_conf import spark_conf
-from cli.account import Account
+from cli.account import Account, Resource
 from cli.console import Branch
-from cli.cost.model import Load, bill
-from cli.cost.rates import rates
+from cli.cost.model import Load, bill, rates
 from cli.plan.account import conf_of, own, read
 from cli.plan.bill import Bills, Part, bills
-from cli.plan.change import Change
+from cli.plan.change import Change, Difference, flat, of_table, terms
 from cli.plan.changes import changes
 from cli.plan.command import counted, exit_code, tree
 from cli.plan.consequences import Consequence
 from cli.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
-from cli.plan.written import Difference, flat, of_table, terms
-from cli.stack_resources import Resource
 from lambdas.publish_states import PublishState, PublishStates, State, Target
 
 TABLE = Table("trades", "stock.trades", partition_by=(Transform("at", "day"),))

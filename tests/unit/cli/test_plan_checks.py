@@ -38,11 +38,8 @@ from cli.plan.changes import changes
 from cli.plan.checks import consequences, problems, topic_problems, topic_warnings
 from cli.plan.command import counted, folded, tree
 from cli.plan.deployed import Deployed, DeployedTable
-from cli.plan.engines import engines
-from cli.plan.records import read_records
 from cli.plan.steps import Foreseen
-from cli.plan.survey import Survey, survey
-from cli.plan.topics import Expanded
+from cli.plan.survey import Expanded, Survey, engines, read_records, survey
 
 FIELDS = [
     {"name": "id", "type": "long"},

@@ -10,8 +10,7 @@ from calve.job import Deduplicate, Job, Kafka, Lake, Source, Table
 from cli.plan.bill import Bills
 from cli.plan.change import Change
 from cli.plan.command import tree
-from cli.plan.engines import engines, with_engines
-from cli.plan.records import read_records
+from cli.plan.survey import engines, read_records, with_engines
 
 AVRO = json.dumps({"type": "record", "name": "Sale", "fields": [{"name": "id", "type": "long"}]})
 TABLE = Table("sales", "sales", value=Source(format="avro", schema=AVRO))

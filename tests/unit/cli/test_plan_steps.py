@@ -8,10 +8,9 @@ from typing import Any
 from calve.columns import KAFKA, field, struct, with_ids
 from calve.errors import CalveError
 from calve.steps import Filter, Flatten, Mask, Rule, Sql
-from cli.plan.change import Change
+from cli.plan.change import Change, of_table
 from cli.plan.changes import changes
 from cli.plan.deployed import DeployedTable
-from cli.plan.written import of_table
 from tests.unit.cli.test_plan import DEPLOYMENT, SAME, TABLE
 
 STEPS = (Flatten(), Filter("price > 0"))

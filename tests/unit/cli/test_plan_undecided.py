@@ -21,7 +21,7 @@ from cli.plan.candidate import proposed, read_candidate, tree
 from cli.plan.change import Change
 from cli.plan.command import tree as plan_tree
 from cli.plan.deployed import DeployedTable
-from cli.plan.records import read_records
+from cli.plan.survey import read_records
 from cli.plan.undecided import DECIDE, undecided
 
 HASH, KEEP = Rule("hash"), Rule("keep")

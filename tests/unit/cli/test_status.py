@@ -31,18 +31,17 @@ from pyiceberg.types import (
 from calve.columns import REJECTED_AT
 from calve.job import Job, Kafka, Lake, Registry
 from calve.job import Table as TableSettings
+from calve.job_status import Earlier, TableState
 from calve.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Maintenance, RowRetention, due
 from calve.names import TableName
 from calve.position import POSITION_TAG, STATE, DeadLetterRound, Ledger, Position, TopicKey, encode, restated
-from calve.table_state import Earlier, TableState
 from cli.condition import Conditions
 from cli.description import columns, facts, partitioning, sorting
 from cli.kafka import Topic
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
 from cli.status import duration
-from cli.status.figures import figures
 from cli.status.history import History, kind
-from cli.status.survey import Survey, unread_offsets, waiting
+from cli.status.survey import Survey, figures, unread_offsets, waiting
 from cli.status.table_status import Waiting
 from tests.unit.cli.folder_catalog import FolderCatalog
 

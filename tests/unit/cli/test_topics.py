@@ -19,7 +19,7 @@ from cli.config import load_jobs, table_named
 from cli.ingest import only
 from cli.plan.changes import changes
 from cli.plan.deployed import Deployed, DeployedJob, DeployedTable
-from cli.plan.topics import expanded
+from cli.plan.survey import expanded
 from cli.status.survey import Survey
 from cli.topics import surveyed, with_named
 from tests.unit.cli.folder_catalog import FolderCatalog

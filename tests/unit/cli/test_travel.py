@@ -13,10 +13,9 @@ from pyiceberg.table import Table
 from typer.testing import CliRunner
 
 import calve.backfill
-from calve.history import Entry
-from calve.pausing import PAUSED, Pause
+from calve.job_status import TableState
 from calve.position import Ledger, Offsets, encode
-from calve.table_state import TableState
+from calve.requests import PAUSED, Entry, Pause
 from calve.travel import Request
 from cli import backfill, pause, requests, travel
 from cli.main import app

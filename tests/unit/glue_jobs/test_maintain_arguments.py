@@ -6,7 +6,7 @@ import pytest
 
 from calve.errors import ConfigError
 from calve.maintenance import Kind
-from cli.maintain import KINDS
+from cli.ingest import KINDS
 from glue_jobs.maintain import _read
 from tests.unit.glue_jobs.test_ingest_arguments import GLUES_OWN, SETTINGS
 

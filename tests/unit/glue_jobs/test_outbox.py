@@ -12,8 +12,7 @@ import pytest
 
 from calve.announcement import COMMITTED, Announcement
 from calve.errors import Retryable
-from calve.event_bus import MAX_ENTRIES
-from glue_jobs.outbox import MOST_WAITING, Outbox
+from glue_jobs.outbox import MAX_ENTRIES, MOST_WAITING, Outbox
 
 
 def said(number: int) -> Announcement:
@@ -64,7 +63,7 @@ def until(true: Callable[[], bool]) -> None:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("glue_jobs.backoff.LONGEST_BACKOFF_S", 0.01)
+    monkeypatch.setattr("calve.pace.LONGEST_BACKOFF_S", 0.01)
 
 
 def events(capsys):

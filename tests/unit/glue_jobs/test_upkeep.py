@@ -4,9 +4,8 @@ from typing import Any
 from calve.emitting import Emitted
 from calve.position import Ledger, Position, TopicKey, encode, restated
 from calve.protocol import Commit
-from glue_jobs.expiry import MOST_UNSAID, needed
 from glue_jobs.rewriting import OPEN_BYTES, Group
-from glue_jobs.upkeep import LEAST_COST, MERGED_AT_ONCE, affordable
+from glue_jobs.upkeep import LEAST_COST, MERGED_AT_ONCE, MOST_UNSAID, affordable, needed
 
 TOPIC = TopicKey("c", "t")
 

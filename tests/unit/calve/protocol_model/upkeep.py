@@ -1,4 +1,4 @@
-"""What a model's writer does between two rounds: what `glue_jobs.upkeep` and `glue_jobs.expiry` do."""
+"""What a model's writer does between two rounds: what `glue_jobs.upkeep` and `glue_jobs.upkeep` do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from calve.errors import LostRace
 from calve.position import NO_LETTERS, POSITION_TAG, Position, restated
 from calve.protocol import nearest_position, standing
 from calve.redrive import is_level
-from glue_jobs.expiry import down_to_a_position, needed, needed_of_letters
+from glue_jobs.upkeep import down_to_a_position, needed, needed_of_letters
 from tests.unit.calve.protocol_model.lake import Metadata
 from tests.unit.calve.protocol_model.world import Ambiguous, Steps, World, commit
 

@@ -22,7 +22,7 @@ from calve.protocol import (
     may_publish,
     recheck,
 )
-from glue_jobs.expiry import down_to_a_position
+from glue_jobs.upkeep import down_to_a_position
 from tests.unit.calve.protocol_model.lake import Metadata, Table, Topic
 
 Steps = Iterator[str]

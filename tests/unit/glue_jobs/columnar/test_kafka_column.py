@@ -10,7 +10,7 @@ import pytest
 
 from calve.columns import KAFKA
 from glue_jobs.arrow_types import arrow_type
-from glue_jobs.columnar.kafka_column import kafka_column
+from glue_jobs.columnar.tasks import kafka_column
 from tests.columnar import plain, records_of
 
 HEADERS: list[list[tuple[bytes, bytes | None]]] = [

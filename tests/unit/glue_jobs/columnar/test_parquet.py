@@ -14,8 +14,7 @@ import pytest
 from calve.columns import field, list_of, struct
 from calve.errors import Fatal
 from calve.job import Transform
-from glue_jobs.columnar.fields import leaves
-from glue_jobs.columnar.layouts import PartitionField, SortField
+from glue_jobs.columnar.layouts import PartitionField, SortField, leaves
 from tests.arrow_rows import ALL, EMPTY, ROW, plain
 from tests.unit.glue_jobs.columnar.layouts import layout, local, read, written
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from glue_jobs.columnar.values import together, values_of
+from glue_jobs.columnar.counted import values_of, values_together
 from glue_jobs.tally import LONGEST, MOST_VALUES
 
 
@@ -32,8 +32,8 @@ def test_too_many_values_are_not_told() -> None:
     most = of(*map(str, range(MOST_VALUES)), None)
     assert len(values_of(most) or ()) == MOST_VALUES + 1
     assert values_of(of(*map(str, range(MOST_VALUES + 1)))) is None
-    assert together([values_of(most), values_of(of("another"))]) is None
-    assert together([values_of(of("a", "b")), None]) is None
+    assert values_together([values_of(most), values_of(of("another"))]) is None
+    assert values_together([values_of(of("a", "b")), None]) is None
 
 
 def test_what_is_no_text_is_not_told() -> None:
@@ -41,5 +41,5 @@ def test_what_is_no_text_is_not_told() -> None:
 
 
 def test_tasks_add_up() -> None:
-    found = together([values_of(of("a", None)), {}, values_of(of("a", "b"))])
+    found = values_together([values_of(of("a", None)), {}, values_of(of("a", "b"))])
     assert found == {"a": 2, "b": 1, None: 1}

@@ -13,8 +13,7 @@ import pytest
 
 from calve.secrets import Redacted
 from cli.embedded.kafka import write_certificates
-from glue_jobs.kafka import sockets
-from glue_jobs.kafka.client import Client, Settings, _ssl_context, client_of, drop_client
+from glue_jobs.kafka.client import Client, Settings, _Socket, _ssl_context, client_of, drop_client
 from tests.unit.calve.test_kafka_auth import SERVERS
 
 BEGIN = "-----BEGIN CERTIFICATE-----"
@@ -57,7 +56,7 @@ def test_a_client_certificate_is_shown_and_left_in_no_file(
 def test_what_a_broker_said_before_it_hung_up_is_read() -> None:
     """kafka-python reads until nothing is there, and takes an end for the end of all: without that pause the text is lost."""
     broker, client = socket.socketpair()
-    with sockets._Socket(fileno=client.detach()) as mine:
+    with _Socket(fileno=client.detach()) as mine:
         broker.sendall(b"refused")
         broker.close()
         assert mine.recv(4) == b"refused"

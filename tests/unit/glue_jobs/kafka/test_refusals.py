@@ -15,7 +15,7 @@ from kafka.errors import (
 )
 
 from calve.errors import CalveError, Fatal, Retryable, Suspended
-from glue_jobs.kafka.refusals import told
+from glue_jobs.kafka.connection import told
 
 ALERT = "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:2580)"
 

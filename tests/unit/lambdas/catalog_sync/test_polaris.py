@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from calve.errors import Fatal
-from calve.oauth import Tokens
+from calve.http_client import Tokens
 from lambdas.catalog_sync.polaris import OWNER, Names
 from lambdas.catalog_sync.polaris import Polaris as Setup
 from lambdas.catalog_sync.server import Server

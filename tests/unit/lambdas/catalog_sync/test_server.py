@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from calve.errors import Fatal, Retryable
-from calve.oauth import Tokens
+from calve.http_client import Tokens
 from lambdas.catalog_sync import server
 from lambdas.catalog_sync.catalog import Catalog, Register, Registered
 from lambdas.catalog_sync.server import Conflict, NotFound, NotSupported, Server, Unanswered

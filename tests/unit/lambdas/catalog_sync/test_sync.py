@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calve.errors import CalveError, Fatal
-from lambdas.catalog_sync.deciding import Act
-from lambdas.catalog_sync.sync import LEASE_MS, OWNER, WRITE_MS
+from lambdas.catalog_sync.sync import LEASE_MS, OWNER, WRITE_MS, Act
 from lambdas.publish_states import State
 from tests.unit.lambdas.catalog_sync.world import NAME, NAMESPACE, Killed, Overtaken, World, lost
 

@@ -9,7 +9,6 @@ import pytest
 from calve.errors import ConfigError
 from lambdas.job_control import handler
 from lambdas.job_control.environment import WatchdogEnvironment
-from lambdas.job_control.later import Later
 from lambdas.job_control.watchdog import (
     BUSY_DELAY_S,
     DEPLOY_DELAY_S,
@@ -18,6 +17,7 @@ from lambdas.job_control.watchdog import (
     LONGEST_DELAY_S,
     Act,
     Ended,
+    Later,
     Verdict,
     Watchdog,
 )

@@ -10,7 +10,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.glue.models import glue_backends
 from moto.moto_api import state_manager
 
-from lambdas.job_control.control import Control
+from lambdas.job_control.hand_over import Control
 from lambdas.job_control.jobs import Jobs
 
 JOB = "trading-main"

@@ -5,14 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from lambdas.lake_tables import head
-from lambdas.snowflake.account import properties
+from lambdas.snowflake.account import properties, register
 from lambdas.snowflake.key_pair import KeyPair
-from lambdas.snowflake.keys import register
 from lambdas.snowflake.sql import name
 from lambdas.snowflake.sql_api import Refused
-from lambdas.snowflake_objects.objects import make, remove
-from lambdas.snowflake_objects.trust import establish, verify
-from lambdas.snowflake_refresh.tables import SnowflakeTables
+from lambdas.snowflake_objects.objects import establish, make, remove, verify
+from lambdas.snowflake_refresh.refresh import SnowflakeTables
 from tests.unit.lambdas.snowflake.place import Place, place
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from calve.errors import CalveError, ConfigError, Fatal
 from calve.publishing import OpenCatalog, Warehouse
-from lambdas.snowflake_objects.objects import Wanted, make, remove
-from lambdas.snowflake_objects.trust import verify
+from lambdas.snowflake_objects.objects import Wanted, make, remove, verify
 from tests.standins.snowflake.server import Faults
 from tests.unit.lambdas.snowflake.world import LAKE, SERVICE, World
 

@@ -12,8 +12,7 @@ from calve.names import TableName
 from lambdas.publish_states import State, Target
 from lambdas.snowflake_refresh import handler, refresh
 from lambdas.snowflake_refresh.handler import feed, reconcile
-from lambdas.snowflake_refresh.refresh import Outcome, Refresher
-from lambdas.snowflake_refresh.tables import SnowflakeTables
+from lambdas.snowflake_refresh.refresh import Outcome, Refresher, SnowflakeTables
 from tests.alarms import embedded, failed, goes_off, put_aside
 from tests.standins.snowflake.server import Faults
 from tests.unit.lambdas.context import Context

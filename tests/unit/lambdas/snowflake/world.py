@@ -16,10 +16,9 @@ from calve.http_client import NoAnswer
 from calve.names import TableName
 from calve.publishing import Snowflake
 from lambdas.snowflake.key_pair import KeyPair
+from lambdas.snowflake.sql import Lake
 from lambdas.snowflake.sql_api import Session
-from lambdas.snowflake.statements import Lake
-from lambdas.snowflake_objects.objects import Wanted, make
-from lambdas.snowflake_objects.trust import establish
+from lambdas.snowflake_objects.objects import Wanted, establish, make
 from tests.standins.snowflake.account import Account
 from tests.standins.snowflake.reach import Reach
 from tests.standins.snowflake.server import Api, Cut, serving

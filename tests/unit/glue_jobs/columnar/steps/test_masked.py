@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from calve.masking import Key
 from calve.steps import Rule
-from glue_jobs.columnar.steps.masked import masked, text
-from glue_jobs.columnar.steps.tokens import Tokens
+from glue_jobs.columnar.steps.masked import Tokens, masked, text
 
 KEYS = (Key("old", 0, b"o" * 32), Key("new-one", 1_000, b"n" * 100))
 DOMAIN = re.compile(r"(@[A-Za-z0-9.-]+\.[A-Za-z][A-Za-z0-9-]*)\Z")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from calve.columns import field, list_of, map_of, struct
-from calve.personal import Finding, findings
+from cli.plan.undecided import Finding, findings
 
 PERSONAL = {
     "e-mail": "email, customer_email, customerEmail, emails, e_mail, eMail, emailAddress, EMAIL_ADDRESS, email2, email_raw,"
