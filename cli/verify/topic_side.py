@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow.compute as pc
 
+from calve.columns import UNDELIVERED
 from cli.verify.claim import Span
 from cli.verify.columns import number
 from cli.verify.counted import BY_SCHEMA, LASTING, Filters, Key, LeftOut, Skips
@@ -171,6 +172,9 @@ def _judge(dead: Records, side: TopicSide) -> None:
     _, refused = made_of(judged, side.decoder, side.mode)
     found, doubtful = dict(refused), side.decoder.doubtful(judged)
     for n, place in enumerate(lasting):
-        reason, said = found.get(n), given[place]
-        if reason not in (said, EMPTIED) and not (n in doubtful and said == "malformed"):
-            side.misjudged[dead.partitions[place], dead.offsets[place]] = (said, reason)
+        reason = found.get(n)
+        # What the source refuses, or whose key is none, is that whatever its value is.
+        if n in doubtful and reason not in UNDELIVERED and not (reason or "").startswith("key_"):
+            reason = "malformed"
+        if reason not in (given[place], EMPTIED):
+            side.misjudged[dead.partitions[place], dead.offsets[place]] = (given[place], reason)
