@@ -78,7 +78,7 @@ def redrive(
 
 def _selected(letters: Table, selection: Selection) -> list[Group]:
     from cli.dead_letters.letter import COLUMNS, summarize
-    from cli.dead_letters.reading import read
+    from cli.dead_letters.selection import read
 
     return summarize(read(letters, selection.within(letters), COLUMNS))
 

@@ -1,4 +1,7 @@
-"""Which dead letters a command is about: filters and places as the operator writes them, as Iceberg expressions."""
+"""Which dead letters a command is about: filters and places as the operator writes them, as Iceberg expressions.
+
+They are read by PyIceberg in batches of bounded size, whatever the table holds.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -22,9 +25,20 @@ from pyiceberg.expressions import (
 from pyiceberg.table import Table
 
 from calve.columns import REASONS, REDRIVEN
-from calve.errors import ConfigError
+from calve.errors import CalveError, ConfigError
 from calve.settings.problems import near_miss, one_of
+from cli import lake
 from cli.config import moment
+from lambdas.csv_export import batches
+from lambdas.csv_export.failure import ExportFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+
+    from calve.names import TableName
 
 _PLACE = re.compile(r"(\d{1,9}):(\d{1,18})")
 
@@ -142,3 +156,38 @@ def _all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
     for part in parts:
         found = And(found, part)
     return found
+
+
+def open_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None]:
+    """The table `name` and its dead-letter table; None where no record was ever rejected.
+
+    Raises:
+        CalveError: there is no table of that name.
+    """
+    main = lake.load(catalog, name)
+    if main is None:
+        raise CalveError(f"the table {name} does not exist yet", fix=f"calve status {name.table} says why")
+    return main, lake.load(catalog, name.dead_letters)
+
+
+def read(
+    letters: Table, selected: BooleanExpression, columns: Sequence[str] = ("*",)
+) -> Iterator[pa.RecordBatch]:
+    """The selected dead letters; what statistics of a file rule out is not opened.
+
+    Raises:
+        CalveError: a file is no Parquet.
+        Retryable, Fatal: as `cli.lake.load`.
+    """
+    with lake.aws_errors(f"table {'.'.join(letters.name())}"):
+        scan = letters.scan(selected, selected_fields=tuple(columns))
+        tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
+        try:
+            yield from batches.read(letters, tasks, scan.projection(), selected)
+        except ExportFailed as error:
+            raise CalveError(error.message, fix=error.fix) from None
+
+
+def count(letters: Table, selection: Selection) -> int:
+    """How many there are; reads one column."""
+    return sum(batch.num_rows for batch in read(letters, selection.within(letters), ("offset",)))
