@@ -6,11 +6,13 @@ They are read by PyIceberg in batches of bounded size, whatever the table holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import (
     AlwaysFalse,
     AlwaysTrue,
@@ -26,19 +28,12 @@ from pyiceberg.table import Table
 
 from calve.columns import REASONS, REDRIVEN
 from calve.errors import CalveError, ConfigError
+from calve.names import TableName
 from calve.settings.problems import near_miss, one_of
 from cli import lake
 from cli.config import moment
 from lambdas.csv_export import batches
 from lambdas.csv_export.failure import ExportFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
-    from pyiceberg.catalog import Catalog
-
-    from calve.names import TableName
 
 _PLACE = re.compile(r"(\d{1,9}):(\d{1,18})")
 

@@ -7,26 +7,22 @@ The tables that it names are found in the catalog, each at the snapshot that the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from calve.errors import CalveError, ConfigError
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.settings.problems import near_miss
 from cli.lake import aws_errors, load
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
 Node = dict[str, Any]
 When = int | datetime
