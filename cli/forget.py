@@ -108,7 +108,7 @@ def forget(
 
 
 def _opened(table: str, config: Path, env: str | None) -> tuple[Job, Settings, Table]:
-    from cli.dead_letters.reading import open_letters
+    from cli.dead_letters.selection import open_letters
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
 

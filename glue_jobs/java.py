@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 from py4j.java_gateway import JavaPackage
@@ -100,3 +101,15 @@ def _message(exception: Any) -> str:
         return lines[0][:300]
     condition = CONDITION.match(lines[0])
     return condition[0] if condition else ""
+
+
+def read_json(io: Any, path: str) -> Any:
+    """What a JSON file holds, read through a table's or a catalog's own file IO."""
+    with closing(io.newInputFile(path).newStream()) as stream:
+        return json.loads(bytes(stream.readAllBytes()))
+
+
+def write_text(io: Any, path: str, text: str) -> None:
+    """Write a file, or replace it."""
+    with closing(io.newOutputFile(path).createOrOverwrite()) as stream:
+        stream.write(bytearray(text.encode()))

@@ -16,7 +16,6 @@ from calve.job import Aggregate, ChangeData, Deduplicate, Upsert
 from calve.masking import newest
 from calve.position import Offsets, TopicKey
 from calve.rejects import Rejects
-from glue_jobs.change_data import stage_change_data
 from glue_jobs.decode import REJECT, decode
 from glue_jobs.duplicates import stage_firsts
 from glue_jobs.engines import columnar
@@ -38,7 +37,7 @@ from glue_jobs.seen import (
 from glue_jobs.staging import Staged, discard, stage
 from glue_jobs.target import Target
 from glue_jobs.totals import stage_totals
-from glue_jobs.upserts import stage_changes
+from glue_jobs.upserts import stage_change_data, stage_changes
 from glue_jobs.verdicts import MAX_OTHERS
 from glue_jobs.workers import told_by_workers
 

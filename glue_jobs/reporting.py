@@ -2,12 +2,10 @@
 
 Both are small JSON objects of the lake, read and written through its own file IO: a job needs no other client of S3.
 A table that the job could not make is reported, too.
-
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
@@ -24,12 +22,15 @@ from calve.job import Job
 from calve.job_status import EVERY_S, JobStatus, Run, Said
 from calve.log import event
 from calve.spark_conf import CATALOG
+from glue_jobs.java import read_json, write_text
 
 if TYPE_CHECKING:
     from glue_jobs.loop import TableLoop
     from glue_jobs.loops import Loops
 
 READ_TIMEOUT_MS = 5000
+LOOK_S, POLL_S = 1.0, 10.0
+"""So often the reporter looks at the loops, and a run at its control object."""
 
 
 class LakeObject:
@@ -52,11 +53,7 @@ class LakeObject:
     def read(self) -> dict[str, Any] | None:
         """What it says; None where there is none, or where it cannot be read."""
         try:
-            stream = self._io.newInputFile(self._uri).newStream()
-            try:
-                said = json.loads(bytes(stream.readAllBytes()))
-            finally:
-                stream.close()
+            said = read_json(self._io, self._uri)
         except (Py4JError, ConnectionError, ValueError):
             return None
         return said if isinstance(said, dict) else None
@@ -64,17 +61,10 @@ class LakeObject:
     def write(self, text: str) -> bool:
         """Replace it; False where that could not be done."""
         try:
-            stream = self._io.newOutputFile(self._uri).createOrOverwrite()
-            try:
-                stream.write(bytearray(text.encode()))
-            finally:
-                stream.close()
+            write_text(self._io, self._uri, text)
         except (Py4JError, ConnectionError):
             return False
         return True
-
-
-LOOK_S = 1.0
 
 
 @dataclass(slots=True)
@@ -142,9 +132,6 @@ class Reporter:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-POLL_S = 10.0
 
 
 @dataclass(slots=True)

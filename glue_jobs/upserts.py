@@ -2,25 +2,35 @@
 
 A tombstone deletes whatever was read before it. Of the other records the one with the greatest `order_by` counts, null being
 the least, and of equals the one that was read last: by offset inside a partition, by timestamp between partitions.
+A round of change data is an upsert round, but for what only some rounds have (ADR 19). Truncations and updates that lack values
+are counted in passing; a round that has any is staged once more, with them. A value that the database's log does not have comes
+from the row of the key as it was when the event was read: as if events were applied one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.window import WindowSpec
 
-from calve.job import Upsert
+from calve.changes import UNAVAILABLE
+from calve.columns import CHANGE
+from calve.job import ChangeData, Upsert
 from calve.spark_conf import CATALOG
+from glue_jobs.decode import REJECT
 from glue_jobs.deletes import stage_deletes
-from glue_jobs.events import TOMBSTONE
+from glue_jobs.events import OP, TOMBSTONE, TRUNCATES
 from glue_jobs.keys import OFFSET, PARTITION, TIMESTAMP, at, key_columns, key_names, keys_of
 from glue_jobs.layout import clustered
+from glue_jobs.records import rows
+from glue_jobs.seen import Seen, observe_records, seen_records
 from glue_jobs.shapes import false
-from glue_jobs.staging import Staged, stage
+from glue_jobs.staging import Staged, discard, stage
 from glue_jobs.target import Target
 
 RESET = "calve:reset"
@@ -101,3 +111,165 @@ def without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, targ
     same = [at(path) == F.col(name) for path, name in zip(key, key_names(key), strict=True)]
     overtaken = F.col(BEFORE).isNotNull() & (at(order_by).isNull() | (at(order_by) < F.col(BEFORE)))
     return newest.join(kept, reduce(Column.__and__, same, ~F.col(RESET) & overtaken), "left_anti")
+
+
+POSITION = f"{CHANGE['name']}.position"
+
+
+def stage_change_data(
+    target: Target, mode: ChangeData, read: Callable[[], DataFrame], tasks: int, stage_id: str
+) -> tuple[Staged, Seen]:
+    """Write what the events change, as files that no snapshot holds, and count; `read` gives the round's records
+    (`Shaping.records`).
+
+    Raises:
+        Retryable, Suspended: as `glue_jobs.upserts.stage_changes`.
+    """
+    flat = read()
+    truncates = F.count_if(F.col(REJECT).isNull() & (at(OP) == TRUNCATES))
+    unavailable = F.count_if(F.col(REJECT).isNull() & lacks_values(flat))
+    observed, observation = observe_records(flat, {"truncates": truncates, "unavailable": unavailable})
+    staged, made = _stage(target, mode, rows(observed), tasks, stage_id)
+    seen = seen_records(observation)
+    if seen.truncates or (seen.unavailable and not target.lacks_values):
+        discard(target.main, staged)
+        target.lacks_values |= bool(seen.unavailable)
+        truncation = _truncation(read()) if seen.truncates else None
+        staged, made = _stage(target, mode, rows(read()), tasks, stage_id, truncation)
+    return staged, replace(seen, changes=made)
+
+
+def _stage(
+    target: Target,
+    mode: ChangeData,
+    good: DataFrame,
+    tasks: int,
+    stage_id: str,
+    truncation: _Truncation | None = None,
+) -> tuple[Staged, int]:
+    gone = None
+    if truncation is not None:
+        good = good.where(~truncation.ends(at(OFFSET)))
+        held = target.lake.spark.table(target.name.quoted(CATALOG))
+        gone = keys_of(held.where(truncation.ends(F.lit(-1))), mode.key)
+    if not target.lacks_values:
+        return stage_changes(target, mode, good, tasks, stage_id, gone)
+    good = good.persist()
+    try:
+        return stage_changes(target, mode, filled(good, mode, target), tasks, stage_id, gone)
+    finally:
+        good.unpersist()
+
+
+@dataclass(frozen=True, slots=True)
+class _Truncation:
+    """The last truncation of each partition: its offset, its time (ms), its position in the database's log if there is one."""
+
+    last: dict[int, tuple[int, int, str | None]]
+
+    def ends(self, offset: Column) -> Column:
+        """True for rows that a truncation has ended; `offset`: -1 for all that the table holds.
+
+        It ends what lies before it in its partition, and in others what is older by the time of its record. With positions only
+        what is older by its position.
+        """
+        return reduce(Column.__or__, (self._ended_by(each, offset) for each in self.last))
+
+    def _ended_by(self, partition: int, offset: Column) -> Column:
+        last, moment, position = self.last[partition]
+        here = at(PARTITION) == partition
+        before = F.when(here, offset < last).otherwise(F.unix_millis(at(TIMESTAMP)) < moment)
+        if position is None:
+            return before
+        older = at(POSITION).isNull() | (at(POSITION) < position)
+        return older & (~here | (offset < last))
+
+
+def _truncation(flat: DataFrame) -> _Truncation:
+    found = flat.where(F.col(REJECT).isNull() & (at(OP) == TRUNCATES))
+    places = F.max(OFFSET), F.unix_millis(F.max(TIMESTAMP)), F.max(POSITION)
+    return _Truncation({row[0]: tuple(row[1:]) for row in found.groupBy(PARTITION).agg(*places).collect()})
+
+
+LIFE, COUNTS, HELD, HELD_ORDER, FILL = (
+    f"calve:{each}" for each in ("life", "counts", "held", "held_order", "fill")
+)
+
+
+def lacks_values(rows: DataFrame) -> Column:
+    """True for updates that lack a value of a column; never null."""
+    lacking = reduce(Column.__or__, (_lacks(each) for each in _may_lack(rows)), false())
+    return F.coalesce((at(OP) == "u") & lacking, false())
+
+
+def filled(good: DataFrame, mode: ChangeData, target: Target) -> DataFrame:
+    """The same rows, with the values that updates lack as the row before has them, in the batch or in the table.
+
+    Where no row is known before, the value stays what Debezium has written. Reads the batch twice, and of the table the columns
+    that may lack values, as main is now: a round that is published meanwhile makes this one lose.
+    """
+    columns = _may_lack(good)
+    if not columns:
+        return good
+    names = key_names(mode.key)
+    lacking = keys_of(good.where(lacks_values(good)), mode.key).distinct()
+    held = target.lake.spark.table(target.name.quoted(CATALOG))
+    order = at(mode.order_by) if mode.order_by else F.lit(None).cast("string")
+    before = held.select(
+        *key_columns(mode.key),
+        F.struct(*(at(each.name).alias(each.name) for each in columns)).alias(HELD),
+        order.alias(HELD_ORDER),
+    ).join(F.broadcast(lacking), names, "left_semi")
+    here = (
+        Window.partitionBy(*names, at(PARTITION))
+        .orderBy(at(OFFSET))
+        .rowsBetween(Window.unboundedPreceding, 0)
+    )
+    good = good.withColumns(dict(zip(names, (at(path) for path in mode.key), strict=True)))
+    good = good.join(before, names, "left").withColumn(LIFE, F.count_if(F.col(TOMBSTONE)).over(here))
+    good = good.withColumn(COUNTS, ~F.col(TOMBSTONE) & _newest_so_far(order, here))
+    life = (
+        Window.partitionBy(*names, at(PARTITION), LIFE)
+        .orderBy(at(OFFSET))
+        .rowsBetween(Window.unboundedPreceding, 0)
+    )
+    found = {}
+    for each in columns:
+        known = F.when(F.col(COUNTS) & ~_lacks(each), F.struct(at(each.name).alias(FILL)))
+        last = F.last(known, ignorenulls=True).over(life)
+        of_table = F.when(
+            (F.col(LIFE) == 0) & F.col(HELD).isNotNull(), F.struct(F.col(HELD)[each.name].alias(FILL))
+        )
+        value = F.coalesce(last, of_table, F.struct(at(each.name).alias(FILL)))
+        found[each.name] = F.when(_lacks(each), value[FILL]).otherwise(at(each.name))
+    return good.withColumns(found).drop(LIFE, COUNTS, HELD, HELD_ORDER, *names)
+
+
+def _newest_so_far(order: Column, here: WindowSpec) -> Column:
+    """True for changes that became the row of their key when they were read."""
+    running = F.max(order).over(here)
+    in_batch, in_table = (F.coalesce(order >= each, each.isNull()) for each in (running, F.col(HELD_ORDER)))
+    return in_batch & in_table
+
+
+def _may_lack(rows: DataFrame) -> list[T.StructField]:
+    """The columns of types that Debezium writes its placeholder into."""
+    return [each for each in rows.schema.fields if _placeholder(each.dataType) and ":" not in each.name]
+
+
+def _lacks(column: T.StructField) -> Column:
+    value = at(column.name)
+    if isinstance(column.dataType, T.MapType):
+        value = F.map_keys(value)
+    return F.coalesce(value == F.lit(_placeholder(column.dataType)), false())
+
+
+def _placeholder(kind: T.DataType) -> str | bytearray | list[str] | None:
+    match kind:
+        case T.StringType():
+            return UNAVAILABLE
+        case T.BinaryType():
+            return bytearray(UNAVAILABLE.encode())
+        case T.ArrayType(elementType=T.StringType()) | T.MapType(keyType=T.StringType()):
+            return [UNAVAILABLE]
+    return None

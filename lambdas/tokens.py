@@ -2,6 +2,7 @@
 
 `base64url(payload) "." base64url(HMAC-SHA256(key, payload))` with payload = version (1 byte), link id (16), expiry in epoch
 seconds (8, big endian), key id (ASCII). It is checked without any I/O but the keys.
+The signing keys come from Secrets Manager, and are kept in memory for a few minutes.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ import hmac
 import json
 import re
 import secrets
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
+
+from aws_lambda_powertools.utilities.parameters import SecretsProvider
 
 VERSION = 1
 ID_BYTES = 16
@@ -140,3 +145,46 @@ def _encode(raw: bytes) -> str:
 
 def _decode(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+MAX_AGE_S = 300
+REREAD_S = 60.0
+
+
+class Keyring:
+    """Reads the keys when they are needed.
+
+    A token signed with a key that is not known yet (the keys have just been rotated) makes one early read, and no
+    more than one a minute: made-up key ids cannot turn into load on Secrets Manager.
+    """
+
+    def __init__(
+        self, secret: str, provider: SecretsProvider, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._secret = secret
+        self._provider = provider
+        self._clock = clock
+        self._reread_at: float | None = None
+
+    def keys(self, *, fresh: bool = False) -> Keys:
+        text = self._provider.get(
+            self._secret, max_age=MAX_AGE_S, force_fetch=fresh, VersionStage="AWSCURRENT"
+        )
+        return Keys.parse(str(text))
+
+    def verify(self, token: str, *, now: float) -> Claim | None:
+        """As `tokens.verify`; a token of the wrong form does not even ask for the keys."""
+        key_id = key_id_of(token)
+        if key_id is None:
+            return None
+        keys = self.keys()
+        if key_id not in keys.keys and self._may_reread():
+            keys = self.keys(fresh=True)
+        return verify(keys, token, now=now)
+
+    def _may_reread(self) -> bool:
+        now = self._clock()
+        if self._reread_at is not None and now - self._reread_at < REREAD_S:
+            return False
+        self._reread_at = now
+        return True

@@ -5,9 +5,10 @@ What must be named, by a command or by a deploy, unless the stack that runs supp
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from calve.columns import CHANGE
 from calve.deployment import UNKNOWN_SERVERS
@@ -36,17 +37,12 @@ from calve.settings.document import asks_registry, schema_text
 from calve.settings.maintaining import maintenance_of
 from calve.settings.model import Configuration
 from calve.settings.modes import AggregateSection, ChangeDataSection, DeduplicateSection, UpsertSection
-from calve.settings.problems import Problem
+from calve.settings.problems import KeyPath, Problem
 from calve.settings.routing import route_of
 from calve.settings.sources import PartSection
 from calve.settings.tables import BudgetSection, TableSection
 from calve.topics import Entry
 from calve.totals import WINDOW_START, column_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from calve.settings.problems import KeyPath
 
 _T = TypeVar("_T")
 

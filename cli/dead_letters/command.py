@@ -82,8 +82,7 @@ def listed(
     Example:
       calve dead-letters stock_trades --since 2h
     """
-    from cli.dead_letters.reading import count, grouped
-    from cli.dead_letters.selection import Selection
+    from cli.dead_letters.selection import Selection, count, grouped
 
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)
@@ -131,8 +130,7 @@ def show(
       calve dead-letters show stock_trades 3:1841
     """
     from cli.dead_letters.letter import document, letters
-    from cli.dead_letters.reading import read
-    from cli.dead_letters.selection import Place
+    from cli.dead_letters.selection import Place, read
 
     wanted = Place.of(place)
     name, found = open_table(table, config, env)
@@ -192,7 +190,7 @@ def export(
 def _write(file: Path, letters: Table, selection: Selection) -> int:
     """Write the selected dead letters; a file that could not be finished is removed, as is one without any."""
     from cli.dead_letters import letter
-    from cli.dead_letters.reading import read
+    from cli.dead_letters.selection import read
 
     count = 0
     try:

@@ -41,8 +41,7 @@ def redrive(
     Example:
       calve dead-letters redrive stock_trades --schema-id 7
     """
-    from cli.dead_letters.reading import grouped
-    from cli.dead_letters.selection import Selection
+    from cli.dead_letters.selection import Selection, grouped
 
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until)

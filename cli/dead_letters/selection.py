@@ -1,13 +1,18 @@
-"""Which dead letters a command is about: filters and places as the operator writes them, as Iceberg expressions."""
+"""Which dead letters a command is about: filters and places as the operator writes them, as Iceberg expressions.
+
+They are read by PyIceberg in batches of bounded size, whatever the table holds.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import (
     AlwaysFalse,
     AlwaysTrue,
@@ -22,9 +27,14 @@ from pyiceberg.expressions import (
 from pyiceberg.table import Table
 
 from calve.columns import REASONS, REDRIVEN
-from calve.errors import ConfigError
+from calve.errors import CalveError, ConfigError
+from calve.names import TableName
 from calve.settings.problems import near_miss, one_of
+from cli import lake
 from cli.config import moment
+from cli.dead_letters.letter import COLUMNS, Group, summarize
+from lambdas.csv_export import batches
+from lambdas.csv_export.failure import ExportFailed
 
 _PLACE = re.compile(r"(\d{1,9}):(\d{1,18})")
 
@@ -139,3 +149,43 @@ def _all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
     for part in parts:
         found = And(found, part)
     return found
+
+
+def open_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None]:
+    """The table `name` and its dead-letter table; None where no record was ever rejected.
+
+    Raises:
+        CalveError: there is no table of that name.
+    """
+    main = lake.load(catalog, name)
+    if main is None:
+        raise CalveError(f"the table {name} does not exist yet", fix=f"calve status {name.table} says why")
+    return main, lake.load(catalog, name.dead_letters)
+
+
+def read(
+    letters: Table, selected: BooleanExpression, columns: Sequence[str] = ("*",)
+) -> Iterator[pa.RecordBatch]:
+    """The selected dead letters; what statistics of a file rule out is not opened.
+
+    Raises:
+        CalveError: a file is no Parquet.
+        Retryable, Fatal: as `cli.lake.load`.
+    """
+    with lake.aws_errors(f"table {'.'.join(letters.name())}"):
+        scan = letters.scan(selected, selected_fields=tuple(columns))
+        tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
+        try:
+            yield from batches.read(letters, tasks, scan.projection(), selected)
+        except ExportFailed as error:
+            raise CalveError(error.message, fix=error.fix) from None
+
+
+def grouped(letters: Table, selection: Selection) -> list[Group]:
+    """The selected dead letters, counted."""
+    return summarize(read(letters, selection.within(letters), COLUMNS))
+
+
+def count(letters: Table, selection: Selection) -> int:
+    """How many there are; reads one column."""
+    return sum(batch.num_rows for batch in read(letters, selection.within(letters), ("offset",)))

@@ -12,8 +12,7 @@ from duckdb import DuckDBPyConnection
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
 from calve.job import Lake
 from cli.duck import connect, identifier, literal
-from cli.query.statement import Reference, Statement
-from cli.query.tables import Opened
+from cli.query.statement import Opened, Reference, Statement
 
 HISTORY = "as of"
 """The schema of tables that a query reads as of some time, under names that say so."""

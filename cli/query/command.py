@@ -74,8 +74,7 @@ def query(
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
     from cli.query.answer import answered
-    from cli.query.statement import Statement
-    from cli.query.tables import Lookup, opened
+    from cli.query.statement import Lookup, Statement, opened
 
     console = Console(Output.json if output is Format.json else Output.text)
     statement = Statement(sql)

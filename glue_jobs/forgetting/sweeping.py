@@ -8,7 +8,6 @@ under way only if its number is greater than the current one's.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from calve.errors import Retryable
 from calve.export import EXPORTS
 from calve.names import TableName
 from calve.spark_conf import CATALOG
-from glue_jobs.java import elements, java_cause, strings
+from glue_jobs.java import elements, java_cause, read_json, strings
 from glue_jobs.keys import at, kind_at
 from glue_jobs.lake import Lake, Table
 
@@ -165,7 +164,7 @@ def deliveries(lake: Lake, table: Table) -> list[Delivery]:
     """All deliveries of the table's exports that are stored."""
     warehouse = lake.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
     manifests = (each for each in listed(table, f"{warehouse}/{EXPORTS}") if each.endswith(MANIFEST))
-    found = (_delivery(path, _read(table, path), table.name) for path in manifests)
+    found = (_delivery(path, read_json(table.java.io(), path), table.name) for path in manifests)
     return [each for each in found if each is not None]
 
 
@@ -206,11 +205,3 @@ def _delivery(path: str, manifest: Any, name: TableName) -> Delivery | None:
         return None
     start, end = (datetime.fromisoformat(window[key]) for key in ("from", "to"))
     return Delivery(path, export["time_column"], start, end)
-
-
-def _read(table: Table, path: str) -> Any:
-    stream = table.java.io().newInputFile(path).newStream()
-    try:
-        return json.loads(bytes(stream.readAllBytes()))
-    finally:
-        stream.close()

@@ -16,7 +16,7 @@ from typing import Any
 from calve.maintenance import ORPHANS_NOTE
 from glue_jobs import faults
 from glue_jobs.forgetting.sweeping import delete
-from glue_jobs.java import elements
+from glue_jobs.java import elements, read_json, write_text
 from glue_jobs.lake import Lake, Table, catalog_errors
 from glue_jobs.maintaining.carrying import Upkept
 
@@ -80,22 +80,12 @@ def _place(table: Table) -> str:
 
 def _read(table: Table) -> dict[str, Any]:
     """What the last run has noted; nothing where there was none."""
-    file = table.java.io().newInputFile(_place(table))
+    io, place = table.java.io(), _place(table)
     with catalog_errors(f"table {table.name}, orphans"):
-        if not file.exists():
-            return {}
-        stream = file.newStream()
-        try:
-            return dict(json.loads(bytes(stream.readAllBytes())))
-        finally:
-            stream.close()
+        return dict(read_json(io, place)) if io.newInputFile(place).exists() else {}
 
 
 def _note(table: Table, files: Sequence[str]) -> None:
-    said = json.dumps({"at": int(time.time()), "files": list(files)}).encode()
+    said = json.dumps({"at": int(time.time()), "files": list(files)})
     with catalog_errors(f"table {table.name}, orphans"):
-        stream = table.java.io().newOutputFile(_place(table)).createOrOverwrite()
-        try:
-            stream.write(said)
-        finally:
-            stream.close()
+        write_text(table.java.io(), _place(table), said)

@@ -18,11 +18,10 @@ from pyiceberg.table import Table
 from calve.export import Export
 from lambdas.csv_export.aggregate import Aggregation, columns_read, columns_written
 from lambdas.csv_export.batches import ROWS, slices
-from lambdas.csv_export.csv_writer import Content, Lines, Writer
 from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.manifest import FORMAT, Folder, Manifest, same_definition
 from lambdas.csv_export.scan import Scan, plan
-from lambdas.csv_export.upload import Files, Part, discard
+from lambdas.csv_export.upload import Content, Files, Lines, Part, Writer, discard
 from lambdas.csv_export.window import Period
 
 Status = Literal["written", "unchanged", "waiting", "redefined", "failed"]

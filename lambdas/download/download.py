@@ -10,24 +10,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
 from lambdas import wording
-from lambdas.links import Links
-from lambdas.tokens import MAX_LENGTH, reference
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from lambdas.keyring import Keyring
-    from lambdas.links import Link, Part
+from lambdas.links import Link, Links, Part
+from lambdas.tokens import MAX_LENGTH, Keyring, reference
 
 STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()

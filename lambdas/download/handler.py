@@ -19,10 +19,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from calve.metrics.metric import Metric
 from calve.metrics.of_functions import LINK_DOWNLOADS, LINK_FAULTS, LINK_PAGES
 from lambdas.download.download import NOT_FOUND, Answer, Downloads, Settings
-from lambdas.keyring import Keyring
 from lambdas.links import Links
 from lambdas.metering import add_alone
-from lambdas.tokens import BadKeys
+from lambdas.tokens import BadKeys, Keyring
 
 SERVICE = "download"
 logger = Logger(service=SERVICE, log_uncaught_exceptions=False)

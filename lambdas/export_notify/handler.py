@@ -27,9 +27,9 @@ from calve.export import Export
 from calve.metrics.of_functions import MAILS_FAILED, MAILS_SENT, NOTICES
 from lambdas.export_notify.notice import Failure, Manifest
 from lambdas.export_notify.notify import DAY_S, Notifier, Settings
-from lambdas.keyring import Keyring
 from lambdas.links import Links, recipient_hash
 from lambdas.metering import NAMESPACE, add
+from lambdas.tokens import Keyring
 
 logger = Logger(service="export_notify")
 tracer = Tracer(service="export_notify")

@@ -9,24 +9,19 @@ second mail, with a link of its own; the first mail's link goes on working.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from calve.announcement import export_created
+from calve.announcement import Announcement, export_created
 from calve.errors import Fatal
+from calve.export import Export
 from lambdas import wording
 from lambdas.export_notify import mail
+from lambdas.export_notify.mail import Mail
+from lambdas.export_notify.notice import Failure, Manifest
 from lambdas.links import Link, Links, recipient_hash
-from lambdas.tokens import new_link_id, reference, sign
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from calve.announcement import Announcement
-    from calve.export import Export
-    from lambdas.export_notify.mail import Mail
-    from lambdas.export_notify.notice import Failure, Manifest
-    from lambdas.keyring import Keyring
+from lambdas.tokens import Keyring, new_link_id, reference, sign
 
 DAY_S = 86_400
 

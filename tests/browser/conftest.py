@@ -15,9 +15,8 @@ from aws_lambda_powertools.utilities.parameters import SecretsProvider
 from moto import mock_aws
 
 from lambdas.download.download import Downloads
-from lambdas.keyring import Keyring
 from lambdas.links import Link, Links, Part
-from lambdas.tokens import Keys, new_link_id, sign
+from lambdas.tokens import Keyring, Keys, new_link_id, sign
 from tests.browser.chromium import Chromium, find
 
 NOW, EXPIRES = 1_794_204_000, 1_794_808_800

@@ -10,8 +10,7 @@ from calve.names import TableName
 from calve.spark_conf import CATALOG
 from cli.lake import open_catalog
 from cli.query.answer import answered
-from cli.query.statement import Statement, When
-from cli.query.tables import Lookup, opened
+from cli.query.statement import Lookup, Statement, When, opened
 from tests.integration.engine import DATABASE, Engine
 
 Rows = list[Any]

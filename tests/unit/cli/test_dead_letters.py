@@ -23,8 +23,7 @@ from calve.names import TableName
 from cli.dead_letters import letter
 from cli.dead_letters.command import dead_letters
 from cli.dead_letters.letter import COLUMNS, summarize
-from cli.dead_letters.reading import read
-from cli.dead_letters.selection import Place, Selection
+from cli.dead_letters.selection import Place, Selection, read
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from calve.job import Lake
 from cli.console import Console
 from cli.query.answer import answered
 from cli.query.command import Format, write
-from cli.query.statement import Statement, When
-from cli.query.tables import Lookup, opened
+from cli.query.statement import Lookup, Statement, When, opened
 from cli.query.writing import csv_lines, objects, shown, text
 from tests.unit.cli.folder_catalog import FolderCatalog
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from calve.export import Csv
 from lambdas.csv_export.cells import text
-from lambdas.csv_export.csv_writer import Content, Writer
+from lambdas.csv_export.upload import Content, Writer
 
 PLAIN = Csv()
 UTC_ZONE = ZoneInfo("UTC")

@@ -1,8 +1,7 @@
 import boto3
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
 
-from lambdas.keyring import MAX_AGE_S, REREAD_S, Keyring
-from lambdas.tokens import Keys, new_link_id, sign
+from lambdas.tokens import MAX_AGE_S, REREAD_S, Keyring, Keys, new_link_id, sign
 
 
 def reads(world) -> int:
