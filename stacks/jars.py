@@ -8,9 +8,12 @@ import shutil
 import ssl
 import tarfile
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from http.client import HTTPException
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.request import urlopen  # noqa: TID251 no credentials go along, and a mirror may redirect
 
@@ -19,7 +22,6 @@ import certifi
 from calve.errors import Fatal
 
 LOCK = Path(__file__).with_name("jars.lock")
-CENTRAL = "https://repo1.maven.org/maven2"
 ATTEMPTS = 3
 TIMEOUT_S = 60.0
 CHUNK_BYTES = 1 << 20
@@ -118,7 +120,7 @@ def retrieve(
 
 def _download(jar: Jar, file: Path) -> Iterator[int]:
     """Write the file, and say again and again how much of it is there."""
-    url = f"{(os.environ.get('CALVE_MAVEN_REPOSITORY') or CENTRAL).rstrip('/')}/{jar.path}"
+    url = f"{(os.environ.get('CALVE_MAVEN_REPOSITORY') or _repository()).rstrip('/')}/{jar.path}"
     trusted = ssl.create_default_context()
     trusted.load_verify_locations(certifi.where())  # Python's own are empty on some machines
     for attempt in range(1, ATTEMPTS + 1):
@@ -132,6 +134,15 @@ def _download(jar: Jar, file: Path) -> Iterator[int]:
                 raise
         else:
             return
+
+
+@cache
+def _repository() -> str:
+    """Where Spark itself downloads from: Maven Central, at the address that its Ivy names."""
+    (ivy,) = (Path(find_spec("pyspark").origin).parent / "jars").glob("ivy-*.jar")  # type: ignore[union-attr, arg-type]
+    with zipfile.ZipFile(ivy) as jar:
+        properties = jar.read("org/apache/ivy/core/settings/repository.properties").decode()
+    return next(line for line in properties.splitlines() if "= https:" in line).partition("= ")[2]
 
 
 def _place(jar: Jar, arrived: Path, folder: Path) -> None:
