@@ -20,6 +20,9 @@ from google.protobuf.message import DecodeError
 from grpc_tools import protoc
 
 from calve import registry
+from calve.errors import CalveError
+from calve.evolution import SchemaProblem
+from calve.protobuf.linking import load
 from cli.verify.formats.fields import Unreadable
 
 OWN = "calve_own.proto"
@@ -56,7 +59,7 @@ def compiled(schema: registry.Schema) -> Compiled:
     """A registered schema with its references; one of proto2 in a language whose parser looks at every text.
 
     Raises:
-        Unreadable: it is no Protobuf schema.
+        Unreadable: it is no Protobuf schema. CalveError: only protoc refuses it.
     """
     files = _files(schema)
     symbols: dict[str, dict[int, str]] = {}
@@ -105,8 +108,20 @@ def _files(schema: registry.Schema) -> list[descriptor_pb2.FileDescriptorProto]:
                 [*command, f"--descriptor_set_in={given}", f"--descriptor_set_out={result}", OWN]
             )
         if failed:
-            raise Unreadable("incompatible_schema")
+            raise _refused(schema)
         return list(descriptor_pb2.FileDescriptorSet.FromString(result.read_bytes()).file)
+
+
+def _refused(schema: registry.Schema) -> CalveError | Unreadable:
+    """Unlike protoc, the job needs only the imports of its fields' types: what protoc alone refuses is not checked."""
+    try:
+        load(schema)
+    except SchemaProblem:
+        return Unreadable("incompatible_schema")
+    what = f"protoc cannot compile the Protobuf schema {schema.id}, though the job can read it"
+    return CalveError(
+        f"verify could not check its records: {what}", fix="register every file that it imports"
+    )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Verification refuses what is no Protobuf: texts that are no UTF-8, in every version of the language, and files in a circle."""
+"""Verification refuses what is no Protobuf: texts that are no UTF-8, in every version of the language; or says it cannot check."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+from calve.errors import CalveError
+from calve.protobuf.linking import load
 from calve.registry import Schema
 from cli.verify.formats.decoding import Values
 from cli.verify.formats.fields import Unreadable
@@ -39,10 +41,44 @@ def test_a_text_that_is_no_utf_8_is_malformed(text: str, value: bytes, verdict: 
     assert values.verdict(b"\0\0\0\0\1\0" + value) == verdict
 
 
-def test_files_that_need_each_other_are_no_schema() -> None:
+def test_files_that_need_each_other_are_not_checked() -> None:
     def needing(name: str) -> str:
         return base64.b64encode(FileDescriptorProto(dependency=[name]).SerializeToString()).decode()
 
     circle = {"b.proto": needing("c.proto"), "c.proto": needing("b.proto")}
-    with pytest.raises(Unreadable):
+    with pytest.raises(CalveError, match="could not check"):
         compiled(Schema(1, needing("b.proto"), "PROTOBUF", circle))
+
+
+ABSENT = 'syntax = "proto3"; import "gone.proto"; message M { string text = 1 [(gone.rule) = 1]; }'
+
+
+def test_a_schema_that_only_protoc_refuses_is_not_checked() -> None:
+    """The job needs no import that no field's type is of."""
+    assert load(Schema(7, ABSENT, "PROTOBUF")).messages[0].name == "M"
+    with pytest.raises(CalveError, match=r"could not check .* schema 7") as refused:
+        compiled(Schema(7, ABSENT, "PROTOBUF"))
+    assert "imports" in str(refused.value.fix)
+
+
+def test_a_type_of_an_import_that_nobody_gave_is_incompatible() -> None:
+    used = ABSENT.replace("string text", "gone.Thing text")
+    with pytest.raises(Unreadable, match="incompatible_schema"):
+        compiled(Schema(7, used, "PROTOBUF"))
+
+
+@pytest.mark.parametrize(
+    ("written", "verdict"),
+    [
+        (b"\x0a\x01\x00\x18\xe9\x07", None),
+        (b"\x18\xff\xff\xff\xff\x07", None),
+        (b"\x18\x80\x80\x80\x80\xf8\xff\xff\xff\xff\x01", None),
+        (b"\x0a\x01\x01\x18\xe9\x07", "malformed"),
+        (b"\x0a\x11" + b"\0" * 17, "malformed"),
+    ],
+)
+def test_a_decimal_of_zero_is_zero_wherever_its_point_is(written: bytes, verdict: str | None) -> None:
+    text = 'syntax = "proto3"; import "confluent/type/decimal.proto"; message M { confluent.type.Decimal d = 1; }'
+    values = Values(pa.schema([("d", pa.decimal128(38, 9))]), {1: Schema(1, text, "PROTOBUF")}.get)
+    payload = b"\0\0\0\0\1\0\x0a" + bytes([len(written)]) + written
+    assert values.verdict(payload) == verdict
