@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -21,6 +22,7 @@ from aws_lambda_powertools.utilities.idempotency import (
 )
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyAlreadyInProgressError
 from aws_lambda_powertools.utilities.typing import LambdaContext
+from botocore.exceptions import ClientError
 from pyiceberg.catalog import Catalog, load_catalog
 
 from calve.announcement import export_failed
@@ -43,7 +45,6 @@ from lambdas.csv_export.delivery import Lake, Outcome, Status
 from lambdas.csv_export.environment import Environment
 from lambdas.csv_export.export import Order, delivered, run
 from lambdas.csv_export.failure import ExportFailed
-from lambdas.csv_export.waiting import Waiting
 from lambdas.lake_tables import databases_of
 from lambdas.metering import NAMESPACE, add
 
@@ -243,3 +244,32 @@ def _put_event(*, key: dict[str, Any], reason: str, export: Export) -> None:
     failed = export_failed(deployment, export, key["about"], reason=reason, final=key["final"])
     if parts().events.put_events(Entries=[failed.entry()])["FailedEntryCount"]:
         raise Fatal("EventBridge did not take the event of a failed export")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Makes schedules of the function itself. `event` is what the function was invoked with."""
+
+    scheduler: Any
+    group: str
+    role_arn: str
+    function_arn: str
+    event: dict[str, Any]
+
+    def until(self, at: datetime) -> None:
+        """Invoke the function with its event at `at`; once, however often the same run asks."""
+        text = json.dumps(self.event, sort_keys=True)
+        digest = hashlib.sha256(f"{text}{at:%Y%m%d%H%M}".encode()).hexdigest()[:16]
+        try:
+            self.scheduler.create_schedule(
+                Name=f"{self.event['export']['name'][:40]}-again-{digest}",
+                GroupName=self.group,
+                ScheduleExpression=f"at({at.astimezone(UTC):%Y-%m-%dT%H:%M:%S})",
+                ScheduleExpressionTimezone="UTC",
+                FlexibleTimeWindow={"Mode": "OFF"},
+                ActionAfterCompletion="DELETE",
+                Target={"Arn": self.function_arn, "RoleArn": self.role_arn, "Input": text},
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConflictException":
+                raise

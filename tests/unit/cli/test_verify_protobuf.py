@@ -1,4 +1,4 @@
-"""Verification refuses what is no Protobuf: texts that are no UTF-8, in every version of the language; or says it cannot check."""
+"""Verification refuses what is no Protobuf: texts that are no UTF-8, in every version of the language, or cannot check it."""
 
 from __future__ import annotations
 
