@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -37,7 +38,10 @@ CONFLUENT = {
     "confluent/type/variant.proto": 'syntax = "proto3"; package confluent.type;'
     " message Variant { bytes metadata = 1; bytes value = 2; }",
 }
-Symbols = Mapping[str, Mapping[int, str]]
+WORD = re.compile(
+    r"""(?://[^\n]*|/\*.*?\*/|\s+)|(?P<word>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w.]+|.)""", re.DOTALL
+)
+OPEN, CLOSED = ("{", "[", "("), ("}", "]", ")")
 
 
 @dataclass(slots=True)
@@ -67,7 +71,7 @@ def compiled(schema: registry.Schema) -> Compiled:
     for file in files:
         for message in file.message_type:
             _plain(message, f"{file.package}.{message.name}".lstrip("."), enums, symbols)
-        del file.extension[:]
+        del file.extension[:], file.service[:]
     try:
         messages = _messages(files)
     except (TypeError, KeyError, ValueError):
@@ -108,6 +112,13 @@ def _files(schema: registry.Schema) -> list[descriptor_pb2.FileDescriptorProto]:
     """The file and all that it needs, each after those that it needs itself."""
     texts = {**schema.references, OWN: schema.text}
     binary = {name: each for name, text in texts.items() if (each := _binary(text)) is not None}
+    imports = {name: [*each.dependency] for name, each in binary.items()}
+    imports |= {name: _imports(text) for name, text in texts.items() if name not in binary}
+    missing = {each for found in imports.values() for each in found if not _is_given(each, texts)}
+    if missing:
+        texts = {name: text if name in binary else _alone(text, missing) for name, text in texts.items()}
+        for each in binary.values():
+            _forget(each, missing)
     wanted = [dependency for each in binary.values() for dependency in each.dependency]
     with tempfile.TemporaryDirectory() as folder:
         for name, text in {**CONFLUENT, **texts}.items():
@@ -129,6 +140,79 @@ def _files(schema: registry.Schema) -> list[descriptor_pb2.FileDescriptorProto]:
     except CycleError:
         raise Unreadable("incompatible_schema") from None
     return [found[name] for name in order if name in found]
+
+
+def _is_given(name: str, texts: Mapping[str, str]) -> bool:
+    return name in texts or name in CONFLUENT or any(Path(each, name).is_file() for each in known_files())
+
+
+def _forget(file: descriptor_pb2.FileDescriptorProto, missing: set[str]) -> None:
+    """Imports that nobody has given; what needs a type of theirs is refused later."""
+    public = [file.dependency[each] for each in file.public_dependency]
+    kept = [each for each in file.dependency if each not in missing]
+    file.dependency[:], file.weak_dependency[:] = kept, []
+    file.public_dependency[:] = [kept.index(each) for each in public if each in kept]
+
+
+def _words(text: str) -> list[re.Match[str]]:
+    return [each for each in WORD.finditer(text) if each["word"] is not None]
+
+
+def _imports(text: str) -> list[str]:
+    words = [each[0] for each in _words(text)]
+    behind = [words[n + 1 : n + 3] for n, each in enumerate(words) if each == "import"]
+    return [each[1:-1] for found in behind for each in found if each[0] in "\"'"]
+
+
+def _alone(text: str, missing: set[str]) -> str:
+    """A file without imports that nobody has given, and without what may need them and changes no value.
+
+    Those are services, extensions and options that are extensions: protoc would look for their types.
+    """
+    words, kept, done, place = _words(text), list[str](), 0, 0
+    while place < len(words):
+        last, found = _needless(words, place, missing), ""
+        if words[place][0] == "[":
+            last, found = _end(words, place + 1, "]"), _own_options(text, words, place)
+        if last is not None:
+            kept += [text[done : words[place].start()], found]
+            done, place = words[last].end(), last
+        place += 1
+    return "".join((*kept, text[done:]))
+
+
+def _needless(words: list[re.Match[str]], place: int, missing: set[str]) -> int | None:
+    """Where a statement that begins here ends, if it is one of those; None: it is not."""
+    if place and words[place - 1][0] not in (";", "{", "}"):
+        return None
+    match [each[0] for each in words[place : place + 3]]:
+        case ["import", *names] if any(each[1:-1] in missing for each in names):
+            return _end(words, place, ";")
+        case ["option", "(", _]:
+            return _end(words, place, ";")
+        case ["service" | "extend", _, "{"]:
+            return _end(words, place + 3, "}")
+    return None
+
+
+def _end(words: list[re.Match[str]], first: int, *stops: str) -> int:
+    """The place of the first of these words that is in no bracket opened since."""
+    depth = 0
+    for place in range(first, len(words)):
+        if not depth and words[place][0] in stops:
+            return place
+        depth += (words[place][0] in OPEN) - (words[place][0] in CLOSED)
+    raise Unreadable("incompatible_schema")
+
+
+def _own_options(text: str, words: list[re.Match[str]], place: int) -> str:
+    """The options of a field that are its language's own, in their brackets."""
+    own = []
+    while words[place][0] != "]":
+        first, place = place + 1, _end(words, place + 1, ",", "]")
+        if words[first][0] != "(":
+            own.append(text[words[first].start() : words[place].start()])
+    return f"[{','.join(own)}]" if own else ""
 
 
 def _protoc(folder: Path, roots: list[str]) -> list[descriptor_pb2.FileDescriptorProto]:

@@ -277,9 +277,10 @@ def _day(value: Any) -> int:
 
 def _decimal(value: Any, kind: Any) -> Decimal:
     unscaled = int.from_bytes(value.value, "big", signed=True)
-    if len(value.value) > 16 or not -1000 <= value.scale <= 1000:
+    scale = value.scale if unscaled else 0  # zero is zero wherever its point is
+    if len(value.value) > 16 or not -1000 <= scale <= 1000:
         raise Unreadable("malformed")
-    exact = Decimal(unscaled).scaleb(-value.scale, EXACT)
+    exact = Decimal(unscaled).scaleb(-scale, EXACT)
     fitted = exact.quantize(Decimal(1).scaleb(-kind.scale), context=Context(prec=2000))
     if fitted != exact or len(fitted.as_tuple().digits) > kind.precision:
         raise Unreadable("malformed")
