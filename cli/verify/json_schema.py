@@ -146,20 +146,14 @@ def _facts(nodes: Nodes) -> dict[str, Any]:
 def _agree(alternatives: list[Nodes]) -> bool:
     """True where a value is read the same way whichever of them wrote it."""
     first, *others = [_facts(each) for each in alternatives]
-    if all(each.get("type") == "string" and "connect.type" not in each for each in (first, *others)):
+    if all(scalars.type_of(each) == "string" and "connect.type" not in each for each in (first, *others)):
         return True
-    keys = (
-        "type",
-        "connect.type",
-        "title",
-        "format",
-        "properties",
-        "items",
-        "additionalProperties",
-        "enum",
-        "const",
+    keys = ("connect.type", "title", "format", "properties", "items", "additionalProperties")
+    kind = scalars.type_of(first)
+    return all(
+        scalars.type_of(each) == kind and all(each.get(key) == first.get(key) for key in keys)
+        for each in others
     )
-    return all(all(each.get(key) == first.get(key) for key in keys) for each in others)
 
 
 def _is_null(facts: dict[str, Any]) -> bool:
