@@ -177,11 +177,8 @@ def _map_converter(node: Schema, kind: Any, renames: Renames) -> Convert:
     )
 
     def convert(value: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
-        found = {
-            keys(each["key"]) if keys else each["key"]: items(each["value"]) if items else each["value"]
-            for each in value
-        }
-        return list(found.items())
+        found = {keys(each["key"]) if keys else each["key"]: each["value"] for each in value}
+        return [(key, items(each) if items else each) for key, each in found.items()]
 
     return convert
 
