@@ -12,7 +12,7 @@ NAMES_KEY = f"spark.sql.catalog.{CATALOG}.calve.names-key"
 COPIES = "copies"
 """The catalog in memory in which `glue_jobs.deletes` keeps copies of tables for the length of a round."""
 OWN_SETTINGS = re.compile(
-    r"spark\.sql\.(extensions|catalog\..*|ansi\.enabled|execution\.arrow\.maxBytesPerBatch|mapKeyDedupPolicy|session\.timeZone)"
+    r"spark\.sql\.(extensions|catalog\..*|ansi\.enabled|adaptive\.optimizer\.excludedRules|execution\.arrow\.maxBytesPerBatch|mapKeyDedupPolicy|session\.timeZone)"
     r"|spark\.dynamicAllocation\.minExecutors|spark\.(driver|executor)\.extraJavaOptions|spark\.(redaction\.regex|scheduler\.mode|speculation|ui\..*|broadcast\.UDFCompressionThreshold)"
 )
 """Names that calve sets; a configuration may not."""
@@ -58,6 +58,8 @@ def spark_conf(job: Job) -> dict[str, str]:
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.ansi.enabled": "false",
+        # It would drop a part of a plan that turns out to have no rows, and the observations in it.
+        "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
         # What is handed to Python at once, where Protobuf is decoded; records may be large.
         "spark.sql.execution.arrow.maxBytesPerBatch": "8388608",
         # A key that a map written as a list holds twice: the later one counts, as in Avro's own maps.

@@ -132,6 +132,21 @@ def test_an_update_after_a_deletion_knows_no_row_before_it(engine: Engine) -> No
     assert_proved(proof(engine, database.topic))
 
 
+def test_a_round_without_rows_is_counted_where_updates_lack_values(engine: Engine) -> None:
+    database = Database(engine, partitions=1)
+    target = database.target()
+    database.insert(1)
+    database.update(1, name="n")
+    engine.flush()
+    engine.drain(target)
+    database.message()
+    engine.flush()
+    (outcome,) = engine.drain(target)
+    assert (outcome.ledger.consumed, outcome.ledger.rows_appended) == (1, 0)
+    assert database.kept() == database.expected()
+    assert_proved(proof(engine, database.topic))
+
+
 def test_events_that_are_none_are_dead_letters(engine: Engine) -> None:
     database = Database(engine, partitions=1)
     target = database.target()

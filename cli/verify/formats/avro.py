@@ -309,7 +309,9 @@ def _entries(node: Schema, kind: Any, renames: Renames) -> Convert:
         raise Unreadable("incompatible_schema")
     key = converter(fields["key"], kind.key_type, renames)
     item = converter(fields["value"], kind.item_type, renames)
-    return lambda value: list({key(each["key"]): item(each["value"]) for each in value}.items())
+    return lambda value: [
+        (name, item(each)) for name, each in {key(each["key"]): each["value"] for each in value}.items()
+    ]
 
 
 def _decimal(precision: int, scale: int) -> Convert:

@@ -14,7 +14,7 @@ from calve.json_pointers import Documents
 from cli.verify.columns import is_list
 from cli.verify.formats import json_values
 from cli.verify.formats.fields import Columns, Convert, Renames, Spec, Unreadable, Writer, columns_of, filled
-from cli.verify.formats.json_values import DECIMAL, SEVERAL, Members
+from cli.verify.formats.json_values import DECIMAL, SEVERAL, Members, type_of
 
 Nodes = list[dict[str, Any]]
 """All the schemas that hold for one value."""
@@ -201,20 +201,13 @@ def _facts(nodes: Nodes) -> dict[str, Any]:
 def _agree(alternatives: list[Nodes]) -> bool:
     """True where a value is read the same way whichever of them wrote it."""
     first, *others = [_facts(each) for each in alternatives]
-    if all(each.get("type") == "string" and "connect.type" not in each for each in (first, *others)):
+    if all(type_of(each) == "string" and "connect.type" not in each for each in (first, *others)):
         return True
-    keys = (
-        "type",
-        "connect.type",
-        "title",
-        "format",
-        "properties",
-        "items",
-        "additionalProperties",
-        "enum",
-        "const",
+    keys = ("connect.type", "title", "format", "properties", "items", "additionalProperties")
+    return all(
+        type_of(each) == type_of(first) and all(each.get(key) == first.get(key) for key in keys)
+        for each in others
     )
-    return all(all(each.get(key) == first.get(key) for key in keys) for each in others)
 
 
 def _is_null(facts: dict[str, Any]) -> bool:

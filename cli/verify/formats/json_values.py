@@ -183,7 +183,7 @@ def converter(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
     Raises:
         Unreadable: values of this schema are no values of the type.
     """
-    written_as, connect = _type(facts), facts.get("connect.type")
+    written_as, connect = type_of(facts), facts.get("connect.type")
     if is_text(kind) and written_as in (None, "null", "object", "array", SEVERAL):
         return written
     if written_as in ("integer", "number"):
@@ -215,12 +215,13 @@ def _of_number(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
         return lambda value: _whole(value, 32 if connect in SMALL else 64)
     if pa.types.is_floating(kind):
         real = _single if connect == "float32" else _finite
-        by_text = NOT_FINITE if changes and (connect or _type(facts)) in REAL else {}
+        by_text = NOT_FINITE if changes and (connect or type_of(facts)) in REAL else {}
         return lambda value: by_text[value] if type(value) is str and value in by_text else real(value)
     raise Unreadable("incompatible_schema")
 
 
-def _type(facts: dict[str, Any]) -> str | None:
+def type_of(facts: dict[str, Any]) -> str | None:
+    """The one type that is named, or that all listed values have."""
     if "type" in facts or not ("enum" in facts or "const" in facts):
         return facts.get("type")
     values = [each for each in facts.get("enum", [facts.get("const")]) if each is not None]

@@ -75,3 +75,19 @@ def test_a_text_is_the_same_however_java_writes_its_doubles_and_whatever_is_no_u
     assert one == other != third
     one, other, third = hashes(b"a\xff", "a\N{REPLACEMENT CHARACTER}".encode(), b"a?")
     assert one == other != third
+
+
+@pytest.mark.parametrize(
+    ("amounts", "expected"),
+    [((b"\x40" + bytes(7), b"\x07"), [("a", 7)]), ((b"\x07", b"\x40" + bytes(7)), "malformed")],
+)
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_value_that_a_later_one_of_its_key_replaces_is_not_looked_at(
+    as_list: bool, amounts: tuple[bytes, bytes], expected: Any
+) -> None:
+    fields = [{"name": "key", "type": "string"}, {"name": "value", "type": DECIMAL}]
+    entry = {"type": "record", "name": "n.MapEntry", "fields": fields}
+    kind = {"type": "array", "items": entry} if as_list else {"type": "map", "values": DECIMAL}
+    entries = b"".join(zigzag(1) + b"a" + zigzag(len(each)) + each for each in amounts)
+    found = verdict(kind, pa.map_(pa.string(), pa.decimal128(9, 0)), zigzag(2) + entries + zigzag(0))
+    assert found == expected

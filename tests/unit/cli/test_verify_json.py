@@ -260,3 +260,24 @@ def test_what_stands_beside_a_reference_counts_from_draft_2019_on() -> None:
     assert decoded(schema, kind, '{"x":{"a":1,"b":2}}', **parts) == {"a": 1, "b": 2}
     draft_7: dict[str, Any] = {"$schema": "http://json-schema.org/draft-07/schema#"}
     assert decoded(schema, kind, '{"x":{"a":1,"b":2}}', **parts, **draft_7) == {"a": 1, "b": None}
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "kind", "good", "bad"),
+    [
+        (
+            [{"type": "string"}, {"enum": ["a", "b"]}, {"type": "string", "format": "date"}],
+            pa.string(),
+            "c",
+            1,
+        ),
+        ([{"enum": ["a"]}, {"const": "b"}], pa.string(), "c", 1),
+        ([{"type": "integer"}, {"enum": [0, -1]}], pa.int64(), 7, "a"),
+        ([{"enum": [True]}, {"type": "boolean"}], pa.bool_(), False, 1),
+    ],
+)
+def test_listed_values_are_an_alternative_of_their_type(
+    alternatives: Any, kind: pa.DataType, good: Any, bad: Any
+) -> None:
+    schema = {"oneOf": alternatives}
+    assert [decoded(schema, kind, json.dumps({"x": each})) for each in (good, bad)] == [good, "malformed"]
