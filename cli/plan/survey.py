@@ -227,23 +227,16 @@ def _listed(job: Job, faults: list[Problem]) -> tuple[Collection[str] | None, li
 
 def _refused_topics(jobs: Sequence[Job], listed: Collection[str], deployed: Deployed) -> list[Problem]:
     """What the job would refuse of a topic: offsets to start at that it does not hold, and compaction that loses deletions."""
-    asked = [
-        (job, table)
-        for job in jobs
-        for table in job.tables
-        if table.topic in listed
-        and (
-            isinstance(table.mode, ChangeData) or (table.start.offsets and table.name not in deployed.tables)
-        )
-    ]
+    every = (table for job in jobs for table in job.tables if table.topic in listed)
+    asked = [each for each in every if each.start.offsets or isinstance(each.mode, ChangeData)]
     if not asked:
         return []
     from glue_jobs.kafka.cluster import Cluster as JobCluster
 
     found = []
     try:
-        with closing(JobCluster(asked[0][0].kafka)) as cluster:
-            for _, table in asked:
+        with closing(JobCluster(jobs[0].kafka)) as cluster:
+            for table in asked:
                 try:
                     topic = cluster.state(table.topic)
                     require_tombstones(table.topic, table.mode, compacted=topic.compacted)
