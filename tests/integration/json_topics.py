@@ -42,5 +42,5 @@ def proved(engine: Engine, topic: str) -> None:
     job = engine.job()
     sources = Sources(open_catalog(job.lake), job.kafka, job.registry, job.lake.region)
     found = verify(TableName(DATABASE, topic), sources, LineProgress(lambda _: None))
-    assert found.findings == ()
+    assert found.findings == (), found.findings
     assert found.ok

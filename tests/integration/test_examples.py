@@ -43,7 +43,8 @@ def loaded(engine: Engine, name: str) -> Job:
         stack.aws_endpoint,
     )
     [job] = load(EXAMPLES / name / "calve.yaml", stack=defaults)
-    return job
+    alone = f"{job.lake.database}_{uuid.uuid4().hex[:8]}"
+    return replace(job, lake=replace(job.lake, database=alone))
 
 
 def script(name: str, file: str) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -298,20 +298,26 @@ def _of_union(union: list[Schema], kind: Any, renames: Renames) -> Convert:
 
 
 def _entries(node: Schema, kind: Any, renames: Renames) -> Convert:
-    """A map, or a list of its entries, of which the last counts where a key is there twice."""
+    """A map, or a list of its entries, of which the last counts where a key is there twice.
+
+    The job looks at every entry of a list. It takes a list for a map where a text is the key and comes first, since their bytes
+    are the same: there a value that a later one replaces may be anything.
+    """
     if node["type"] == "map":
         item = converter(node["values"], kind.item_type, renames)
         return lambda value: [(key, item(each)) for key, each in value.items()]
-    fields: Mapping[str, Schema] = {}
+    fields: dict[str, Schema] = {}
     if node["type"] == "array":
         fields = {each["name"]: each["type"] for each in node["items"].get("fields", ())}
     if fields.keys() != {"key", "value"}:
         raise Unreadable("incompatible_schema")
     key = converter(fields["key"], kind.key_type, renames)
     item = converter(fields["value"], kind.item_type, renames)
-    return lambda value: [
-        (name, item(each)) for name, each in {key(each["key"]): each["value"] for each in value}.items()
-    ]
+    if next(iter(fields)) == "key" and is_text(kind.key_type):
+        return lambda value: [
+            (name, item(each)) for name, each in {key(each["key"]): each["value"] for each in value}.items()
+        ]
+    return lambda value: list({key(each["key"]): item(each["value"]) for each in value}.items())
 
 
 def _decimal(precision: int, scale: int) -> Convert:

@@ -77,17 +77,27 @@ def test_a_text_is_the_same_however_java_writes_its_doubles_and_whatever_is_no_u
     assert one == other != third
 
 
-@pytest.mark.parametrize(
-    ("amounts", "expected"),
-    [((b"\x40" + bytes(7), b"\x07"), [("a", 7)]), ((b"\x07", b"\x40" + bytes(7)), "malformed")],
-)
+FITS, OVER = b"\x07", b"\x40" + bytes(7)
+
+
+@pytest.mark.parametrize(("amounts", "expected"), [((OVER, FITS), [("a", 7)]), ((FITS, OVER), "malformed")])
 @pytest.mark.parametrize("as_list", [False, True])
 def test_a_value_that_a_later_one_of_its_key_replaces_is_not_looked_at(
     as_list: bool, amounts: tuple[bytes, bytes], expected: Any
 ) -> None:
-    fields = [{"name": "key", "type": "string"}, {"name": "value", "type": DECIMAL}]
-    entry = {"type": "record", "name": "n.MapEntry", "fields": fields}
-    kind = {"type": "array", "items": entry} if as_list else {"type": "map", "values": DECIMAL}
-    entries = b"".join(zigzag(1) + b"a" + zigzag(len(each)) + each for each in amounts)
-    found = verdict(kind, pa.map_(pa.string(), pa.decimal128(9, 0)), zigzag(2) + entries + zigzag(0))
+    kind = entries_of("string") if as_list else {"type": "map", "values": DECIMAL}
+    written = b"".join(zigzag(1) + b"a" + zigzag(len(each)) + each for each in amounts)
+    found = verdict(kind, pa.map_(pa.string(), pa.decimal128(9, 0)), zigzag(2) + written + zigzag(0))
     assert found == expected
+
+
+@pytest.mark.parametrize("amounts", [(OVER, FITS), (FITS, OVER)])
+def test_every_entry_of_a_list_is_looked_at_where_its_bytes_are_no_map(amounts: tuple[bytes, bytes]) -> None:
+    written = b"".join(zigzag(1) + zigzag(len(each)) + each for each in amounts)
+    kind, column = entries_of("int"), pa.map_(pa.int32(), pa.decimal128(9, 0))
+    assert verdict(kind, column, zigzag(2) + written + zigzag(0)) == "malformed"
+
+
+def entries_of(key: str) -> Any:
+    fields = [{"name": "key", "type": key}, {"name": "value", "type": DECIMAL}]
+    return {"type": "array", "items": {"type": "record", "name": "n.MapEntry", "fields": fields}}
