@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from datetime import date
 from decimal import Context, Decimal
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -44,9 +45,9 @@ class ProtobufWriter(Writer):
         super().__init__(spec)
         self._framing = GLUE if len(spec.frame) == GLUE.size else CONFLUENT
         found = compiled(spec.schema)
-        self._messages = found.messages
+        self._messages, self._entries = found.messages, found.entries
         top = message_named(self._messages, spec.message)
-        if top is None:
+        if top is None or top.full_name in self._entries:
             raise Unreadable("incompatible_schema")
         self._top = top
         self._class = GetMessageClass(top)
@@ -64,7 +65,7 @@ class ProtobufWriter(Writer):
         message = self._class()
         try:
             message.ParseFromString(payload)
-            if message.IsInitialized() and not _is_strange(message):
+            if not _is_strange(message, self._entries):
                 row = self._row(message)
                 return {self._whole.name: row} if self._whole else row
         except DecodeError:
@@ -78,7 +79,7 @@ def message_named(messages: list[Descriptor], name: str | None) -> Descriptor | 
         return messages[0] if messages else None
     for each in messages:
         package = each.file.package
-        if each.full_name in (name, f"{package}.{name}") and not each.GetOptions().map_entry:
+        if each.full_name in (name, f"{package}.{name}"):
             return each
         inside = message_named(list(each.nested_types), name)
         if inside is not None:
@@ -129,7 +130,7 @@ def _with_nested(messages: Iterable[Descriptor]) -> list[Descriptor]:
 
 class _Layout:
     def __init__(self, schema: Compiled, renames: Renames) -> None:
-        self._symbols = schema.symbols
+        self._symbols, self._entries = schema.symbols, schema.entries
         self._renames = renames
 
     def struct(self, message: Descriptor, columns: Iterable[pa.Field]) -> Convert:
@@ -158,19 +159,15 @@ class _Layout:
         return convert
 
     def field(self, each: FieldDescriptor, kind: Any) -> Convert:
-        name = each.name
-        if _is_map(each):
+        name, message = each.name, each.message_type
+        if message is not None and message.full_name in self._entries:
             if not pa.types.is_map(kind):
                 raise Unreadable("incompatible_schema")
-            assert each.message_type is not None  # noqa: S101 it is a map
-            entry = each.message_type.fields_by_name
+            entry = message.fields_by_name
             key, item = self.value(entry["key"], kind.key_type), self.value(entry["value"], kind.item_type)
-
-            def convert_map(found: Any) -> list[tuple[Any, Any]]:
-                entries = getattr(found, name)
-                return [(key(one), item(entries[one])) for one in entries]
-
-            return convert_map
+            return lambda found: [
+                (key(known), item(one.value)) for known, one in _last(getattr(found, name)).items()
+            ]
         if each.is_repeated:
             if not is_list(kind):
                 raise Unreadable("incompatible_schema")
@@ -216,25 +213,37 @@ def _is_member(each: FieldDescriptor) -> bool:
     return oneof is not None and not (len(oneof.fields) == 1 and oneof.name == f"_{each.name}")
 
 
-def _is_map(each: FieldDescriptor) -> bool:
-    return each.message_type is not None and each.message_type.GetOptions().map_entry
+def _last(entries: Iterable[Any]) -> dict[Any, Any]:
+    """The last entry of each key, by the key."""
+    return {each.key: each for each in entries}
 
 
-def _is_strange(message: Message) -> bool:
-    """True where something was written that the schema knows and does not allow there; the library sets it aside."""
-    known = message.DESCRIPTOR.fields_by_number
-    if any(each.field_number in known or each.wire_type == GROUP for each in UnknownFieldSet(message)):  # type: ignore[attr-defined]
-        return True
-    for each, value in message.ListFields():
-        if each.message_type is None:
-            continue
-        if _is_map(each):
-            is_message = each.message_type.fields_by_name["value"].message_type is not None
-            if is_message and any(_is_strange(one) for one in value.values()):
+def _is_strange(message: Message, entries: set[str]) -> bool:
+    """True where something was written that the schema knows and does not allow there (the library sets it aside), or where a
+    value that must be there is missing; not in entries of maps that a later one replaces.
+    """
+    kind = message.DESCRIPTOR
+    for unknown in UnknownFieldSet(message):  # type: ignore[attr-defined]
+        if unknown.field_number in kind.fields_by_number or unknown.wire_type == GROUP:
+            return True
+    for each in _judged(kind):
+        value = getattr(message, each.name)
+        if each.is_repeated:
+            is_map = each.message_type is not None and each.message_type.full_name in entries
+            if any(_is_strange(one, entries) for one in (_last(value).values() if is_map else value)):
                 return True
-        elif any(_is_strange(one) for one in (value if each.is_repeated else [value])):
+        elif not message.HasField(each.name) and kind.full_name not in entries:
+            if each.is_required:
+                return True
+        elif each.message_type is not None and _is_strange(value, entries):
             return True
     return False
+
+
+@lru_cache(maxsize=1024)
+def _judged(kind: Descriptor) -> list[FieldDescriptor]:
+    """The fields that hold messages, or must be there."""
+    return [each for each in kind.fields if each.message_type is not None or each.is_required]
 
 
 def _text(value: Any) -> str:

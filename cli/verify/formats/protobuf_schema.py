@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -48,10 +48,13 @@ class Compiled:
 
     symbols: the names of an enum's numbers, by the full name of the field. The fields themselves are numbers here: what an enum
     does with a number that it does not name differs between versions of the language.
+    entries: the full names of the messages that are entries of maps. A map is a list of them here: the library forgets what a
+    later entry replaces, and takes an entry with a field that it does not know for none.
     """
 
     messages: list[Descriptor]
     symbols: dict[str, dict[int, str]] = field(default_factory=dict)
+    entries: set[str] = field(default_factory=set)
 
 
 @lru_cache(maxsize=256)
@@ -62,13 +65,13 @@ def compiled(schema: registry.Schema) -> Compiled:
         Unreadable: it is no Protobuf schema. CalveError: only protoc refuses it.
     """
     files = _files(schema)
-    symbols: dict[str, dict[int, str]] = {}
+    made = Compiled([])
     try:
         enums = _pool(files)
         for file in files:
             old = file.syntax in ("", "proto2")
             for message in file.message_type:
-                _plain(message, f"{file.package}.{message.name}".lstrip("."), enums, symbols, old=old)
+                _plain(message, f"{file.package}.{message.name}".lstrip("."), enums, made, old=old)
             del file.extension[:]
             if old:
                 file.syntax, file.edition = "editions", descriptor_pb2.EDITION_2023
@@ -76,7 +79,7 @@ def compiled(schema: registry.Schema) -> Compiled:
         own = _pool(files).FindFileByName(files[-1].name)
     except (TypeError, KeyError, ValueError):
         raise Unreadable("incompatible_schema") from None
-    return Compiled([own.message_types_by_name[each.name] for each in files[-1].message_type], symbols)
+    return replace(made, messages=[own.message_types_by_name[each.name] for each in files[-1].message_type])
 
 
 def _pool(files: list[descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.DescriptorPool:
@@ -158,15 +161,17 @@ def _plain(
     message: descriptor_pb2.DescriptorProto,
     name: str,
     enums: descriptor_pool.DescriptorPool,
-    symbols: dict[str, dict[int, str]],
+    made: Compiled,
     *,
     old: bool,
 ) -> None:
-    """Enums become numbers; fields of proto2 (`old`) become those of an edition that are the same bytes."""
+    """Enums become numbers, and maps lists of entries; fields of proto2 (`old`) those of an edition with the same bytes."""
     for each in message.field:
         if each.type == each.TYPE_ENUM:
             enum = enums.FindEnumTypeByName(each.type_name.lstrip("."))
-            symbols[f"{name}.{each.name}"] = {value.number: value.name for value in reversed(enum.values)}
+            made.symbols[f"{name}.{each.name}"] = {
+                value.number: value.name for value in reversed(enum.values)
+            }
             each.type = each.TYPE_INT32
             each.ClearField("type_name")
             each.ClearField("default_value")
@@ -179,5 +184,8 @@ def _plain(
                 each.type = each.TYPE_MESSAGE
                 each.options.features.message_encoding = descriptor_pb2.FeatureSet.DELIMITED
     del message.extension[:]
+    if message.options.map_entry:
+        made.entries.add(name)
+        message.options.map_entry = False
     for inner in message.nested_type:
-        _plain(inner, f"{name}.{inner.name}", enums, symbols, old=old)
+        _plain(inner, f"{name}.{inner.name}", enums, made, old=old)

@@ -41,6 +41,31 @@ def test_a_text_that_is_no_utf_8_is_malformed(text: str, value: bytes, verdict: 
     assert values.verdict(b"\0\0\0\0\1\0" + value) == verdict
 
 
+UNKNOWN, WRONG, RIGHT = (
+    b"\x12\x07\x0a\x01k\x10\x01\x38\x05",
+    b"\x12\x06\x0a\x01k\x12\x01\x01",
+    b"\x12\x05\x0a\x01k\x10\x01",
+)
+
+
+@pytest.mark.parametrize("text", [PROTO2, PROTO3])
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        (UNKNOWN, None),
+        (UNKNOWN + RIGHT, None),
+        (WRONG, "malformed"),
+        (RIGHT + WRONG, "malformed"),
+        (WRONG + RIGHT, None),
+    ],
+)
+def test_an_entry_of_a_map_may_have_fields_that_nobody_knows_and_counts_where_it_is_the_last_of_its_key(
+    text: str, value: bytes, verdict: str | None
+) -> None:
+    values = Values(COLUMNS, {1: Schema(1, text, "PROTOBUF")}.get)
+    assert values.verdict(b"\0\0\0\0\1\0" + value) == verdict
+
+
 def test_files_that_need_each_other_are_not_checked() -> None:
     def needing(name: str) -> str:
         return base64.b64encode(FileDescriptorProto(dependency=[name]).SerializeToString()).decode()
