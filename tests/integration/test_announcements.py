@@ -212,6 +212,7 @@ def test_what_was_sent_is_announced_again_and_says_so(
     assert [again[str(each)] for each in history(engine, topic)] == [True, True, True, False]
 
 
+@pytest.mark.long
 def test_a_bus_that_is_down_holds_up_no_round_and_hears_of_all_later(
     engine: Engine, heard: Heard, work: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

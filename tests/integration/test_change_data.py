@@ -132,6 +132,7 @@ def test_an_update_after_a_deletion_knows_no_row_before_it(engine: Engine) -> No
     assert_proved(proof(engine, database.topic))
 
 
+@pytest.mark.long
 def test_a_round_without_rows_is_counted_where_updates_lack_values(engine: Engine) -> None:
     database = Database(engine, partitions=1)
     target = database.target()

@@ -277,6 +277,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.long
 def test_numbers_of_a_database_that_are_not_finite_keep_their_row_and_their_value(engine: Engine) -> None:
     properties = {name: {"oneOf": [{"type": "null"}, kind]} for name, kind in NUMBERS.items()}
     topic = json_topic(engine, json_around({"type": "object", "title": "Value", "properties": properties}))

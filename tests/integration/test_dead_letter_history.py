@@ -8,6 +8,7 @@ from calve.names import DEAD_LETTERS_SUFFIX
 from tests.integration.engine import DATABASE, Engine, everything, suspended
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("job", ["the next job", pytest.param("the running job", marks=pytest.mark.full)])
 def test_dropped_dead_letters_that_the_table_names_suspend_it(engine: Engine, job: str) -> None:
     topic = engine.topic(partitions=1)

@@ -126,6 +126,7 @@ def test_a_subject_that_nobody_registered_and_a_registry_that_is_not_there(shop:
     assert (gone.state, "does not answer" in gone.detail) == ("fail", True)
 
 
+@pytest.mark.long
 def test_the_deployed_doctor_sees_what_the_jobs_would(weekly: Deployment) -> None:
     rows = weekly.calve("doctor", "--remote")
     assert [each for each in rows if each["state"] == "fail"] == []

@@ -168,6 +168,7 @@ def test_the_broker_and_the_registry_keep_their_data_over_a_restart(own: Stack) 
     assert embedded.up(own.root, QUIET) == own
 
 
+@pytest.mark.long
 def test_a_paused_server_accepts_and_never_answers(own: Stack) -> None:
     outages.pause(own, "aws")
     try:

@@ -67,6 +67,7 @@ def schema_id(value: bytes) -> str:
     return str(int.from_bytes(value[1:5], "big"))
 
 
+@pytest.mark.long
 def test_each_subject_of_a_topic_is_a_table_and_each_record_has_one_fate_in_each(engine: Engine) -> None:
     events = Events.made(engine)
     order, payment = events.encode("Order", id=1, item="a"), events.encode("Payment", id=7, amount=50)

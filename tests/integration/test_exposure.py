@@ -80,6 +80,7 @@ def send(engine: Engine, topic: str, *, bad: int = 0) -> None:
     engine.flush()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chosen", ["rows", "columnar"])
 def test_metadata_shows_no_key_no_header_and_nothing_of_a_dead_letter(engine: Engine, chosen: Any) -> None:
     topic = produced(engine, bad=1)

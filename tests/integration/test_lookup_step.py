@@ -156,6 +156,7 @@ def looked_up(engine: Engine, held: Lookups, by: Lookup) -> list[Any]:
     return [row["rate"] for row in by_offset(run_lookup(trades, by, held.table(by)))]
 
 
+@pytest.mark.long
 def test_the_other_table_is_read_once_for_each_of_its_snapshots(engine: Engine) -> None:
     table, held = Rates(engine), Lookups(engine.lake)
     assert looked_up(engine, held, table.step) == [None, None]

@@ -120,6 +120,7 @@ def test_a_row_that_is_gone_is_not_taken_for_a_skipped_record(engine: Engine) ->
     assert any("neither the table nor the dead letters" in each for each in messages), messages
 
 
+@pytest.mark.long
 def test_beyond_the_budget_nothing_is_published_until_a_person_has_raised_it(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     strict = Budget(share=0.0, records=3)

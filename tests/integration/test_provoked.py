@@ -98,6 +98,7 @@ def test_a_job_whose_secret_is_not_there(engine: Engine, drained: Callable[..., 
     assert goes_off("job-failed", lines(drained(engine.job(Table(topic, topic), kafka=locked))))
 
 
+@pytest.mark.long
 def test_a_bus_that_takes_no_announcement(
     engine: Engine, drained: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_job_that_reads_more_slowly_than_others_write(engine: Engine, drained:
     assert goes_off("table-lag", lines(log), Table=f"{DATABASE}.{topic}")
 
 
+@pytest.mark.long
 def test_a_table_of_which_nothing_is_heard(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     """An idle one says that it is; one that waits for an open transaction cannot."""
     idle, held = engine.topic(partitions=1), engine.topic(partitions=1)

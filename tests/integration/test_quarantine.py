@@ -146,6 +146,7 @@ def test_a_table_without_the_option_takes_everything_and_the_option_begins_when_
     assert fields_in(engine.table(topic).properties) is None
 
 
+@pytest.mark.long
 def test_fields_of_json_schemas_stay_out_and_are_decided_on_behind_a_flatten(
     engine: Engine, masking: str
 ) -> None:

@@ -95,6 +95,7 @@ def maintain(kind: Kind, engine: Engine, target: Target, _: Outcome) -> None:
 full = pytest.mark.full
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "do",
     [

@@ -104,6 +104,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "calve.yaml"
 
 
+@pytest.mark.long
 def test_every_record_is_in_one_of_the_tables(engine: Engine, file: Path) -> None:
     tables = Tables(engine, file)
     tables.send("order", "payment", None, "gift", "Order", "refund")

@@ -199,6 +199,7 @@ def _tag(engine: Engine, topic: str) -> None:
     target.mark_idle()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "history",
     [

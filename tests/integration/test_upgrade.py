@@ -11,14 +11,16 @@ from tests.integration.producing import produce
 from tests.integration.proofs import assert_proved, proof
 
 TABLES = [
-    Frozen(folder, kind)
+    pytest.param(
+        found := Frozen(folder, kind), id=found.name, marks=pytest.mark.long if kind == "upsert" else ()
+    )
     for folder in sorted(RELEASES.iterdir())
     for kind in SETTINGS
     if (folder / f"{kind}.json").exists()
 ]
 
 
-@pytest.mark.parametrize("frozen", TABLES, ids=lambda frozen: frozen.name)
+@pytest.mark.parametrize("frozen", TABLES)
 def test_a_table_of_an_earlier_release_goes_on_exactly_once(engine: Engine, frozen: Frozen) -> None:
     frozen.thaw(engine)
     ids = {row["id"] for row in engine.rows(frozen.name).select("id").collect()}

@@ -261,6 +261,7 @@ def test_aborted_records_are_gaps_and_rows_of_them_are_found(bare):
     assert finding.where == "partition 0 offset 2"
 
 
+@pytest.mark.long
 def test_rows_whose_records_were_compacted_away_are_never_called_proved(bare):
     servers = bare.stack.bootstrap_servers
     bare.produce([0, 2])

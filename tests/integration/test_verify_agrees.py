@@ -47,7 +47,7 @@ def test_every_record_of_two_thousand_schemas(engine: Engine, kind: str) -> None
 
 @pytest.mark.parametrize(
     "encoding",
-    [pytest.param(each, marks=pytest.mark.long if each == "connect" else ()) for each in ENCODINGS],
+    [pytest.param(each, marks=() if each == "avro" else pytest.mark.long) for each in ENCODINGS],
 )
 def test_every_event_of_a_random_history(engine: Engine, encoding: str) -> None:
     found = events_that_differ(engine, encoding, seed=ENCODINGS.index(encoding))
