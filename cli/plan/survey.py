@@ -276,7 +276,7 @@ def _made_by_steps(jobs: Sequence[Job]) -> dict[str, Foreseen]:
     from cli.plan.steps import made_by_steps
     from cli.spark import local_session
 
-    with local_session(stepped[0]) as spark:
-        for job in stepped:
-            found |= made_by_steps(spark, job)
+    spark = local_session(stepped[0])
+    for job in stepped:
+        found |= made_by_steps(spark, job)
     return found

@@ -39,8 +39,8 @@ def preview(
 
     console = Console(output)
     job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
-    with console.progress().task(f"reading {wanted.topic}"), local_session(job) as spark:
-        found = look(spark, job, wanted, records)
+    with console.progress().task(f"reading {wanted.topic}"):
+        found = look(local_session(job), job, wanted, records)
     show(console, table, found)
 
 

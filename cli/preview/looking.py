@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -15,12 +16,14 @@ from calve.job import Job, Table
 from calve.names import SYSTEM_COLUMN, quote
 from calve.position import Offsets
 from calve.protocol import TopicState, bounded
-from glue_jobs.decode import OTHER, REJECT
+from glue_jobs.decode import OTHER, REJECT, decode
 from glue_jobs.events import IDLE
 from glue_jobs.ingest import open_targets
+from glue_jobs.kafka.client import settings_of
 from glue_jobs.kafka.cluster import Cluster
+from glue_jobs.kafka.source import read_few
 from glue_jobs.lake import Lake
-from glue_jobs.reading import Reading, errors_of_source
+from glue_jobs.reading import errors_of_source
 from glue_jobs.records import rows
 from glue_jobs.steps.frame import FILTERED, data
 
@@ -82,7 +85,9 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
         [target] = open_targets(replace(job, tables=(table,)), Lake(spark, job.name), cluster)
         target.foresee()
         topic = cluster.state(table.topic)
-        found = Reading(target, _start(topic, newest), topic.end, topic.key).records()
+        where = settings_of(target.cluster.connection), topic.name, topic.key.topic_id
+        records = read_few(spark, *where, _start(topic, newest), topic.end)
+        found = target.shaping.records(decode(records, target.decoding, os.urandom(8), target.mode))
         with errors_of_source(target):
             if not target.shaping.chain.explodes:
                 return _preview(_collected(found, data(found)))

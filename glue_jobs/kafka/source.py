@@ -71,7 +71,26 @@ def read(
                         yield _batch(records)
         cpu_s.add(spent_s())
 
-    found = _map_in_arrow(_numbers(spark, len(ranges)), task)
+    return _named(_map_in_arrow(_numbers(spark, len(ranges)), task), topic)
+
+
+def read_few(
+    spark: SparkSession, settings: Settings, topic: str, topic_id: str, start: Offsets, to: Offsets
+) -> DataFrame:
+    """As `read`, but this process fetches the records, once: for a few, a worker takes longer to start than to read.
+
+    Raises:
+        As `fetch`.
+    """
+    found = [
+        _batch(each)
+        for ranges in planned(start, to, 1)
+        for each in fetch(settings, topic, topic_id, ranges, CHUNK_BYTES)
+    ]
+    return _named(spark.createDataFrame(pa.Table.from_batches(found) if found else [], SCHEMA), topic)
+
+
+def _named(found: DataFrame, topic: str) -> DataFrame:
     at = F.col(MILLIS)
     timestamp = F.when(at.between(-MOST_MILLIS, MOST_MILLIS), F.timestamp_millis(at))
     return found.select(
