@@ -182,14 +182,7 @@ def ask(
 
     change(main, {kind.request.NAME: request.to_json()}, check=lambda: refuse_second(kind, main))
     return wait(
-        console,
-        main,
-        answer,
-        request=request,
-        title=title,
-        patience_s=patience_s,
-        ingest=ingest,
-        look=look,
+        console, main, answer, request=request, title=title, patience_s=patience_s, ingest=ingest, look=look
     )
 
 

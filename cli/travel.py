@@ -137,13 +137,7 @@ def _travel(
     request = Request(uuid.uuid4().hex, stamp(now), person(), what, way.to.id)
     patience_s = max(PATIENCE_S, 2 * settings.freshness_s)
     entry = ask(
-        console,
-        main,
-        TRAVEL,
-        request,
-        title=f"{what} of {name}",
-        patience_s=patience_s,
-        ingest=settings.name,
+        console, main, TRAVEL, request, title=f"{what} of {name}", patience_s=patience_s, ingest=settings.name
     )
     console.document({"table": name, "snapshot": way.to.id, **asdict(entry)})
     if entry.problem:

@@ -28,13 +28,7 @@ from glue_jobs.target import Target, requested
 from glue_jobs.upkeep import Upkeep
 
 TELL_EVERY_S = 300.0
-FIGURES = (
-    "freshness_p50_s",
-    "freshness_p95_s",
-    "lag_records",
-    "stage_ms",
-    "round_ms",
-)
+FIGURES = ("freshness_p50_s", "freshness_p95_s", "lag_records", "stage_ms", "round_ms")
 
 
 @dataclass(slots=True)

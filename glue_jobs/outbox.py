@@ -161,14 +161,7 @@ class Outbox:
         wait_s = backoff_s(failures)
         with self._changed:
             waiting = len(self._waiting)
-        event(
-            "announcement.failed",
-            job=self.job,
-            why=why,
-            waiting=waiting,
-            failures=failures,
-            wait_s=wait_s,
-        )
+        event("announcement.failed", job=self.job, why=why, waiting=waiting, failures=failures, wait_s=wait_s)
         with self._changed:
             if self._ends_at is None:
                 self._changed.wait_for(lambda: self._ends_at is not None, wait_s)

@@ -150,11 +150,7 @@ def gone_rows(target: Target, person: Person) -> Gone:
     Raises:
         CalveError: there are too many.
     """
-    told_by = {
-        "partition": at(PARTITION),
-        "offset": at(OFFSET),
-        "timestamp_us": F.unix_micros(at(TIMESTAMP)),
-    }
+    told_by = {"partition": at(PARTITION), "offset": at(OFFSET), "timestamp_us": F.unix_micros(at(TIMESTAMP))}
     found = _gone(target, target.main, person.rows, person.others, told_by)
     if not target.shaping.chain.explodes:
         return found
@@ -189,8 +185,7 @@ def _at(
     listed = target.lake.spark.createDataFrame(list(places), kinds)
     those = F.broadcast(listed.select(*(F.col(name).alias(f"calve:{name}") for name in told_by)))
     same = reduce(
-        Column.__and__,
-        (column.eqNullSafe(F.col(f"`calve:{name}`")) for name, column in told_by.items()),
+        Column.__and__, (column.eqNullSafe(F.col(f"`calve:{name}`")) for name, column in told_by.items())
     )
 
     def narrow(how: str) -> Callable[[DataFrame], DataFrame]:
@@ -199,13 +194,7 @@ def _at(
     return narrow("left_semi"), narrow("left_anti")
 
 
-def purge(
-    target: Target,
-    table: Table,
-    gone: Gone,
-    said: Said,
-    require_alone: Callable[[], None],
-) -> int:
+def purge(target: Target, table: Table, gone: Gone, said: Said, require_alone: Callable[[], None]) -> int:
     """Write the files anew that hold what must go, and keep nothing but what comes of it; how many files were deleted.
 
     `require_alone` refuses where another job may write files at this moment that a later commit of its own would need.

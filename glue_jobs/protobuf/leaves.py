@@ -10,17 +10,7 @@ from numpy.typing import NDArray
 
 from calve.columns import Json, decimal_digits
 from glue_jobs.arrow_types import arrow_type
-from glue_jobs.protobuf.scan import (
-    FIXED32,
-    FIXED64,
-    VARINT,
-    VARINT_BYTES,
-    Bytes,
-    Flags,
-    Found,
-    Ints,
-    Words,
-)
+from glue_jobs.protobuf.scan import FIXED32, FIXED64, VARINT, VARINT_BYTES, Bytes, Flags, Found, Ints, Words
 
 WIRES = (
     dict.fromkeys(("int32", "int64", "uint32", "uint64", "sint32", "sint64", "bool", "enum"), VARINT)

@@ -13,15 +13,7 @@ import pyarrow as pa
 
 from calve.protobuf.reading import Column, Read, Struct, Value
 from glue_jobs.arrow_types import arrow_type
-from glue_jobs.protobuf.leaves import (
-    WIRES,
-    from_numbers,
-    is_sized,
-    numbers,
-    packed,
-    texts,
-    validity,
-)
+from glue_jobs.protobuf.leaves import WIRES, from_numbers, is_sized, numbers, packed, texts, validity
 from glue_jobs.protobuf.scan import LENGTH, Flags, Found, Ints, Spans, scan
 from glue_jobs.protobuf.values import entry, members, one_value
 

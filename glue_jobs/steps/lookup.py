@@ -34,15 +34,7 @@ from glue_jobs.steps.frame import beside, data, is_live, type_at, type_of, unusa
 
 MISSING = "lookup_missing"
 FOUND = "calve:found"
-COMPARABLE = (
-    IntegralType,
-    StringType,
-    BinaryType,
-    BooleanType,
-    DateType,
-    TimestampType,
-    TimestampNTZType,
-)
+COMPARABLE = (IntegralType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
 """Types of keys; each is compared with its own kind alone, decimals also only where no digit is lost."""
 MOST_DIGITS = 38
 
