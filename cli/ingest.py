@@ -56,14 +56,17 @@ def run(
     job: Job, console: Console, *, drain: bool, memory: str, conf: Mapping[str, Mapping[str, str]]
 ) -> int:
     """Run the job until it ends and show what it does, as `follow` does; returns its exit code."""
-    names = [each.name for each in job.tables]
-    title = f"ingesting {names[0] if len(names) == 1 else f'{len(names)} tables'}"
-    if job.patterns:
-        title = f"ingesting for job {job.job}"
-    arguments = ["--drain"] if drain else []
+    arguments, title = ["--drain"] if drain else [], f"ingesting {what(job)}"
     return follow_script(
         "ingest", job, arguments, console, title=title, drains=drain, memory=memory, conf=conf
     )
+
+
+def what(job: Job) -> str:
+    """Where an entry stands for many topics, nobody knows yet for how many tables."""
+    if job.patterns:
+        return f"for job {job.job}"
+    return job.tables[0].name if len(job.tables) == 1 else f"{len(job.tables)} tables"
 
 
 def follow_script(

@@ -133,6 +133,13 @@ def test_a_pattern_without_a_subject_waits() -> None:
         subjects.versions()
 
 
+@pytest.mark.parametrize("part", ["value", "key"])
+def test_a_topic_without_a_subject_is_told_how_its_schema_is_named(part: PartName) -> None:
+    with pytest.raises(Retryable) as waits:
+        subjects_of(Registered({}), Source(), "topic", part).versions()
+    assert f"`{part}: {{format: json, schema: FILE}}`" in str(waits.value.fix)
+
+
 def test_a_table_that_names_its_subjects_leaves_the_others_to_other_tables() -> None:
     registry = Registered(EVENTS)
     found = subjects_of(registry, Source("com.acme.*"), "topic")

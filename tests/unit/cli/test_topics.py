@@ -16,7 +16,7 @@ from calve.job import Job, Kafka, Lake, Table
 from calve.position import TOPIC
 from calve.topics import Entry
 from cli.config import load_jobs, table_named
-from cli.ingest import only
+from cli.ingest import only, what
 from cli.plan.changes import changes
 from cli.plan.deployed import Deployed, DeployedJob, DeployedTable
 from cli.plan.survey import expanded
@@ -211,3 +211,10 @@ def test_a_job_that_is_deployed_with_its_patterns_is_the_same() -> None:
     wanted = replace(DEPLOYMENT, jobs=(replace(DEPLOYMENT.jobs[0], settings=slower),))
     (entry,) = expanded(wanted, Deployed("t", jobs={"main": job}), ["shop.orders"]).entries
     assert (entry.kind, [each.key for each in entry.differences]) == ("~", ["freshness"])
+
+
+def test_a_job_whose_topics_are_not_counted_yet_is_told_by_its_name() -> None:
+    assert what(JOB) == "for job main"
+    named = replace(JOB, patterns=())
+    assert what(named) == "people"
+    assert what(replace(named, tables=(*JOB.tables, Table("orders", "orders")))) == "2 tables"
