@@ -196,7 +196,7 @@ exports:
     channel: ses
     sender: reports@example.com
     reply_to: owner@example.com
-    csv: {delimiter: ";", bom: true, gzip: true, row_limit: 1048575}
+    csv: {delimiter: ";", bom: true, gzip: true, row_limit: 1048575, formulas: keep}
     wait: 30m
     recheck_windows: 0
     keep: 30d
@@ -221,7 +221,7 @@ exports:
             Measure("low", "min", "price"),
             Measure("high", "max", "price"),
         ),
-        csv=Csv(";", bom=True, gzip=True, row_limit=1_048_575),
+        csv=Csv(";", bom=True, gzip=True, row_limit=1_048_575, formulas="keep"),
         channel="ses",
         sender="reports@example.com",
         reply_to="owner@example.com",
