@@ -308,10 +308,11 @@ def _both(key: str, one: Json, other: Json, path: str) -> Json:
 
 
 def _type(one: Json, other: Json, path: str) -> Json:
-    """The types that both allow."""
+    """The types that both allow; an integer is a number."""
     left, right = (set(each if isinstance(each, list) else [each]) for each in (one, other))
-    wide = {"integer"} & (left | right) if "number" in left | right else set()
-    both = sorted((left & right) | wide)
+    pairs = {(a, b) for a in left for b in right}
+    whole = {"integer"} if pairs & {("integer", "number"), ("number", "integer")} else set()
+    both = sorted((left & right) | whole)
     if not both:
         raise SchemaProblem(path, f"no value has the types {one} and {other} at once")
     return both[0] if len(both) == 1 else both

@@ -212,6 +212,10 @@ PROBLEMS: dict[str, tuple[Any, str]] = {
     "further": (objects(a=STRING) | {"additionalProperties": STRING}, "further properties"),
     "aliases": (objects(x=STRING | {"x-aliases": "y"}), "x: x-aliases must be a list"),
     "clash": (objects(x={"allOf": [STRING, INTEGER]}), "x: no value has the types"),
+    "clash of numbers": (
+        objects(x={"allOf": [STRING, {"type": ["integer", "number"]}]}),
+        "x: no value has the types",
+    ),
     "case": (objects(x=objects(a=STRING, A=STRING)), r'x\.A: differs from "a" only by case'),
     "name": (objects(**{"a-b": STRING}), "a-b: a column name must be"),
     "reserved": (objects(_Kafka=STRING), "_kafka: this name is taken"),
