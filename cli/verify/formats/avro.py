@@ -313,7 +313,8 @@ def _entries(node: Schema, kind: Any, renames: Renames) -> Convert:
         raise Unreadable("incompatible_schema")
     key = converter(fields["key"], kind.key_type, renames)
     item = converter(fields["value"], kind.item_type, renames)
-    if next(iter(fields)) == "key" and is_text(kind.key_type):
+    first, named = next(iter(fields.items()))
+    if first == "key" and isinstance(named, dict) and named["type"] == "string" and is_text(kind.key_type):
         return lambda value: [
             (name, item(each)) for name, each in {key(each["key"]): each["value"] for each in value}.items()
         ]

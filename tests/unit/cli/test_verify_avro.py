@@ -92,12 +92,18 @@ def test_a_value_that_a_later_one_of_its_key_replaces_is_not_looked_at(
 
 
 @pytest.mark.parametrize("amounts", [(OVER, FITS), (FITS, OVER)])
-def test_every_entry_of_a_list_is_looked_at_where_its_bytes_are_no_map(amounts: tuple[bytes, bytes]) -> None:
+@pytest.mark.parametrize(
+    ("key", "column"),
+    [("int", pa.int32()), ({"type": "enum", "name": "E", "symbols": ["a", "b"]}, pa.string())],
+)
+def test_every_entry_of_a_list_is_looked_at_where_its_bytes_are_no_map(
+    key: Any, column: Any, amounts: tuple[bytes, bytes]
+) -> None:
     written = b"".join(zigzag(1) + zigzag(len(each)) + each for each in amounts)
-    kind, column = entries_of("int"), pa.map_(pa.int32(), pa.decimal128(9, 0))
-    assert verdict(kind, column, zigzag(2) + written + zigzag(0)) == "malformed"
+    kind, entries = entries_of(key), pa.map_(column, pa.decimal128(9, 0))
+    assert verdict(kind, entries, zigzag(2) + written + zigzag(0)) == "malformed"
 
 
-def entries_of(key: str) -> Any:
+def entries_of(key: Any) -> Any:
     fields = [{"name": "key", "type": key}, {"name": "value", "type": DECIMAL}]
     return {"type": "array", "items": {"type": "record", "name": "n.MapEntry", "fields": fields}}
