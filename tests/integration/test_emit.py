@@ -62,6 +62,7 @@ def output() -> str:
     return f"out{uuid.uuid4().hex[:12]}"
 
 
+@pytest.mark.long
 def test_rows_are_records_with_the_place_that_they_come_from(engine: Engine) -> None:
     topic, out = engine.topic(schema=schema(), partitions=1), output()
     engine.send(topic, engine.encode(topic, sale(1, "a")), key=b"one")

@@ -124,6 +124,7 @@ def test_the_sales_channel(engine: Engine) -> None:
     assert keys == {expected.token(each) for each in emails}
 
 
+@pytest.mark.long
 def test_confluent_cloud(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against a broker that asks for TLS and a password, and a registry behind basic authentication."""
     stack, password = engine.stack, secrets.token_urlsafe(12)

@@ -122,6 +122,7 @@ def test_values_of_the_glue_registry_are_rows_with_and_without_compression(
     assert_proved(proof(engine, f"{topic}_own", registry=registry, value=own))
 
 
+@pytest.mark.long
 def test_avro_and_json_of_the_glue_registry_are_one_table_by_a_pattern(
     engine: Engine, glue: GlueSchemas
 ) -> None:

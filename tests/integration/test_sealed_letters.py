@@ -60,6 +60,7 @@ def bytes_of(letters: DataFrame) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.long
 def test_what_is_sealed_is_opened_as_it_was(spark: SparkSession) -> None:
     letters = frame(
         spark,

@@ -193,6 +193,7 @@ def test_an_object_store_that_refuses_for_a_moment_is_asked_again(gate: AwsGate,
     assert gated.offsets(topic) == everything(20)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["stage.begin", "publish.begin"])
 def test_an_object_store_that_is_down_stops_the_round_and_nothing_is_lost(
     gate: AwsGate, impatient: Engine, point: str
