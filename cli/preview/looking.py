@@ -86,9 +86,9 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
         target.foresee()
         topic = cluster.state(table.topic)
         where = settings_of(target.cluster.connection), topic.name, topic.key.topic_id
-        records = read_few(spark, *where, _start(topic, newest), topic.end)
-        found = target.shaping.records(decode(records, target.decoding, os.urandom(8), target.mode))
         with errors_of_source(target):
+            records = read_few(spark, *where, _start(topic, newest), topic.end)
+            found = target.shaping.records(decode(records, target.decoding, os.urandom(8), target.mode))
             if not target.shaping.chain.explodes:
                 return _preview(_collected(found, data(found)))
             found = found.cache()

@@ -298,10 +298,10 @@ def _of_union(union: list[Schema], kind: Any, renames: Renames) -> Convert:
 
 
 def _entries(node: Schema, kind: Any, renames: Renames) -> Convert:
-    """A map, or a list of its entries, of which the last counts where a key is there twice.
+    """A map, or a list of its entries. Where a key is there twice, its last entry counts.
 
-    The job looks at every entry of a list. It takes a list for a map where a text is the key and comes first, since their bytes
-    are the same: there a value that a later one replaces may be anything.
+    The job looks at every entry of a list. It reads a list as a map where a text is the key and comes first: the bytes are the
+    same. In a map the job does not look at a value that a later one replaces.
     """
     if node["type"] == "map":
         item = converter(node["values"], kind.item_type, renames)
