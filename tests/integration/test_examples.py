@@ -34,6 +34,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def loaded(engine: Engine, name: str) -> Job:
+    """The example's job with topics and a database of its own: other tests run the examples, too."""
     stack = engine.stack
     defaults = StackDefaults(
         Kafka(stack.bootstrap_servers),
@@ -43,8 +44,16 @@ def loaded(engine: Engine, name: str) -> Job:
         stack.aws_endpoint,
     )
     [job] = load(EXAMPLES / name / "calve.yaml", stack=defaults)
-    alone = f"{job.lake.database}_{uuid.uuid4().hex[:8]}"
-    return replace(job, lake=replace(job.lake, database=alone))
+    suffix = uuid.uuid4().hex[:8]
+    tables = tuple(
+        replace(
+            table,
+            topic=f"{table.topic}_{suffix}",
+            emit=table.emit and replace(table.emit, topic=f"{table.emit.topic}_{suffix}"),
+        )
+        for table in job.tables
+    )
+    return replace(job, tables=tables, lake=replace(job.lake, database=f"{job.lake.database}_{suffix}"))
 
 
 def script(name: str, file: str) -> Any:
@@ -69,6 +78,13 @@ def assert_expected(engine: Engine, job: Job, example: str) -> None:
         assert sorted(found, key=str) == sorted(expected["rows"], key=str), name
 
 
+def emitted(engine: Engine, job: Job, name: str) -> list[Any]:
+    """The records that the table of that name emitted."""
+    [emit] = [table.emit for table in job.tables if table.name == name]
+    assert emit is not None
+    return records(engine, emit.topic)
+
+
 def assert_all_proved(job: Job) -> None:
     """`calve verify` of every table."""
     catalog = open_catalog(job.lake)
@@ -80,13 +96,13 @@ def assert_all_proved(job: Job) -> None:
 
 @pytest.mark.long
 def test_anomalies(engine: Engine) -> None:
-    job, topic = loaded(engine, "anomalies"), f"trades_{uuid.uuid4().hex[:8]}"
+    job = loaded(engine, "anomalies")
+    [topic] = {table.topic for table in job.tables}
     script("anomalies", "generate").generate(topic, engine.stack.bootstrap_servers, engine.stack.registry_url)
-    job = replace(job, tables=tuple(replace(each, topic=topic) for each in job.tables))
     ingest(engine, job)
     assert_expected(engine, job, "anomalies")
     assert_all_proved(job)
-    flagged = records(engine, "flagged_stock_trades")
+    flagged = emitted(engine, job, "flagged_stock_trades")
     assert [value["anomaly_flag"] for _, value, _ in flagged] == [
         "NEGATIVE_PRICE",
         "LARGE_TRADE",
@@ -97,16 +113,16 @@ def test_anomalies(engine: Engine) -> None:
     assert table is not None
     counts = json.loads(next(table.ancestors()).summary["calve.metrics"])["counts"]
     assert counts["values"] == {"LARGE_TRADE": 2, "NEGATIVE_PRICE": 1, "UNUSUAL_PRICE": 1}
-    assert len(records(engine, "stock_trades_with_totals")) == 10
-    assert len({key for key, _, _ in records(engine, "stock_total_trades")}) == 6
+    assert len(emitted(engine, job, "stock_trades_with_totals")) == 10
+    assert len({key for key, _, _ in emitted(engine, job, "stock_total_trades")}) == 6
 
 
 @pytest.mark.long
 def test_the_sales_channel(engine: Engine) -> None:
-    job, topic = loaded(engine, "sales_channel"), f"sales_{uuid.uuid4().hex[:8]}"
+    job = loaded(engine, "sales_channel")
+    [topic] = {table.topic for table in job.tables}
     generate, expected = script("sales_channel", "generate"), script("sales_channel", "expected")
     generate.generate(topic, engine.stack.bootstrap_servers, engine.stack.registry_url, 300)
-    job = replace(job, tables=tuple(replace(each, topic=topic) for each in job.tables))
     ingest(engine, job)
     assert_all_proved(job)
     events = list(generate.events(300))
@@ -118,7 +134,7 @@ def test_the_sales_channel(engine: Engine) -> None:
     wanted = sorted((list(each.values()) for each in expected.rows(events)), key=str)
     assert sorted((plain(row) for row in sales.drop("_kafka").collect()), key=str) == wanted
     assert sales.columns[:-1] == list(next(iter(expected.rows(events))))
-    assert len(records(engine, "sales_clean")) == len(wanted)
+    assert len(emitted(engine, job, "sales")) == len(wanted)
     emails = {each["customer"]["email"] for each in events}
     keys = {bytes(row[0]).decode() for row in sales.select("_kafka.key").distinct().collect()}
     assert keys == {expected.token(each) for each in emails}
