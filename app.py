@@ -11,8 +11,8 @@ from pathlib import Path
 
 from aws_cdk import App
 
+from calve.config.job import Job, Kafka, Registry
 from calve.errors import CalveError, ConfigError
-from calve.job import Job, Kafka, Registry
 from calve.settings import StackDefaults, load_deployment
 from stacks.assembly import build
 from stacks.bundling import Runtime

@@ -9,7 +9,7 @@ from typing import cast
 from pyiceberg.types import MapType, NestedField, StructType
 
 from bench.topics import Topic
-from calve.job import Lake
+from calve.config.job import Lake
 from cli.duck import connect, identifier, literal
 from cli.lake import open_catalog
 

@@ -21,7 +21,7 @@ from bench.sizes import Sizes
 from bench.systems.spark import engines
 from bench.workloads.trades import TRADES
 from bench.workloads.workload import blocks
-from calve.job import Lake
+from calve.config.job import Lake
 from cli.console import Console
 from cli.duck import connect, literal
 from cli.embedded import aws

@@ -16,7 +16,7 @@ from bench.sizes import Sizes
 from bench.systems.spark import engines
 from bench.topics import fill
 from bench.workloads.trades import TRADES
-from calve.job import Table
+from calve.config.job import Table
 from cli.console import Console
 
 EARLY, LATER = 20, 100

@@ -10,7 +10,7 @@ from typing import Any
 from bench.metering import Spent
 from bench.scene import Scene, System
 from bench.sizes import Sizes
-from calve.job import Table
+from calve.config.job import Table
 from cli.console import Console
 
 CHANGES, ROUNDS = 100_000, 3

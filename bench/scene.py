@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.metering import Metered, Reading, Spent, metered
 from bench.programs.marks import LAP, READY
 from bench.topics import Topic
-from calve.job import Job, Table
+from calve.config.job import Job, Table
 from cli.embedded.stack import Stack
 from cli.spark import spark_environment
 

@@ -13,11 +13,11 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from pyiceberg.schema import Schema as Columns
 
 from bench.workloads.workload import Workload, blocks
-from calve import job
-from calve.columns import KAFKA, struct, with_ids
-from calve.decoding import first_columns
-from calve.registry import open_registry
-from calve.wire import CONFLUENT
+from calve.config import job
+from calve.decoding.decode_plan import first_columns
+from calve.registry.registry import open_registry
+from calve.schema.columns import KAFKA, struct, with_ids
+from calve.schema.wire import CONFLUENT
 from cli.datagen.produce import create_topic
 from cli.kafka import client_properties
 from cli.lake import open_catalog

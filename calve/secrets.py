@@ -1,7 +1,7 @@
 """Secrets, fetched by reference at the moment of use: `env:NAME`, `file:PATH`, `aws:SECRET_ID`.
 
-A secret is a JSON object of texts: `username` and `password`, or `certificate` and `key` in PEM; `calve.masking` has one that
-holds a list of keys. No message and no `repr` holds a value.
+A secret is a JSON object of texts: `username` and `password`, or `certificate` and `key` in PEM; `calve.config.masking_keys` has
+one that holds a list of keys. No message and no `repr` holds a value.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from calve.backfill import Request
+from calve.config.job import Start
+from calve.config.job import Table as Settings
 from calve.errors import CalveError
-from calve.job import Start
-from calve.job import Table as Settings
-from calve.requests import Entry
+from calve.requests.backfill import Request
+from calve.requests.requests import Entry
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, moment
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import open_both

@@ -12,11 +12,11 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from calve.deployment import UNKNOWN_WAREHOUSE
+from calve.config.deployment import UNKNOWN_WAREHOUSE
+from calve.config.job import Job
 from calve.errors import CalveError
-from calve.job import Job
-from calve.job_status import EVERY_S, JobStatus, Run, Said, TableState, place
 from calve.names import TableName
+from calve.outputs.job_status import EVERY_S, JobStatus, Run, Said, TableState, place
 from cli.account import Account, outputs
 from cli.lake import aws_errors
 from cli.status import duration

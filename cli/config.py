@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from calve.config.job import Kafka, Registry
 from calve.errors import ConfigError
-from calve.job import Kafka, Registry
 from cli.console import COMMON
 from cli.profile import is_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from calve.deployment import Deployment
-    from calve.job import Job, Table
+    from calve.config.deployment import Deployment
+    from calve.config.job import Job, Table
     from calve.settings import StackDefaults
     from cli.embedded.stack import Stack
 
@@ -65,7 +65,7 @@ def load_jobs(
         ConfigError: the configuration cannot be used, or has no table of one of these names.
         Retryable, Fatal: as `cli.topics.with_named`.
     """
-    from calve.deployment import UNKNOWN_WAREHOUSE
+    from calve.config.deployment import UNKNOWN_WAREHOUSE
     from calve.settings import load
     from calve.settings.problems import choice
 

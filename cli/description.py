@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from calve.modes import described
+from calve.modes.keys import described
 from calve.names import TableName
 from cli.condition import Condition, Conditions
 from cli.lake import ancestors, latest_commit, load, rows, state_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from calve.job import Lake
+from calve.config.job import Lake
 from cli.lake import credentials
 
 EXTENSIONS = ("httpfs", "avro", "iceberg")

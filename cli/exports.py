@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 from botocore.config import Config
 
+from calve.config.export import Export, Window
 from calve.errors import CalveError, ConfigError
-from calve.export import Export, Window
 from cli.account import Account, outputs
 from cli.config import load_target
 from cli.lake import aws_errors

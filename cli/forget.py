@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from calve.config.job import Upsert
 from calve.errors import CalveError, ConfigError, Retryable
-from calve.forget import (
+from calve.names import FIELD_NAME
+from calve.requests.forget import (
     RECORD_KEY,
     Condition,
     Entry,
@@ -26,8 +28,6 @@ from calve.forget import (
     masking_problem,
     seal_key,
 )
-from calve.job import Upsert
-from calve.names import FIELD_NAME
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
 from cli.console import Console, Output, OutputOption
 from cli.requests import Kind, YesOption, ask, refresh, refuse_second, require_consent
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from calve.job import Job
-    from calve.job import Table as Settings
+    from calve.config.job import Job
+    from calve.config.job import Table as Settings
 
 PATIENCE_S = 600.0
 """Files are written anew and deleted, which takes longer than a round."""
@@ -173,7 +173,7 @@ def sealed(request: Request, job: Job, wanted: Settings) -> Request:
         return request
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    from calve.masking import newest, read_keys
+    from calve.config.masking_keys import newest, read_keys
 
     key = newest(read_keys(job.masking), int(time.time() * 10**6))
     cipher = AESGCM(seal_key(key, request.id))

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from calve.job import Job
+from calve.config.job import Job
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, load_jobs, spark_settings
 from cli.console import Console
 from cli.job_process import Program, follow

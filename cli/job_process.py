@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.errors import CalveError, ConfigError, Fatal
-from calve.job_status import JobStatus
+from calve.outputs.job_status import JobStatus
 from cli.console import Console
 from cli.progress import Task
 

@@ -18,10 +18,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
-from calve.job import Job, Kafka
+from calve.config.job import Job, Kafka
 from calve.names import database_for_cluster
-from calve.position import Offsets, TopicKey
 from calve.secrets import read_secret
+from calve.table.position import Offsets, TopicKey
 from lambdas.kafka_client import TIMEOUT_S, KafkaClient, properties_of
 
 

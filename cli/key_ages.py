@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from calve.deployment import Deployment
-from calve.job import Registry
-from calve.publishing import Publish
+from calve.config.deployment import Deployment
+from calve.config.job import Registry
+from calve.config.publishing import Publish
 from cli.account import Account, resources
 from cli.config import load_target
 from cli.lake import aws_errors

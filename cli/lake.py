@@ -17,12 +17,12 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.table import Table
 from pyiceberg.table import snapshots as iceberg
 
+from calve.config.job import Lake
 from calve.errors import ConfigError, Fatal, Retryable
-from calve.job import Lake
-from calve.job_status import TableState
 from calve.names import TableName
-from calve.position import POSITION_TAG, STATE, Ledger, Position, ledger_of, metrics_of
-from calve.protocol import Commit, nearest_position
+from calve.outputs.job_status import TableState
+from calve.table.position import POSITION_TAG, STATE, Ledger, Position, ledger_of, metrics_of
+from calve.table.protocol import Commit, nearest_position
 from cli.embedded import aws as emulator
 
 ALWAYS_TRUE = AlwaysTrue()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.errors import ConfigError
-from calve.requests import PAUSED, Entry, Pause, outdated
+from calve.requests.requests import PAUSED, Entry, Pause, outdated
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import open_both
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from calve.job import Table as Settings
-    from calve.job_status import TableState
+    from calve.config.job import Table as Settings
+    from calve.outputs.job_status import TableState
 
 PATIENCE_S = 120.0
 REASON_LENGTH = 300

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
 import typer
 
 from calve.errors import CalveError, ConfigError
-from calve.requests import Asked
+from calve.requests.requests import Asked
 from cli.console import Console, Output
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from cli.console import Console
 from cli.job_process import Program, follow
 
 if TYPE_CHECKING:
-    from calve.job_status import JobStatus
+    from calve.outputs.job_status import JobStatus
     from cli.embedded.stack import Stack
 
 CONF, PY_FILES, FILES, JARS = "--conf", "--extra-py-files", "--extra-files", "--extra-jars"
@@ -158,7 +158,7 @@ def prepared(
 
 def _said(definition: Definition, stack: Stack, folder: Path) -> Callable[[], JobStatus] | None:
     """A way to read what the job says of its tables; a maintenance job says nothing."""
-    from calve.job import Job
+    from calve.config.job import Job
     from cli.condition import said_of
 
     if "--control" not in definition.arguments:

@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from calve.job_status import JobStatus
+from calve.outputs.job_status import JobStatus
 from cli.condition import Condition, Conditions, newest
 from cli.console import Console
 from cli.progress import End

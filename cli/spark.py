@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calve.config.spark_conf import java_options
 from calve.errors import Fatal
-from calve.spark_conf import java_options
 from cli.embedded.java import find_java
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.loopback import HOST
@@ -21,7 +21,7 @@ from cli.embedded.stack import current, environment, spark_jars
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from calve.job import Job
+    from calve.config.job import Job
     from cli.embedded.stack import Stack
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"

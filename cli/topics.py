@@ -13,10 +13,10 @@ from dataclasses import replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
 
-from calve.job import Job
+from calve.config.job import Job
+from calve.config.topics import Expansion, Keeper, expand, name_pattern
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from calve.position import TOPIC
-from calve.topics import Expansion, Keeper, expand, name_pattern
+from calve.table.position import TOPIC
 from cli.kafka import Cluster, cluster_database
 from cli.lake import aws_errors, load, open_catalog
 

@@ -12,9 +12,9 @@ import typer
 
 from calve.errors import CalveError, ConfigError
 from calve.names import TABLE_NAME
-from calve.protocol import Commit, nearest_position
-from calve.requests import Entry
-from calve.travel import Request, What, at_moment, before_offsets, journey
+from calve.requests.requests import Entry
+from calve.requests.rollback import Request, What, at_moment, before_offsets, journey
+from calve.table.protocol import Commit, nearest_position
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, moment
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import open_both
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from calve.job import Table as Settings
-    from calve.position import Offsets, TopicKey
-    from calve.travel import Journey
+    from calve.config.job import Table as Settings
+    from calve.requests.rollback import Journey
+    from calve.table.position import Offsets, TopicKey
 
 PATIENCE_S = 120.0
 SHOWN = 20

@@ -1,16 +1,16 @@
-"""Which fields of records are let into a table; `calve.quarantine` has the rule."""
+"""Which fields of records are let into a table; `calve.decoding.field_quarantine` has the rule."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from calve.columns import Json
-from calve.job import Table
+from calve.config.job import Table
+from calve.decoding.field_quarantine import FIELDS, admitted, fields_in, leaves, only, written
+from calve.decoding.record_schemas import Parts, Versions
 from calve.log import event
 from calve.names import TableName
-from calve.parts import Parts, Versions
-from calve.quarantine import FIELDS, admitted, fields_in, leaves, only, written
+from calve.schema.columns import Json
 from glue_jobs import lake
 
 

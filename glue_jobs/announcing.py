@@ -14,9 +14,9 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import Literal, Protocol
 
-from calve.announcement import Announcement, Speaker, sent_to
 from calve.log import event
-from calve.protocol import Commit
+from calve.outputs.announcement import Announcement, Speaker, sent_to
+from calve.table.protocol import Commit
 from glue_jobs.java import problem
 from glue_jobs.lake import Table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from calve.columns import Json, decimal_digits
+from calve.schema.columns import Json, decimal_digits
 
 PRIMITIVES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),

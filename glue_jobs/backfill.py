@@ -9,16 +9,25 @@ from functools import reduce
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import Column, DataFrame
 
-from calve.backfill import REMADE, REQUEST, REQUEST_ID, Range, Request, done_before, range_of, remade_json
+from calve.config.job import Start
+from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError, Fatal, LostRace
-from calve.forget import position_after
-from calve.job import Start
 from calve.log import event
-from calve.modes import kind_of
-from calve.position import Ledger, Offsets, Position, encode
-from calve.protocol import TopicState, check_ledger, recheck
-from calve.requests import NOT_UNDERSTOOD, Entry, outdated
-from calve.spark_conf import CATALOG
+from calve.modes.keys import kind_of
+from calve.requests.backfill import (
+    REMADE,
+    REQUEST,
+    REQUEST_ID,
+    Range,
+    Request,
+    done_before,
+    range_of,
+    remade_json,
+)
+from calve.requests.forget import position_after
+from calve.requests.requests import NOT_UNDERSTOOD, Entry, outdated
+from calve.table.position import Ledger, Offsets, Position, encode
+from calve.table.protocol import TopicState, check_ledger, recheck
 from glue_jobs import faults
 from glue_jobs.deletes import stage_deletes
 from glue_jobs.java import problem

@@ -1,8 +1,9 @@
 """Records to rows: one pass, no Python per record, and a verdict for each record.
 
 An Avro value is decoded together with its frame and eight bytes appended to it: the schemas are wrapped in a record
-(frame, value, end) by `calve.avro_reader.framed`. `end` comes out as the appended bytes only where the payload was exactly as
-long as its schema says. Cut short, the decoder runs into the end and `from_avro` gives null; longer, `end` holds left-over bytes.
+(frame, value, end) by `calve.schema.avro_reader.framed`. `end` comes out as the appended bytes only where the payload was exactly
+as long as its schema says. Cut short, the decoder runs into the end and `from_avro` gives null; longer, `end` holds left-over
+bytes.
 
 A JSON value is parsed in a projection of its own, so that it is parsed once; `end` is there where `JsonValue` finds it good. All
 Protobuf values are decoded together, whichever schema wrote them, by `glue_jobs.protobuf`.
@@ -22,10 +23,17 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType
 
-from calve.decoding import Decoding
-from calve.job import ChangeData, Mode, PartName, Upsert
-from calve.wire import GLUE
-from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
+from calve.config.job import ChangeData, Mode, PartName, Upsert
+from calve.decoding.decode_plan import Decoding
+from calve.schema.wire import GLUE
+from calve.schema.writers import (
+    AvroWriter,
+    JsonWriter,
+    PlainWriter,
+    ProtobufWriter,
+    WholeWriter,
+    Writer,
+)
 from glue_jobs.events import TOMBSTONE, is_bad, tombstones_and_idle, with_rows
 from glue_jobs.json_values import JsonValue
 from glue_jobs.kafka.records import REFUSED

@@ -15,9 +15,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from calve.config.spark_conf import COPIES
 from calve.errors import Suspended
 from calve.names import quote, quote_path
-from calve.spark_conf import COPIES
 from glue_jobs.exposure import require_own_paths
 from glue_jobs.java import elements, strings
 from glue_jobs.lake import Lake, Table

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
-from calve.job import Deduplicate
+from calve.config.job import Deduplicate
+from calve.config.spark_conf import CATALOG
 from calve.names import SYSTEM_COLUMN, quote
-from calve.spark_conf import CATALOG
 from glue_jobs.keys import OFFSET, PARTITION, TIMESTAMP, at, key_columns, key_names, keys_of
 from glue_jobs.layout import clustered
 from glue_jobs.staging import Staged, stage

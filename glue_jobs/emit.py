@@ -13,18 +13,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
-from calve import job
-from calve.column_rules import require_emit_key
-from calve.columns import Json, struct
-from calve.confluent import ConfluentRegistry
-from calve.emitting import EMITTED, HEADERS, Emitted, avro_schema, json_schema, left
+from calve.config import job
 from calve.errors import Retryable, topic_forbidden
-from calve.evolution import data_columns
 from calve.log import event
+from calve.modes.column_rules import require_emit_key
 from calve.names import SYSTEM_COLUMN, quote
-from calve.position import Position, ledger_of
-from calve.protocol import Commit
-from calve.registry import Registry
+from calve.outputs.emitting import EMITTED, HEADERS, Emitted, avro_schema, json_schema, left
+from calve.registry.confluent import ConfluentRegistry
+from calve.registry.registry import Registry
+from calve.schema.columns import Json, struct
+from calve.schema.evolution import data_columns
+from calve.table.position import Position, ledger_of
+from calve.table.protocol import Commit
 from glue_jobs import faults
 from glue_jobs.java import java_class, java_classes
 from glue_jobs.keys import at

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
 
-from calve.engines import choose, of_settings
+from calve.config.engine_choice import choose, of_settings
 from calve.log import event
 from glue_jobs.packages import brought
 

@@ -1,6 +1,6 @@
 """Change events to rows: which row an event tells of, and what it says of it (ADR 19). No Python per record.
 
-An event is decoded as `calve.changes.read_as` has it: `op`, `before`, `after` and some of `source`.
+An event is decoded as `calve.schema.change_events.read_as` has it: `op`, `before`, `after` and some of `source`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.changes import slots
-from calve.columns import CHANGE
-from calve.job import ChangeData
+from calve.config.job import ChangeData
+from calve.schema.change_events import slots
+from calve.schema.columns import CHANGE
 from glue_jobs.json_leaves import GREATEST_MILLIS
 from glue_jobs.shapes import false, kept_within_years
 from glue_jobs.verdicts import DECODED

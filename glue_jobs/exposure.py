@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from calve import job
-from calve.columns import Json, leaf_names
+from calve.config import job
+from calve.config.steps import Flatten, Lookup, Mask, Sql, masked_columns
 from calve.errors import Suspended
 from calve.names import SYSTEM_COLUMN
-from calve.steps import Flatten, Lookup, Mask, Sql, masked_columns
+from calve.schema.columns import Json, leaf_names
 from glue_jobs.lake import Table
 
 MOVING = frozenset(

@@ -13,9 +13,13 @@ from dataclasses import asdict, replace
 
 from py4j.protocol import Py4JNetworkError
 
-from calve.earlier import Earlier
+from calve.config.job import Aggregate, Upsert
+from calve.config.maintenance import is_held
 from calve.errors import CalveError, Fatal, LostRace, Retryable
-from calve.forget import (
+from calve.log import event
+from calve.names import BRANCH_PREFIX
+from calve.requests.expired_history import Earlier
+from calve.requests.forget import (
     FORGOTTEN,
     FOUND,
     LEFT,
@@ -31,11 +35,8 @@ from calve.forget import (
     position_after,
     to_json,
 )
-from calve.job import Aggregate, Upsert
-from calve.log import event
-from calve.maintenance import is_held
-from calve.names import BRANCH_PREFIX
-from calve.position import (
+from calve.requests.redrive import is_level
+from calve.table.position import (
     NO_LETTERS,
     POSITION_TAG,
     Ledger,
@@ -45,8 +46,7 @@ from calve.position import (
     published_letters,
     root,
 )
-from calve.protocol import may_publish, nearest_position
-from calve.redrive import is_level
+from calve.table.protocol import may_publish, nearest_position
 from glue_jobs import faults
 from glue_jobs.emit import emit
 from glue_jobs.forgetting.persons import letters_of, person_of

@@ -13,8 +13,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from calve.config.spark_conf import CATALOG
 from calve.names import TableName
-from calve.spark_conf import CATALOG
 from glue_jobs.java import Packages, elements
 
 CURRENT = "iceberg.field.current"

@@ -1,6 +1,6 @@
 """The ingest job: keep every topic of a job as a table. Runs as a Glue job script and on a laptop, unchanged.
 
-Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.job.Job`), `--drain [true|false]`
+Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.config.job.Job`), `--drain [true|false]`
 to stop at the topics' ends as they are at start. What only a deploy knows stands beside the settings and wins over them:
 `--warehouse URI`, `--region NAME`, `--kms-key ARN`, `--bootstrap-servers LIST`; `--control URI` and `--generation NAME` are for
 `glue_jobs.reporting`; `--packages FILE` is an archive for `glue_jobs.packages`. Under `--announce true` the job tells EventBridge
@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from calve.engines import of_settings
+from calve.config.engine_choice import of_settings
+from calve.config.job import Job
 from calve.errors import CalveError, ConfigError
-from calve.job import Job
-from calve.job_status import place
 from calve.log import event
 from calve.names import TableName
+from calve.outputs.job_status import place
 from glue_jobs import engines, faults
 from glue_jobs.lake import Lake
 from glue_jobs.outbox import EventBus, Outbox

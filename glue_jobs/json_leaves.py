@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
-from calve.columns import Json, decimal_digits
+from calve.schema.columns import Json, decimal_digits
 from glue_jobs.shapes import any_in, any_of, database_millis, database_moment, date, false, moment, spark_type
 
 TYPES: dict[str, T.DataType] = {

@@ -13,8 +13,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from calve.columns import Json, map_of
 from calve.names import quote
+from calve.schema.columns import Json, map_of
 from glue_jobs.json_leaves import (
     converted,
     invalid,
@@ -52,7 +52,7 @@ UNDECLARED = map_of("json")
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """Payloads (binary) that hold this shape of `calve.json_schema`; `word` is the random one of the round.
+    """Payloads (binary) that hold this shape of `calve.schema.json_schema`; `word` is the random one of the round.
 
     scalar: they hold what is the only field of the shape, without an object around it. rest: the column of fields that the shape
     does not have. member: they are objects, and this member is what is spoken of here.

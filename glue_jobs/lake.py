@@ -13,14 +13,14 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from calve.announcement import Found
-from calve.columns import Json, with_ids
+from calve.config.job import Transform
+from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
-from calve.evolution import Change
-from calve.job import Transform
 from calve.names import OWNER_TAG, TableName
-from calve.protocol import Commit
-from calve.spark_conf import CATALOG
+from calve.outputs.announcement import Found
+from calve.schema.columns import Json, with_ids
+from calve.schema.evolution import Change
+from calve.table.protocol import Commit
 from glue_jobs.glue_columns import GlueColumns
 from glue_jobs.java import Packages, elements, java_cause, java_class, strings
 from glue_jobs.specs import partition_spec, sort_order

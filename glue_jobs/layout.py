@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from calve.config.spark_conf import CATALOG
 from calve.names import quote_path
-from calve.spark_conf import CATALOG
 from glue_jobs.java import elements
 from glue_jobs.lake import Table
 

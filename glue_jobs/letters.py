@@ -1,7 +1,7 @@
 """The dead-letter table beside a table: rejects wait on a branch until main names their round, then are rolled forward.
 
 Two tables have no common transaction. Main commits first and names the round of its rejects (ADR 5); whoever comes next
-publishes that round, once. What is decided here is decided by `calve.dead_letters`.
+publishes that round, once. What is decided here is decided by `calve.table.dead_letters`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from calve.columns import DEAD_LETTERS, LATER
-from calve.dead_letters import (
+from calve.config.spark_conf import CATALOG
+from calve.errors import LostRace, Retryable
+from calve.names import BRANCH_PREFIX, TableName
+from calve.schema.columns import DEAD_LETTERS, LATER
+from calve.schema.evolution import Change, column_at
+from calve.table.dead_letters import (
     Leftover,
     LetterBranch,
     leftover_by_offsets,
@@ -22,12 +26,15 @@ from calve.dead_letters import (
     rounds_since,
     was_rolled_back,
 )
-from calve.errors import LostRace, Retryable
-from calve.evolution import Change, column_at
-from calve.names import BRANCH_PREFIX, TableName
-from calve.position import INITIALISED, NO_LETTERS, DeadLetterRound, Position, published_letters, root
-from calve.protocol import Commit, nearest_position
-from calve.spark_conf import CATALOG
+from calve.table.position import (
+    INITIALISED,
+    NO_LETTERS,
+    DeadLetterRound,
+    Position,
+    published_letters,
+    root,
+)
+from calve.table.protocol import Commit, nearest_position
 from glue_jobs import faults
 from glue_jobs.exposure import OF_LETTERS, cover, require_own_paths, without_bounds
 from glue_jobs.java import elements

@@ -14,11 +14,11 @@ from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
-from calve.job_status import TableState
 from calve.log import event
-from calve.pace import FAILED_AFTER, LONGEST_BACKOFF_S, MISSED, Pace, Timed, backoff_s
-from calve.position import INITIALISED, STATE, Offsets, decode
-from calve.protocol import standing
+from calve.outputs.job_status import TableState
+from calve.rounds.scheduling import FAILED_AFTER, LONGEST_BACKOFF_S, MISSED, Pace, Timed, backoff_s
+from calve.table.position import INITIALISED, STATE, Offsets, decode
+from calve.table.protocol import standing
 from glue_jobs import faults
 from glue_jobs.java import java_class, java_message
 from glue_jobs.maintaining.turns import take

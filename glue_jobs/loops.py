@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from py4j.protocol import Py4JNetworkError
 from pyspark import InheritableThread
 
-from calve.announcement import Speaker
+from calve.config.job import Job, Start, Table
+from calve.config.topics import Keeper, NotKept, expand
 from calve.errors import CalveError, Fatal, Retryable
-from calve.job import Job, Start, Table
 from calve.log import event
 from calve.names import TableName, database_for_cluster
-from calve.pace import FAILED_AFTER, backoff_s
-from calve.position import TOPIC
-from calve.registry import Registry, open_registry
-from calve.topics import Keeper, NotKept, expand
+from calve.outputs.announcement import Speaker
+from calve.registry.registry import Registry, open_registry
+from calve.rounds.scheduling import FAILED_AFTER, backoff_s
+from calve.table.position import TOPIC
 from glue_jobs.announcing import Announcer
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.lake import Lake

@@ -15,11 +15,11 @@ import threading
 import time
 from typing import get_args
 
-from calve import job
+from calve.config import job
+from calve.config.job import Aggregate, Job, Upsert
+from calve.config.maintenance import TURN_KINDS, Kind, due
 from calve.errors import CalveError, ConfigError
-from calve.job import Aggregate, Job, Upsert
 from calve.log import event
-from calve.maintenance import TURN_KINDS, Kind, due
 from glue_jobs import faults
 from glue_jobs.java import problem
 from glue_jobs.lake import Lake, Table

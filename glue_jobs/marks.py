@@ -12,13 +12,13 @@ from itertools import chain
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from calve.columns import LATER, REDRIVEN
+from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
-from calve.evolution import column_at
 from calve.names import SYSTEM_COLUMN
-from calve.position import DeadLetterRound
-from calve.protocol import Commit
-from calve.spark_conf import CATALOG
+from calve.schema.columns import LATER, REDRIVEN
+from calve.schema.evolution import column_at
+from calve.table.position import DeadLetterRound
+from calve.table.protocol import Commit
 from glue_jobs import faults
 from glue_jobs.java import elements
 from glue_jobs.lake import Lake, Table

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from calve.announcement import Announcement
 from calve.errors import Retryable
 from calve.log import event
-from calve.pace import backoff_s
+from calve.outputs.announcement import Announcement
+from calve.rounds.scheduling import backoff_s
 
 MAX_ENTRIES = 10
 MAX_BYTES = 200_000

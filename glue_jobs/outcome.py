@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from calve.pace import Pace
-from calve.position import Ledger, Offsets, Position, TopicKey
-from calve.requests import Pause
+from calve.requests.requests import Pause
+from calve.rounds.scheduling import Pace
+from calve.table.position import Ledger, Offsets, Position, TopicKey
 
 
 @dataclass(slots=True)

@@ -5,11 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
-from calve.earlier import Earlier
 from calve.errors import CalveError, LostRace, Retryable, Suspended
-from calve.position import Position
-from calve.protocol import Commit, TopicState, ancestry_is_cut, contains_round, may_publish, nearest_position
-from calve.rejects import Tally, check_rejects
+from calve.requests.expired_history import Earlier
+from calve.rounds.dead_letter_policy import Tally, check_rejects
+from calve.table.position import Position
+from calve.table.protocol import (
+    Commit,
+    TopicState,
+    ancestry_is_cut,
+    contains_round,
+    may_publish,
+    nearest_position,
+)
 from glue_jobs.lake import Table
 from glue_jobs.reading import Reading
 from glue_jobs.seen import Seen
@@ -66,7 +73,7 @@ def require_allowed(reading: Reading, seen: Seen, staged: Staged) -> None:
     """Look at the table's policy and budget; rows that were staged in vain are deleted, since the round will be tried again.
 
     Raises:
-        Suspended: as `calve.rejects.check_rejects`.
+        Suspended: as `calve.rounds.dead_letter_policy.check_rejects`.
     """
     target = reading.target
     line = list(target.main.ancestors())

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from calve.config.job import Aggregate, ChangeData, Deduplicate, Upsert
+from calve.config.masking_keys import newest
 from calve.errors import Retryable, Suspended
-from calve.job import Aggregate, ChangeData, Deduplicate, Upsert
-from calve.masking import newest
-from calve.position import Offsets, TopicKey
-from calve.rejects import Rejects
+from calve.rounds.dead_letter_policy import Rejects
+from calve.table.position import Offsets, TopicKey
 from glue_jobs.decode import REJECT, decode
 from glue_jobs.duplicates import stage_firsts
 from glue_jobs.engines import columnar

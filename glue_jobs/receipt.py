@@ -11,8 +11,8 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from calve.job import Mode
-from calve.receipt import Held, Requests, requests, requests_of_work
+from calve.config.job import Mode
+from calve.rounds.commit_cost import Held, Requests, requests, requests_of_work
 from glue_jobs.lake import PROPERTIES, Lake, Table
 from glue_jobs.staging import Staged
 

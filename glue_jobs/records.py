@@ -8,10 +8,10 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.columns import LATER, REASONS, Json
-from calve.decoding import Decoding
+from calve.decoding.decode_plan import Decoding
 from calve.names import SYSTEM_COLUMN
-from calve.position import TopicKey
+from calve.schema.columns import LATER, REASONS, Json
+from calve.table.position import TopicKey
 from glue_jobs.decode import OTHER, REJECT, SCHEMA_ID, SIZE, raw
 from glue_jobs.events import IDLE, TOMBSTONE
 from glue_jobs.explaining.letters import explanation

@@ -18,16 +18,25 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.columns import REDRIVEN
+from calve.config.job import Aggregate, Deduplicate, Mode, Upsert
+from calve.config.spark_conf import CATALOG
 from calve.errors import Fatal, LostRace, Retryable, Suspended
-from calve.job import Aggregate, Deduplicate, Mode, Upsert
 from calve.log import event
 from calve.names import SYSTEM_COLUMN
-from calve.position import COUNTS, Ledger, Position, TopicKey, encode
-from calve.protocol import check_ledger, complete_until
-from calve.redrive import REQUEST, REQUEST_ID, RESULT, Request, Result, done_before, is_level, position_after
-from calve.requests import NOT_UNDERSTOOD
-from calve.spark_conf import CATALOG
+from calve.requests.redrive import (
+    REQUEST,
+    REQUEST_ID,
+    RESULT,
+    Request,
+    Result,
+    done_before,
+    is_level,
+    position_after,
+)
+from calve.requests.requests import NOT_UNDERSTOOD
+from calve.schema.columns import REDRIVEN
+from calve.table.position import COUNTS, Ledger, Position, TopicKey, encode
+from calve.table.protocol import check_ledger, complete_until
 from glue_jobs import faults
 from glue_jobs.decode import OTHER, REJECT, SIZE, decode
 from glue_jobs.duplicates import without_duplicates

@@ -9,11 +9,11 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 
-from calve.column_rules import layout_problems
+from calve.config.job import Transform, Upsert
 from calve.errors import CalveError, Retryable
-from calve.job import Transform, Upsert
 from calve.log import event
-from calve.requests import Entry, outdated
+from calve.modes.column_rules import layout_problems
+from calve.requests.requests import Entry, outdated
 from glue_jobs import faults
 from glue_jobs.java import elements, problem
 from glue_jobs.lake import Table, catalog_errors

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Self
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from calve.config.job import Job
+from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
-from calve.job import Job
-from calve.job_status import EVERY_S, JobStatus, Run, Said
 from calve.log import event
-from calve.spark_conf import CATALOG
+from calve.outputs.job_status import EVERY_S, JobStatus, Run, Said
 from glue_jobs.java import read_json, write_text
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from calve.errors import Suspended
-from calve.protocol import Commit
+from calve.table.protocol import Commit
 from glue_jobs import faults
 from glue_jobs.java import elements
 from glue_jobs.lake import Lake, Table

@@ -14,9 +14,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from calve.errors import Retryable, Suspended
-from calve.modes import require_tombstones
-from calve.position import ANNOUNCED, COUNTS, DeadLetterRound, Ledger, Offsets, Position, encode
-from calve.protocol import (
+from calve.modes.keys import require_tombstones
+from calve.requests.requests import Pause
+from calve.rounds.dead_letter_policy import Rejects
+from calve.table.position import (
+    ANNOUNCED,
+    COUNTS,
+    DeadLetterRound,
+    Ledger,
+    Offsets,
+    Position,
+    encode,
+)
+from calve.table.protocol import (
     Begin,
     TopicState,
     begin,
@@ -27,8 +37,6 @@ from calve.protocol import (
     next_position,
     recheck,
 )
-from calve.rejects import Rejects
-from calve.requests import Pause
 from glue_jobs import backfill, faults, forget, redrive, travel
 from glue_jobs.emit import emit
 from glue_jobs.lake import catalog_errors

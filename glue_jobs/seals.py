@@ -1,7 +1,8 @@
 """Dead letters of tables that mask are sealed: encrypted before they are written, and opened where they are decoded (ADR 22).
 
 A seal is AES-256-GCM: a random nonce of 12 bytes, the data, a tag of 16. Each round has a key of its own, the HMAC-SHA-256 of
-its id by `calve.masking.Key.seal`. What is sealed is bound to its column and its place: moved elsewhere, it does not open.
+its id by `calve.config.masking_keys.Key.seal`. What is sealed is bound to its column and its place: moved elsewhere, it does not
+open.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from calve.columns import DEAD_LETTERS, REDRIVEN, SEALED, UNDELIVERED
-from calve.masking import Key, pads
-from calve.redrive import Request
+from calve.config.masking_keys import Key, pads
+from calve.requests.redrive import Request
+from calve.schema.columns import DEAD_LETTERS, REDRIVEN, SEALED, UNDELIVERED
 from glue_jobs.kafka.records import REFUSED
 from glue_jobs.lake import Table
 from glue_jobs.marks import rows_at

@@ -13,11 +13,11 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from calve.columns import REASONS
-from calve.decoding import Decoding
-from calve.job import PartName
-from calve.position import Offsets
-from calve.rejects import MAX_GROUPS, Group
+from calve.config.job import PartName
+from calve.decoding.decode_plan import Decoding
+from calve.rounds.dead_letter_policy import MAX_GROUPS, Group
+from calve.schema.columns import REASONS
+from calve.table.position import Offsets
 from glue_jobs.decode import OTHER, REJECT, SIZE
 from glue_jobs.keys import OFFSET, PARTITION, TIMESTAMP
 from glue_jobs.records import RECEIVED, explained

@@ -17,10 +17,10 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
+from calve.config.job import Job
+from calve.config.spark_conf import AVRO_LIMITS, ITEMS_LIMIT, java_options, spark_conf
 from calve.errors import ConfigError, Fatal
-from calve.job import Job
-from calve.spark_conf import AVRO_LIMITS, ITEMS_LIMIT, java_options, spark_conf
-from calve.wire import zigzag
+from calve.schema.wire import zigzag
 from glue_jobs.java import java_class
 
 VALUE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -28,7 +28,7 @@ VALUE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def spark_session(job: Job) -> SparkSession:
-    """The session, made with the settings of `calve.spark_conf` where the host has not made one already.
+    """The session, made with the settings of `calve.config.spark_conf` where the host has not made one already.
 
     Raises:
         ConfigError: Spark refuses its settings.

@@ -1,5 +1,5 @@
 """What Avro's own resolution cannot do: unions, maps whose keys are no strings, wider decimals, texts that say moments
-(`calve.avro_reader.Resolution`).
+(`calve.schema.avro_reader.Resolution`).
 
 Only for schemas that need it: a value is taken apart and put together again by expressions, which Spark interprets.
 """
@@ -12,8 +12,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from calve.columns import Json
 from calve.names import quote
+from calve.schema.columns import Json
 
 TYPES = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
 """Iceberg's names of types that Spark calls otherwise."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, Observation
 
-from calve.columns import Json
-from calve.job import Aggregate, Mode
+from calve.config.job import Aggregate, Mode
+from calve.schema.columns import Json
 from glue_jobs.records import flattened, rows, with_keys
 from glue_jobs.seen import observe_rows
 from glue_jobs.steps.chain import Chain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calve.job import Transform
+from calve.config.job import Transform
 
 
 def partition_spec(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> Any:

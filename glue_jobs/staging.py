@@ -18,7 +18,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame
 
 from calve.errors import CalveError, LostRace, Retryable, Suspended
-from calve.protocol import Commit
+from calve.table.protocol import Commit
 from glue_jobs.exposure import require_own_paths
 from glue_jobs.java import elements, java_class, java_message
 from glue_jobs.lake import Lake, Table, catalog_errors, commit_of

@@ -15,15 +15,15 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from calve.config.job import Upsert
+from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable, Suspended
-from calve.job import Upsert
 from calve.log import event
-from calve.modes import folded_to, kind_of, noted, opened
-from calve.modes import switch as change_of
-from calve.position import Ledger, Offsets, Position, encode, ledger_of
-from calve.protocol import ancestry_is_cut, check_ledger
-from calve.redrive import REQUEST_ID, Request, is_level, position_after
-from calve.spark_conf import CATALOG
+from calve.modes.keys import folded_to, kind_of, noted, opened
+from calve.modes.keys import switch as change_of
+from calve.requests.redrive import REQUEST_ID, Request, is_level, position_after
+from calve.table.position import Ledger, Offsets, Position, encode, ledger_of
+from calve.table.protocol import ancestry_is_cut, check_ledger
 from glue_jobs import faults
 from glue_jobs.decode import decode
 from glue_jobs.deletes import stage_deletes

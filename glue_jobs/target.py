@@ -10,21 +10,28 @@ from typing import TYPE_CHECKING
 from pyspark import Accumulator
 from pyspark.sql import functions as F
 
-from calve import backfill, forget, job, redrive, requests, travel
-from calve.column_rules import layout_problems, require_countable, step_changes
-from calve.columns import KAFKA, Json, struct, with_ids
-from calve.decoding import Decoding
-from calve.engines import Chosen
+from calve.config import job
+from calve.config.engine_choice import Chosen
+from calve.config.job import Deduplicate, Upsert
+from calve.config.maintenance import TURN
+from calve.config.masking_keys import Key
+from calve.config.spark_conf import CATALOG
+from calve.config.steps import Lookup, masked_columns, noted
+from calve.decoding.decode_plan import Decoding
+from calve.decoding.field_quarantine import leaves
+from calve.decoding.record_schemas import Parts, Versions, parts_of
 from calve.errors import Suspended
-from calve.evolution import Change, data_columns
-from calve.job import Deduplicate, Upsert
 from calve.log import event
-from calve.maintenance import TURN
-from calve.masking import Key
-from calve.modes import buckets, keyed
+from calve.modes.aggregate import TOTALS, columns_of, kafka_column, require_same_kind
+from calve.modes.column_rules import layout_problems, require_countable, step_changes
+from calve.modes.keys import buckets, keyed
 from calve.names import SYSTEM_COLUMN, TableName
-from calve.parts import Parts, Versions, parts_of
-from calve.position import (
+from calve.registry.registry import Registry
+from calve.requests import backfill, forget, redrive, requests, rollback
+from calve.schema.columns import KAFKA, Json, struct, with_ids
+from calve.schema.evolution import Change, data_columns
+from calve.schema.registered import Schema
+from calve.table.position import (
     COMPLETE_ROUND,
     COMPLETE_UNTIL,
     INITIALISED,
@@ -38,12 +45,7 @@ from calve.position import (
     encode,
     root,
 )
-from calve.protocol import Commit, ancestry_is_cut, locate, nearest_position, standing
-from calve.quarantine import leaves
-from calve.registry import Registry, Schema
-from calve.spark_conf import CATALOG
-from calve.steps import Lookup, masked_columns, noted
-from calve.totals import TOTALS, columns_of, kafka_column, require_same_kind
+from calve.table.protocol import Commit, ancestry_is_cut, locate, nearest_position, standing
 from glue_jobs import faults
 from glue_jobs.admission import Admission
 from glue_jobs.announcing import Announcer
@@ -206,7 +208,7 @@ class Target:
         """The keys that hash personal data and seal dead letters; none where nothing is masked.
 
         Raises:
-            ConfigError, Retryable: as `calve.masking.read_keys`.
+            ConfigError, Retryable: as `calve.config.masking_keys.read_keys`.
         """
         return self.masking.keys if self.masking else ()
 
@@ -373,7 +375,7 @@ class Target:
         return replace(again, snapshot=snapshot)
 
 
-REQUESTS = {redrive.REQUEST, forget.REQUEST, forget.LEFT, travel.REQUEST, backfill.REQUEST, TURN}
+REQUESTS = {redrive.REQUEST, forget.REQUEST, forget.LEFT, rollback.REQUEST, backfill.REQUEST, TURN}
 
 
 def requested(target: Target) -> bool:

@@ -13,14 +13,21 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from calve.columns import KAFKA
+from calve.config.job import Aggregate, Window
+from calve.config.spark_conf import CATALOG
 from calve.errors import Suspended
-from calve.job import Aggregate, Window
-from calve.measures import Cast, ColumnAt, Nearest, Number, Typed, columns_in, decimal
-from calve.measures import Expression as Tree
+from calve.modes.aggregate import (
+    EMPTY,
+    WINDOW_START,
+    Total,
+    groups_of,
+    require_same_columns,
+    totals_of,
+)
+from calve.modes.measures import Cast, ColumnAt, Nearest, Number, Typed, columns_in, decimal
+from calve.modes.measures import Expression as Tree
 from calve.names import SYSTEM_COLUMN
-from calve.spark_conf import CATALOG
-from calve.totals import EMPTY, WINDOW_START, Total, groups_of, require_same_columns, totals_of
+from calve.schema.columns import KAFKA
 from glue_jobs.deletes import stage_deletes
 from glue_jobs.keys import at, keys_of
 from glue_jobs.layout import clustered

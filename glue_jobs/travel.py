@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from calve.errors import CalveError, Retryable
 from calve.log import event
-from calve.position import Position
-from calve.protocol import begin
-from calve.requests import NOT_UNDERSTOOD, Entry, outdated
-from calve.travel import REQUEST, Journey, Request, journey, require_readable
+from calve.requests.requests import NOT_UNDERSTOOD, Entry, outdated
+from calve.requests.rollback import REQUEST, Journey, Request, journey, require_readable
+from calve.table.position import Position
+from calve.table.protocol import begin
 from glue_jobs import faults
 from glue_jobs.redrive import now
 from glue_jobs.target import Target

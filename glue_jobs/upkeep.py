@@ -13,15 +13,22 @@ from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JNetworkError
 
-from calve import job
-from calve.earlier import Earlier, earlier
-from calve.emitting import Emitted, left
+from calve.config import job
+from calve.config.maintenance import snapshots_to_keep
 from calve.errors import Fatal
 from calve.log import event
-from calve.maintenance import snapshots_to_keep
-from calve.position import EARLIER, NO_LETTERS, POSITION_TAG, Position, has_position, restated
-from calve.protocol import Commit, may_publish, nearest_position, standing
-from calve.redrive import is_level
+from calve.outputs.emitting import Emitted, left
+from calve.requests.expired_history import Earlier, earlier
+from calve.requests.redrive import is_level
+from calve.table.position import (
+    EARLIER,
+    NO_LETTERS,
+    POSITION_TAG,
+    Position,
+    has_position,
+    restated,
+)
+from calve.table.protocol import Commit, may_publish, nearest_position, standing
 from glue_jobs import faults
 from glue_jobs.java import problem
 from glue_jobs.lake import SETTINGS, Table, settings

@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import WindowSpec
 
-from calve.changes import UNAVAILABLE
-from calve.columns import CHANGE
-from calve.job import ChangeData, Upsert
-from calve.spark_conf import CATALOG
+from calve.config.job import ChangeData, Upsert
+from calve.config.spark_conf import CATALOG
+from calve.schema.change_events import UNAVAILABLE
+from calve.schema.columns import CHANGE
 from glue_jobs.decode import REJECT
 from glue_jobs.deletes import stage_deletes
 from glue_jobs.events import OP, TOMBSTONE, TRUNCATES

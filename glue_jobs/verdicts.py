@@ -8,10 +8,10 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from calve.decoding import Decoding
-from calve.job import PartName
-from calve.wire import Wire
-from calve.writers import ProtobufWriter, WholeWriter, Writer
+from calve.config.job import PartName
+from calve.decoding.decode_plan import Decoding
+from calve.schema.wire import Wire
+from calve.schema.writers import ProtobufWriter, WholeWriter, Writer
 from glue_jobs.shapes import false
 
 DECODED: dict[PartName, str] = {"value": "decoded", "key": "calve:key"}

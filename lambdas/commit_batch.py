@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from calve.announcement import table_of
 from calve.names import TableName
+from calve.outputs.announcement import table_of
 
 
 @dataclass(frozen=True, slots=True)

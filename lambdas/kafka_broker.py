@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from calve.job import Kafka
-from calve.kafka_auth import librdkafka_properties
+from calve.config.job import Kafka
+from calve.config.kafka_auth import librdkafka_properties
 from calve.secrets import Redacted
 from lambdas.kafka_client import TIMEOUT_S, KafkaClient
 

@@ -12,9 +12,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from calve.config.job import Kafka
+from calve.config.kafka_auth import librdkafka_properties
 from calve.errors import Fatal, Retryable
-from calve.job import Kafka
-from calve.kafka_auth import librdkafka_properties
 from calve.secrets import Redacted
 
 TIMEOUT_S = 10

@@ -1,11 +1,11 @@
-"""Metrics of functions, by the one list of them: `calve.metrics`."""
+"""Metrics of functions, by the one list of them: `calve.outputs.metrics`."""
 
 from __future__ import annotations
 
 from aws_lambda_powertools import Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
-from calve.metrics.metric import Metric
+from calve.outputs.metrics.metric import Metric
 
 NAMESPACE = "calve"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aws_cdk import Acknowledgment, App, CfnParameter, Stack, Tags, Validations
 
-from calve.deployment import Deployment
+from calve.config.deployment import Deployment
 from stacks.bundling import Runtime
 from stacks.exports import ExportsStack
 from stacks.ingest import IngestStack

@@ -9,8 +9,8 @@ from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, aws_dynamodb
 from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 
-from calve.deployment import Deployment
-from calve.publishing import IcebergRest, Publish
+from calve.config.deployment import Deployment
+from calve.config.publishing import IcebergRest, Publish
 from stacks.bundling import Runtime
 from stacks.commit_feed import CommitFeed
 from stacks.function import Function, invoke

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aws_cdk import Aws, Duration, aws_events, aws_iam, aws_lambda, aws_sqs
 from constructs import Construct
 
-from calve.announcement import COMMITTED, EVOLVED, pattern
-from calve.deployment import Deployment
+from calve.config.deployment import Deployment
+from calve.outputs.announcement import COMMITTED, EVOLVED, pattern
 from stacks.function import Function
 from stacks.roles import allow, grant
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aws_cdk import Aws, Duration
 from constructs import Construct
 
-from calve.deployment import UNKNOWN_SERVERS, Deployment
+from calve.config.deployment import UNKNOWN_SERVERS, Deployment
 from stacks.bundling import Runtime
 from stacks.function import Function, Place
 from stacks.ingest_job import IngestJob

@@ -12,9 +12,9 @@ from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, Stack, aws_dyn
 from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 
-from calve.announcement import EXPORT_CREATED, EXPORT_FAILED, pattern
-from calve.deployment import Deployment
-from calve.export import EXPORTS, Export
+from calve.config.deployment import Deployment
+from calve.config.export import EXPORTS, Export
+from calve.outputs.announcement import EXPORT_CREATED, EXPORT_FAILED, pattern
 from stacks.bundling import Runtime
 from stacks.export_writer import FILES
 from stacks.function import Function, invoke

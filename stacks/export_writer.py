@@ -8,9 +8,9 @@ from dataclasses import asdict
 from aws_cdk import Duration, aws_dynamodb, aws_lambda, aws_scheduler
 from constructs import Construct
 
-from calve.announcement import EXPORT_FAILED
-from calve.deployment import Deployment
-from calve.export import EXPORTS
+from calve.config.deployment import Deployment
+from calve.config.export import EXPORTS
+from calve.outputs.announcement import EXPORT_FAILED
 from stacks.bundling import Runtime
 from stacks.function import Function
 from stacks.lake import LakeStack

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
-from calve.deployment import Deployment
+from calve.config.deployment import Deployment
 from stacks.bundling import Runtime
 from stacks.export_mails import ExportLinks, ExportMails
 from stacks.export_writer import ExportSchedules, ExportWriter

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from aws_cdk import CfnOutput, Stack, aws_scheduler
 from constructs import Construct
 
-from calve.deployment import Deployment
+from calve.config.deployment import Deployment
 from stacks.bundling import Runtime
 from stacks.doctor import Doctor
 from stacks.ingest_job import IngestJob, JobSecurity

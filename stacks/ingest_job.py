@@ -8,11 +8,11 @@ from typing import Any
 from aws_cdk import Aws, RemovalPolicy, Stack, aws_glue, aws_logs
 from constructs import Construct
 
-from calve.announcement import OF_TABLES
-from calve.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
-from calve.job import Job
-from calve.spark_conf import LEAST_EXECUTORS, spark_conf
-from calve.topics import literal_prefix
+from calve.config.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
+from calve.config.job import Job
+from calve.config.spark_conf import LEAST_EXECUTORS, spark_conf
+from calve.config.topics import literal_prefix
+from calve.outputs.announcement import OF_TABLES
 from stacks.ingest_role import (
     Brokers,
     code_statements,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from aws_cdk import Aws, aws_s3_assets
 
-from calve.export import EXPORTS
-from calve.job import GlueRegistry, Job
+from calve.config.export import EXPORTS
+from calve.config.job import GlueRegistry, Job
 from calve.names import of_msk
 from stacks.lake import LakeStack
 from stacks.roles import Statement, allow, arn, deny, secret_arn

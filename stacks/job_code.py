@@ -14,7 +14,7 @@ import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling, Stack, aws_s3_assets
 from constructs import Construct
 
-from calve.job import Job, Registry
+from calve.config.job import Job, Registry
 from stacks.bundling import ROOT, Runtime, Wheels
 from stacks.jars import pinned, present, retrieve
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aws_cdk import CustomResource, Duration, aws_scheduler
 from constructs import Construct
 
-from calve.deployment import Deployment
+from calve.config.deployment import Deployment
 from stacks.bundling import Runtime
 from stacks.function import Function, invoke
 from stacks.ingest_job import IngestJob

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from aws_cdk import aws_cloudwatch, aws_logs
 from constructs import Construct
 
-from calve.job import Job, Table
-from calve.metrics.metric import (
+from calve.config.job import Job, Table
+from calve.outputs.metrics.metric import (
     ANNOUNCEMENTS_FAILED,
     FRESHNESS,
     HEARD,

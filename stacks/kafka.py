@@ -15,7 +15,7 @@ from aws_cdk import (
 )
 from constructs import Construct
 
-from calve.deployment import UNKNOWN_SERVERS, Deployment, Network
+from calve.config.deployment import UNKNOWN_SERVERS, Deployment, Network
 from stacks.bundling import Runtime
 from stacks.function import Function
 from stacks.ingest_role import Brokers

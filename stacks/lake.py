@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from aws_cdk import Aws, CfnOutput, CustomResource, Duration, Stack, aws_athena, aws_iam
 from constructs import Construct
 
-from calve.deployment import Deployment
+from calve.config.deployment import Deployment
+from calve.config.maintenance import ORPHANS_NOTE
 from calve.errors import ConfigError
-from calve.job_status import FOLDER
-from calve.maintenance import ORPHANS_NOTE
 from calve.names import OWNER_TAG
+from calve.outputs.job_status import FOLDER
 from stacks.bundling import Runtime
 from stacks.function import Function
 from stacks.lake_storage import OWN_KEYS, LakeStorage, own_key_alias

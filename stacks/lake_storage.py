@@ -7,8 +7,8 @@ import json
 from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, Stack
 from constructs import Construct
 
-from calve.deployment import Deployment
-from calve.export import EXPORTS
+from calve.config.deployment import Deployment
+from calve.config.export import EXPORTS
 from calve.names import OWNER_TAG
 from stacks.bundling import Runtime
 from stacks.function import Function

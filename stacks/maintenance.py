@@ -7,8 +7,8 @@ from dataclasses import replace
 from aws_cdk import Aws, Stack, aws_glue, aws_s3_assets, aws_scheduler
 from constructs import Construct
 
-from calve.deployment import Deployment, JobDeployment
-from calve.spark_conf import spark_conf
+from calve.config.deployment import Deployment, JobDeployment
+from calve.config.spark_conf import spark_conf
 from stacks.bundling import ROOT
 from stacks.ingest import IngestStack
 from stacks.ingest_job import GLUE_VERSION, log_group, portable

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from aws_cdk import CfnOutput, Stack, aws_cloudwatch
 from constructs import Construct
 
-from calve.deployment import Deployment
-from calve.metrics.metric import FRESHNESS, LAG, REJECT_ROUNDS, ROWS, Metric
+from calve.config.deployment import Deployment
+from calve.outputs.metrics.metric import FRESHNESS, LAG, REJECT_ROUNDS, ROWS, Metric
 from stacks.alarms.board import Board
 from stacks.alarms.of_jobs import of_job, of_maintenance, of_starts
 from stacks.alarms.of_publishing import of_catalog, of_exports, of_rotation, of_snowflake

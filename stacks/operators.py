@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aws_cdk import Aws, aws_iam
 from constructs import Construct
 
-from calve.deployment import Deployment
+from calve.config.deployment import Deployment
 from stacks.job_schedule import start_arn
 from stacks.roles import Statement, allow, arn, deny, explain
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
-from calve.deployment import Deployment
-from calve.publishing import Publish
+from calve.config.deployment import Deployment
+from calve.config.publishing import Publish
 from stacks.bundling import Runtime
 from stacks.catalog_sync import CatalogSync
 from stacks.lake import LakeStack

@@ -14,7 +14,7 @@ from typing import Any
 from aws_cdk import Acknowledgment, Aws, Stack, Validations, aws_iam
 from constructs import Construct
 
-from calve.announcement import SOURCE
+from calve.outputs.announcement import SOURCE
 
 
 def arn(service: str, resource: str, *, region: str = Aws.REGION) -> str:

@@ -14,9 +14,9 @@ from aws_cdk import Aws, Duration, Stack, aws_lambda
 from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 
-from calve.deployment import Deployment, KeyRotation
+from calve.config.deployment import Deployment, KeyRotation
+from calve.config.job import Job, Registry
 from calve.errors import ConfigError
-from calve.job import Job, Registry
 from stacks.bundling import Runtime
 from stacks.function import Function, Place
 from stacks.ingest_role import Brokers, msk_key

@@ -8,10 +8,10 @@ from aws_cdk import Aws, CfnOutput, CustomResource, Duration, Fn, RemovalPolicy,
 from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 
-from calve.deployment import Deployment
+from calve.config.deployment import Deployment
+from calve.config.publishing import Snowflake
 from calve.errors import ConfigError
 from calve.names import TableName
-from calve.publishing import Snowflake
 from stacks.bundling import Runtime
 from stacks.commit_feed import CommitFeed
 from stacks.function import Function, invoke

@@ -8,7 +8,7 @@ from __future__ import annotations
 from decimal import Context, Decimal
 from typing import Any
 
-from calve.columns import Json
+from calve.schema.columns import Json
 from tests.integration.avro_records import entries, logical, nullable, record
 from tests.random_avro import zigzag
 

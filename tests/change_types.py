@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from calve.columns import Json, field, list_of, map_of, struct
+from calve.schema.columns import Json, field, list_of, map_of, struct
 
 TIME, DATA = "io.debezium.time.", "io.debezium.data."
 CONNECT = "org.apache.kafka.connect.data."

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import cramjam
 from fastavro import parse_schema, schemaless_writer
 
-from calve.job import Source
+from calve.config.job import Source
 from tests.debezium import around, event, json_around
 from tests.record_batches import CODECS, HEADER, Codec, Record, sealed, written
 

@@ -11,11 +11,11 @@ import resource
 import sys
 from random import Random
 
-from calve.avro_program import reasons
-from calve.decoding import decoding, first_columns
+from calve.decoding.avro_program import reasons
+from calve.decoding.decode_plan import decoding, first_columns
 from calve.errors import CalveError
-from calve.registry import Schema
-from calve.wire import CONFLUENT
+from calve.schema.registered import Schema
+from calve.schema.wire import CONFLUENT
 from glue_jobs.columnar.decoder import Decoder
 from tests.columnar import records_of
 from tests.random_avro import Schemas, Values, mutated

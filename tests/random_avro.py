@@ -186,7 +186,7 @@ class Values:
 
 
 def zigzag(number: int) -> bytes:
-    """As `calve.wire.zigzag`, of any number."""
+    """As `calve.schema.wire.zigzag`, of any number."""
     rest = number * 2 if number >= 0 else -number * 2 - 1
     found = bytearray()
     while rest >= 0x80:

@@ -10,7 +10,7 @@ from decimal import Context, Decimal
 from itertools import count
 from typing import Any
 
-from calve.columns import decimal_digits
+from calve.schema.columns import decimal_digits
 from tests.random_schemas import Field
 
 Json = Any

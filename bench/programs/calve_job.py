@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.programs.marks import LAP, READY, mark
-from calve.job import Job
+from calve.config.job import Job
 from glue_jobs.ingest import run
 from glue_jobs.session import spark_session
 

@@ -18,7 +18,7 @@ from bench.programs.marks import mark
 from bench.topics import make
 from bench.workloads.trades import TRADES
 from bench.workloads.workload import blocks
-from calve.job import Job
+from calve.config.job import Job
 from cli.kafka import client_properties
 from glue_jobs.ingest import open_targets
 from glue_jobs.java import elements

@@ -13,12 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.programs.marks import LAP, READY, mark
-from calve.columns import KAFKA, Json, struct, with_ids
-from calve.decoding import Decoding
-from calve.job import Job, Table
+from calve.config.job import Job, Table
+from calve.decoding.decode_plan import Decoding
+from calve.decoding.record_schemas import parts_of
 from calve.names import SYSTEM_COLUMN
-from calve.parts import parts_of
-from calve.registry import open_registry
+from calve.registry.registry import open_registry
+from calve.schema.columns import KAFKA, Json, struct, with_ids
 from cli.kafka import Cluster
 from glue_jobs.columnar.decoder import Decoder
 from glue_jobs.columnar.layouts import layout

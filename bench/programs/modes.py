@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from bench.programs.marks import mark
-from calve.job import Aggregate, Deduplicate, Job, Measure, Source, Table, Upsert
+from calve.config.job import Aggregate, Deduplicate, Job, Measure, Source, Table, Upsert
 from cli.datagen.produce import create_topic
 from cli.kafka import client_properties
 from glue_jobs.ingest import open_targets

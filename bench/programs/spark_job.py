@@ -18,9 +18,10 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from bench.programs.marks import LAP, READY, mark
-from calve.job import Job, Table
-from calve.registry import Schema, open_registry
-from calve.spark_conf import CATALOG
+from calve.config.job import Job, Table
+from calve.config.spark_conf import CATALOG
+from calve.registry.registry import open_registry
+from calve.schema.registered import Schema
 from glue_jobs.session import spark_session
 from glue_jobs.shapes import spark_type
 
@@ -95,7 +96,7 @@ def decoded(schema: Schema) -> Column:
     """
     if schema.type == "AVRO":
         return from_avro(F.expr("substring(value, 6)"), schema.text, {"mode": "PERMISSIVE"})
-    from calve.decoding import first_columns
+    from calve.decoding.decode_plan import first_columns
 
     return F.from_json(
         F.expr("cast(substring(value, 6) as string)"), spark_type(first_columns([schema], "it"))

@@ -19,7 +19,7 @@ from typing import Any
 from bench.jars import connect_class_path
 from bench.metering import Metered, metered
 from bench.scene import MEMORY, Follower, Lap, Run, Scene, begun, run_of
-from calve.job import Job
+from calve.config.job import Job
 from cli.datagen.produce import create_topic
 from cli.embedded.java import find_java
 from cli.embedded.layout import Layout

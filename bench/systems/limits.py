@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.scene import Lap, Run, Scene, System, run_program
-from calve.job import Table
+from calve.config.job import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from bench.metering import Metered
 from bench.scene import Follower, Lap, Run, Scene, System, run_program
-from calve.job import Table
+from calve.config.job import Table
 
 ROUND_S = 0.2
 """What a small round takes."""

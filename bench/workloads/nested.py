@@ -11,7 +11,7 @@ from typing import Any
 from fastavro import parse_schema, schemaless_writer
 
 from bench.workloads.workload import SEED, Block, Workload
-from calve.wire import zigzag
+from calve.schema.wire import zigzag
 
 PREBUILT = 4_000
 WORDS = (

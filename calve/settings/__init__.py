@@ -1,6 +1,6 @@
 """calve.yaml: read and checked once on the operator's side, and resolved into jobs, or into a whole deployment.
 
-Needs pydantic and PyYAML, so the Glue job and the Lambdas never import it: they read `calve.job.Job` as JSON.
+Needs pydantic and PyYAML, so the Glue job and the Lambdas never import it: they read `calve.config.job.Job` as JSON.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from calve.deployment import UNKNOWN_WAREHOUSE, Deployment
+from calve.config.deployment import UNKNOWN_WAREHOUSE, Deployment
+from calve.config.job import Job
 from calve.errors import ConfigError
-from calve.job import Job
 from calve.settings import document
 from calve.settings.checks import configuration
-from calve.settings.deployed import deployment
 from calve.settings.document import schema_problems
+from calve.settings.entries.deployment import deployment
 from calve.settings.model import Configuration
 from calve.settings.problems import Problem, config_error
 from calve.settings.relations import job_names, relations

@@ -16,12 +16,12 @@ from typing import Any
 
 import yaml
 
-from calve.declared import NO_ID
+from calve.decoding.formats import FORMATS, Top, columns
 from calve.errors import ConfigError
-from calve.evolution import SchemaProblem
-from calve.formats import FORMATS, Top, columns
 from calve.names import FIELD_NAME
-from calve.registry import Schema
+from calve.registry.declared import NO_ID
+from calve.schema.evolution import SchemaProblem
+from calve.schema.registered import Schema
 from calve.settings.problems import KeyPath, Place, Problem, config_error
 
 _TAG = "tag:yaml.org,2002:"

@@ -5,9 +5,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from calve.job import Auth
+from calve.config.job import Auth
 from calve.settings import fields
-from calve.settings.deploying import (
+from calve.settings.entries.deploy import (
     AlertsSection,
     JobSection,
     MskSection,
@@ -16,19 +16,21 @@ from calve.settings.deploying import (
     WorkersSection,
     rotation_problems,
 )
-from calve.settings.exporting import CsvSection, ExportSection, LinkSection
-from calve.settings.fields import Section
-from calve.settings.maintaining import MaintenanceOptions, MaintenanceSection, RowRetentionSection
-from calve.settings.masking import MaskingSection
-from calve.settings.modes import (
+from calve.settings.entries.exports import CsvSection, ExportSection, LinkSection
+from calve.settings.entries.maintenance import (
+    MaintenanceOptions,
+    MaintenanceSection,
+    RowRetentionSection,
+)
+from calve.settings.entries.masking import MaskingSection
+from calve.settings.entries.modes import (
     AggregateSection,
     ChangeDataSection,
     DeduplicateSection,
     UpsertSection,
     WindowSection,
 )
-from calve.settings.problems import InvalidParts, KeyPath, Problem
-from calve.settings.publishing import (
+from calve.settings.entries.publish import (
     BootstrapSection,
     IcebergRestSection,
     OpenCatalogSection,
@@ -36,10 +38,18 @@ from calve.settings.publishing import (
     SnowflakeSection,
     WarehouseSection,
 )
-from calve.settings.routing import RouteSection
-from calve.settings.sources import KeySection, OAuthSection, RegistrySection, SourceSection
-from calve.settings.steps import FlattenSection, LookupSection, StepSection
-from calve.settings.tables import AnnounceSection, BudgetSection, EmitSection, TableOptions, TableSection
+from calve.settings.entries.routes import RouteSection
+from calve.settings.entries.sources import KeySection, OAuthSection, RegistrySection, SourceSection
+from calve.settings.entries.steps import FlattenSection, LookupSection, StepSection
+from calve.settings.entries.tables import (
+    AnnounceSection,
+    BudgetSection,
+    EmitSection,
+    TableOptions,
+    TableSection,
+)
+from calve.settings.fields import Section
+from calve.settings.problems import InvalidParts, KeyPath, Problem
 
 
 class AuthSection(Section):

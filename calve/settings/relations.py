@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from calve.engines import MODES, reasons
-from calve.settings.masking import mask_step
+from calve.config.engine_choice import MODES, reasons
+from calve.config.topics import expression_problem, naming_problem
+from calve.settings.entries.masking import mask_step
+from calve.settings.entries.routes import route_problems
 from calve.settings.problems import Invalid, KeyPath, Problem, choice, near_miss, one_of
-from calve.settings.routing import route_problems
-from calve.topics import expression_problem, naming_problem
 
 DEFAULT_JOB = "main"
 SCHEDULE_NAME = 64

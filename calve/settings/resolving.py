@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from calve.columns import CHANGE
-from calve.deployment import UNKNOWN_SERVERS
-from calve.job import (
+from calve.config.deployment import UNKNOWN_SERVERS
+from calve.config.job import (
     Aggregate,
     Announce,
     AnyRegistry,
@@ -20,6 +19,7 @@ from calve.job import (
     ChangeData,
     Deduplicate,
     Emit,
+    Entry,
     GlueRegistry,
     Job,
     Kafka,
@@ -32,24 +32,30 @@ from calve.job import (
     Upsert,
     Window,
 )
+from calve.config.steps import Route
+from calve.modes.aggregate import WINDOW_START, column_of
 from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import CHANGE
 from calve.settings.document import asks_registry, schema_text
-from calve.settings.maintaining import maintenance_of
+from calve.settings.entries.maintenance import maintenance_of
+from calve.settings.entries.modes import (
+    AggregateSection,
+    ChangeDataSection,
+    DeduplicateSection,
+    UpsertSection,
+)
+from calve.settings.entries.routes import RouteSection
+from calve.settings.entries.sources import PartSection
+from calve.settings.entries.tables import BudgetSection, TableSection
 from calve.settings.model import Configuration
-from calve.settings.modes import AggregateSection, ChangeDataSection, DeduplicateSection, UpsertSection
 from calve.settings.problems import KeyPath, Problem
-from calve.settings.routing import route_of
-from calve.settings.sources import PartSection
-from calve.settings.tables import BudgetSection, TableSection
-from calve.topics import Entry
-from calve.totals import WINDOW_START, column_of
 
 _T = TypeVar("_T")
 
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 CHANGE_POSITION = f"{CHANGE['name']}.position"
 
-_TABLE_OPTIONS = {  # key in calve.yaml -> field of calve.job.Table
+_TABLE_OPTIONS = {  # key in calve.yaml -> field of calve.config.job.Table
     "freshness": "freshness_s",
     "flush_size": "flush_bytes",
     "partition_flush_size": "partition_flush_bytes",
@@ -148,7 +154,7 @@ def _lake(checked: Configuration, stack: StackDefaults) -> Lake:
 
 def _table(name: str, table: TableSection, checked: Configuration, folder: Path) -> Table:
     options: dict[str, Any] = {}
-    defaults, route = checked.defaults, route_of(name, checked.tables)
+    defaults, route = checked.defaults, _route_of(name, checked.tables)
     for key, option in _TABLE_OPTIONS.items():
         own, shared = getattr(table, key), getattr(defaults, key)
         if own is not None or shared is not None:
@@ -360,3 +366,36 @@ def _at(values: Mapping[str, Any], path: KeyPath) -> Any:
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
     return found
+
+
+def _route_of(name: str, tables: Mapping[str, TableSection]) -> Route | None:
+    """The route of a table as the first of its steps; None: all records of the topic are the table's."""
+    table = tables[name]
+    if table.route is None:
+        return None
+    routes = {
+        key: each.route
+        for key, each in tables.items()
+        if each.route and _source_of(each) == _source_of(table)
+    }
+    others = _other_records(name, routes)
+    named = [value for each in routes.values() for value in each.value or ()]
+    return Route(
+        table.route.column,
+        values=table.route.value or (),
+        named=() if others == "leave_out" else tuple(named),
+        others=others,
+    )
+
+
+def _source_of(table: TableSection) -> tuple[str | None, ...]:
+    """What is the same of tables that read the same records."""
+    return table.topic, table.value.subject, table.value.message
+
+
+def _other_records(name: str, routes: Mapping[str, RouteSection]) -> Literal["leave_out", "keep", "reject"]:
+    """What the table does with records that none names: just one of the tables keeps or rejects them."""
+    if routes[name].otherwise:
+        return "keep"
+    unnamed = not any(each.otherwise for each in routes.values())
+    return "reject" if unnamed and name == next(iter(routes)) else "leave_out"

@@ -46,7 +46,7 @@ def cost(
     Example:
       calve cost --topic-rate 2.5 --kept-months 12
     """
-    from calve.job import Kafka, Registry
+    from calve.config.job import Kafka, Registry
     from calve.settings import StackDefaults, load_deployment
     from cli.cost.model import Load, assumptions, bill, rates, totals
 

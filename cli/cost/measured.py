@@ -9,8 +9,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from calve.job import Job
-from calve.settings.deploying import UNSCALED
+from calve.config.job import Job
+from calve.settings.entries.deploy import UNSCALED
 from cli.account import Account
 from cli.cost.model import Rates, dpus
 from cli.kafka import cluster_database

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from calve.deployment import Deployment, JobDeployment
-from calve.job import Table
-from calve.settings.deploying import UNSCALED
+from calve.config.deployment import Deployment, JobDeployment
+from calve.config.job import Table
+from calve.settings.entries.deploy import UNSCALED
 from calve.settings.schedules import firings_per_day
 
 FILE = Path(__file__).with_name("rates.json")

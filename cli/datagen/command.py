@@ -131,7 +131,7 @@ def _malformed(total: int, kinds: list[str]) -> dict[str, int]:
 
 def _target(bootstrap: str | None, registry: str | None, config: Path | None, env: str | None) -> Target:
     """The cluster that is named, the configuration's, or the embedded one."""
-    from calve import job
+    from calve.config import job
     from cli.datagen.produce import Target
     from cli.embedded.layout import project_root
     from cli.embedded.stack import current

@@ -21,7 +21,7 @@ MALFORMED = {
     "null_value": "null_value",
     "incompatible_schema": "incompatible_schema",
 }
-"""Kinds of malformed records -> the reason (`calve.columns.REASONS`) for which an append table refuses them."""
+"""Kinds of malformed records -> the reason (`calve.schema.columns.REASONS`) for which an append table refuses them."""
 
 Kind = str
 GOOD: Kind = "good"

@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from calve import job
+from calve.config import job
 from calve.errors import CalveError, ConfigError, Retryable
-from calve.registry import open_registry
+from calve.registry.registry import open_registry
 from calve.secrets import read_secret
 from cli.datagen.plan import DUPLICATE, Block, Fates, Kind, Plan, blocks
 from cli.datagen.records import Breaker, Encoder, later_rows, register, rows, schema_text

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from calve.columns import SEALED
 from calve.errors import CalveError
+from calve.schema.columns import SEALED
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import (

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from calve.columns import REDRIVEN, SEALED
+from calve.schema.columns import REDRIVEN, SEALED
 
 PLACE = ("cluster_id", "topic_id", "topic", "partition", "offset")
 PREVIEW_BYTES = 256

@@ -12,7 +12,7 @@ from cli.config import load_jobs, table_named
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from calve.job import Table as Settings
+    from calve.config.job import Table as Settings
     from calve.names import TableName
 
 SinceOption = Annotated[

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from calve.errors import CalveError
-from calve.redrive import Request, Result
+from calve.requests.redrive import Request, Result
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 from cli.dead_letters.options import ReasonOption, SchemaOption, SinceOption, UntilOption, open_both

@@ -26,9 +26,9 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.table import Table
 
-from calve.columns import REASONS, REDRIVEN
 from calve.errors import CalveError, ConfigError
 from calve.names import TableName
+from calve.schema.columns import REASONS, REDRIVEN
 from calve.settings.problems import near_miss, one_of
 from cli import lake
 from cli.config import moment

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from calve.job import Job, Lake
+    from calve.config.job import Job, Lake
     from calve.names import TableName
     from cli.console import Console
     from cli.datagen.plan import Fates

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from calve.job import Job
+    from calve.config.job import Job
     from cli.console import Console
     from cli.embedded.elsewhere import Elsewhere
     from cli.embedded.stack import Stack

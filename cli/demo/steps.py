@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from calve.columns import REASONS
+from calve.config.job import Job, Kafka, Lake, Registry, Table
 from calve.errors import CalveError
-from calve.job import Job, Kafka, Lake, Registry, Table
 from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import REASONS
 from cli import deploy, lake, run_job
 from cli.condition import Conditions
 from cli.datagen.plan import Plan, in_turn

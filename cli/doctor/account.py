@@ -23,7 +23,7 @@ from lambdas.doctor.lake import ABSENT, DENIED, code_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from calve.deployment import Deployment
+    from calve.config.deployment import Deployment
     from cli.account import Account
 
 DEPLOY = "npx cdk deploy --all"

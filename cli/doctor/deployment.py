@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from botocore.config import Config
 
-from calve.deployment import UNKNOWN_SERVERS
+from calve.config.deployment import UNKNOWN_SERVERS
+from calve.config.job import Kafka, Registry
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
-from calve.job import Kafka, Registry
 from cli.account import Account, outputs
 from cli.config import embedded_stack, found, load_target
 from cli.doctor.account import jobs, of_release, quotas, roles, seen_from_aws
@@ -22,8 +22,8 @@ from lambdas.doctor.finding import Finding, examine, of_error
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from calve.deployment import Deployment
-    from calve.job import Job
+    from calve.config.deployment import Deployment
+    from calve.config.job import Job
     from cli.embedded.stack import Stack
     from lambdas.doctor.finding import Probe
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from calve.config.job import AnyRegistry, Auth, GlueRegistry, Kafka, Registry
 from calve.errors import CalveError, ConfigError
-from calve.job import AnyRegistry, Auth, GlueRegistry, Kafka, Registry
 from cli.config import DEFAULT_CONFIG
 from cli.console import Console
 

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from calve import job
-from calve.evolution import SchemaProblem
-from calve.formats import columns
-from calve.job import AnyRegistry, GlueRegistry, Kafka
+from calve.config import job
+from calve.config.job import AnyRegistry, GlueRegistry, Kafka
+from calve.decoding.formats import columns
 from calve.names import DEAD_LETTERS_SUFFIX, as_table_name, table_problem
-from calve.registry import Schema, open_registry
+from calve.registry.registry import open_registry
+from calve.schema.evolution import SchemaProblem
+from calve.schema.registered import Schema
 from cli.kafka import Cluster
 
 

@@ -13,14 +13,14 @@ from botocore.exceptions import ClientError
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calve.deployment import Deployment
-from calve.export import Export
-from calve.job import Job
+from calve.config.deployment import Deployment
+from calve.config.export import Export
+from calve.config.job import Job
+from calve.config.publishing import IcebergRest, Snowflake
+from calve.config.spark_conf import LEAST_EXECUTORS, OWN_SETTINGS
+from calve.decoding.field_quarantine import fields_in
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from calve.position import TOPIC
-from calve.publishing import IcebergRest, Snowflake
-from calve.quarantine import fields_in
-from calve.spark_conf import LEAST_EXECUTORS, OWN_SETTINGS
+from calve.table.position import TOPIC
 from cli.account import Account, resources
 from cli.description import partitioning, sorting
 from cli.kafka import cluster_database

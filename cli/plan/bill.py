@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from calve.deployment import Deployment, JobDeployment, Msk, Network, Workers
-from calve.publishing import IcebergRest, Publish, Snowflake
+from calve.config.deployment import Deployment, JobDeployment, Msk, Network, Workers
+from calve.config.publishing import IcebergRest, Publish, Snowflake
 from cli.cost.model import Load, Rates, bill
 from cli.plan.deployed import Deployed
 

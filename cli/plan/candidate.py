@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from calve.config.job import Job, PartName, Table
+from calve.config.steps import ways_to
+from calve.decoding.formats import columns
+from calve.decoding.record_schemas import parts_of
 from calve.errors import ConfigError
-from calve.evolution import Change, data_columns
-from calve.formats import columns
-from calve.job import Job, PartName, Table
-from calve.lineage import Proposal
-from calve.parts import parts_of
-from calve.registry import Schema, open_registry
-from calve.steps import ways_to
-from calve.tags import tags_of
+from calve.registry.registry import open_registry
+from calve.schema.evolution import Change, data_columns
+from calve.schema.lineage import Proposal
+from calve.schema.registered import Schema
+from calve.schema.tags import tags_of
 from cli.config import table_named
 from cli.console import Branch
 from cli.kafka import cluster_database

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from calve.job import Job, Table, Transform
+from calve.config.job import Job, Table, Transform
 from cli.plan.consequences import Consequence
 from cli.status import duration
 
@@ -118,7 +118,7 @@ KINDS: dict[Kind, str] = {"+": "new", "~": "changed", "=": "same", "-": "no long
 @dataclass(frozen=True, slots=True)
 class Change:
     """`note` says what the kind alone does not, `undecided` which fields are to be decided on, `engine` what makes the rows of a
-    table, and why (`calve.engines.Chosen`). entry: the entry with `topics` that it is a table of.
+    table, and why (`calve.config.engine_choice.Chosen`). entry: the entry with `topics` that it is a table of.
     """
 
     section: str

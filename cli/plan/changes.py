@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 
-from calve.columns import Json
-from calve.deployment import Deployment, JobDeployment
-from calve.engines import MODES
+from calve.config.deployment import Deployment, JobDeployment
+from calve.config.engine_choice import MODES
+from calve.config.export import Export
+from calve.config.job import Table, Upsert
+from calve.config.publishing import IcebergRest, Publish, Snowflake
+from calve.decoding.field_quarantine import leaves
 from calve.errors import CalveError, Retryable, Suspended
-from calve.evolution import SchemaProblem, data_columns, show
-from calve.evolution import changes as changes_of
-from calve.export import Export
-from calve.job import Table, Upsert
-from calve.modes import described, noted
-from calve.publishing import IcebergRest, Publish, Snowflake
-from calve.quarantine import leaves
+from calve.modes.keys import described, noted
+from calve.schema.columns import Json
+from calve.schema.evolution import SchemaProblem, data_columns, show
+from calve.schema.evolution import changes as changes_of
 from cli.plan import consequences
 from cli.plan.change import NOTHING, Change, Difference, Kind, differences, flat, of_job, of_table, terms
 from cli.plan.consequences import Consequence

@@ -11,7 +11,11 @@ from zoneinfo import ZoneInfo
 
 from pyiceberg.schema import Schema
 
-from calve.column_rules import (
+from calve.config.job import Deduplicate, Table, Transform, Upsert
+from calve.config.steps import masked_columns
+from calve.errors import CalveError, Retryable, Suspended, topic_missing
+from calve.modes.aggregate import columns_of, require_same_columns
+from calve.modes.column_rules import (
     layout_problems,
     require_age,
     require_countable,
@@ -19,14 +23,10 @@ from calve.column_rules import (
     step_changes,
     transform_problem,
 )
-from calve.columns import KAFKA, Json, struct, with_ids
-from calve.errors import CalveError, Retryable, Suspended, topic_missing
-from calve.evolution import apply, column_at, data_columns
-from calve.job import Deduplicate, Table, Transform, Upsert
-from calve.modes import keyed, kind_of
+from calve.modes.keys import keyed, kind_of
+from calve.schema.columns import KAFKA, Json, struct, with_ids
+from calve.schema.evolution import apply, column_at, data_columns
 from calve.settings.problems import Problem
-from calve.steps import masked_columns
-from calve.totals import columns_of, require_same_columns
 from cli.plan.survey import Read
 from lambdas.csv_export.aggregate import columns_written
 from lambdas.csv_export.failure import ExportFailed
@@ -36,8 +36,8 @@ from lambdas.csv_export.window import previous
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from calve.export import Export
-    from calve.job import Aggregate, Job
+    from calve.config.export import Export
+    from calve.config.job import Aggregate, Job
     from cli.plan.change import Change
     from cli.plan.deployed import DeployedTable
     from cli.plan.steps import Foreseen

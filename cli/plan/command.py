@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from calve.config.topics import PLACEHOLDER
 from calve.errors import ConfigError
-from calve.topics import PLACEHOLDER
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
 from cli.console import Branch, Console, Output, OutputOption
 from cli.cost.command import RateOption
@@ -18,7 +18,7 @@ from cli.plan.change import KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from calve.job import PartName
+    from calve.config.job import PartName
     from calve.settings.problems import Place, Problem
     from cli.plan.bill import Bills
     from cli.plan.change import Change

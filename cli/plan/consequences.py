@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from calve.config.export import Export
+from calve.config.job import Emit, Table
+from calve.config.maintenance import Maintenance
 from calve.errors import Suspended
-from calve.export import Export
-from calve.job import Emit, Table
-from calve.maintenance import Maintenance
-from calve.modes import noted, switch
+from calve.modes.keys import noted, switch
 from cli.plan.deployed import DeployedTable
 from cli.status import duration
 

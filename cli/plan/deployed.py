@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from calve.columns import Json
-from calve.export import Export
-from calve.job import Job, Table
-from calve.publishing import IcebergRest, Snowflake
+from calve.config.export import Export
+from calve.config.job import Job, Table
+from calve.config.publishing import IcebergRest, Snowflake
+from calve.schema.columns import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class DeployedJob:
 class DeployedTable:
     """An Iceberg table that calve keeps. `mode`: as its position says it; `empty`: it has read nothing, so any mode will do.
 
-    fields: `calve.quarantine.fields_in` its properties. topic: what it was made for.
+    fields: `calve.decoding.field_quarantine.fields_in` its properties. topic: what it was made for.
     """
 
     partition_by: str

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from calve.columns import Json
+from calve.config.job import Job
 from calve.errors import CalveError
-from calve.job import Job
+from calve.schema.columns import Json
 from glue_jobs.engines import reasons_foreseen
 from glue_jobs.ingest import open_targets
 from glue_jobs.kafka.cluster import Cluster

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from calve.avro_program import reasons
-from calve.deployment import UNKNOWN_SERVERS
-from calve.engines import Chosen, choose, of_settings
+from calve.config.deployment import UNKNOWN_SERVERS
+from calve.config.engine_choice import Chosen, choose, of_settings
+from calve.config.job import ChangeData
+from calve.config.topics import Expansion, expand
+from calve.decoding.avro_program import reasons
+from calve.decoding.record_schemas import parts_of
 from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
-from calve.evolution import apply, data_columns
-from calve.job import ChangeData
-from calve.modes import require_tombstones
-from calve.parts import parts_of
-from calve.registry import open_registry
+from calve.modes.keys import require_tombstones
+from calve.registry.registry import open_registry
+from calve.schema.evolution import apply, data_columns
 from calve.settings.problems import Problem
-from calve.topics import Expansion, expand
 from cli.kafka import Cluster
 from cli.plan.changes import of_entry
 from cli.topics import joined, of_lake, with_tables
@@ -26,11 +26,11 @@ from cli.topics import joined, of_lake, with_tables
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from calve.columns import Json
-    from calve.deployment import Deployment, JobDeployment
-    from calve.job import Job, Table
-    from calve.parts import Parts, Versions
-    from calve.registry import Registry
+    from calve.config.deployment import Deployment, JobDeployment
+    from calve.config.job import Job, Table
+    from calve.decoding.record_schemas import Parts, Versions
+    from calve.registry.registry import Registry
+    from calve.schema.columns import Json
     from cli.plan.change import Change
     from cli.plan.deployed import Deployed, DeployedTable
     from cli.plan.steps import Foreseen

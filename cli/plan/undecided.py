@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from calve.columns import Json
+from calve.config.job import Table
+from calve.config.steps import is_masked, names_behind, ways_to
+from calve.decoding.field_quarantine import admitted, leaves
 from calve.errors import Suspended
-from calve.evolution import data_columns, join
-from calve.job import Table
-from calve.quarantine import admitted, leaves
-from calve.steps import is_masked, names_behind, ways_to
+from calve.schema.columns import Json
+from calve.schema.evolution import data_columns, join
 from cli.plan.deployed import DeployedTable
 from cli.plan.survey import Read, Records
 
@@ -123,7 +123,7 @@ COUNTED = "is has num count total nr of"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A field that looks like personal data. path: as those of `calve.steps`. why: what it seems to be."""
+    """A field that looks like personal data. path: as those of `calve.config.steps`. why: what it seems to be."""
 
     path: str
     why: str

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from calve.columns import REASONS
-from calve.job import Job, Table
+from calve.config.job import Job, Table
 from calve.names import SYSTEM_COLUMN, quote
-from calve.position import Offsets
-from calve.protocol import TopicState, bounded
+from calve.schema.columns import REASONS
+from calve.table.position import Offsets
+from calve.table.protocol import TopicState, bounded
 from glue_jobs.decode import OTHER, REJECT, decode
 from glue_jobs.events import IDLE
 from glue_jobs.ingest import open_targets

@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 from duckdb import DuckDBPyConnection
 
+from calve.config.job import Lake
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
-from calve.job import Lake
 from cli.duck import connect, identifier, literal
 from cli.query.statement import Opened, Reference, Statement
 

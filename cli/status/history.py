@@ -9,11 +9,11 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog
 
-from calve import backfill, forget, redrive
-from calve.job_status import Earlier
 from calve.names import TableName
-from calve.position import MAINTENANCE
-from calve.requests import Entry
+from calve.outputs.job_status import Earlier
+from calve.requests import backfill, forget, redrive
+from calve.requests.requests import Entry
+from calve.table.position import MAINTENANCE
 from cli.lake import Snapshot, ancestors, load, state_of
 from cli.tables import snapshot_document, snapshot_line
 

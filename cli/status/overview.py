@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from calve.config.topics import NotKept
 from calve.errors import CalveError
-from calve.job_status import Earlier
 from calve.names import TableName
-from calve.topics import NotKept
+from calve.outputs.job_status import Earlier
 from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
 from cli.lake import aws_errors

@@ -19,15 +19,22 @@ from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
 from pyiceberg.table import Table as Iceberg
 from pyiceberg.types import PrimitiveType
 
-from calve import backfill, forget, redrive, travel
-from calve.columns import REJECTED_AT
+from calve.config.job import Job, Table
+from calve.config.maintenance import (
+    ORPHANS_NOTE,
+    SURPLUS_FILES,
+    Figures,
+    Maintenance,
+    due,
+    surplus,
+)
+from calve.config.topics import NotKept
 from calve.errors import CalveError, Fatal, Retryable
-from calve.job import Job, Table
-from calve.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Figures, Maintenance, due, surplus
-from calve.position import Offsets, Position
-from calve.protocol import complete_until
-from calve.requests import Pause
-from calve.topics import NotKept
+from calve.requests import backfill, forget, redrive, rollback
+from calve.requests.requests import Pause
+from calve.schema.columns import REJECTED_AT
+from calve.table.position import Offsets, Position
+from calve.table.protocol import complete_until
 from cli.condition import STOPPED, Conditions
 from cli.dead_letters.selection import Selection
 from cli.kafka import Cluster, Topic, cluster_database
@@ -56,7 +63,7 @@ _COUNTED: dict[tuple[str, int], dict[str, int]] = {}
 REQUESTS = {
     redrive.REQUEST: "redrive",
     forget.REQUEST: "forget",
-    travel.REQUEST: "rollback",
+    rollback.REQUEST: "rollback",
     backfill.REQUEST: "backfill",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from calve.maintenance import Due
+from calve.config.maintenance import Due
 from cli.condition import Condition
 
 LagSource = Literal["kafka", "job"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from calve.topics import NotKept
+from calve.config.topics import NotKept
 from cli.condition import STOPPED, Condition
 from cli.status import duration
 from cli.status.table_status import ANY_REASON, TableStatus

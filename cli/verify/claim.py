@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calve.backfill import Range, remade
-from calve.earlier import Earlier
 from calve.errors import Suspended
-from calve.modes import kind_of
-from calve.position import (
+from calve.modes.keys import kind_of
+from calve.requests.backfill import Range, remade
+from calve.requests.expired_history import Earlier
+from calve.requests.redrive import REQUEST_ID
+from calve.table.position import (
     MODE,
     Ledger,
     Offsets,
@@ -25,8 +26,7 @@ from calve.position import (
     ledger_of,
     metrics_of,
 )
-from calve.protocol import Commit
-from calve.redrive import REQUEST_ID
+from calve.table.protocol import Commit
 from cli import lake
 from cli.verify.findings import Check, Finding
 
@@ -73,8 +73,8 @@ class Claim:
 class Round:
     """A data commit: what one snapshot's summary says. A redrive reads no offsets; its `topic` is that of its dead letters.
 
-    `read_with`: as `calve.parts.Parts.read_with`. `mode`: as its position says it (`calve.modes`). `remade`: offsets whose rows
-    it has replaced.
+    `read_with`: as `calve.decoding.record_schemas.Parts.read_with`. `mode`: as its position says it (`calve.modes.keys`).
+    `remade`: offsets whose rows it has replaced.
     """
 
     snapshot: int

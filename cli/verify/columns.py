@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from calve.columns import Json, with_ids
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import Json, with_ids
 
 SHIFT = 48
 """The partition stands above so many bits of offset."""

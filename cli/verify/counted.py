@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from calve.columns import UNDELIVERED
+from calve.schema.columns import UNDELIVERED
 from cli.verify.claim import Round, Rounds, Span
 from cli.verify.findings import Check, Finding
 from cli.verify.formats.fields import CONFLUENT, Framing

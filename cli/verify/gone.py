@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.forget import Entry, Places, united
-from calve.maintenance import retained
-from calve.position import Offsets, TopicKey
+from calve.config.maintenance import retained
+from calve.requests.forget import Entry, Places, united
+from calve.table.position import Offsets, TopicKey
 from cli import lake
 from cli.verify.claim import Span
 from cli.verify.columns import within

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import And, EqualTo
 
-from calve.columns import DEAD_LETTERS, LATER, REDRIVEN, SEALED
+from calve.config.masking_keys import read_keys
 from calve.errors import ConfigError
-from calve.masking import read_keys
-from calve.position import DeadLetterRound
+from calve.schema.columns import DEAD_LETTERS, LATER, REDRIVEN, SEALED
+from calve.table.position import DeadLetterRound
 from cli import lake
 from cli.verify.claim import Claim, Span
 from cli.verify.columns import arrow_columns, within

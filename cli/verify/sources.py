@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
 
-from calve import job
-from calve.declared import FRAMED, NO_ID, identity
+from calve.config import job
+from calve.config.steps import Step
+from calve.decoding.record_schemas import subjects_of
 from calve.names import SYSTEM_COLUMN
-from calve.parts import subjects_of
-from calve.position import Offsets
-from calve.registry import Registry, Schema, open_registry
-from calve.steps import Step
+from calve.registry.declared import FRAMED, NO_ID, identity
+from calve.registry.registry import Registry, open_registry
+from calve.schema.registered import Schema
+from calve.table.position import Offsets
 from cli.verify.claim import Round, Rounds
 from cli.verify.counted import Filters
 from cli.verify.formats.decoding import Decoded, Decoder, Decoding, Keys, Values
@@ -97,7 +98,7 @@ def reading_of(
     complete: no round's ledger has expired. changes: as those of `Values`.
 
     Raises:
-        Retryable, Fatal, ConfigError: as `calve.registry`.
+        Retryable, Fatal, ConfigError: as `calve.registry.registry`.
     """
     registry = sources.open_registry()
     filters = _filters(sources, topic, registry, rounds, complete=complete)

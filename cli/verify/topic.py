@@ -13,10 +13,10 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from calve import job
-from calve.columns import MOST_MILLIS, UNDELIVERED
+from calve.config import job
 from calve.errors import CalveError, Retryable
-from calve.position import Offsets
+from calve.schema.columns import MOST_MILLIS, UNDELIVERED
+from calve.table.position import Offsets
 from cli.kafka import Topic, client_properties
 
 TIMEOUT_S = 15

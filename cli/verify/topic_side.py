@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow.compute as pc
 
-from calve.columns import UNDELIVERED
+from calve.schema.columns import UNDELIVERED
 from cli.verify.claim import Span
 from cli.verify.columns import number
 from cli.verify.counted import BY_SCHEMA, LASTING, Filters, Key, LeftOut, Skips

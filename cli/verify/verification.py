@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calve.columns import UNDELIVERED
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
+from calve.schema.columns import UNDELIVERED
 from cli import lake
 from cli.kafka import Cluster, client_properties
 from cli.verify.checks import checks_of, digests_of, findings_of

@@ -16,7 +16,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from calve.job import Job, Registry
+from calve.config.job import Job, Registry
 from calve.secrets import read_secret
 from cli.config import load_jobs
 from cli.kafka import client_properties

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numba import types
 from numpy.typing import NDArray
 
-from calve.job import Transform
+from calve.config.job import Transform
 from glue_jobs.columnar.layouts import Layout, SortField
 from glue_jobs.columnar.types import stored
 from glue_jobs.compiled import BYTES, LONGS, PLACES, kernel

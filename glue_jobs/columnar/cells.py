@@ -11,7 +11,7 @@ import pyarrow as pa
 from numba import types
 from numpy.typing import NDArray
 
-from calve.avro_operations import Absent, Group, Items, Leaf, Pairs, Part, Program
+from calve.decoding.avro_operations import Absent, Group, Items, Leaf, Pairs, Part, Program
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.types import stored
 from glue_jobs.compiled import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel

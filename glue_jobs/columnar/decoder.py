@@ -15,11 +15,11 @@ import pyarrow as pa
 from numba import types
 from numpy.typing import NDArray
 
-from calve.avro_program import program, require_avro
-from calve.columns import Json
-from calve.decoding import Decoding
-from calve.wire import Wire
-from calve.writers import PlainWriter, Writer
+from calve.decoding.avro_program import program, require_avro
+from calve.decoding.decode_plan import Decoding
+from calve.schema.columns import Json
+from calve.schema.wire import Wire
+from calve.schema.writers import PlainWriter, Writer
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.reader import PlainReader, Reader, Spans
 from glue_jobs.compiled import BYTES, LONGS, PLACES, PLACES_OUT, kernel
@@ -46,7 +46,7 @@ class Decoder:
     """Not to be shared between threads. columns: all that records are decoded to (`glue_jobs.records.Shaping.source`).
 
     Besides the columns that it gives it takes what `Reader` does for each schema that it has met, and what `inflated` does.
-    `calve.avro_program.reasons` says beforehand whether there is a program for all.
+    `calve.decoding.avro_program.reasons` says beforehand whether there is a program for all.
     """
 
     def __init__(self, decoding: Decoding, columns: Json) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from pyspark import SparkContext
 
-from calve.avro_program import reasons
-from calve.engines import Unsupported
+from calve.config.engine_choice import Unsupported
+from calve.decoding.avro_program import reasons
 from glue_jobs.columnar.counted import Counted
 from glue_jobs.columnar.data_files import data_files, layout_of, location_of, sweep
 from glue_jobs.columnar.layouts import Layout

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.columns import Json
-from calve.engines import Unsupported
-from calve.job import Transform
+from calve.config.engine_choice import Unsupported
+from calve.config.job import Transform
+from calve.schema.columns import Json
 from glue_jobs.arrow_types import leaf_type
 from glue_jobs.columnar.storage import Storage
 

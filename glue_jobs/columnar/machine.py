@@ -1,4 +1,4 @@
-"""The machine that runs programs (`calve.avro_program`): one loop over records, whatever their schema.
+"""The machine that runs programs (`calve.decoding.avro_program`): one loop over records, whatever their schema.
 
 It takes and refuses what Spark's `from_avro` does over Avro's Java: that skips values more leniently than it reads them, takes
 any byte but 1 as false, and keeps texts that are no UTF-8.
@@ -17,7 +17,7 @@ from glue_jobs.compiled import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kerne
     BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT, FIXED, ENUM, MILLIS, DECIMAL, MARK, UNION, JUMP, LIST, NEXT,
     SKIP_INT, SKIP_LONG, SKIP_BYTES, SKIP_FIXED, SKIP_LIST, SKIP_NEXT, END,
 ) = range(22)  # fmt: skip
-"""`calve.avro_operations.Op`, which numba would not look at to tell whether what it kept is out of date."""
+"""`calve.decoding.avro_operations.Op`, which numba would not look at to tell whether what it kept is out of date."""
 CELL, MARKED, NULL, JUMP_TO, A, B, SECOND, WIDTH = range(1, 9)
 GOOD, MALFORMED, DOUBTFUL = 0, 1, 2
 """Doubtful: with a value in a map that fits no column, which is a matter only where no later value has its key."""

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from calve.avro_operations import CELL, MARKED, SECOND, WIDTH, Op, Program
-from calve.columns import Json
-from calve.spark_conf import ITEMS_LIMIT, STRING_LIMIT
+from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
+from calve.decoding.avro_operations import CELL, MARKED, SECOND, WIDTH, Op, Program
+from calve.schema.columns import Json
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.cells import Cells, builder
 from glue_jobs.columnar.machine import DOUBTFUL, MALFORMED, UNFIT, run

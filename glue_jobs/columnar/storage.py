@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
+from calve.config.spark_conf import CATALOG, NAMES_KEY
 from calve.errors import Retryable
-from calve.spark_conf import CATALOG, NAMES_KEY
 
 ATTEMPTS = 4
 """Of a request; after them the round is tried again, ever later."""

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from calve.columns import Json
-from calve.decoding import Decoding
-from calve.masking import Key
+from calve.config.masking_keys import Key
+from calve.decoding.decode_plan import Decoding
 from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import Json
 from glue_jobs.columnar.counted import Counted, Values, values_of
 from glue_jobs.columnar.decoder import Decoder
 from glue_jobs.columnar.layouts import Layout

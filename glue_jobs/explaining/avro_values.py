@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from calve.columns import MOST_MILLIS, Json
-from calve.spark_conf import ITEMS_LIMIT, STRING_LIMIT
-from calve.writers import AvroWriter
+from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
+from calve.schema.columns import MOST_MILLIS, Json
+from calve.schema.writers import AvroWriter
 from glue_jobs.explaining.json_values import is_database_moment
 from glue_jobs.explaining.walk import Misfit, Walk, article
 

@@ -1,4 +1,4 @@
-"""Why bytes are no JSON value of a shape (`calve.json_schema`). What they may be in doubt, they are."""
+"""Why bytes are no JSON value of a shape (`calve.schema.json_schema`). What they may be in doubt, they are."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from datetime import date, datetime
 from functools import partial
 from typing import Any
 
-from calve.columns import Json, decimal_digits
-from calve.writers import JsonWriter
+from calve.schema.columns import Json, decimal_digits
+from calve.schema.writers import JsonWriter
 from glue_jobs.explaining.walk import Walk, article
 from glue_jobs.json_leaves import DATABASE_NUMBERS, NOT_FINITE
 from glue_jobs.shapes import DATE, FAR, MOMENT

@@ -13,9 +13,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType
 
-from calve.decoding import Decoding
-from calve.job import PartName
-from calve.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, WholeWriter, Writer
+from calve.config.job import PartName
+from calve.decoding.decode_plan import Decoding
+from calve.schema.writers import (
+    AvroWriter,
+    JsonWriter,
+    PlainWriter,
+    ProtobufWriter,
+    WholeWriter,
+    Writer,
+)
 from glue_jobs.explaining import avro_values, json_values, protobuf_values
 from glue_jobs.explaining.walk import Misfit, Walk
 

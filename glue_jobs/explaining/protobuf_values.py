@@ -1,4 +1,4 @@
-"""Why bytes are no message of a plan (`calve.protobuf.reading`). It takes and refuses what `glue_jobs.protobuf` does."""
+"""Why bytes are no message of a plan (`calve.schema.protobuf.reading`). It takes and refuses what `glue_jobs.protobuf` does."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from calve.columns import decimal_digits
-from calve.protobuf.known import DATE, DECIMAL, TIMESTAMP, WRAPPERS
-from calve.protobuf.reading import Read, Struct, Value
-from calve.writers import ProtobufWriter
+from calve.schema.columns import decimal_digits
+from calve.schema.protobuf.known import DATE, DECIMAL, TIMESTAMP, WRAPPERS
+from calve.schema.protobuf.reading import Read, Struct, Value
+from calve.schema.writers import ProtobufWriter
 from glue_jobs.explaining.walk import Misfit, Walk, article
 from glue_jobs.protobuf.leaves import WIRES, is_sized
 from glue_jobs.protobuf.scan import (

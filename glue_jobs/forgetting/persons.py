@@ -16,10 +16,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from calve.config.masking_keys import Key
 from calve.errors import CalveError
-from calve.forget import Condition, Request, bound_to, seal_key
-from calve.masking import Key
 from calve.names import quote
+from calve.requests.forget import Condition, Request, bound_to, seal_key
 from glue_jobs.decode import decode
 from glue_jobs.keys import at, kind_at
 from glue_jobs.lake import Lake, Table

@@ -14,10 +14,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
-from calve.position import POSITION_TAG
-from calve.protocol import Commit
-from calve.spark_conf import CATALOG
+from calve.table.position import POSITION_TAG
+from calve.table.protocol import Commit
 from glue_jobs import faults
 from glue_jobs.forgetting.persons import Person
 from glue_jobs.forgetting.sweeping import delete, expire, files_of, unreachable

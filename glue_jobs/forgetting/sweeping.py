@@ -19,10 +19,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
+from calve.config.export import EXPORTS
+from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
-from calve.export import EXPORTS
 from calve.names import TableName
-from calve.spark_conf import CATALOG
 from glue_jobs.java import elements, java_cause, read_json, strings
 from glue_jobs.keys import at, kind_at
 from glue_jobs.lake import Lake, Table

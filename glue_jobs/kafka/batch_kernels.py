@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from calve.columns import KEPT_OF_LARGE, LARGEST_RECORD, MOST_MILLIS
+from calve.schema.columns import KEPT_OF_LARGE, LARGEST_RECORD, MOST_MILLIS
 from glue_jobs.compiled import BYTES, LONGS_OUT, kernel
 from glue_jobs.kafka.records import BAD_TIMESTAMP, RECORD_TOO_LARGE
 

@@ -28,8 +28,8 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
+from calve.config.kafka_auth import kafka_python_properties
 from calve.errors import ConfigError
-from calve.kafka_auth import kafka_python_properties
 from glue_jobs.kafka.connection import TIMEOUT_MS, Access, Connection
 
 RECEIVE_BYTES = 1 << 18

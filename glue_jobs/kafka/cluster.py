@@ -26,10 +26,10 @@ from kafka.future import Future
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, DescribeProducersRequest
 from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSpec
 
+from calve.config.job import Emit, Kafka, Start
 from calve.errors import Fatal, Retryable, Suspended
-from calve.job import Emit, Kafka, Start
-from calve.position import Offsets, TopicKey
-from calve.protocol import TopicState
+from calve.table.position import Offsets, TopicKey
+from calve.table.protocol import TopicState
 from glue_jobs.kafka.client import NO_ID, Client, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import TIMEOUT_MS, Connection, told
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numba import types
 
-from calve.columns import KAFKA
+from calve.schema.columns import KAFKA
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.compiled import BYTES, LONGS, LONGS_OUT, PLACES, kernel
 from glue_jobs.kafka.records import Records

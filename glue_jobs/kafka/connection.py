@@ -16,9 +16,9 @@ from kafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
+from calve.config.job import Kafka
+from calve.config.kafka_auth import java_properties
 from calve.errors import Fatal, Retryable, Suspended, topic_forbidden, topic_missing
-from calve.job import Kafka
-from calve.kafka_auth import java_properties
 from calve.secrets import HeldSecret, Redacted
 
 TIMEOUT_MS = 30_000
@@ -48,7 +48,7 @@ class Connection:
         self._name = uuid.uuid4().hex[:8]
 
     def access(self, dialect: Dialect = java_properties) -> Access:
-        """What clients are made with now; another dialect of `calve.kafka_auth` is that of another client.
+        """What clients are made with now; another dialect of `calve.config.kafka_auth` is that of another client.
 
         Raises:
             ConfigError, Retryable: as `java_properties` and `read_secret`.

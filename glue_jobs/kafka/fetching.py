@@ -21,7 +21,7 @@ from kafka.future import Future
 from kafka.protocol.consumer import FetchRequest
 
 from calve.errors import Retryable
-from calve.position import Offsets
+from calve.table.position import Offsets
 from glue_jobs.kafka.batches import Batches
 from glue_jobs.kafka.client import Client, Settings, client_of, drop_client
 from glue_jobs.kafka.connection import TIMEOUT_MS, offset_lost, told, topic_recreated

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calve.columns import MOST_MILLIS, UNDELIVERED
+from calve.schema.columns import MOST_MILLIS, UNDELIVERED
 
 REFUSED = "calve:refused"
 """A column beside those of a record: why the source refuses it, one of `UNDELIVERED`; null of others."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from calve.columns import KEPT_OF_LARGE, LARGEST_RECORD
 from calve.errors import CalveError, Suspended
-from calve.wire import varint_of
+from calve.schema.columns import KEPT_OF_LARGE, LARGEST_RECORD
+from calve.schema.wire import varint_of
 from glue_jobs.kafka.batch_kernels import (
     APPEND_TIME,
     AT,

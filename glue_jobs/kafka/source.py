@@ -15,8 +15,8 @@ from pyspark.sql import types as T
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from calve.columns import MOST_MILLIS, UNDELIVERED
-from calve.position import Offsets
+from calve.schema.columns import MOST_MILLIS, UNDELIVERED
+from calve.table.position import Offsets
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.columns import header_lists, parts
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch, planned

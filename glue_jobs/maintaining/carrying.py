@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from calve import forget
+from calve.config.maintenance import Kind
 from calve.errors import LostRace, Retryable
-from calve.maintenance import Kind
-from calve.position import MAINTENANCE, restated
-from calve.protocol import Commit, standing
+from calve.requests import forget
+from calve.table.position import MAINTENANCE, restated
+from calve.table.protocol import Commit, standing
 from glue_jobs.lake import Table
 from glue_jobs.staging import Ambiguous, commit
 

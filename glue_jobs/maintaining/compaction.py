@@ -15,10 +15,10 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
+from calve.config.maintenance import HOLD, HOLD_S, MANIFEST_BYTES
 from calve.errors import Retryable
-from calve.maintenance import HOLD, HOLD_S, MANIFEST_BYTES
-from calve.position import MAINTENANCE, has_position
-from calve.protocol import nearest_position
+from calve.table.position import MAINTENANCE, has_position
+from calve.table.protocol import nearest_position
 from glue_jobs import faults
 from glue_jobs.java import elements, java_class
 from glue_jobs.lake import Lake, Table, catalog_errors

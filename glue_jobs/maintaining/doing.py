@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from calve import job, redrive
-from calve.announcement import sent_to
-from calve.columns import REJECTED_AT
+from calve.config import job
+from calve.config.maintenance import Kind
 from calve.log import event
-from calve.maintenance import Kind
+from calve.outputs.announcement import sent_to
+from calve.requests import redrive
+from calve.schema.columns import REJECTED_AT
 from glue_jobs.lake import Lake, Table
 from glue_jobs.maintaining.carrying import Upkept
 from glue_jobs.maintaining.compaction import (

@@ -1,4 +1,4 @@
-"""The tables of a job, and what is known of each from metadata alone, for `calve.maintenance.due` to judge.
+"""The tables of a job, and what is known of each from metadata alone, for `calve.config.maintenance.due` to judge.
 
 Neither Kafka nor a registry is asked.
 """
@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve import job
-from calve.columns import REJECTED_AT
-from calve.maintenance import SMALL, SURPLUS_FILES, Figures, Maintenance
+from calve.config import job
+from calve.config.maintenance import SMALL, SURPLUS_FILES, Figures, Maintenance
+from calve.config.spark_conf import CATALOG
+from calve.config.topics import expand, name_pattern
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from calve.position import INITIALISED, TOPIC
-from calve.spark_conf import CATALOG
-from calve.topics import expand, name_pattern
+from calve.schema.columns import REJECTED_AT
+from calve.table.position import INITIALISED, TOPIC
 from glue_jobs.java import elements, strings
 from glue_jobs.keys import at
 from glue_jobs.lake import Lake, Table
@@ -100,7 +100,7 @@ def _files(lake: Lake, table: Table) -> DataFrame:
 
 
 def _surplus(files: DataFrame, file_bytes: int) -> int:
-    """How many fewer files there were if the small ones of each partition were merged (`calve.maintenance.surplus`)."""
+    """How many fewer files there were if the small ones of each partition were merged (`calve.config.maintenance.surplus`)."""
     small = files.where(F.col("file_size_in_bytes") < SMALL * file_bytes)
     place = [name for name in ("spec_id", "partition") if name in files.columns]
     merged = F.ceil(F.sum("file_size_in_bytes") / file_bytes)

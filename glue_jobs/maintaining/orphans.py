@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calve.maintenance import ORPHANS_NOTE
+from calve.config.maintenance import ORPHANS_NOTE
 from glue_jobs import faults
 from glue_jobs.forgetting.sweeping import delete
 from glue_jobs.java import elements, read_json, write_text

@@ -12,11 +12,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
-from calve.column_rules import require_age
+from calve.config.maintenance import RETAINED, Kind, after, retained
+from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
-from calve.maintenance import RETAINED, Kind, after, retained
-from calve.protocol import Commit
-from calve.spark_conf import CATALOG
+from calve.modes.column_rules import require_age
+from calve.table.protocol import Commit
 from glue_jobs import faults
 from glue_jobs.java import elements
 from glue_jobs.keys import at, kind_at

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from py4j.protocol import Py4JNetworkError
 
+from calve.config.maintenance import TURN, TURN_KINDS, Kind
 from calve.errors import Fatal
 from calve.log import event
-from calve.maintenance import TURN, TURN_KINDS, Kind
 from glue_jobs.java import problem
 from glue_jobs.lake import Table
 from glue_jobs.maintaining.doing import Work

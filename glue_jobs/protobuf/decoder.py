@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql.pandas.functions import arrow_udf
 
-from calve.columns import Json, field, struct
-from calve.protobuf.reading import Struct
+from calve.schema.columns import Json, field, struct
+from calve.schema.protobuf.reading import Struct
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.protobuf.messages import Messages
 from glue_jobs.protobuf.scan import PADDING, Bytes, Flags, Ints, Spans

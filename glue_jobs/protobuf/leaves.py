@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from calve.columns import Json, decimal_digits
+from calve.schema.columns import Json, decimal_digits
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.protobuf.scan import FIXED32, FIXED64, VARINT, VARINT_BYTES, Bytes, Flags, Found, Ints, Words
 

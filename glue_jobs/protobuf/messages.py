@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from calve.protobuf.reading import Column, Read, Struct, Value
+from calve.schema.protobuf.reading import Column, Read, Struct, Value
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.protobuf.leaves import WIRES, from_numbers, is_sized, numbers, packed, texts, validity
 from glue_jobs.protobuf.scan import LENGTH, Flags, Found, Ints, Spans, scan

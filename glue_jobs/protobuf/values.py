@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.columns import Json, decimal_digits
-from calve.protobuf.columns import SCALAR_COLUMNS
-from calve.protobuf.known import DATE, MEMBERS, TIMESTAMP, WRAPPERS
-from calve.protobuf.reading import Column, Read, Struct, Value
+from calve.schema.columns import Json, decimal_digits
+from calve.schema.protobuf.columns import SCALAR_COLUMNS
+from calve.schema.protobuf.known import DATE, MEMBERS, TIMESTAMP, WRAPPERS
+from calve.schema.protobuf.reading import Column, Read, Struct, Value
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.protobuf.leaves import Numbers, decimals
 from glue_jobs.protobuf.scan import Flags, Ints

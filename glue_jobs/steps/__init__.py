@@ -1,1 +1,1 @@
-"""The steps of a table (`calve.steps`): pure functions from a frame of rows to one, see `glue_jobs.steps.frame`."""
+"""The steps of a table (`calve.config.steps`): pure functions from a frame of rows to one, see `glue_jobs.steps.frame`."""

@@ -16,11 +16,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType, StructType
 
-from calve.columns import KAFKA, Json, struct
+from calve.config.job import Table, Upsert
+from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step, Value
 from calve.errors import Suspended
-from calve.job import Table, Upsert
 from calve.names import SYSTEM_COLUMN, quote, quote_path
-from calve.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step, Value
+from calve.schema.columns import KAFKA, Json, struct
 from glue_jobs.decode import REJECT
 from glue_jobs.lake import Lake
 from glue_jobs.shapes import false

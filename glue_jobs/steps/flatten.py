@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from calve.config.steps import Flatten, Leaf
 from calve.names import field_problem, quote
-from calve.steps import Flatten, Leaf
 from glue_jobs.steps.frame import beside, data, unusable
 
 

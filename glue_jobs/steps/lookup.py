@@ -24,10 +24,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from calve.config.spark_conf import CATALOG
+from calve.config.steps import LOOKED_UP, Lookup
 from calve.errors import Retryable, Suspended
 from calve.names import TableName, field_problem, quote, quote_path
-from calve.spark_conf import CATALOG
-from calve.steps import LOOKED_UP, Lookup
 from glue_jobs.decode import REJECT
 from glue_jobs.lake import Lake, Table
 from glue_jobs.steps.frame import beside, data, is_live, type_at, type_of, unusable

@@ -29,9 +29,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from calve.masking import FIRST_YEAR_DAY, FIRST_YEAR_US
+from calve.config.masking_keys import FIRST_YEAR_DAY, FIRST_YEAR_US
+from calve.config.steps import Mask, Rule
 from calve.names import SYSTEM_COLUMN, nearest, quote
-from calve.steps import Mask, Rule
 from glue_jobs.steps.frame import beside, data, unusable
 from glue_jobs.steps.tokens import token, with_key
 

@@ -41,8 +41,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from calve.config.steps import Filter, Sql
 from calve.names import SYSTEM_COLUMN, field_problem
-from calve.steps import Filter, Sql
 from glue_jobs.decode import REJECT
 from glue_jobs.events import TOMBSTONE
 from glue_jobs.java import elements

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from calve.masking import BLOCK_BYTES, Key, pads, read_keys
+from calve.config.masking_keys import BLOCK_BYTES, Key, pads, read_keys
 from calve.names import quote
 from glue_jobs.keys import TIMESTAMP, at
 from glue_jobs.verdicts import case
@@ -53,12 +53,12 @@ class MaskingKeys:
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """As `calve.masking.read_keys`, and what it raises."""
+        """As `calve.config.masking_keys.read_keys`, and what it raises."""
         return self._current()[1]
 
     @property
     def frame(self) -> DataFrame:
-        """As `key_frame`; raises what `calve.masking.read_keys` raises."""
+        """As `key_frame`; raises what `calve.config.masking_keys.read_keys` raises."""
         return self._current()[2]
 
     def _current(self) -> tuple[float, tuple[Key, ...], DataFrame]:

@@ -6,8 +6,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from calve.columns import Json, decimal_digits, field, list_of, map_of, struct
 from calve.names import SYSTEM_COLUMN, field_problem, quote
+from calve.schema.columns import Json, decimal_digits, field, list_of, map_of, struct
 from glue_jobs.shapes import spark_type
 from glue_jobs.steps.frame import beside, unusable
 

@@ -12,8 +12,8 @@ from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from calve.config.publishing import IcebergRest
 from calve.errors import Fatal
-from calve.publishing import IcebergRest
 from lambdas.catalog_sync.environment import tokens_of
 from lambdas.catalog_sync.polaris import Names, Polaris, credentials_of
 from lambdas.catalog_sync.server import Server

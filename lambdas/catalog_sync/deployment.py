@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from calve.config.publishing import IcebergRest
 from calve.errors import Retryable
-from calve.publishing import IcebergRest
 from lambdas.catalog_sync.environment import open_sync
 from lambdas.catalog_sync.many import Published, Report, withdraw
 from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Sync, now_ms

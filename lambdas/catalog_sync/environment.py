@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from calve.config.publishing import IcebergRest
 from calve.http_client import Tokens
-from calve.publishing import IcebergRest
 from calve.secrets import read_secret, value_of
 from lambdas.catalog_sync.catalog import Catalog, Notifications, Register
 from lambdas.catalog_sync.server import Server

@@ -13,10 +13,15 @@ from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomRes
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
+from calve.config.publishing import IcebergRest
 from calve.errors import CalveError, Retryable
-from calve.metrics.of_functions import CATALOG_FAILED, CATALOG_FOLLOWED, CATALOG_LAG, CATALOG_REPAIRS
 from calve.names import TableName
-from calve.publishing import IcebergRest
+from calve.outputs.metrics.function_metrics import (
+    CATALOG_FAILED,
+    CATALOG_FOLLOWED,
+    CATALOG_LAG,
+    CATALOG_REPAIRS,
+)
 from lambdas.catalog_sync.deployment import Wanted, apply, remove
 from lambdas.catalog_sync.environment import open_sync
 from lambdas.catalog_sync.many import Published, Report, follow

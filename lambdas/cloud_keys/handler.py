@@ -9,8 +9,8 @@ from functools import cache
 import boto3
 from aws_lambda_powertools import Logger, Tracer
 
-from calve.confluent import ConfluentRegistry
-from calve.job import Kafka
+from calve.config.job import Kafka
+from calve.registry.confluent import ConfluentRegistry
 from calve.secrets import HeldSecret, Redacted, read_secret
 from lambdas.cloud_keys.keys import Cloud, CloudKeys
 from lambdas.kafka_broker import Broker

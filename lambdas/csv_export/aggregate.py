@@ -18,7 +18,7 @@ from pyiceberg.types import (
     PrimitiveType,
 )
 
-from calve.export import Export, Measure
+from calve.config.export import Export, Measure
 from lambdas.csv_export import exact_sum
 from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.scan import Column

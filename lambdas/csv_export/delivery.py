@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from calve.export import Export
+from calve.config.export import Export
 from lambdas.csv_export.aggregate import Aggregation, columns_read, columns_written
 from lambdas.csv_export.batches import ROWS, slices
 from lambdas.csv_export.failure import ExportFailed

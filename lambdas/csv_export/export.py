@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 
 from pyiceberg.table import Table
 
-from calve.export import Export
-from calve.protocol import Commit, complete_until
+from calve.config.export import Export
+from calve.table.protocol import Commit, complete_until
 from lambdas.csv_export.delivery import Delivery, Lake, Outcome
 from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.window import Period, explicit, previous

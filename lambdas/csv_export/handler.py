@@ -25,11 +25,10 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.exceptions import ClientError
 from pyiceberg.catalog import Catalog, load_catalog
 
-from calve.announcement import export_failed
+from calve.config.export import Export
 from calve.errors import Fatal
-from calve.export import Export
-from calve.metrics.metric import Metric
-from calve.metrics.of_functions import (
+from calve.outputs.announcement import export_failed
+from calve.outputs.metrics.function_metrics import (
     EXPORT_BYTES,
     EXPORT_CORRECTIONS,
     EXPORT_FAILED,
@@ -41,6 +40,7 @@ from calve.metrics.of_functions import (
     EXPORT_WAITING,
     EXPORT_WRITTEN,
 )
+from calve.outputs.metrics.metric import Metric
 from lambdas.csv_export.delivery import Lake, Outcome, Status
 from lambdas.csv_export.environment import Environment
 from lambdas.csv_export.export import Order, delivered, run

@@ -13,7 +13,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from calve.export import Export
+from calve.config.export import Export
 from lambdas.csv_export.window import Period
 
 FORMAT = 1

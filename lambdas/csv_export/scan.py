@@ -23,7 +23,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from calve.export import Export
+from calve.config.export import Export
 from calve.names import nearest
 from lambdas.csv_export.batches import read
 from lambdas.csv_export.failure import ExportFailed

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from calve.export import Window
+from calve.config.export import Window
 from lambdas.csv_export.failure import ExportFailed
 
 

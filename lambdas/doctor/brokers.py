@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation
 
+from calve.config.job import Kafka, Table
 from calve.errors import CalveError, Retryable
-from calve.job import Kafka, Table
 from calve.secrets import read_secret
 from lambdas.doctor.finding import Finding, of_error
 from lambdas.kafka_client import DENIED, TIMEOUT_S, KafkaClient, Refused, properties_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from calve.job import AnyRegistry, GlueRegistry, Job, Table
-from calve.parts import parts_of
-from calve.registry import open_registry
+from calve.config.job import AnyRegistry, GlueRegistry, Job, Table
+from calve.decoding.record_schemas import parts_of
+from calve.registry.registry import open_registry
 from lambdas.doctor import brokers, lake
 from lambdas.doctor.finding import Finding, Probe
 from lambdas.doctor.lake import Client

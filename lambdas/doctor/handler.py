@@ -18,7 +18,7 @@ from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
-from calve.job import Job, Registry
+from calve.config.job import Job, Registry
 from lambdas.doctor import lake
 from lambdas.doctor.checks import LIMIT_S, lake_probes, probes
 from lambdas.doctor.finding import Probe, examine

@@ -21,10 +21,10 @@ from aws_lambda_powertools.utilities.idempotency import (
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from calve.announcement import Announcement
+from calve.config.export import Export
 from calve.errors import Fatal
-from calve.export import Export
-from calve.metrics.of_functions import MAILS_FAILED, MAILS_SENT, NOTICES
+from calve.outputs.announcement import Announcement
+from calve.outputs.metrics.function_metrics import MAILS_FAILED, MAILS_SENT, NOTICES
 from lambdas.export_notify.notice import Failure, Manifest
 from lambdas.export_notify.notify import DAY_S, Notifier, Settings
 from lambdas.links import Links, recipient_hash

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lambdas import wording
 
 if TYPE_CHECKING:
-    from calve.export import Export
+    from calve.config.export import Export
     from lambdas.export_notify.notice import Failure, Manifest
     from lambdas.links import Link
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
+from calve.config.export import Export
 from calve.errors import Fatal
-from calve.export import Export
 from lambdas import wording
 from lambdas.links import Part
 

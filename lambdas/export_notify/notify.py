@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from calve.announcement import Announcement, export_created
+from calve.config.export import Export
 from calve.errors import Fatal
-from calve.export import Export
+from calve.outputs.announcement import Announcement, export_created
 from lambdas import wording
 from lambdas.export_notify import mail
 from lambdas.export_notify.mail import Mail

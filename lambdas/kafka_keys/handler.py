@@ -9,7 +9,7 @@ from functools import cache
 import boto3
 from aws_lambda_powertools import Logger, Tracer
 
-from calve.job import Kafka
+from calve.config.job import Kafka
 from calve.secrets import Redacted, read_secret
 from lambdas.kafka_broker import Broker
 from lambdas.kafka_keys.scram import AlternatingUsers, MskPassword

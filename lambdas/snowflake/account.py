@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from calve.config.publishing import Snowflake
 from calve.errors import ConfigError
-from calve.publishing import Snowflake
 from calve.secrets import read_secret, value_of
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql import call, name, options

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from calve.config.publishing import Snowflake
 from calve.errors import ConfigError
-from calve.publishing import Snowflake
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_$-]{0,254}")
 

@@ -8,7 +8,7 @@ from functools import cache
 import boto3
 from aws_lambda_powertools import Logger, Tracer
 
-from calve.publishing import Snowflake
+from calve.config.publishing import Snowflake
 from lambdas.rotation import Rotation, handler_of
 from lambdas.snowflake_keys.keys import SnowflakeKeys
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from calve.config.publishing import Snowflake
 from calve.errors import Fatal
-from calve.publishing import Snowflake
 from lambdas.snowflake.account import register, stored, to_store
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql_api import Session

@@ -12,7 +12,7 @@ from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from calve.publishing import Snowflake
+from calve.config.publishing import Snowflake
 from calve.secrets import read_secret, value_of
 from lambdas.custom_resource import serve
 from lambdas.publish_states import PublishState, PublishStates, State, Target

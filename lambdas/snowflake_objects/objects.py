@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from calve.config.publishing import Snowflake
 from calve.errors import ConfigError, Fatal
-from calve.publishing import Snowflake
 from lambdas.snowflake.account import properties, register, told
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql import Lake, Object, grants, mark, name, objects

@@ -12,9 +12,9 @@ import boto3
 from aws_lambda_powertools import Logger, Metrics, Tracer
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from calve.metrics.of_functions import SNOWFLAKE_FAILED, SNOWFLAKE_LAG, SNOWFLAKE_STUCK
+from calve.config.publishing import Snowflake
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from calve.publishing import Snowflake
+from calve.outputs.metrics.function_metrics import SNOWFLAKE_FAILED, SNOWFLAKE_LAG, SNOWFLAKE_STUCK
 from lambdas.commit_batch import CommitBatch
 from lambdas.metering import NAMESPACE, add
 from lambdas.publish_states import PublishStates

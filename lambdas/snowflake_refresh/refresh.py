@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from calve.config.publishing import Snowflake
 from calve.errors import CalveError, Retryable
 from calve.names import TableName
-from calve.publishing import Snowflake
 from lambdas.lake_tables import Head, head, is_newer, of_metadata, read
 from lambdas.publish_states import PublishState, PublishStates, State, Target
 from lambdas.snowflake.account import told

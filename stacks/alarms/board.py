@@ -10,9 +10,9 @@ from aws_cdk import Aws, Duration, aws_cloudwatch, aws_events, aws_iam, aws_lamb
 from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
-from calve.deployment import Deployment
-from calve.metrics.metric import DROPPED_STARTS, ERRORS, WAITING_MESSAGES, Metric, Service
-from calve.metrics.metric import Function as Written
+from calve.config.deployment import Deployment
+from calve.outputs.metrics.metric import DROPPED_STARTS, ERRORS, WAITING_MESSAGES, Metric, Service
+from calve.outputs.metrics.metric import Function as Written
 from stacks.function import METRICS_NAMESPACE
 from stacks.topic import mail_topic
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from aws_cdk import Duration, aws_scheduler
 
-from calve.announcement import with_rows
-from calve.deployment import JobDeployment
-from calve.job import Table
-from calve.metrics.metric import (
+from calve.config.deployment import JobDeployment
+from calve.config.job import Table
+from calve.outputs.announcement import with_rows
+from calve.outputs.metrics.function_metrics import WATCHDOG_EXHAUSTED
+from calve.outputs.metrics.metric import (
     ANNOUNCEMENTS_FAILED,
     FRESHNESS,
     HEARD,
@@ -22,7 +23,6 @@ from calve.metrics.metric import (
     TOPICS_NOT_KEPT,
     TROUBLE,
 )
-from calve.metrics.of_functions import WATCHDOG_EXHAUSTED
 from stacks.alarms.board import HOUR, HOURS_OF_A_DAY, ONE_HOUR, QUARTER, Board, Says, measured
 from stacks.ingest_job import IngestJob
 from stacks.job_control import JobControl

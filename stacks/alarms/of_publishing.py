@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from calve.metrics.metric import BOUNCES, UNDELIVERED
-from calve.metrics.of_functions import (
+from calve.outputs.metrics.function_metrics import (
     CATALOG_FAILED,
     EXPORT_INCOMPLETE,
     LINK_FAULTS,
@@ -11,6 +10,7 @@ from calve.metrics.of_functions import (
     SNOWFLAKE_LAG,
     SNOWFLAKE_STUCK,
 )
+from calve.outputs.metrics.metric import BOUNCES, UNDELIVERED
 from stacks.alarms.board import QUARTER, Board, Says, measured
 from stacks.catalog_sync import CatalogSync
 from stacks.export_mails import failures

@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from calve.columns import Json
-from calve.masking import Key
+from calve.config.masking_keys import Key
+from calve.config.steps import Step
 from calve.names import SYSTEM_COLUMN, quote
-from calve.steps import Step
+from calve.schema.columns import Json
 from glue_jobs.columnar.steps.chain import Steps
 from glue_jobs.columnar.steps.planning import columnar_steps
 from glue_jobs.decode import REJECT

@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from pyspark.sql import SparkSession
 
-from calve.job import Job, Kafka, Lake, Registry
-from calve.spark_conf import CATALOG
+from calve.config.job import Job, Kafka, Lake, Registry
+from calve.config.spark_conf import CATALOG
 from cli.embedded import stack as embedded
 from cli.progress import LineProgress
 from cli.spark import spark_environment

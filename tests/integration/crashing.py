@@ -23,12 +23,12 @@ from fastavro import parse_schema, schemaless_writer
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as IcebergTable
 
-from calve.changes import UNAVAILABLE
-from calve.columns import REDRIVEN
-from calve.job import Aggregate, ChangeData, Deduplicate, Lake, Measure, Mode, Table, Upsert
+from calve.config.job import Aggregate, ChangeData, Deduplicate, Lake, Measure, Mode, Table, Upsert
 from calve.names import TableName
-from calve.position import POSITION_TAG
-from calve.redrive import REQUEST, Request
+from calve.requests.redrive import REQUEST, Request
+from calve.schema.change_events import UNAVAILABLE
+from calve.schema.columns import REDRIVEN
+from calve.table.position import POSITION_TAG
 from cli import lake
 from cli.dead_letters.selection import Selection
 from cli.progress import LineProgress

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from calve.config.spark_conf import CATALOG
 from calve.names import TableName
-from calve.spark_conf import CATALOG
 from cli.deploy import app
 from cli.embedded import aws
 from cli.embedded.cdk import App, Outputs

@@ -27,11 +27,11 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import DataFrame, SparkSession
 
+from calve.config.job import Job, Kafka, Lake, Registry, Table
+from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable, Suspended
-from calve.job import Job, Kafka, Lake, Registry, Table
 from calve.names import TableName
-from calve.position import Position, TopicKey
-from calve.spark_conf import CATALOG
+from calve.table.position import Position, TopicKey
 from cli.embedded.stack import Stack
 from glue_jobs import faults
 from glue_jobs.ingest import open_targets
@@ -55,7 +55,7 @@ TRADE = json.dumps(
 )
 DATABASE = "tests"
 CHOICE: Any = os.environ.get("CALVE_TEST_ENGINE", "auto")
-"""What makes rows (`calve.job.Table.engine`) where a test does not say it."""
+"""What makes rows (`calve.config.job.Table.engine`) where a test does not say it."""
 
 
 @dataclass

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from calve.redrive import REQUEST, Request
+from calve.requests.redrive import REQUEST, Request
 from glue_jobs import lake
 from tests.integration.engine import Engine
 from tests.integration.frozen import RELEASES, SETTINGS, Frozen, records

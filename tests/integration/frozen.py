@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 from pyiceberg.exceptions import NoSuchTableError
 
-from calve.job import Budget, Source, Upsert
+from calve.config.job import Budget, Source, Upsert
 from calve.names import TableName
 from cli.lake import open_catalog
 from tests.integration.engine import DATABASE, Engine, until

@@ -13,12 +13,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from calve import redrive
-from calve.forget import REQUEST, Condition, Entry, Request
-from calve.job import Budget, Table
-from calve.masking import Key, pads
-from calve.redrive import Result
-from calve.steps import Mask, Rule
+from calve.config.job import Budget, Table
+from calve.config.masking_keys import Key, pads
+from calve.config.steps import Mask, Rule
+from calve.requests import redrive
+from calve.requests.forget import REQUEST, Condition, Entry, Request
+from calve.requests.redrive import Result
 from cli.forget import sealed
 from glue_jobs.target import Target
 from tests.integration.engine import Engine

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from calve.job import Kafka
+from calve.config.job import Kafka
 from cli.embedded.stack import Stack
 
 READING = ("DESCRIBE", "DESCRIBE_CONFIGS", "READ")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calve.job import AnyRegistry, Lake, Source
+from calve.config.job import AnyRegistry, Lake, Source
+from calve.config.steps import Step
 from calve.names import TableName
-from calve.steps import Step
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.findings import Verification

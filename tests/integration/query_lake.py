@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+from calve.config.spark_conf import CATALOG
 from calve.names import TableName
-from calve.spark_conf import CATALOG
 from cli.lake import open_catalog
 from cli.query.answer import answered
 from cli.query.statement import Lookup, Statement, When, opened

@@ -17,10 +17,10 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from calve.columns import DEAD_LETTERS, KAFKA, struct, with_ids
-from calve.columns import field as column
 from calve.names import TableName
-from calve.position import DeadLetterRound, Ledger, Offsets, Position, TopicKey, encode, root
+from calve.schema.columns import DEAD_LETTERS, KAFKA, struct, with_ids
+from calve.schema.columns import field as column
+from calve.table.position import DeadLetterRound, Ledger, Offsets, Position, TopicKey, encode, root
 from cli.kafka import Cluster
 from cli.progress import LineProgress
 from cli.verify.findings import Verification

@@ -19,7 +19,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from calve.job import Lake
+from calve.config.job import Lake
 from cli.duck import connect
 from cli.embedded import aws, elsewhere, processes
 from cli.embedded.loopback import HOST, free_ports

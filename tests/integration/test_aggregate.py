@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from calve.job import Aggregate, Deduplicate, Measure, Source, Window
-from calve.redrive import REQUEST, Request, Result
+from calve.config.job import Aggregate, Deduplicate, Measure, Source, Window
+from calve.requests.redrive import REQUEST, Request, Result
 from cli.datagen.plan import Plan, blocks
 from cli.datagen.records import rows
 from cli.verify.findings import Verification

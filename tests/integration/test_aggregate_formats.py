@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from calve.job import Aggregate, Measure, Source, Transform
+from calve.config.job import Aggregate, Measure, Source, Transform
 from tests.integration.engine import Engine, suspended
 from tests.integration.json_topics import json_topic, register, send
 from tests.integration.proofs import assert_proved, proof

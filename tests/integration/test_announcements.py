@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from calve.announcement import (
+from calve.config.job import Announce, Budget, Table
+from calve.names import TableName
+from calve.outputs.announcement import (
     COMMITTED,
     EVOLVED,
     EXPORT_CREATED,
@@ -27,8 +29,6 @@ from calve.announcement import (
     table_of,
     with_rows,
 )
-from calve.job import Announce, Budget, Table
-from calve.names import TableName
 from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.stack import Stack

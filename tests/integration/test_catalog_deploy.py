@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from typer.testing import CliRunner
 
-from calve.announcement import COMMITTED, SOURCE
+from calve.outputs.announcement import COMMITTED, SOURCE
 from cli.console import Console
 from cli.deploy import app
 from cli.embedded import aws

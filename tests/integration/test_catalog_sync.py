@@ -17,8 +17,8 @@ import pytest
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
+from calve.config.publishing import IcebergRest
 from calve.names import TableName
-from calve.publishing import IcebergRest
 from cli.embedded import aws
 from cli.embedded.stack import Stack
 from lambdas.catalog_sync.environment import open_sync

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from calve.job import ChangeData, Source
+from calve.config.job import ChangeData, Source
 from glue_jobs.target import Target
 from tests.change_types import TIME, TYPES, avro, avro_schema, json_schema
 from tests.debezium import around, event, json_around

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from calve.config.job import Auth, Emit, Kafka, Start
 from calve.errors import Fatal, Retryable
-from calve.job import Auth, Emit, Kafka, Start
 from cli import kafka as librdkafka
 from cli.embedded.kafka import write_certificates
 from glue_jobs.kafka import client, cluster

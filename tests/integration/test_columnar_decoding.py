@@ -17,14 +17,14 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from calve.avro_program import reasons
-from calve.columns import KAFKA, Json, field, struct
-from calve.decoding import Decoding, decoding, first_columns
+from calve.decoding.avro_program import reasons
+from calve.decoding.decode_plan import Decoding, decoding, first_columns
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
-from calve.registry import Schema
-from calve.wire import BARE, CONFLUENT, GLUE
-from calve.writers import PlainWriter
+from calve.schema.columns import KAFKA, Json, field, struct
+from calve.schema.registered import Schema
+from calve.schema.wire import BARE, CONFLUENT, GLUE
+from calve.schema.writers import PlainWriter
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.decoder import Decoder
 from glue_jobs.columnar.tasks import kafka_column

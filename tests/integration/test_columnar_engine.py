@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from calve.config.job import Announce, Transform
 from calve.errors import Retryable
-from calve.job import Announce, Transform
 from glue_jobs.columnar import engine as columnar
 from glue_jobs.columnar.tasks import Done, run_in_worker
 from glue_jobs.kafka import source

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calve.columns import KAFKA, field, struct
+from calve.config.job import Transform
+from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
-from calve.job import Transform
 from calve.names import TableName
-from calve.spark_conf import CATALOG
+from calve.schema.columns import KAFKA, field, struct
 from cli.duck import connect
 from cli.lake import open_catalog
 from glue_jobs.columnar.data_files import data_files, layout_of, location_of, sweep

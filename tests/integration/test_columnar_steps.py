@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from calve.columns import field, list_of, map_of, struct
-from calve.engines import Unsupported
-from calve.steps import Filter, Flatten, Lookup, Mask, Route, Rule, Sql, Step
+from calve.config.engine_choice import Unsupported
+from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Rule, Sql, Step
+from calve.schema.columns import field, list_of, map_of, struct
 from tests.integration.both_engines import KAFKA, planned, same
 from tests.integration.random_expressions import DDL, Expressions, values
 from tests.integration.test_flatten_step import CUSTOMER, ITEMS

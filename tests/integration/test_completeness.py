@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from calve.position import COMPLETE_ROUND, COMPLETE_UNTIL
-from calve.protocol import complete_until
-from calve.spark_conf import CATALOG
+from calve.config.spark_conf import CATALOG
+from calve.table.position import COMPLETE_ROUND, COMPLETE_UNTIL
+from calve.table.protocol import complete_until
 from glue_jobs import faults
 from glue_jobs.loop import NOTE_EVERY_S, TableLoop
 from glue_jobs.outcome import Memory

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from calve.job import Source
+from calve.config.job import Source
 from tests.integration.avro_records import read, same
 from tests.integration.engine import Engine
 from tests.integration.producing import Raw

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from calve.job import Aggregate, Announce, Deduplicate, Measure, Upsert
+from calve.config.job import Aggregate, Announce, Deduplicate, Measure, Upsert
 from glue_jobs.loop import TableLoop
 from tests.integration.engine import TRADE, Engine
 

@@ -15,7 +15,7 @@ from types import FrameType
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.job import Mode
+from calve.config.job import Mode
 from glue_jobs import faults, staging
 from glue_jobs.faults import STEPS
 from glue_jobs.lake import Lake, Table

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from calve.dead_letters import Recovery, recover_letters
-from calve.protocol import next_position
+from calve.table.dead_letters import Recovery, recover_letters
+from calve.table.protocol import next_position
 from glue_jobs import letters, publishing, staging
 from glue_jobs.lake import Table
 from glue_jobs.letters import Letters

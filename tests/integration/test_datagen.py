@@ -8,8 +8,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from typer.testing import CliRunner
 
+from calve.config.job import Kafka, Registry
 from calve.errors import CalveError, Retryable
-from calve.job import Kafka, Registry
 from cli.datagen.plan import Plan, in_turn
 from cli.datagen.produce import Target, create_topic, produce
 from cli.kafka import Cluster

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from calve.job import Deduplicate
-from calve.redrive import REQUEST, Request
+from calve.config.job import Deduplicate
+from calve.requests.redrive import REQUEST, Request
 from tests.integration.crashing import broken
 from tests.integration.engine import TRADE, Engine, everything, suspended, trades
 from tests.integration.proofs import assert_proved, proof

@@ -14,10 +14,10 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from calve.config.job import Aggregate, Deduplicate, Emit, Measure, Table
+from calve.config.steps import Flatten
 from calve.errors import Retryable
-from calve.job import Aggregate, Deduplicate, Emit, Measure, Table
-from calve.redrive import REQUEST, Request
-from calve.steps import Flatten
+from calve.requests.redrive import REQUEST, Request
 from tests.integration.crashing import run_job
 from tests.integration.engine import Engine, at, suspended
 from tests.integration.test_steps import ROWS, ledger, sale, schema

@@ -12,9 +12,9 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import functions as F
 
-from calve.job import Source
-from calve.position import Ledger
-from calve.spark_conf import CATALOG
+from calve.config.job import Source
+from calve.config.spark_conf import CATALOG
+from calve.table.position import Ledger
 from glue_jobs.decode import OTHER, REJECT, SIZE
 from glue_jobs.seen import observe_records, seen_records
 from glue_jobs.verdicts import MAX_OTHERS

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from calve.job import Job, Kafka, Registry
+from calve.config.job import Job, Kafka, Registry
+from calve.config.spark_conf import CATALOG
 from calve.names import TableName
 from calve.settings import StackDefaults, load
-from calve.spark_conf import CATALOG
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.sources import Sources

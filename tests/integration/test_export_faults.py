@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
 from calve.names import TableName
-from calve.protocol import Commit, nearest_position
-from calve.spark_conf import CATALOG
+from calve.table.protocol import Commit, nearest_position
 from cli import lake
 from cli.config import load_jobs
 from tests.integration.aws_gate import AwsGate, is_glue

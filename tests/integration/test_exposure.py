@@ -13,8 +13,8 @@ from typing import Any
 import fastavro
 import pytest
 
+from calve.config.steps import Filter, Flatten, Mask, Rule, Sql, Step
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.steps import Filter, Flatten, Mask, Rule, Sql, Step
 from glue_jobs.columnar.data_files import location_of
 from glue_jobs.exposure import COUNTED, MOVING
 from glue_jobs.staging import stage

@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
+from calve.config.job import Kafka
 from calve.errors import Fatal, Retryable
-from calve.job import Kafka
 from cli.kafka import Topic
 from cli.verify.topic import Reader
 from glue_jobs.kafka import client as connecting

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from calve.config.steps import Flatten
 from calve.errors import Suspended
-from calve.steps import Flatten
 from glue_jobs.steps.chain import Chain, Means
 
 ORDER = (

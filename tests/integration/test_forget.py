@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calve.forget import FORGOTTEN, FOUND, LEFT, REQUEST
-from calve.job import Deduplicate, Emit, Upsert
-from calve.steps import Flatten
+from calve.config.job import Deduplicate, Emit, Upsert
+from calve.config.steps import Flatten
+from calve.requests.forget import FORGOTTEN, FOUND, LEFT, REQUEST
 from cli.main import app
 from glue_jobs.loop import TableLoop
 from tests.integration.crashing import OF_FORGET, Died, dying

@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from calve.job import Transform
-from calve.redrive import REQUEST, Request, Result
+from calve.config.job import Transform
+from calve.requests.redrive import REQUEST, Request, Result
 from tests.integration.engine import TRADE, Engine, everything, trades
 from tests.integration.proofs import assert_proved, proof
 

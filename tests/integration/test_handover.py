@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from calve import log
-from calve.job import Job, Table
+from calve.config.job import Job, Table
 from cli.embedded import aws
 from glue_jobs import loop, reporting
 from glue_jobs.ingest import main

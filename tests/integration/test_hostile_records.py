@@ -17,7 +17,7 @@ import pytest
 from kafka.errors import for_code
 from kafka.protocol.producer import ProduceRequest
 
-from calve.job import Aggregate, Deduplicate, EngineChoice, Job, Kafka, Measure, Table
+from calve.config.job import Aggregate, Deduplicate, EngineChoice, Job, Kafka, Measure, Table
 from cli import ingest as command
 from cli.console import Console
 from glue_jobs.ingest import run

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from calve.job import Job, Kafka, Table
+from calve.config.job import Job, Kafka, Table
+from calve.config.spark_conf import java_options
 from calve.names import TableName
-from calve.spark_conf import java_options
 from cli.condition import Conditions
 from cli.lake import load, open_catalog, state_of
 from cli.spark import spark_environment

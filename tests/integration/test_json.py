@@ -14,8 +14,8 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from calve.columns import REASONS
 from calve.names import TableName
+from calve.schema.columns import REASONS
 from tests.integration.avro_records import logical, nullable, read, record, same
 from tests.integration.engine import DATABASE, Engine, suspended
 from tests.integration.json_records import (

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyiceberg import transforms, types
 
-from calve.job import Transform
-from calve.position import Ledger
+from calve.config.job import Transform
+from calve.table.position import Ledger
 from glue_jobs.outcome import Memory
 from glue_jobs.relayout import layout_of
 from tests.integration.engine import Engine

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from calve.config.spark_conf import CATALOG
+from calve.config.steps import Lookup
 from calve.errors import Retryable, Suspended
 from calve.names import TableName
-from calve.spark_conf import CATALOG
-from calve.steps import Lookup
 from glue_jobs.decode import REJECT
 from glue_jobs.steps import lookup
 from glue_jobs.steps.frame import FILTERED, data

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from calve import redrive
+from calve.config.job import Transform
+from calve.config.maintenance import HOLD, Kind, Maintenance, RowRetention
 from calve.errors import Retryable
-from calve.job import Transform
-from calve.maintenance import HOLD, Kind, Maintenance, RowRetention
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.position import MAINTENANCE
+from calve.requests import redrive
+from calve.table.position import MAINTENANCE
 from glue_jobs.maintain import Maintaining
 from glue_jobs.maintaining import turns
 from glue_jobs.maintaining.carrying import Upkept

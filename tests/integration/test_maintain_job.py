@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from calve.job import Table
+from calve.config.job import Entry, Table
 from calve.names import TableName
-from calve.topics import Entry
 from cli.console import Console
 from cli.run_job import run
 from glue_jobs.maintain import Maintaining

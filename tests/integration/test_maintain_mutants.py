@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from calve.position import has_position
-from calve.protocol import Commit
+from calve.table.position import has_position
+from calve.table.protocol import Commit
 from glue_jobs.maintaining import carrying, compaction
 from glue_jobs.maintaining.carrying import Upkept
 from glue_jobs.maintaining.retention import retain

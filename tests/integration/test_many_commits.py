@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 
 from calve.log import event
 from calve.names import TableName
-from calve.position import Ledger, Position, encode
-from calve.protocol import TopicState, next_position
+from calve.table.position import Ledger, Position, encode
+from calve.table.protocol import TopicState, next_position
 from glue_jobs.java import elements
 from glue_jobs.outcome import Outcome
 from glue_jobs.publishing import publish_round

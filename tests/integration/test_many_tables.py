@@ -15,8 +15,8 @@ from resource import RUSAGE_SELF, getrusage
 
 import pytest
 
-from calve.job import Table
-from calve.position import STATE
+from calve.config.job import Table
+from calve.table.position import STATE
 from glue_jobs.ingest import open_targets
 from glue_jobs.loop import TableLoop
 from glue_jobs.loops import Loops

@@ -16,9 +16,9 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from calve.config.masking_keys import Key
+from calve.config.steps import Mask, Rule
 from calve.errors import Suspended
-from calve.masking import Key
-from calve.steps import Mask, Rule
 from glue_jobs.steps.mask import run_mask
 from glue_jobs.steps.tokens import key_frame
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from calve.job import Deduplicate, Upsert
-from calve.steps import Flatten, Mask, Rule
+from calve.config.job import Deduplicate, Upsert
+from calve.config.steps import Flatten, Mask, Rule
 from tests.integration.engine import Engine, suspended
 from tests.integration.proofs import assert_proved, proof
 from tests.integration.test_steps import sale, schema

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.columns import decimal_digits, field
-from calve.columns import struct as columns
 from calve.errors import Suspended
-from calve.measures import Arithmetic, Cast, ColumnAt, Expression, Number, typed
+from calve.modes.measures import Arithmetic, Cast, ColumnAt, Expression, Number, typed
+from calve.schema.columns import decimal_digits, field
+from calve.schema.columns import struct as columns
 from cli.verify.keyed.totals import measure, same
 from glue_jobs.totals import is_lost, value
 

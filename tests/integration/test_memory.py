@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calve.job import Table
+from calve.config.job import Table
 from cli import ingest as command
 from cli.console import Console
 from tests.integration.engine import Engine, everything

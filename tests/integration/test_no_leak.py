@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from calve.columns import REASONS
-from calve.job import Budget, Deduplicate, Table, Upsert
-from calve.masking import Key, pads
+from calve.config.job import Budget, Deduplicate, Table, Upsert
+from calve.config.masking_keys import Key, pads
+from calve.config.spark_conf import java_options
+from calve.config.steps import Mask, Rule
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.redrive import REQUEST, Request, Result
-from calve.spark_conf import java_options
-from calve.steps import Mask, Rule
+from calve.requests.redrive import REQUEST, Request, Result
+from calve.schema.columns import REASONS
 from cli.spark import JAVA_OPTIONS, spark_environment
 from lambdas.export_notify.mail import new_file
 from lambdas.export_notify.notice import Manifest

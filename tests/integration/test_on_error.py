@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from calve.config.job import Budget, Lake
 from calve.errors import Suspended
-from calve.job import Budget, Lake
 from calve.names import TableName
-from calve.position import Ledger
+from calve.table.position import Ledger
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.findings import Verification

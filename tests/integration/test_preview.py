@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calve.job import Table, Upsert
+from calve.config.job import Table, Upsert
+from calve.config.steps import Filter, Flatten, Sql
 from calve.names import TableName
-from calve.steps import Filter, Flatten, Sql
 from cli.preview.command import summary
 from cli.preview.looking import Refused, look
 from tests.integration.engine import DATABASE, Engine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.job import Emit, Job, Table
+from calve.config.job import Emit, Job, Table
 from glue_jobs.ingest import run
 from tests.integration.engine import DATABASE, Engine, everything
 from tests.integration.principals import READING, WRITING, User, scram

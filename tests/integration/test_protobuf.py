@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference
 
-from calve.job import Source
+from calve.config.job import Source
 from tests.integration.avro_records import read, same
 from tests.integration.engine import Engine, suspended
 from tests.integration.json_topics import proved

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from calve.announcement import COMMITTED, pattern
-from calve.job import Announce, Budget, Job, Kafka, Table
-from calve.maintenance import Maintenance, RowRetention
-from calve.requests import PAUSED, Pause
-from calve.topics import Entry
+from calve.config.job import Announce, Budget, Entry, Job, Kafka, Table
+from calve.config.maintenance import Maintenance, RowRetention
+from calve.outputs.announcement import COMMITTED, pattern
+from calve.requests.requests import PAUSED, Pause
 from glue_jobs.ingest import main
 from glue_jobs.loop import TableLoop
 from glue_jobs.maintain import Maintaining

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from calve.quarantine import fields_in
-from calve.steps import Flatten, Mask, Rule, Step
+from calve.config.steps import Flatten, Mask, Rule, Step
+from calve.decoding.field_quarantine import fields_in
 from glue_jobs.target import Target
 from tests.integration import json_topics, protobuf_topics
 from tests.integration.engine import Engine

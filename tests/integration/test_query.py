@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from calve.config.job import Deduplicate, Transform
+from calve.config.steps import Flatten
 from calve.errors import ConfigError
-from calve.job import Deduplicate, Transform
-from calve.steps import Flatten
 from tests.integration.engine import Engine
 from tests.integration.keyed import Users
 from tests.integration.query_lake import assert_same, by_calve, by_spark

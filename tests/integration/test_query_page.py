@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calve.job import Table
+from calve.config.job import Table
 from cli.datagen.records import SCHEMAS
 from cli.embedded.aws import ACCESS_KEY, SECRET_KEY
 from cli.lake import open_catalog

@@ -15,7 +15,7 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from calve.evolution import data_columns
+from calve.schema.evolution import data_columns
 from tests.integration.avro_records import same, spark_rows
 from tests.integration.engine import Engine
 from tests.integration.json_topics import proved

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from calve.maintenance import Kind, Maintenance, RowRetention
+from calve.config.maintenance import Kind, Maintenance, RowRetention
 from cli.main import app
 from glue_jobs import upkeep
 from glue_jobs.maintaining.doing import Work

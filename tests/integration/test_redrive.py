@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calve.job import Budget, Source, Table
+from calve.config.job import Budget, Source, Table
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.redrive import REQUEST, Request, Result
+from calve.requests.redrive import REQUEST, Request, Result
 from cli.dead_letters.command import dead_letters
 from glue_jobs.loop import TableLoop
 from glue_jobs.target import Target

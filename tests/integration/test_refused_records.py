@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import ProduceRequest
 
-from calve.columns import LARGEST_RECORD, MOST_MILLIS
-from calve.job import Upsert
-from calve.redrive import Result
+from calve.config.job import Upsert
+from calve.requests.redrive import Result
+from calve.schema.columns import LARGEST_RECORD, MOST_MILLIS
 from glue_jobs.kafka.client import client_of, settings_of
 from glue_jobs.kafka.fetching import uuid_of
 from tests.integration.engine import Engine

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
+from calve.config.job import GlueRegistry, OAuth, Registry, Source
 from calve.errors import Retryable
-from calve.job import GlueRegistry, OAuth, Registry, Source
-from calve.position import Ledger
+from calve.table.position import Ledger
 from tests.integration.engine import Engine, everything
 from tests.integration.gate import Answer, Gate, Request
 from tests.integration.glue_schemas import REGION, GlueSchemas, framed, serving

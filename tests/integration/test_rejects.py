@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from calve.columns import REASONS, UNDELIVERED
-from calve.job import Budget, Registry
-from calve.position import Ledger
+from calve.config.job import Budget, Registry
+from calve.schema.columns import REASONS, UNDELIVERED
+from calve.table.position import Ledger
 from glue_jobs.outcome import Memory
 from glue_jobs.seen import MAX_UNKNOWN_IDS
 from tests.integration.engine import TRADE, Engine, at, everything, trades

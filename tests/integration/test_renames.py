@@ -6,9 +6,9 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from calve.evolution import Rule
-from calve.job import Table, Transform
-from calve.registry import Schema
+from calve.config.job import Table, Transform
+from calve.schema.evolution import Rule
+from calve.schema.registered import Schema
 from cli.embedded.aws import client
 from cli.plan.candidate import lines, proposed
 from tests.integration.avro_records import Avro, Row, entries, logical, nullable, read, record, spark_rows

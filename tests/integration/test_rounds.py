@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from calve.job import Table
-from calve.spark_conf import CATALOG
+from calve.config.job import Table
+from calve.config.spark_conf import CATALOG
 from glue_jobs.ingest import open_targets
 from tests.integration.engine import TRADE, Engine, everything
 from tests.integration.stored import export

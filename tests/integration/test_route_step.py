@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from calve.config.steps import Route
 from calve.errors import Suspended
-from calve.steps import Route
 from glue_jobs.decode import REJECT
 from glue_jobs.steps.chain import run_route
 from glue_jobs.steps.frame import FILTERED, data

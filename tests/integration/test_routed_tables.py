@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from calve.config.job import Upsert
+from calve.config.steps import Flatten, Route, Step
 from calve.errors import Suspended
-from calve.job import Upsert
 from calve.names import TableName
-from calve.position import Ledger
-from calve.redrive import REQUEST, Request, Result
+from calve.requests.redrive import REQUEST, Request, Result
 from calve.settings import StackDefaults, load
-from calve.steps import Flatten, Route, Step
+from calve.table.position import Ledger
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.proofs import assert_proved, proof
 

@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from calve.columns import DEAD_LETTERS, SEALED, struct
+from calve.config.job import Upsert
+from calve.config.masking_keys import Key
+from calve.config.steps import Mask, Rule
 from calve.errors import ConfigError
-from calve.job import Upsert
-from calve.masking import Key
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.redrive import REQUEST
-from calve.steps import Mask, Rule
+from calve.requests.redrive import REQUEST
+from calve.schema.columns import DEAD_LETTERS, SEALED, struct
 from glue_jobs.seals import UNOPENED, opened, sealed
 from glue_jobs.steps.types import spark_schema
 from tests.integration.engine import Engine, suspended, trades

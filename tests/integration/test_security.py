@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from calve.config.job import Auth, Job, Kafka, Registry, Table
+from calve.config.kafka_auth import java_properties
 from calve.errors import Fatal
-from calve.job import Auth, Job, Kafka, Registry, Table
-from calve.kafka_auth import java_properties
 from cli import ingest as command
 from cli.console import Console
 from cli.embedded.layout import Layout

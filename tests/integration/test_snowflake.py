@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from calve.announcement import COMMITTED, SOURCE
+from calve.config.job import Lake
 from calve.errors import Fatal
-from calve.job import Lake
+from calve.outputs.announcement import COMMITTED, SOURCE
 from cli.deploy import app
 from cli.embedded import aws
 from cli.embedded.stack import Stack

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema
 
-from calve.columns import REASONS
-from calve.job import Source
+from calve.config.job import Source
 from calve.names import TableName
+from calve.schema.columns import REASONS
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.findings import Verification

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from calve.config.steps import Filter, Sql
 from calve.errors import Suspended
-from calve.steps import Filter, Sql
 from glue_jobs.decode import REJECT
 from glue_jobs.events import TOMBSTONE
 from glue_jobs.steps.frame import FILTERED, data

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from calve.errors import LostRace
-from calve.protocol import contains_round
+from calve.table.protocol import contains_round
 from glue_jobs.lake import Table
 from glue_jobs.staging import discard, publish, stage
 from tests.integration.engine import Engine

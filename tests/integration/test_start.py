@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from calve.config.job import Start
 from calve.errors import Retryable
-from calve.job import Start
-from calve.position import Ledger
+from calve.table.position import Ledger
 from tests.integration.engine import Engine, everything, suspended, trades, until
 
 START: dict[str, tuple[Callable[[int], Start], list[tuple[int, int]]]] = {

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pytest
 from botocore.client import BaseClient
 
-from calve.job import Budget, Kafka, Table
+from calve.config.job import Budget, Kafka, Table
 from calve.names import TableName
 from cli import config as configuration
 from cli.condition import Conditions

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from calve.config.job import Aggregate, Deduplicate, Measure, Upsert
+from calve.config.steps import Filter, Flatten, Lookup, Sql
 from calve.errors import Suspended
-from calve.job import Aggregate, Deduplicate, Measure, Upsert
-from calve.position import Ledger
-from calve.redrive import REQUEST, Request
-from calve.steps import Filter, Flatten, Lookup, Sql
+from calve.requests.redrive import REQUEST, Request
+from calve.table.position import Ledger
 from tests.integration.engine import Engine, at, suspended
 
 ITEM = {

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from calve.config.job import Aggregate, Deduplicate, Measure
 from calve.errors import CalveError, LostRace, Retryable
-from calve.job import Aggregate, Deduplicate, Measure
 from glue_jobs import faults
 from glue_jobs.lake import Lake
 from glue_jobs.loop import TableLoop

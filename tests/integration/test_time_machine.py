@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calve import backfill
+from calve.config.job import Budget, Start, Table, Transform, Upsert
+from calve.config.steps import Sql
 from calve.errors import Retryable
-from calve.job import Budget, Start, Table, Transform, Upsert
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.position import STATE
-from calve.requests import PAUSED, Entry, Pause
-from calve.steps import Sql
-from calve.travel import REQUEST, Request
+from calve.requests import backfill
+from calve.requests.requests import PAUSED, Entry, Pause
+from calve.requests.rollback import REQUEST, Request
+from calve.table.position import STATE
 from cli.main import app
 from glue_jobs import loop
 from glue_jobs.loop import TableLoop

@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import pytest
 
+from calve.config.job import Start
 from calve.errors import Retryable
-from calve.job import Start
-from calve.position import Ledger
+from calve.table.position import Ledger
 from glue_jobs.loop import TableLoop
 from glue_jobs.outcome import Memory
 from glue_jobs.round import PERSIST_AFTER_S

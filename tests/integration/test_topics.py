@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from calve.config.job import Entry, Job, Start, Table
 from calve.errors import Fatal, Retryable
-from calve.job import Job, Start, Table
-from calve.topics import Entry
 from glue_jobs.ingest import run
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.loops import Discovery

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calve.redrive import Result
+from calve.requests.redrive import Result
 from tests.integration.engine import Engine
 from tests.integration.frozen import RELEASES, SETTINGS, SOURCE, Frozen, records
 from tests.integration.producing import produce

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from calve.job import Emit, Transform, Upsert
-from calve.maintenance import Maintenance
+from calve.config.job import Emit, Transform, Upsert
+from calve.config.maintenance import Maintenance
+from calve.config.steps import Flatten
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.position import POSITION_TAG
-from calve.steps import Flatten
+from calve.table.position import POSITION_TAG
 from glue_jobs import upkeep
 from glue_jobs.java import elements
 from glue_jobs.lake import SETTINGS

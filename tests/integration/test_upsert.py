@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from calve.job import Source, Upsert
+from calve.config.job import Source, Upsert
 from cli.duck import connect
 from cli.lake import rows
 from glue_jobs.loop import TableLoop

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.table import Table
 from typer.testing import CliRunner, Result
 
-from calve import job
+from calve.config import job
 from calve.errors import CalveError
 from cli.lake import open_catalog
 from cli.main import app

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from calve.job import Aggregate, Budget, Deduplicate, Measure, Source, Upsert
-from calve.steps import Filter, Flatten, Lookup, Sql, Step
+from calve.config.job import Aggregate, Budget, Deduplicate, Measure, Source, Upsert
+from calve.config.steps import Filter, Flatten, Lookup, Sql, Step
 from cli.verify.findings import Verification
 from tests.integration.engine import Engine, trades
 from tests.integration.proofs import assert_proved, proof

@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
 
-from calve import backfill, emitting, forget, redrive, requests, travel
-from calve.export import Export
-from calve.job import Job
-from calve.masking import read_keys
-from calve.position import Ledger, decode, encode_offsets
-from calve.publishing import IcebergRest, Snowflake
-from calve.requests import PAUSED, Pause
+from calve.config.export import Export
+from calve.config.job import Job
+from calve.config.masking_keys import read_keys
+from calve.config.publishing import IcebergRest, Snowflake
+from calve.outputs import emitting
+from calve.requests import backfill, forget, redrive, requests, rollback
+from calve.requests.requests import PAUSED, Pause
+from calve.table.position import Ledger, decode, encode_offsets
 from cli.verify.steps.mask import Tokens
 from lambdas.commit_batch import CommitBatch
 from lambdas.csv_export.manifest import same_definition
@@ -110,5 +111,5 @@ READERS: dict[str, Callable[[str], Any]] = {
     "redrive_request": lambda text: _plain(redrive.Request.pending({redrive.REQUEST: text})),
     "redrive_result": lambda text: _plain(redrive.Result.of({redrive.RESULT: text}, "r1")),
     "snowflake": lambda text: _plain(Snowflake.from_json(text)),
-    "travel_request": lambda text: _plain(travel.Request.pending({travel.REQUEST: text})),
+    "travel_request": lambda text: _plain(rollback.Request.pending({rollback.REQUEST: text})),
 }

@@ -7,16 +7,16 @@ from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
 
-from calve import backfill, forget, redrive, requests, travel
-from calve.announcement import Found, Speaker
-from calve.emitting import Emitted
-from calve.job import Start
+from calve.config.job import Start
+from calve.config.publishing import OpenCatalog, Snowflake, Warehouse
 from calve.names import TableName
-from calve.position import DeadLetterRound, Ledger, Position, TopicKey, encode, root
-from calve.protocol import Commit
-from calve.publishing import OpenCatalog, Snowflake, Warehouse
-from calve.requests import Pause
+from calve.outputs.announcement import Found, Speaker
+from calve.outputs.emitting import Emitted
+from calve.requests import backfill, forget, redrive, requests, rollback
+from calve.requests.requests import Pause
 from calve.settings import load_deployment
+from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey, encode, root
+from calve.table.protocol import Commit
 from lambdas.links import Link, Part
 from lambdas.tokens import Keys, sign
 
@@ -89,7 +89,7 @@ def samples() -> dict[str, list[str]]:
         "redrive_request": [redrive.Request("r1", AT, "malformed", 17, AT, AT).to_json()],
         "redrive_result": [redrive.Result("r1", AT, 4, 2, 1, {"malformed": 1}).to_json()],
         "snowflake": [_snowflake().to_json()],
-        "travel_request": [travel.Request("t1", AT, "ann", "rewind", 4711).to_json()],
+        "travel_request": [rollback.Request("t1", AT, "ann", "rewind", 4711).to_json()],
     }
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from calve.deployment import (
+from calve.config.deployment import (
     UNKNOWN_SERVERS,
     Alerts,
     Deployment,
@@ -13,11 +13,10 @@ from calve.deployment import (
     Network,
     Workers,
 )
-from calve.export import Export
-from calve.job import Announce, GlueRegistry, Job, Kafka, Lake, Registry, Table
+from calve.config.export import Export
+from calve.config.job import Announce, Entry, GlueRegistry, Job, Kafka, Lake, Registry, Table
+from calve.config.publishing import CatalogBootstrap, IcebergRest, Publish, Snowflake, Warehouse
 from calve.names import TableName
-from calve.publishing import CatalogBootstrap, IcebergRest, Publish, Snowflake, Warehouse
-from calve.topics import Entry
 
 UNKNOWN = "s3://made-by-the-stack"
 

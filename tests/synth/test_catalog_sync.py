@@ -2,7 +2,7 @@
 
 import json
 
-from calve.publishing import IcebergRest
+from calve.config.publishing import IcebergRest
 from lambdas.catalog_sync.many import Published
 from lambdas.catalog_sync.sync import LEASE_MS, WRITE_MS
 from tests.synth.conftest import text

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from calve.config.export import Export
 from calve.errors import ConfigError
-from calve.export import Export
 from calve.settings import load_deployment
 from stacks.export_mails import ROTATION_DAYS
 from tests.synth.conftest import text

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from aws_cdk import App
 
-from calve.deployment import Alerts, Deployment, JobDeployment, LakeDeployment, Workers
+from calve.config.deployment import Alerts, Deployment, JobDeployment, LakeDeployment, Workers
 from stacks import job_code
 from stacks.bundling import Runtime
 from stacks.ingest import IngestStack

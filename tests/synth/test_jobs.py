@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from aws_cdk import App, Stack
 
-from calve.announcement import OF_TABLES
+from calve.config.job import Job
+from calve.config.spark_conf import java_options
 from calve.errors import ConfigError
-from calve.job import Job
-from calve.spark_conf import java_options
+from calve.outputs.announcement import OF_TABLES
 from glue_jobs import ingest, maintain
 from lambdas.job_control.environment import WatchdogEnvironment
 from stacks.bundling import ROOT, Runtime

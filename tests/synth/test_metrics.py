@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from calve.metrics import METRICS, of_functions
-from calve.metrics.metric import Function, Log, Metric, Service
+from calve.outputs.metrics import METRICS, function_metrics
+from calve.outputs.metrics.metric import Function, Log, Metric, Service
 from stacks.job_metrics import FILTERS, OF_MAINTENANCE, OF_PATTERNS
 from tests.integration.events import documented
 from tests.synth.conftest import text
@@ -17,7 +17,7 @@ LISTED = {each.name: each for each in METRICS}
 
 def functions():
     """Folder -> the metrics that its code names."""
-    constants = {name: each for name, each in vars(of_functions).items() if name.isupper()}
+    constants = {name: each for name, each in vars(function_metrics).items() if name.isupper()}
     return {
         folder.name: {
             constants[name].name

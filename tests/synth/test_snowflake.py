@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from aws_cdk import App
 
+from calve.config.publishing import Publish, Snowflake
 from calve.errors import ConfigError
-from calve.publishing import Publish, Snowflake
 from stacks.assembly import build
 from stacks.bundling import Bundle, Runtime
 from tests.synth.conftest import Synthesized, text

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from calve import forget, redrive
 from calve.errors import Suspended
-from calve.position import FORMAT, decode
+from calve.requests import forget, redrive
 from calve.settings import load_deployment
+from calve.table.position import FORMAT, decode
 from tests.releases.reading import READERS
 from tests.releases.samples import samples
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from calve.spark_conf import ITEMS_LIMIT, STRING_LIMIT
+from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
 from cli.verify.columns import is_bytes, is_list, is_text
 from cli.verify.formats.fields import (
     EXACT,

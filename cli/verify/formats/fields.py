@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from calve import registry
-from calve.wire import Wire
+from calve.schema import registered
+from calve.schema.wire import Wire
 
 EXACT = Context(prec=100)
 MISFIT = (pa.ArrowException, ArithmeticError)
@@ -29,7 +29,7 @@ Renames = Mapping[str, frozenset[str]]
 
 
 class Unreadable(Exception):
-    """Why a record is no row of the table: a word of `calve.columns.REASONS`."""
+    """Why a record is no row of the table: a word of `calve.schema.columns.REASONS`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ class Spec:
     """
 
     frame: bytes
-    schema: registry.Schema
+    schema: registered.Schema
     columns: pa.Schema
     renames: Renames
     own: str | None = None

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.columns import CHANGE
-from calve.formats import FORMATS, Top
+from calve.decoding.formats import FORMATS, Top
+from calve.schema.columns import CHANGE
 from cli.verify.columns import arrow_columns, is_text
 from cli.verify.formats.avro import AvroWriter
 from cli.verify.formats.fields import Spec, Unreadable, Writer

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from calve.position import Offsets
+from calve.table.position import Offsets
 from cli.verify.claim import Claim, Round, numbers_of
 from cli.verify.columns import number
 from cli.verify.rows import ByFile, Rows

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.changes import UNAVAILABLE
-from calve.modes import kind_of
+from calve.modes.keys import kind_of
+from calve.schema.change_events import UNAVAILABLE
 from cli.verify.claim import Round, numbers_of
 from cli.verify.columns import is_bytes, is_list, is_text
 from cli.verify.gone import Spots

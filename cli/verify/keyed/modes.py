@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.columns import CHANGE
-from calve.modes import folded_as, folded_to, kind_of, noted_totals
+from calve.modes.keys import folded_as, folded_to, kind_of, noted_totals
 from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import CHANGE
 from cli.verify.columns import number, places_of
 from cli.verify.formats.decoding import Decoding, Refused
 from cli.verify.hashing import column_hashes, row_hashes
@@ -22,7 +22,7 @@ from cli.verify.topic import Records
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-    from calve.job import Aggregate
+    from calve.config.job import Aggregate
     from cli.verify.claim import Claim
 
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from calve.modes.aggregate import WINDOW_START, column_of
 from calve.names import SYSTEM_COLUMN
-from calve.totals import WINDOW_START, column_of
 from cli.verify.claim import Claim, numbers_of
 from cli.verify.findings import Check, Finding, Findings
 from cli.verify.keyed.modes import column_at
 from cli.verify.letters import Count
 
 if TYPE_CHECKING:
-    from calve.job import Aggregate
+    from calve.config.job import Aggregate
     from cli.verify.rows import MainRows
 
 CHECK = "groups"

@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step
+from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step
 from cli.verify.columns import Made, laid_out, number, places_of
 from cli.verify.formats.decoding import Decoded, Decoding
 from cli.verify.steps.flatten import exploded, flattened

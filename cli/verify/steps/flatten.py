@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calve.config.steps import Flatten
 from calve.names import SYSTEM_COLUMN
-from calve.steps import Flatten
 from cli.verify.columns import ends, entries, lengths
 
 Keys = Mapping[str, tuple[str, ...]]

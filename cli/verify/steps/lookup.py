@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calve.config.steps import LOOKED_UP, Lookup, Route, Step, Value
 from calve.errors import CalveError
 from calve.names import TableName
-from calve.steps import LOOKED_UP, Lookup, Route, Step, Value
 from cli import lake
 from cli.verify.columns import Made, is_bytes, is_text, places_of
 

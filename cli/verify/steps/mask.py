@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.masking import Key
+from calve.config.masking_keys import Key
+from calve.config.steps import Mask, Rule
 from calve.names import SYSTEM_COLUMN
-from calve.steps import Mask, Rule
 from cli.verify.columns import ends, entries, is_bytes, is_list, lengths
 
 DOMAIN = re.compile(r"@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)\Z")

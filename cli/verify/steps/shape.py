@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from calve import job
-from calve.columns import Json
-from calve.masking import read_keys
-from calve.parts import KEY, Parts, Versions, parts_of
-from calve.quarantine import admitted, fields_in, leaves, only
-from calve.steps import NOTE, Mask, noted
-from calve.totals import require_same_columns, with_kafka
+from calve.config import job
+from calve.config.masking_keys import read_keys
+from calve.config.steps import NOTE, Mask, noted
+from calve.decoding.field_quarantine import admitted, fields_in, leaves, only
+from calve.decoding.record_schemas import KEY, Parts, Versions, parts_of
+from calve.modes.aggregate import require_same_columns, with_kafka
+from calve.schema.columns import Json
 from cli.verify.columns import Made, arrow_columns, iceberg_columns, laid_out
 from cli.verify.formats.decoding import Decoder, Decoding
 from cli.verify.keyed.modes import Mode
@@ -64,7 +64,7 @@ def shapes_of(
 
     Raises:
         Suspended: the schemas or the steps do not make the columns of the totals any more.
-        Retryable, Fatal, ConfigError: as `calve.registry`.
+        Retryable, Fatal, ConfigError: as `calve.registry.registry`.
     """
     totals = mode.totals if mode else None
     if totals is None and not sources.steps:

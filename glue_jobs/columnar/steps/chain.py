@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calve.masking import Key
+from calve.config.masking_keys import Key
+from calve.config.steps import Leaf, Rule, Value
 from calve.names import SYSTEM_COLUMN
-from calve.steps import Leaf, Rule, Value
 from glue_jobs.columnar.steps.expressions import Expression, evaluate
 from glue_jobs.columnar.steps.masked import Tokens, masked
 from glue_jobs.columnar.steps.rows import Mask, Rows, as_mask
@@ -113,7 +113,7 @@ Change = Rule | Inside | Fields | None
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """columns: the columns that are left, with what is done to each. key, headers: as in `calve.steps.Mask`."""
+    """columns: the columns that are left, with what is done to each. key, headers: as in `calve.config.steps.Mask`."""
 
     columns: tuple[tuple[str, Change], ...]
     key: Received
@@ -195,7 +195,7 @@ class Computation:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """As `calve.steps.Route`; the path of its column as the columns spell it."""
+    """As `calve.config.steps.Route`; the path of its column as the columns spell it."""
 
     path: tuple[str, ...]
     values: tuple[Value, ...]
@@ -267,7 +267,7 @@ class Steps:
     def run(self, batch: pa.Table | pa.RecordBatch, keys: Sequence[Key] = ()) -> Iterator[Made]:
         """What becomes of good records with the columns that they are decoded to, and `_kafka`: once, or in several parts.
 
-        keys: `calve.masking.read_keys`, where the table masks.
+        keys: `calve.config.masking_keys.read_keys`, where the table masks.
         """
         rows, left_out, rejected = _run(self.of_records, _as(self.source, Rows.of(batch)), keys)
         if self.explosion is None:

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
-from calve.engines import Unsupported
+from calve.config.engine_choice import Unsupported
 from glue_jobs.columnar.steps.expressions import At, Call, Constant, Expression
 from glue_jobs.java import elements
 

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from numba import types
 from numpy.typing import NDArray
 
-from calve.masking import FIRST_YEAR_DAY, FIRST_YEAR_US, Key, pads
-from calve.steps import Rule
+from calve.config.masking_keys import FIRST_YEAR_DAY, FIRST_YEAR_US, Key, pads
+from calve.config.steps import Rule
 from glue_jobs.columnar.steps.sha256 import DIGITS, state_of, write_tokens
 from glue_jobs.columnar.types import stored
 from glue_jobs.compiled import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
@@ -192,7 +192,9 @@ class Tokens:
 
     @staticmethod
     def of(keys: Sequence[Key], kafka: pa.StructArray) -> Tokens:
-        """keys: as `calve.masking.read_keys`. The last of them whose time had begun when the record was made, else the first."""
+        """keys: as `calve.config.masking_keys.read_keys`. The last of them whose time had begun when the record was made, else
+        the first.
+        """
         made = kafka.field("timestamp")
         known = made.cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy()
         since = np.array([each.since_us for each in keys], np.int64)

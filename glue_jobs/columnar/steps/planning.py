@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
-from calve.columns import KAFKA, Json, struct
-from calve.engines import Unsupported
+from calve.config.engine_choice import Unsupported
+from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Rule, Sql, Step
 from calve.names import quote
-from calve.steps import Filter, Flatten, Lookup, Mask, Route, Rule, Sql, Step
+from calve.schema.columns import KAFKA, Json, struct
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.steps.chain import (
     Change,

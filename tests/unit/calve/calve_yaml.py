@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from calve.config.job import Job, Kafka, Registry
 from calve.errors import ConfigError
-from calve.job import Job, Kafka, Registry
 from calve.settings import StackDefaults, load
 
 STACK = StackDefaults(Kafka("127.0.0.1:9092"), Registry("http://127.0.0.1:8081"), "s3://lake")

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from calve.announcement import (
+from calve.config.export import Export
+from calve.names import TableName
+from calve.outputs.announcement import (
     COMMITTED,
     EVOLVED,
     EXPORT_CREATED,
@@ -22,10 +24,8 @@ from calve.announcement import (
     sent_to,
     table_of,
 )
-from calve.export import Export
-from calve.names import TableName
-from calve.position import DeadLetterRound, Ledger, Position, TopicKey, encode, root
-from calve.protocol import Commit
+from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey, encode, root
+from calve.table.protocol import Commit
 from glue_jobs.outbox import MAX_BYTES, MAX_ENTRIES, first_batch
 from tests.announcements import PAGE, SCHEMAS, assert_as_documented
 

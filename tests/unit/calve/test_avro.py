@@ -5,9 +5,9 @@ from typing import Any
 import fastavro
 import pytest
 
-from calve.avro import columns_of, expand
-from calve.avro_reader import framed, resolution, unframed
-from calve.evolution import SchemaProblem
+from calve.schema.avro import columns_of, expand
+from calve.schema.avro_reader import framed, resolution, unframed
+from calve.schema.evolution import SchemaProblem
 
 
 def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:

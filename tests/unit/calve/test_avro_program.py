@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from calve.avro_operations import Op
-from calve.avro_program import reasons
-from calve.changes import MOMENT
-from calve.columns import Json, field, struct
-from calve.decoding import Decoding, decoding, first_columns
-from calve.formats import Top
-from calve.registry import Schema
-from calve.wire import BARE
-from calve.writers import PlainWriter
+from calve.decoding.avro_operations import Op
+from calve.decoding.avro_program import reasons
+from calve.decoding.decode_plan import Decoding, decoding, first_columns
+from calve.decoding.formats import Top
+from calve.schema.change_events import MOMENT
+from calve.schema.columns import Json, field, struct
+from calve.schema.registered import Schema
+from calve.schema.wire import BARE
+from calve.schema.writers import PlainWriter
 from glue_jobs.columnar import machine
 from tests.integration.avro_records import entries, logical, record
 

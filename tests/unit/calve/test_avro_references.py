@@ -5,11 +5,11 @@ from typing import Any
 import fastavro
 import pytest
 
-from calve.avro import with_definitions
-from calve.decoding import decoding
-from calve.evolution import SchemaProblem
-from calve.formats import columns
-from calve.registry import Schema
+from calve.decoding.decode_plan import decoding
+from calve.decoding.formats import columns
+from calve.schema.avro import with_definitions
+from calve.schema.evolution import SchemaProblem
+from calve.schema.registered import Schema
 
 CITY = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "zip", "type": "Zip"}]}
 ZIP = {"type": "enum", "name": "geo.Zip", "symbols": ["A", "B"]}

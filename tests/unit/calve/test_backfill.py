@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from calve.backfill import REMADE, REQUEST, REQUEST_ID, Request, done_before, range_of, remade, remade_json
+from calve.config.job import Start
 from calve.errors import CalveError
-from calve.job import Start
-from calve.protocol import Commit
+from calve.requests.backfill import (
+    REMADE,
+    REQUEST,
+    REQUEST_ID,
+    Request,
+    done_before,
+    range_of,
+    remade,
+    remade_json,
+)
+from calve.table.protocol import Commit
 
 
 def test_a_range_is_what_both_ends_name_and_the_table_has_read() -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from calve.changes import read_as
-from calve.columns import Json, field, struct
-from calve.decoding import decoding, first_columns
+from calve.decoding.decode_plan import decoding, first_columns
+from calve.decoding.formats import Top, columns
 from calve.errors import Suspended
-from calve.evolution import SchemaProblem
-from calve.formats import Top, columns
-from calve.registry import Schema
-from calve.writers import AvroWriter, JsonWriter
+from calve.schema.change_events import read_as
+from calve.schema.columns import Json, field, struct
+from calve.schema.evolution import SchemaProblem
+from calve.schema.registered import Schema
+from calve.schema.writers import AvroWriter, JsonWriter
 from tests.debezium import COLUMNS, envelope, json_schema
 
 EVENTS = Top(changes=True, order=("lsn",))

@@ -2,10 +2,15 @@
 
 import pytest
 
-from calve.column_rules import layout_problems, require_age, require_countable, require_emit_key
-from calve.columns import KAFKA, field, list_of, struct
+from calve.config.job import Emit, Table, Transform
 from calve.errors import Suspended
-from calve.job import Emit, Table, Transform
+from calve.modes.column_rules import (
+    layout_problems,
+    require_age,
+    require_countable,
+    require_emit_key,
+)
+from calve.schema.columns import KAFKA, field, list_of, struct
 
 COLUMNS = struct(
     field("side", "string"),

@@ -1,7 +1,7 @@
 from typing import Any
 
-from calve.columns import field, list_of, map_of, struct
-from calve.lineage import comments, propose, settle
+from calve.schema.columns import field, list_of, map_of, struct
+from calve.schema.lineage import comments, propose, settle
 
 
 def columns(doc: str | None, inside: str | None = None) -> Any:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from calve.columns import Json, list_of, map_of
-from calve.connect_schema import as_json_schema, is_connect_schema
-from calve.evolution import SchemaProblem
-from calve.formats import Top, columns, writer
-from calve.registry import Schema
-from calve.wire import BARE
-from calve.writers import JsonWriter, WholeWriter
+from calve.decoding.formats import Top, columns, writer
+from calve.schema.columns import Json, list_of, map_of
+from calve.schema.connect_schema import as_json_schema, is_connect_schema
+from calve.schema.evolution import SchemaProblem
+from calve.schema.registered import Schema
+from calve.schema.wire import BARE
+from calve.schema.writers import JsonWriter, WholeWriter
 
 CONNECT = "org.apache.kafka.connect.data."
 TIME = "io.debezium.time."

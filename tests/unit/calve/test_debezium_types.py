@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from calve.changes import JSON_TYPES
-from calve.columns import Json
-from calve.formats import Top, columns, writer
-from calve.json_scalars import CONNECT_TYPES
-from calve.json_schema import columns_of, shape
-from calve.registry import Schema
-from calve.wire import CONFLUENT
+from calve.decoding.formats import Top, columns, writer
+from calve.schema.change_events import JSON_TYPES
+from calve.schema.columns import Json
+from calve.schema.json_scalars import CONNECT_TYPES
+from calve.schema.json_schema import columns_of, shape
+from calve.schema.registered import Schema
+from calve.schema.wire import CONFLUENT
 from tests.change_types import TIME, TYPES, avro, avro_schema, json_schema
 from tests.debezium import around, json_around
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from calve.decoding import decoding, evolution, first_columns
+from calve.decoding.decode_plan import decoding, evolution, first_columns
+from calve.decoding.formats import REGISTERED, columns
 from calve.errors import Suspended
-from calve.evolution import SchemaProblem, data_columns
-from calve.formats import REGISTERED, columns
-from calve.registry import Schema
-from calve.wire import GLUE
-from calve.writers import AvroWriter, JsonWriter
+from calve.schema.evolution import SchemaProblem, data_columns
+from calve.schema.registered import Schema
+from calve.schema.wire import GLUE
+from calve.schema.writers import AvroWriter, JsonWriter
 
 
 def schema(number: int, *fields: tuple[str, Any], kind: str = "AVRO") -> Schema:

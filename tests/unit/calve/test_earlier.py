@@ -7,14 +7,23 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.backfill import REMADE, remade_json
-from calve.earlier import MOST_SPANS, Earlier, earlier
-from calve.forget import began_at
-from calve.job import Budget
-from calve.position import EARLIER, Ledger, Offsets, Position, TopicKey, encode, restated, root
-from calve.protocol import Commit, complete_until
-from calve.redrive import REQUEST_ID
-from calve.rejects import spent
+from calve.config.job import Budget
+from calve.requests.backfill import REMADE, remade_json
+from calve.requests.expired_history import MOST_SPANS, Earlier, earlier
+from calve.requests.forget import began_at
+from calve.requests.redrive import REQUEST_ID
+from calve.rounds.dead_letter_policy import spent
+from calve.table.position import (
+    EARLIER,
+    Ledger,
+    Offsets,
+    Position,
+    TopicKey,
+    encode,
+    restated,
+    root,
+)
+from calve.table.protocol import Commit, complete_until
 
 TOPIC = TopicKey("c", "t")
 BUDGET = Budget(0.5, 3, within_s=600.0)

@@ -1,9 +1,9 @@
 import pytest
 
-from calve.engines import Chosen, choose, of_settings
+from calve.config.engine_choice import Chosen, choose, of_settings
+from calve.config.job import Deduplicate, Source, Table
+from calve.config.steps import Flatten, Lookup
 from calve.errors import Suspended
-from calve.job import Deduplicate, Source, Table
-from calve.steps import Flatten, Lookup
 
 
 def test_an_append_table_of_registered_schemas_may_be_columnar() -> None:

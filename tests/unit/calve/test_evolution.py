@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from calve.columns import field, list_of, map_of, struct
-from calve.evolution import Change, Rule, SchemaProblem, apply, changes, widens
+from calve.schema.columns import field, list_of, map_of, struct
+from calve.schema.evolution import Change, Rule, SchemaProblem, apply, changes, widens
 
 Json = Any
 Depth = tuple[Callable[[Json], Json], tuple[str, ...], str]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.columns import KAFKA, field, list_of, struct
-from calve.forget import (
+from calve.config.steps import Flatten, Mask, Rule, Step
+from calve.requests.forget import (
     FORGOTTEN,
     FOUND,
     LEFT,
@@ -29,9 +29,9 @@ from calve.forget import (
     to_json,
     united,
 )
-from calve.position import TopicKey, root
-from calve.protocol import Commit
-from calve.steps import Flatten, Mask, Rule, Step
+from calve.schema.columns import KAFKA, field, list_of, struct
+from calve.table.position import TopicKey, root
+from calve.table.protocol import Commit
 from tests.unit.calve.protocol_model.says import TOPIC, position
 
 SCHEMA = struct(

@@ -8,11 +8,11 @@ from uuid import uuid4
 import boto3
 import pytest
 
+from calve.config.job import GlueRegistry as Settings
+from calve.decoding.record_schemas import Subjects
 from calve.errors import Fatal, Retryable
-from calve.glue_registry import GlueRegistry
-from calve.job import GlueRegistry as Settings
-from calve.parts import Subjects
-from calve.registry import open_registry
+from calve.registry.glue import GlueRegistry
+from calve.registry.registry import open_registry
 from tests.integration.glue_schemas import REGION, GlueSchemas, serving
 
 FIRST = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from calve import http_client
-from calve.confluent import ConfluentRegistry
 from calve.errors import ConfigError, Fatal
 from calve.http_client import NoAnswer, Tokens, origin, send
+from calve.registry.confluent import ConfluentRegistry
 from calve.secrets import HeldSecret, Redacted
 from cli.embedded.kafka import write_certificates
 from lambdas.catalog_sync.server import Server as CatalogServer

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.columns import list_of
-from calve.evolution import SchemaProblem
-from calve.json_schema import MAX_PARTS, columns_of, shape
 from calve.names import FIELD_NAME
+from calve.schema.columns import list_of
+from calve.schema.evolution import SchemaProblem
+from calve.schema.json_schema import MAX_PARTS, columns_of, shape
 
 CONNECT = "org.apache.kafka.connect.data."
 DECIMAL = {"type": "number", "connect.type": "bytes", "title": f"{CONNECT}Decimal"}

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.errors import ConfigError
-from calve.job import Kafka
-from calve.kafka_auth import (
+from calve.config.job import Kafka
+from calve.config.kafka_auth import (
     jaas_text,
     java_properties,
     kafka_python_properties,
     librdkafka_properties,
 )
+from calve.errors import ConfigError
 from calve.secrets import Redacted
 
 if TYPE_CHECKING:

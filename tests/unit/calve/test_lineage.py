@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from calve.columns import field, list_of, map_of, struct
-from calve.evolution import Rule, SchemaProblem
-from calve.lineage import Fit, fit, propose, settle
+from calve.schema.columns import field, list_of, map_of, struct
+from calve.schema.evolution import Rule, SchemaProblem
+from calve.schema.lineage import Fit, fit, propose, settle
 
 Json = Any
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.maintenance import (
+from calve.config.maintenance import (
     MOST_EXPIRED,
     Figures,
     Maintenance,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from calve.config.masking_keys import Key, newest, read_keys
 from calve.errors import ConfigError
-from calve.masking import Key, newest, read_keys
 
 SECRET = bytes(range(32))
 NEWER = bytes(range(64, 164))

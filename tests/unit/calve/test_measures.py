@@ -2,18 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.columns import field, list_of, struct
 from calve.errors import Suspended
-from calve.measure_text import MeasureProblem, parse
-from calve.measures import (
-    Arithmetic,
-    Cast,
-    ColumnAt,
-    Number,
-    columns_in,
-    type_of,
-    typed,
-)
+from calve.modes.measure_text import MeasureProblem, parse
+from calve.modes.measures import Arithmetic, Cast, ColumnAt, Number, columns_in, type_of, typed
+from calve.schema.columns import field, list_of, struct
 
 COLUMNS = struct(
     field("price", "int"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from calve.metrics.page import page
+from calve.outputs.metrics.page import page
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 

@@ -3,10 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from calve.columns import field, list_of, struct, with_ids
+from calve.config.job import Aggregate, ChangeData, Deduplicate, Measure, Transform, Upsert, Window
 from calve.errors import Suspended
-from calve.job import Aggregate, ChangeData, Deduplicate, Measure, Transform, Upsert, Window
-from calve.modes import (
+from calve.modes.keys import (
     buckets,
     described,
     folded_as,
@@ -19,7 +18,8 @@ from calve.modes import (
     require_tombstones,
     switch,
 )
-from calve.position import TopicKey
+from calve.schema.columns import field, list_of, struct, with_ids
+from calve.table.position import TopicKey
 
 COLUMNS = with_ids(
     struct(

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from calve import http_client
-from calve.confluent import ConfluentRegistry
+from calve.config.job import OAuth, Registry
 from calve.errors import ConfigError, Fatal, Retryable
-from calve.job import OAuth, Registry
-from calve.registry import open_registry
+from calve.registry.confluent import ConfluentRegistry
+from calve.registry.registry import open_registry
 
 SECRET = {"client_id": "c:alve", "client_secret": "hunter2 &+"}
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from calve.pace import FIRST_S, MISSED, P95, Pace, Timed
+from calve.rounds.scheduling import FIRST_S, MISSED, P95, Pace, Timed
 
 POLLS = 4
 

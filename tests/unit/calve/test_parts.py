@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from calve.columns import struct
-from calve.declared import Declared, identity
+from calve.config.job import Source, Table
+from calve.decoding.formats import Top, columns
+from calve.decoding.record_schemas import Parts, parts_of
 from calve.errors import Suspended
-from calve.evolution import Rule, SchemaProblem
-from calve.formats import Top, columns
-from calve.job import Source, Table
-from calve.parts import Parts, parts_of
-from calve.registry import Schema
-from calve.writers import AvroWriter, JsonWriter, PlainWriter, WholeWriter
+from calve.registry.declared import Declared, identity
+from calve.schema.columns import struct
+from calve.schema.evolution import Rule, SchemaProblem
+from calve.schema.registered import Schema
+from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, WholeWriter
 
 
 def avro(**fields: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from calve.requests import PAUSED, Pause
+from calve.requests.requests import PAUSED, Pause
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.errors import Suspended
-from calve.position import (
+from calve.table.position import (
     DeadLetterRound,
     Ledger,
     Position,

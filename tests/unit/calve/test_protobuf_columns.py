@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from calve.decoding import decoding, first_columns, misfit, proposal
-from calve.evolution import Rule, SchemaProblem, plain
-from calve.formats import Top, columns, concerns
-from calve.protobuf.linking import load, message_of
-from calve.registry import Schema
-from calve.wire import GLUE
+from calve.decoding.decode_plan import decoding, first_columns, misfit, proposal
+from calve.decoding.formats import Top, columns, concerns
+from calve.schema.evolution import Rule, SchemaProblem, plain
+from calve.schema.protobuf.linking import load, message_of
+from calve.schema.registered import Schema
+from calve.schema.wire import GLUE
 
 IMPORTS = "".join(
     f'import "{name}.proto";'

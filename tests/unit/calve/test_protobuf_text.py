@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from calve.protobuf import descriptor, text
-from calve.protobuf.known import KNOWN_FILES
-from calve.protobuf.linking import load
-from calve.protobuf.model import File, Message
-from calve.registry import Schema
+from calve.schema.protobuf import descriptor, text
+from calve.schema.protobuf.known import KNOWN_FILES
+from calve.schema.protobuf.linking import load
+from calve.schema.protobuf.model import File, Message
+from calve.schema.registered import Schema
 from cli.verify.formats.protobuf_schema import known_files
 from tests.protobuf_classes import descriptors
 

@@ -1,4 +1,4 @@
-"""Each decision of `calve.protocol` by itself; how they work together is `test_protocol_model.py`."""
+"""Each decision of `calve.table.protocol` by itself; how they work together is `test_protocol_model.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.errors import Suspended
-from calve.position import (
+from calve.table.position import (
     COMPLETE_ROUND,
     COMPLETE_UNTIL,
     DeadLetterRound,
@@ -18,7 +18,7 @@ from calve.position import (
     Position,
     TopicKey,
 )
-from calve.protocol import (
+from calve.table.protocol import (
     Begin,
     Commit,
     TopicState,

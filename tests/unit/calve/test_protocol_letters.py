@@ -1,10 +1,10 @@
-"""The decisions of `calve.protocol` about dead letters, each by itself."""
+"""The decisions of `calve.table.protocol` about dead letters, each by itself."""
 
 from __future__ import annotations
 
 import pytest
 
-from calve.dead_letters import (
+from calve.table.dead_letters import (
     Leftover,
     LetterBranch,
     Recovery,
@@ -16,15 +16,8 @@ from calve.dead_letters import (
     rounds_since,
     was_rolled_back,
 )
-from calve.position import (
-    NO_LETTERS,
-    DeadLetterRound,
-    Position,
-)
-from calve.protocol import (
-    Commit,
-    next_position,
-)
+from calve.table.position import NO_LETTERS, DeadLetterRound, Position
+from calve.table.protocol import Commit, next_position
 from tests.unit.calve.protocol_model.says import FOREIGN, data, history, position, suspension, topic
 
 

@@ -1,4 +1,4 @@
-"""The round's protocol under thousands of seeded schedules, run with the decisions of `calve.protocol`.
+"""The round's protocol under thousands of seeded schedules, run with the decisions of `calve.table.protocol`.
 
 A failure prints the schedule's name, e.g. `Schedule("rollback", 38)`; `.run()` replays it. Every rule that the protocol rests on
 is broken once, and the model must notice.
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from calve.position import Position
-from calve.protocol import Commit, contains_round, locate
+from calve.table.position import Position
+from calve.table.protocol import Commit, contains_round, locate
 from tests.unit.calve.protocol_model.lake import Metadata, as_commit
 from tests.unit.calve.protocol_model.schedule import KINDS, Broken, Schedule
 from tests.unit.calve.protocol_model.world import PRODUCTION, Rules

@@ -11,10 +11,10 @@ import fastavro
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calve.avro import columns_of, expand
-from calve.avro_reader import resolution
-from calve.columns import struct
-from calve.lineage import settle
+from calve.schema.avro import columns_of, expand
+from calve.schema.avro_reader import resolution
+from calve.schema.columns import struct
+from calve.schema.lineage import settle
 from tests.random_formats import avro_schema
 from tests.random_schemas import Steps, newest_names, padded, rows_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calve.job import Aggregate, Deduplicate, Mode, Upsert
-from calve.receipt import (
+from calve.config.job import Aggregate, Deduplicate, Mode, Upsert
+from calve.rounds.commit_cost import (
     COMMIT,
     DELETES,
     FIRSTS,

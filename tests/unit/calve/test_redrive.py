@@ -6,9 +6,7 @@ import json
 
 import pytest
 
-from calve.position import NO_LETTERS, DeadLetterRound, Ledger, encode, published_letters
-from calve.protocol import next_position
-from calve.redrive import (
+from calve.requests.redrive import (
     REQUEST,
     REQUEST_ID,
     RESULT,
@@ -18,6 +16,8 @@ from calve.redrive import (
     is_level,
     position_after,
 )
+from calve.table.position import NO_LETTERS, DeadLetterRound, Ledger, encode, published_letters
+from calve.table.protocol import next_position
 from tests.unit.calve.protocol_model.says import TOPIC, data, history, position, topic
 
 HELD = DeadLetterRound("x1", 7, 3)

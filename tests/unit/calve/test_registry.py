@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import pytest
 
-from calve.confluent import ConfluentRegistry
 from calve.errors import Fatal, Retryable
+from calve.registry.confluent import ConfluentRegistry
 from calve.secrets import HeldSecret
 
 ABSENT = (404, {"error_code": 40403, "message": "Schema not found"})

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from calve.config.job import Registry
 from calve.errors import ConfigError, Retryable
-from calve.job import Registry
-from calve.registry import open_registry
+from calve.registry.registry import open_registry
 from cli.embedded.kafka import write_certificates
 
 

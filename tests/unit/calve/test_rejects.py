@@ -9,11 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.config.job import Budget, Table
 from calve.errors import Suspended
-from calve.job import Budget, Table
-from calve.position import Ledger, Position, TopicKey, encode
-from calve.protocol import Commit
-from calve.rejects import Group, Rejects, Tally, check_rejects, exceeded, limit, spent
+from calve.rounds.dead_letter_policy import (
+    Group,
+    Rejects,
+    Tally,
+    check_rejects,
+    exceeded,
+    limit,
+    spent,
+)
+from calve.table.position import Ledger, Position, TopicKey, encode
+from calve.table.protocol import Commit
 
 TOPIC = TopicKey("cluster", "topic")
 TABLE = Table("trades", "stock.trades")

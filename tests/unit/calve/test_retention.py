@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calve.maintenance import RETAINED, Retained, after, retained
-from calve.position import TopicKey, encode_offsets
-from calve.protocol import Commit
+from calve.config.maintenance import RETAINED, Retained, after, retained
+from calve.table.position import TopicKey, encode_offsets
+from calve.table.protocol import Commit
 
 TOPIC = TopicKey("c", "t")
 STOOD = {"calve.to": encode_offsets({TOPIC: {0: 7}})}

@@ -8,8 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from calve.config.job import (
+    Budget,
+    GlueRegistry,
+    Job,
+    Kafka,
+    Lake,
+    OAuth,
+    Registry,
+    Source,
+    Start,
+    Table,
+    Transform,
+)
 from calve.errors import ConfigError
-from calve.job import Budget, GlueRegistry, Job, Kafka, Lake, OAuth, Registry, Source, Start, Table, Transform
 from calve.settings import StackDefaults, load
 
 STACK = StackDefaults(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from calve.config.job import Announce, Job, Kafka, Registry, Table
+from calve.config.steps import Flatten, Mask, Rule, masked_columns
 from calve.errors import ConfigError
-from calve.job import Announce, Job, Kafka, Registry, Table
 from calve.settings import StackDefaults, load
-from calve.steps import Flatten, Mask, Rule, masked_columns
 
 STACK = StackDefaults(Kafka("b:9092"), Registry("http://r"), warehouse="s3://lake")
 

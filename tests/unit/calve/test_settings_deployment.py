@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.deployment import (
+from calve.config.deployment import (
     UNKNOWN_SERVERS,
     UNKNOWN_WAREHOUSE,
     Alerts,
@@ -18,8 +18,8 @@ from calve.deployment import (
     Network,
     Workers,
 )
-from calve.export import Csv, Export, Measure
-from calve.job import Kafka, Lake, Registry, Table
+from calve.config.export import Csv, Export, Measure
+from calve.config.job import Kafka, Lake, Registry, Table
 from calve.settings import StackDefaults, load, load_deployment
 
 NAMED = "kafka: {bootstrap_servers: 'b:1'}\nregistry: {url: https://r}\n"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.config.job import Job, Kafka, Lake, Registry
+from calve.config.spark_conf import OWN_SETTINGS, spark_conf
 from calve.errors import ConfigError
-from calve.job import Job, Kafka, Lake, Registry
 from calve.settings import StackDefaults, load, load_deployment
 from calve.settings.model import SECTIONS
-from calve.spark_conf import OWN_SETTINGS, spark_conf
 
 REST = "registry: {url: https://r}\ntables: {trades: {topic: t}}\n"
 NAMED = "kafka: {bootstrap_servers: 'b:1'}\n"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from calve.job import Job, Kafka, Lake, Table
-from calve.settings.masking import MaskingSection, mask_step
+from calve.config.job import Job, Kafka, Lake, Table
+from calve.config.steps import Mask, Rule, step
+from calve.settings.entries.masking import MaskingSection, mask_step
 from calve.settings.problems import Invalid, Problem
-from calve.steps import Mask, Rule, step
 
 HASH, KEEP, NULL = Rule("hash"), Rule("keep"), Rule("null")
 

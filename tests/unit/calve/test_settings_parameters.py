@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from calve.settings.steps import filled
-from calve.steps import Filter, Sql, Step
+from calve.config.steps import Filter, Sql, Step
+from calve.settings.entries.steps import filled
 from tests.unit.calve.calve_yaml import jobs, refused
 
 TRADES = """

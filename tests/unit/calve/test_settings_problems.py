@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.engines import MODES
+from calve.config.engine_choice import MODES
+from calve.config.job import Kafka, Registry
 from calve.errors import ConfigError
-from calve.job import Kafka, Registry
 from calve.settings import StackDefaults, load
 
 STACK = StackDefaults(Kafka("127.0.0.1:9092"), Registry("http://127.0.0.1:8081"), "s3://lake")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from calve.config.publishing import CatalogBootstrap, IcebergRest, Publish
 from calve.errors import ConfigError
 from calve.names import TableName
-from calve.publishing import CatalogBootstrap, IcebergRest, Publish
 from calve.settings import load_deployment
 
 BASE = """\

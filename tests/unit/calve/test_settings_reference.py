@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from calve.deployment import Alerts, JobDeployment
-from calve.export import Export
-from calve.job import Budget, Table
+from calve.config.deployment import Alerts, JobDeployment
+from calve.config.export import Export
+from calve.config.job import Budget, Table
 from calve.settings import load_deployment, notation
-from calve.settings.deploying import AlertsSection, JobSection
-from calve.settings.exporting import CsvSection, ExportSection, LinkSection
+from calve.settings.entries.deploy import AlertsSection, JobSection
+from calve.settings.entries.exports import CsvSection, ExportSection, LinkSection
+from calve.settings.entries.tables import BudgetSection, TableOptions
 from calve.settings.fields import Section
 from calve.settings.model import SECTIONS
 from calve.settings.reference import reference
-from calve.settings.tables import BudgetSection, TableOptions
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.deployment import KeyRotation
+from calve.config.deployment import KeyRotation
 from calve.errors import ConfigError
 from calve.settings import load_deployment
 

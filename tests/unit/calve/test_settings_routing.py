@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from calve.job import Job
-from calve.steps import Filter, Route
+from calve.config.job import Job
+from calve.config.steps import Filter, Route
 from tests.unit.calve.calve_yaml import jobs, refused
 
 NAMED = ("order", "payment", "refund")

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from calve.config.publishing import OpenCatalog, Snowflake, Warehouse
 from calve.errors import ConfigError
-from calve.publishing import OpenCatalog, Snowflake, Warehouse
 from calve.settings import load_deployment
 
 SOURCES = "kafka: {bootstrap_servers: broker:9092}\nregistry: {url: https://registry}\n"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.errors import ConfigError
-from calve.job import (
+from calve.config.job import (
     Aggregate,
     ChangeData,
     Deduplicate,
@@ -21,6 +20,7 @@ from calve.job import (
     Upsert,
     Window,
 )
+from calve.errors import ConfigError
 from calve.settings import StackDefaults, load, load_deployment
 
 WITHOUT_REGISTRY = StackDefaults(Kafka("127.0.0.1:9092"), None, "s3://lake")

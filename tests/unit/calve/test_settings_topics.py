@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from calve.job import Table
-from calve.topics import Entry
+from calve.config.job import Entry, Table
 from tests.unit.calve.calve_yaml import jobs, refused
 
 

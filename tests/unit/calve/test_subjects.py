@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from calve.config.job import PartName, Source
+from calve.decoding.record_schemas import LISTED_FOR_S, Subjects, subjects_of
 from calve.errors import Retryable
-from calve.job import PartName, Source
-from calve.parts import LISTED_FOR_S, Subjects, subjects_of
-from calve.registry import Schema
-from calve.wire import CONFLUENT, Wire
+from calve.schema.registered import Schema
+from calve.schema.wire import CONFLUENT, Wire
 
 
 class Registered:
@@ -105,7 +105,7 @@ def test_a_pattern_is_not_asked_for_again_at_once() -> None:
 
 def test_a_subject_that_is_registered_later_is_found_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
-    monkeypatch.setattr("calve.parts.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("calve.decoding.record_schemas.time.monotonic", lambda: clock[0])
     registry = Registered(EVENTS)
     subjects = Subjects(registry, "com.acme.*")
     subjects.versions()

@@ -2,7 +2,7 @@
 
 import json
 
-from calve.job_status import KEPT, Earlier, TableState
+from calve.outputs.job_status import KEPT, Earlier, TableState
 
 RUNNING = TableState("running", since="2026-01-01T00:00:00+00:00")
 SUSPENDED = TableState(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from calve.decoding import evolution, first_columns, tags
-from calve.evolution import plain
-from calve.formats import Top, columns
-from calve.registry import Schema
-from calve.tags import tags_of
+from calve.decoding.decode_plan import evolution, first_columns, tags
+from calve.decoding.formats import Top, columns
+from calve.schema.evolution import plain
+from calve.schema.registered import Schema
+from calve.schema.tags import tags_of
 
 PII = {"confluent:tags": ["PII"]}
 STRING, NULL = {"type": "string"}, {"type": "null"}

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from calve.job import Job, Kafka, Lake, Start, Table
-from calve.topics import (
-    Entry,
+from calve.config.job import Entry, Job, Kafka, Lake, Start, Table
+from calve.config.topics import (
     Expansion,
     expand,
     expression_problem,

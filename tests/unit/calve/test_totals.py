@@ -1,10 +1,16 @@
 import pytest
 
-from calve.columns import Json, field, list_of, struct, with_ids
+from calve.config.job import Aggregate, Measure, Window
 from calve.errors import Suspended
-from calve.evolution import data_columns
-from calve.job import Aggregate, Measure, Window
-from calve.totals import TOTALS, columns_of, kafka_column, require_same_columns, require_same_kind
+from calve.modes.aggregate import (
+    TOTALS,
+    columns_of,
+    kafka_column,
+    require_same_columns,
+    require_same_kind,
+)
+from calve.schema.columns import Json, field, list_of, struct, with_ids
+from calve.schema.evolution import data_columns
 
 RECORDS = struct(
     field("userid", "string"),

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from calve.errors import CalveError
-from calve.position import Ledger, Offsets, encode
-from calve.protocol import Begin, Commit
-from calve.requests import HISTORY_KEPT, Entry, outdated
-from calve.travel import Request, at_moment, before_offsets, journey, require_readable
+from calve.requests.requests import HISTORY_KEPT, Entry, outdated
+from calve.requests.rollback import Request, at_moment, before_offsets, journey, require_readable
+from calve.table.position import Ledger, Offsets, encode
+from calve.table.protocol import Begin, Commit
 from tests.unit.calve.protocol_model.says import FOREIGN, TOPIC, position
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import typer.testing
 
-from calve.decoding import first_columns, proposal
+from calve.decoding.decode_plan import first_columns, proposal
 from calve.errors import ConfigError
-from calve.evolution import Rule
-from calve.registry import Schema
+from calve.schema.evolution import Rule
+from calve.schema.registered import Schema
 from cli.console import Branch
 from cli.main import app
 from cli.plan.candidate import Line, lines, read_candidate, tree

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from calve.job_status import JobStatus, Run, Said, TableState
 from calve.names import TableName
+from calve.outputs.job_status import JobStatus, Run, Said, TableState
 from cli.condition import GONE_AFTER_S, Condition, Conditions, newest
 from cli.status.troubles import Urgency, of_states
 

@@ -10,7 +10,7 @@ import pytest
 from botocore.stub import Stubber
 from typer.testing import CliRunner
 
-from calve.deployment import UNKNOWN_WAREHOUSE
+from calve.config.deployment import UNKNOWN_WAREHOUSE
 from calve.errors import CalveError, ConfigError
 from cli.account import Account
 from cli.config import load_jobs, load_target, spark_settings

@@ -12,8 +12,15 @@ import pytest
 from fastavro import parse_schema
 from typer.testing import CliRunner
 
-from calve.deployment import Deployment, JobDeployment, LakeDeployment, Msk, Network, Workers
-from calve.job import Job, Kafka, Lake, Registry, Table
+from calve.config.deployment import (
+    Deployment,
+    JobDeployment,
+    LakeDeployment,
+    Msk,
+    Network,
+    Workers,
+)
+from calve.config.job import Job, Kafka, Lake, Registry, Table
 from calve.settings import StackDefaults, load_deployment
 from calve.settings.schedules import firings_per_day
 from cli.cost.model import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from calve.position import Ledger
+from calve.table.position import Ledger
 from cli.cost.measured import Receipts, Run, measured, receipts, run_of
 from cli.cost.model import rates
 from cli.lake import Snapshot

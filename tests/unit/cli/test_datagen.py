@@ -8,8 +8,8 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from fastavro import parse_schema, schemaless_reader
 
-from calve.columns import REASONS
 from calve.errors import ConfigError
+from calve.schema.columns import REASONS
 from cli.datagen.plan import BLOCK, DATASETS, MALFORMED, Plan, blocks, in_turn
 from cli.datagen.produce import Record, Source
 from cli.datagen.records import Breaker, register, rows, schema_text

@@ -15,11 +15,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from typer.testing import CliRunner
 
-from calve.columns import DEAD_LETTERS, with_ids
+from calve.config.job import Job, Kafka, Lake, Registry
+from calve.config.job import Table as TableSettings
 from calve.errors import CalveError, ConfigError
-from calve.job import Job, Kafka, Lake, Registry
-from calve.job import Table as TableSettings
 from calve.names import TableName
+from calve.schema.columns import DEAD_LETTERS, with_ids
 from cli.dead_letters import letter
 from cli.dead_letters.command import dead_letters
 from cli.dead_letters.letter import COLUMNS, summarize

@@ -16,9 +16,9 @@ import pytest
 from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
-from calve.deployment import UNKNOWN_SERVERS, Msk
+from calve.config.deployment import UNKNOWN_SERVERS, Msk
+from calve.config.job import Kafka
 from calve.errors import ConfigError, Fatal
-from calve.job import Kafka
 from cli.account import Account
 from cli.doctor.account import jobs, of_release, quotas, roles, seen_from_aws
 from cli.doctor.deployment import of_account, of_deployment, second_to

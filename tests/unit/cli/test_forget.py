@@ -13,13 +13,23 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from typer.testing import CliRunner
 
-from calve.columns import KAFKA, field, list_of, struct, with_ids
+from calve.config.job import Aggregate, Upsert
+from calve.config.job import Table as Settings
+from calve.config.masking_keys import Key
+from calve.config.steps import Mask, Rule
 from calve.errors import CalveError, ConfigError
-from calve.forget import FORGOTTEN, LEFT, REQUEST, Condition, Entry, Request, bound_to, seal_key, to_json
-from calve.job import Aggregate, Upsert
-from calve.job import Table as Settings
-from calve.masking import Key
-from calve.steps import Mask, Rule
+from calve.requests.forget import (
+    FORGOTTEN,
+    LEFT,
+    REQUEST,
+    Condition,
+    Entry,
+    Request,
+    bound_to,
+    seal_key,
+    to_json,
+)
+from calve.schema.columns import KAFKA, field, list_of, struct, with_ids
 from cli import forget, requests
 from cli.main import app
 from tests.unit.cli.folder_catalog import FolderCatalog

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from calve.config.job import GlueRegistry, Kafka, Registry
 from calve.errors import ConfigError
-from calve.job import GlueRegistry, Kafka, Registry
 from calve.names import table_problem, topic_problem
-from calve.registry import Schema
+from calve.schema.registered import Schema
 from calve.settings import StackDefaults, load, load_deployment
 from cli.init.text import Found, Source, configuration, deployment_name, described, table_names
 from cli.main import app

@@ -14,8 +14,8 @@ from moto import mock_aws
 from moto.secretsmanager.models import secretsmanager_backends
 from typer.testing import CliRunner
 
-from calve.deployment import Deployment, JobDeployment, KeyRotation, LakeDeployment
-from calve.job import Job, Kafka, Lake, Registry, Table
+from calve.config.deployment import Deployment, JobDeployment, KeyRotation, LakeDeployment
+from calve.config.job import Job, Kafka, Lake, Registry, Table
 from cli.account import Resource
 from cli.key_ages import key_age, named
 from cli.main import app

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from calve.columns import field, list_of, map_of, struct
+from calve.schema.columns import field, list_of, map_of, struct
 from cli.plan.undecided import Finding, findings
 
 PERSONAL = {

@@ -11,11 +11,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from calve import job
-from calve.columns import field, struct, with_ids
-from calve.deployment import Deployment, JobDeployment, LakeDeployment, Workers
-from calve.export import Csv, Export, Measure
-from calve.job import (
+from calve.config import job
+from calve.config.deployment import Deployment, JobDeployment, LakeDeployment, Workers
+from calve.config.export import Csv, Export, Measure
+from calve.config.job import (
     Aggregate,
     Deduplicate,
     Emit,
@@ -28,11 +27,12 @@ from calve.job import (
     Transform,
     Upsert,
 )
-from calve.maintenance import Maintenance, RowRetention
-from calve.modes import noted
+from calve.config.maintenance import Maintenance, RowRetention
+from calve.config.publishing import IcebergRest, Publish
+from calve.config.spark_conf import spark_conf
+from calve.modes.keys import noted
 from calve.names import TableName
-from calve.publishing import IcebergRest, Publish
-from calve.spark_conf import spark_conf
+from calve.schema.columns import field, struct, with_ids
 from cli.account import Account, Resource
 from cli.console import Branch
 from cli.cost.model import Load, bill, rates

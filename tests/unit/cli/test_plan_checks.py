@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from calve.columns import KAFKA, field, struct, with_ids
-from calve.deployment import Deployment, JobDeployment, LakeDeployment
-from calve.errors import Suspended
-from calve.export import Export, Measure
-from calve.job import (
+from calve.config.deployment import Deployment, JobDeployment, LakeDeployment
+from calve.config.export import Export, Measure
+from calve.config.job import (
     Aggregate,
     Announce,
     Deduplicate,
@@ -27,11 +25,13 @@ from calve.job import (
     Upsert,
     Window,
 )
-from calve.job import Measure as Total
-from calve.maintenance import Maintenance, RowRetention
-from calve.modes import noted
+from calve.config.job import Measure as Total
+from calve.config.maintenance import Maintenance, RowRetention
+from calve.config.steps import Filter
+from calve.errors import Suspended
+from calve.modes.keys import noted
+from calve.schema.columns import KAFKA, field, struct, with_ids
 from calve.settings.problems import Problem
-from calve.steps import Filter
 from cli.plan.bill import Bills
 from cli.plan.change import Change
 from cli.plan.changes import changes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from calve.engines import Chosen
-from calve.job import Deduplicate, Job, Kafka, Lake, Source, Table
+from calve.config.engine_choice import Chosen
+from calve.config.job import Deduplicate, Job, Kafka, Lake, Source, Table
 from cli.plan.bill import Bills
 from cli.plan.change import Change
 from cli.plan.command import tree

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from calve.columns import KAFKA, field, struct, with_ids
+from calve.config.steps import Filter, Flatten, Mask, Rule, Sql
 from calve.errors import CalveError
-from calve.steps import Filter, Flatten, Mask, Rule, Sql
+from calve.schema.columns import KAFKA, field, struct, with_ids
 from cli.plan.change import Change, of_table
 from cli.plan.changes import changes
 from cli.plan.deployed import DeployedTable

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from calve.columns import KAFKA, Json, field, struct, with_ids
-from calve.job import Aggregate, Job, Kafka, Lake, Measure, Registry, Source, Table
+from calve.config.job import Aggregate, Job, Kafka, Lake, Measure, Registry, Source, Table
+from calve.config.steps import Flatten, Mask, Rule
+from calve.schema.columns import KAFKA, Json, field, struct, with_ids
 from calve.settings import StackDefaults, load
-from calve.steps import Flatten, Mask, Rule
 from cli.plan import candidate
 from cli.plan.bill import Bills
 from cli.plan.candidate import proposed, read_candidate, tree

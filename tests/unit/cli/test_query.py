@@ -19,8 +19,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
 from rich.console import Console as Rich
 
+from calve.config.job import Lake
 from calve.errors import CalveError, ConfigError
-from calve.job import Lake
 from cli.console import Console
 from cli.query.answer import answered
 from cli.query.command import Format, write

@@ -14,9 +14,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from typer.testing import CliRunner
 
-from calve.columns import DEAD_LETTERS, REDRIVEN, with_ids
 from calve.errors import CalveError, Retryable
-from calve.redrive import REQUEST, RESULT, Request, Result
+from calve.requests.redrive import REQUEST, RESULT, Request, Result
+from calve.schema.columns import DEAD_LETTERS, REDRIVEN, with_ids
 from cli import requests
 from cli.dead_letters import redrive
 from cli.dead_letters.command import dead_letters

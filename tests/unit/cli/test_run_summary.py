@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console as Rich
 
-from calve.job_status import JobStatus, Run, Said, TableState
+from calve.outputs.job_status import JobStatus, Run, Said, TableState
 from cli.console import Console
 from cli.progress import BarProgress, LineProgress
 from cli.run_summary import RunSummary

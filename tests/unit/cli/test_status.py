@@ -28,13 +28,22 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from calve.columns import REJECTED_AT
-from calve.job import Job, Kafka, Lake, Registry
-from calve.job import Table as TableSettings
-from calve.job_status import Earlier, TableState
-from calve.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Maintenance, RowRetention, due
+from calve.config.job import Job, Kafka, Lake, Registry
+from calve.config.job import Table as TableSettings
+from calve.config.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Maintenance, RowRetention, due
 from calve.names import TableName
-from calve.position import POSITION_TAG, STATE, DeadLetterRound, Ledger, Position, TopicKey, encode, restated
+from calve.outputs.job_status import Earlier, TableState
+from calve.schema.columns import REJECTED_AT
+from calve.table.position import (
+    POSITION_TAG,
+    STATE,
+    DeadLetterRound,
+    Ledger,
+    Position,
+    TopicKey,
+    encode,
+    restated,
+)
 from cli.condition import Conditions
 from cli.description import columns, facts, partitioning, sorting
 from cli.kafka import Topic

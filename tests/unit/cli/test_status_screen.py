@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from calve.job_status import Earlier
-from calve.maintenance import Due
-from calve.requests import Entry
+from calve.config.maintenance import Due
+from calve.outputs.job_status import Earlier
+from calve.requests.requests import Entry
 from cli.lake import Snapshot
 from cli.status import duration
 from cli.status.drawing import plot, short, size

@@ -9,12 +9,11 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from calve.columns import struct, with_ids
-from calve.deployment import Deployment, JobDeployment, LakeDeployment
+from calve.config.deployment import Deployment, JobDeployment, LakeDeployment
+from calve.config.job import Entry, Job, Kafka, Lake, Table
 from calve.errors import ConfigError, Retryable
-from calve.job import Job, Kafka, Lake, Table
-from calve.position import TOPIC
-from calve.topics import Entry
+from calve.schema.columns import struct, with_ids
+from calve.table.position import TOPIC
 from cli.config import load_jobs, table_named
 from cli.ingest import only, what
 from cli.plan.changes import changes

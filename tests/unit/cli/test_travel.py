@@ -12,11 +12,11 @@ import pytest
 from pyiceberg.table import Table
 from typer.testing import CliRunner
 
-import calve.backfill
-from calve.job_status import TableState
-from calve.position import Ledger, Offsets, encode
-from calve.requests import PAUSED, Entry, Pause
-from calve.travel import Request
+import calve.requests.backfill
+from calve.outputs.job_status import TableState
+from calve.requests.requests import PAUSED, Entry, Pause
+from calve.requests.rollback import Request
+from calve.table.position import Ledger, Offsets, encode
 from cli import backfill, pause, requests, travel
 from cli.main import app
 from tests.unit.calve.protocol_model.says import TOPIC, position
@@ -120,7 +120,7 @@ def test_a_backfill_asks_for_a_range_by_offsets_or_moments(main: Table) -> None:
     code, _, error = run("backfill", "trades", "--from", "0:1", "--to", "2026-01-01T00:00:00Z", "--yes")
     assert (code, "no job has answered" in error) == (1, True)
     main.refresh()
-    waiting = calve.backfill.Request.pending(main.properties)
+    waiting = calve.requests.backfill.Request.pending(main.properties)
     assert waiting is not None
     assert (waiting.start.offsets, waiting.to.timestamp_ms) == ({0: 1}, 1_767_225_600_000)
     assert "waits already" in run("backfill", "trades", "--from", "0:1", "--yes")[2]

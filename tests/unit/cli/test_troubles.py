@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.topics import NotKept
+from calve.config.topics import NotKept
 from cli.status.table_status import TableStatus, Waiting
 from cli.status.troubles import Trouble, Urgency, troubles, urgency
 from lambdas.publish_states import PublishState, State, Target

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from calve.position import Ledger, Offsets, TopicKey
+from calve.table.position import Ledger, Offsets, TopicKey
 from cli.verify.claim import Round
 from cli.verify.sources import Epochs
 

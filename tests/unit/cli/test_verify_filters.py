@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from calve.position import Ledger, TopicKey
+from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
 from cli.verify.counted import FURTHER, Filters
 from cli.verify.formats.fields import CONFLUENT, GLUE, Framing

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.position import Ledger, Position, TopicKey
+from calve.table.position import Ledger, Position, TopicKey
 from cli.verify.claim import Claim, Round
 from cli.verify.keyed.firsts import Firsts, Order
 from cli.verify.rows import Rows

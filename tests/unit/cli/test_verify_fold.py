@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.position import Ledger, TopicKey
+from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
 from cli.verify.keyed import fold
 from cli.verify.keyed.fold import TRUNCATES, Fold, KeyCheck

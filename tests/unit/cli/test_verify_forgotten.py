@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.forget import FORGOTTEN, Entry, places_of, to_json
-from calve.position import TopicKey
+from calve.requests.forget import FORGOTTEN, Entry, places_of, to_json
+from calve.table.position import TopicKey
 from cli.verify.gone import Forgotten, Spots
 from tests.unit.cli.test_verify_fold import Record, made
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from calve.wire import INFLATED_LIMIT
+from calve.schema.wire import INFLATED_LIMIT
 from cli.verify.formats.fields import CONFLUENT, GLUE, Framing, Unreadable
 
 VERSION = UUID("b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63")

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calve.steps import Lookup
+from calve.config.steps import Lookup
 from cli.verify.steps.lookup import looked_up
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.measure_text import parse
-from calve.measures import Arithmetic, ColumnAt, Expression, Number
+from calve.modes.measure_text import parse
+from calve.modes.measures import Arithmetic, ColumnAt, Expression, Number
 from cli.verify.keyed.totals import measure, same
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calve.steps import Route
+from calve.config.steps import Route
 from cli.verify.columns import places_of
 from cli.verify.steps.chain import LEFT_OUT
 from cli.verify.steps.lookup import routed

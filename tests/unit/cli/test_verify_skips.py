@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calve.position import Ledger, TopicKey
+from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
 from cli.verify.counted import BY_SCHEMA, Skips
 from cli.verify.topic import Records

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calve.position import Ledger, TopicKey
-from calve.registry import Schema
+from calve.schema.registered import Schema
+from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
 from cli.verify.formats.decoding import Decoder, Keys, Values
 from cli.verify.formats.fields import Unreadable

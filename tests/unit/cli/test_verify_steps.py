@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from calve.columns import Json, field, list_of, struct
+from calve.config.steps import NOTE, Filter, Flatten, Mask, Rule, Step, noted
 from calve.errors import CalveError
-from calve.position import Ledger, TopicKey
-from calve.steps import NOTE, Filter, Flatten, Mask, Rule, Step, noted
+from calve.schema.columns import Json, field, list_of, struct
+from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
 from cli.verify.columns import Made, iceberg_columns, laid_out
 from cli.verify.compare import unlike

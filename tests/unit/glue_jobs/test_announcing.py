@@ -11,9 +11,9 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.announcement import Announcement, Found, Speaker
 from calve.names import TableName
-from calve.protocol import Commit
+from calve.outputs.announcement import Announcement, Found, Speaker
+from calve.table.protocol import Commit
 from glue_jobs.announcing import MOST_RECENT, Announcer
 from glue_jobs.lake import Table
 

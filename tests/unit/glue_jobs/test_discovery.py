@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from calve.config.job import Entry, Job, Kafka, Lake, Start, Table
 from calve.errors import Retryable
-from calve.job import Job, Kafka, Lake, Start, Table
 from calve.names import TableName
-from calve.pace import FAILED_AFTER
-from calve.topics import Entry
+from calve.rounds.scheduling import FAILED_AFTER
 from glue_jobs.loops import Discovery
 
 

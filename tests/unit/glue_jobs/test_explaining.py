@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calve.decoding import Decoding, decoding, first_columns
+from calve.decoding.decode_plan import Decoding, decoding, first_columns
+from calve.decoding.formats import FIELDS, Top
 from calve.errors import CalveError
-from calve.formats import FIELDS, Top
-from calve.registry import Schema
-from calve.wire import BARE, CONFLUENT
+from calve.schema.registered import Schema
+from calve.schema.wire import BARE, CONFLUENT
 from cli.verify.formats.decoding import Values
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.decoder import Decoder

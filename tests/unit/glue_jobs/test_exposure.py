@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from calve.columns import DEAD_LETTERS, KAFKA, field, list_of, map_of, struct
-from calve.job import Aggregate, Table
-from calve.steps import Filter, Flatten, Lookup, Mask, Rule, Sql, Step
+from calve.config.job import Aggregate, Table
+from calve.config.steps import Filter, Flatten, Lookup, Mask, Rule, Sql, Step
+from calve.schema.columns import DEAD_LETTERS, KAFKA, field, list_of, map_of, struct
 from glue_jobs.exposure import COUNTED, OF_LETTERS, hidden_columns, without_bounds
 
 ITEM = struct(field("sku", "string"), field("price", "double"))

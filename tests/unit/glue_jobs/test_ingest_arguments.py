@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from calve.config.job import Job, Kafka, Lake, Registry
 from calve.errors import ConfigError
-from calve.job import Job, Kafka, Lake, Registry
 from glue_jobs import maintain
 from glue_jobs.ingest import _read
 

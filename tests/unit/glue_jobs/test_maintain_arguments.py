@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from calve.config.maintenance import Kind
 from calve.errors import ConfigError
-from calve.maintenance import Kind
 from cli.ingest import KINDS
 from glue_jobs.maintain import _read
 from tests.unit.glue_jobs.test_ingest_arguments import GLUES_OWN, SETTINGS

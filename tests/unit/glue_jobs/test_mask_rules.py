@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
+from calve.config.steps import Mask, Rule
 from calve.errors import Suspended
-from calve.steps import Mask, Rule
 from glue_jobs.steps.mask import paths, rules
 
 HASH, DROP, KEEP = Rule("hash"), Rule("drop"), Rule("keep")

@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from calve.announcement import COMMITTED, Announcement
 from calve.errors import Retryable
+from calve.outputs.announcement import COMMITTED, Announcement
 from glue_jobs.outbox import MAX_ENTRIES, MOST_WAITING, Outbox
 
 
@@ -63,7 +63,7 @@ def until(true: Callable[[], bool]) -> None:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("calve.pace.LONGEST_BACKOFF_S", 0.01)
+    monkeypatch.setattr("calve.rounds.scheduling.LONGEST_BACKOFF_S", 0.01)
 
 
 def events(capsys):

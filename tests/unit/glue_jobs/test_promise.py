@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from calve.pace import MISSED, Pace
-from calve.position import Ledger, Position
+from calve.rounds.scheduling import MISSED, Pace
+from calve.table.position import Ledger, Position
 from glue_jobs.loop import FIGURES, TELL_EVERY_S, Promise
 from glue_jobs.outcome import Outcome
 from tests.integration.events import assert_as_documented

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
-from calve.decoding import decoding, first_columns
-from calve.registry import Schema
-from calve.writers import ProtobufWriter
+from calve.decoding.decode_plan import decoding, first_columns
+from calve.schema.registered import Schema
+from calve.schema.writers import ProtobufWriter
 from cli.verify.formats import protobuf
 from cli.verify.formats.fields import CONFLUENT, Spec, Unreadable
 from glue_jobs.protobuf import scan

@@ -1,9 +1,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from calve.emitting import Emitted
-from calve.position import Ledger, Position, TopicKey, encode, restated
-from calve.protocol import Commit
+from calve.outputs.emitting import Emitted
+from calve.table.position import Ledger, Position, TopicKey, encode, restated
+from calve.table.protocol import Commit
 from glue_jobs.rewriting import OPEN_BYTES, Group
 from glue_jobs.upkeep import LEAST_COST, MERGED_AT_ONCE, MOST_UNSAID, affordable, needed
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from calve.position import Offsets, TopicKey
-from calve.protocol import Commit, TopicState
+from calve.table.position import Offsets, TopicKey
+from calve.table.protocol import Commit, TopicState
 
 MAIN = "main"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from calve.dead_letters import (
+from calve.errors import LostRace
+from calve.table.dead_letters import (
     Leftover,
     LetterBranch,
     leftover_by_offsets,
@@ -14,11 +15,8 @@ from calve.dead_letters import (
     recover_letters,
     rounds_since,
 )
-from calve.errors import LostRace
-from calve.position import Position
-from calve.protocol import (
-    nearest_position,
-)
+from calve.table.position import Position
+from calve.table.protocol import nearest_position
 from tests.unit.calve.protocol_model.lake import MAIN, Metadata, Row, Snapshot
 from tests.unit.calve.protocol_model.world import Again, Ambiguous, Steps, World, commit, or_again, stamp
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calve.position import TopicKey
+from calve.table.position import TopicKey
 from tests.unit.calve.protocol_model.lake import MAIN, Metadata, Snapshot, Table, Wanted
 from tests.unit.calve.protocol_model.world import World
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from calve.errors import LostRace
-from calve.position import Position
-from calve.protocol import contains_round, nearest_position
+from calve.table.position import Position
+from calve.table.protocol import contains_round, nearest_position
 from tests.unit.calve.protocol_model.lake import Row
 from tests.unit.calve.protocol_model.world import Ambiguous, Steps, World, commit
 

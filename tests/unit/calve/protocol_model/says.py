@@ -7,17 +7,8 @@ from typing import Any
 import pytest
 
 from calve.errors import Suspended
-from calve.position import (
-    Ledger,
-    Offsets,
-    Position,
-    TopicKey,
-    encode,
-)
-from calve.protocol import (
-    Commit,
-    TopicState,
-)
+from calve.table.position import Ledger, Offsets, Position, TopicKey, encode
+from calve.table.protocol import Commit, TopicState
 
 TOPIC = TopicKey("cluster", "topic")
 RECREATED = TopicKey("cluster", "topic-2")

@@ -7,8 +7,8 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from calve.dead_letters import letters_round
-from calve.position import (
+from calve.table.dead_letters import letters_round
+from calve.table.position import (
     NO_LETTERS,
     Ledger,
     Offsets,
@@ -17,7 +17,7 @@ from calve.position import (
     decode_offsets,
     has_position,
 )
-from calve.protocol import nearest_position
+from calve.table.protocol import nearest_position
 from tests.unit.calve.protocol_model import outside
 from tests.unit.calve.protocol_model.lake import Snapshot, Table, Topic, doubled
 from tests.unit.calve.protocol_model.world import PRODUCTION, Rules, Steps, World, stamp

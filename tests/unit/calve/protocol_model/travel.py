@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calve.errors import CalveError
-from calve.protocol import begin
-from calve.travel import journey, require_readable
+from calve.requests.rollback import journey, require_readable
+from calve.table.protocol import begin
 from tests.unit.calve.protocol_model.lake import MAIN, Metadata, Wanted
 from tests.unit.calve.protocol_model.world import Steps, World, commit, or_again
 

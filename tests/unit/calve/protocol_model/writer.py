@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from calve.errors import LostRace, Suspended
-from calve.position import POSITION_TAG, DeadLetterRound, Ledger, Offsets, Position, TopicKey, encode
-from calve.protocol import (
+from calve.table.position import (
+    POSITION_TAG,
+    DeadLetterRound,
+    Ledger,
+    Offsets,
+    Position,
+    TopicKey,
+    encode,
+)
+from calve.table.protocol import (
     Begin,
     TopicState,
     begin,

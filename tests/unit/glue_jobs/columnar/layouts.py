@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from calve.columns import with_ids
+from calve.schema.columns import with_ids
 from glue_jobs.columnar.layouts import Layout
 from glue_jobs.columnar.parquet import Files, Written
 from glue_jobs.columnar.storage import Storage

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.columns import field, struct
-from calve.job import Transform
+from calve.config.job import Transform
+from calve.schema.columns import field, struct
 from glue_jobs.columnar.arranging import arranged
 from glue_jobs.columnar.layouts import PartitionField, SortField
 from tests.unit.glue_jobs.columnar.layouts import layout

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calve.avro import is_map
-from calve.columns import Json, field
-from calve.columns import struct as columns_of
-from calve.decoding import Decoding, decoding, first_columns
-from calve.registry import Schema
-from calve.wire import BARE, CONFLUENT, GLUE, Wire
-from calve.writers import PlainWriter
+from calve.decoding.decode_plan import Decoding, decoding, first_columns
+from calve.schema.avro import is_map
+from calve.schema.columns import Json, field
+from calve.schema.columns import struct as columns_of
+from calve.schema.registered import Schema
+from calve.schema.wire import BARE, CONFLUENT, GLUE, Wire
+from calve.schema.writers import PlainWriter
 from glue_jobs.columnar import reader
 from glue_jobs.columnar.decoder import Decoded, Decoder
 from tests.avro_cases import CASES, EXACT, MANY, text

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from calve.columns import KAFKA
+from calve.schema.columns import KAFKA
 from glue_jobs.arrow_types import arrow_type
 from glue_jobs.columnar.tasks import kafka_column
 from tests.columnar import plain, records_of

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from calve.columns import field, map_of, struct, with_ids
-from calve.engines import Unsupported
-from calve.job import Transform
+from calve.config.engine_choice import Unsupported
+from calve.config.job import Transform
+from calve.schema.columns import field, map_of, struct, with_ids
 from glue_jobs.columnar.layouts import Layout, PartitionField, SortField, layout
 from glue_jobs.columnar.storage import Storage
 

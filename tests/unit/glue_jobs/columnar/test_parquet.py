@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from calve.columns import field, list_of, struct
+from calve.config.job import Transform
 from calve.errors import Fatal
-from calve.job import Transform
+from calve.schema.columns import field, list_of, struct
 from glue_jobs.columnar.layouts import PartitionField, SortField, leaves
 from tests.arrow_rows import ALL, EMPTY, ROW, plain
 from tests.unit.glue_jobs.columnar.layouts import layout, local, read, written

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.config.masking_keys import Key
 from calve.errors import CalveError, ConfigError, Fatal, LostRace, Retryable, Suspended
-from calve.masking import Key
 from calve.secrets import Redacted
 from glue_jobs.columnar.engine import tasks_for
 from glue_jobs.columnar.tasks import Work

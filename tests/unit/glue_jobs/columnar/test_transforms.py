@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg import transforms, types
 
-from calve.job import Transform
+from calve.config.job import Transform
 from glue_jobs.columnar.arranging import applied
 
 PYICEBERG: dict[str, Any] = {

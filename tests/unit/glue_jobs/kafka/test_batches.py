@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from calve.columns import UNDELIVERED
 from calve.errors import CalveError, Retryable, Suspended
+from calve.schema.columns import UNDELIVERED
 from glue_jobs.kafka import batches
 from glue_jobs.kafka.batches import Batches
 from glue_jobs.kafka.records import CORRUPT_BATCH

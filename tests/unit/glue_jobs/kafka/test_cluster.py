@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from calve.config.job import Kafka
 from calve.errors import ConfigError, Fatal
-from calve.job import Kafka
 from glue_jobs.kafka.cluster import Cluster
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from calve.columns import KEPT_OF_LARGE, LARGEST_RECORD, MOST_MILLIS, UNDELIVERED
+from calve.schema.columns import KEPT_OF_LARGE, LARGEST_RECORD, MOST_MILLIS, UNDELIVERED
 from glue_jobs.kafka import inflating
 from glue_jobs.kafka.batches import SPARE, Batches
 from glue_jobs.kafka.records import Records

@@ -12,8 +12,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from calve.config.publishing import CatalogBootstrap, IcebergRest
 from calve.names import TableName
-from calve.publishing import CatalogBootstrap, IcebergRest
 from tests.polaris import ADMIN, CATALOG, MANAGEMENT, Polaris, Serving
 from tests.unit.lambdas.cloudformation import CloudFormation, cloudformation
 from tests.unit.lambdas.states_table import NAME, make_states_table

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.export import Measure
+from calve.config.export import Measure
 from lambdas.csv_export import exact_sum
 from lambdas.csv_export.aggregate import Aggregation
 from lambdas.csv_export.failure import ExportFailed

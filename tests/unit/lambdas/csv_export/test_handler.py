@@ -10,8 +10,8 @@ import boto3
 import pyarrow as pa
 import pytest
 
+from calve.config.export import Export
 from calve.errors import Fatal
-from calve.export import Export
 from lambdas.csv_export import handler
 from lambdas.csv_export.environment import Environment
 from lambdas.csv_export.manifest import Folder

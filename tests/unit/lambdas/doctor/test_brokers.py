@@ -7,7 +7,7 @@ import socket
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from calve.job import Kafka, Table
+from calve.config.job import Kafka, Table
 from lambdas.doctor.brokers import OUT_OF_REACH, READS, WRITES, judged, kafka
 from lambdas.doctor.finding import Finding
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from calve.publishing import Snowflake
+from calve.config.publishing import Snowflake
 from lambdas.publish_states import PublishStates, Target
 from lambdas.snowflake.account import stored
 from lambdas.snowflake_objects.handler import handle

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from calve.config.publishing import OpenCatalog, Warehouse
 from calve.errors import CalveError, ConfigError, Fatal
-from calve.publishing import OpenCatalog, Warehouse
 from lambdas.snowflake_objects.objects import Wanted, make, remove, verify
 from tests.standins.snowflake.server import Faults
 from tests.unit.lambdas.snowflake.world import LAKE, SERVICE, World

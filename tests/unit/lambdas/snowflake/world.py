@@ -12,9 +12,9 @@ from typing import Any
 import boto3
 from moto import mock_aws
 
+from calve.config.publishing import Snowflake
 from calve.http_client import NoAnswer
 from calve.names import TableName
-from calve.publishing import Snowflake
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql import Lake
 from lambdas.snowflake.sql_api import Session

@@ -13,8 +13,8 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from calve.masking import Key
-from calve.steps import Rule
+from calve.config.masking_keys import Key
+from calve.config.steps import Rule
 from glue_jobs.columnar.steps.masked import Tokens, masked, text
 
 KEYS = (Key("old", 0, b"o" * 32), Key("new-one", 1_000, b"n" * 100))

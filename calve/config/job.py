@@ -1,0 +1,437 @@
+"""The resolved configuration of one job: what the Glue job, the Lambdas and the CLI are handed as JSON.
+
+`calve.settings` validates `calve.yaml` and makes these values; nothing here checks or guesses. Standard library only, since a
+Glue job cannot import native wheels from its extra Python files.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self
+
+from calve.config.maintenance import Maintenance
+from calve.config.steps import Mask, Step, step
+from calve.names import TableName
+
+Auth = Literal["none", "tls", "sasl_plain", "sasl_scram", "msk_iam", "mtls"]
+EngineChoice = Literal["auto", "columnar", "rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """How to reach the cluster. `secret` is a reference (`env:NAME`, `file:PATH`, `aws:SECRET_ID`), never a value.
+
+    emit_secret: of the principal that writes output topics; None: the same as the one that reads.
+    """
+
+    bootstrap_servers: str
+    auth: Auth = "none"
+    mechanism: str | None = None
+    tls: bool = False
+    ca_file: str | None = None
+    secret: str | None = None
+    emit_secret: str | None = None
+
+    @property
+    def output(self) -> Kafka:
+        """The cluster as output topics are written to it."""
+        return replace(self, secret=self.emit_secret or self.secret)
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth:
+    """Client credentials of OAuth 2.0. `cluster` and `identity_pool` are Confluent Cloud's."""
+
+    token_url: str
+    scope: str | None = None
+    cluster: str | None = None
+    identity_pool: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A Confluent-compatible schema registry.
+
+    `secret` refers to a JSON object with `username` and `password`, under `oauth` with `client_id` and `client_secret`;
+    `client_certificate` to one with `certificate` and `key`.
+    """
+
+    url: str
+    secret: str | None = None
+    ca_file: str | None = None
+    oauth: OAuth | None = None
+    client_certificate: str | None = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(each for each in (self.secret, self.client_certificate) if each)
+
+
+@dataclass(frozen=True, slots=True)
+class GlueRegistry:
+    """A registry of the AWS Glue Schema Registry, reached with the credentials of whoever asks."""
+
+    name: str
+    region: str
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return ()
+
+
+AnyRegistry = Registry | GlueRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """Where tables live. `warehouse` is an S3 URI without a trailing slash.
+
+    names_key: the bucket was there before, so that `kms_key` encrypts only what is sent with its name.
+    """
+
+    database: str
+    warehouse: str
+    namespace: Literal["database", "cluster_id"] = "database"
+    region: str = "us-east-1"
+    endpoint: str | None = None
+    kms_key: str | None = None
+    names_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where an unread topic begins: `timestamp` in ms since epoch, `offsets` by partition (next offset to read)."""
+
+    at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
+    timestamp_ms: int | None = None
+    offsets: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """One Iceberg partition field or sort field: `name` is a transform, `argument` the N of bucket and truncate."""
+
+    column: str
+    name: Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"] = "identity"
+    argument: int | None = None
+    descending: bool = False
+
+    def __str__(self) -> str:
+        """As calve.yaml writes it: `price desc`, `bucket(16, user_id)`."""
+        arguments = ", ".join(str(each) for each in (self.argument, self.column) if each is not None)
+        plain = self.column if self.name == "identity" else f"{self.name}({arguments})"
+        return f"{plain} desc" if self.descending else plain
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many records the rounds of the last `within_s` may reject: `records`, or `share` of what they read if that is more."""
+
+    share: float = 0.01
+    records: int = 1_000
+    within_s: float = 3_600.0
+
+
+PartName = Literal["value", "key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How the values, or the keys, of a topic are read.
+
+    subject: a name in the registry, or a pattern with `*`; None: the topic's. schema: the text of the one schema that all were
+    written with. rest: the column of what a JSON schema does not declare. column: of keys, and of values that are one column.
+    message: of a Protobuf file; None: the first.
+    """
+
+    subject: str | None = None
+    format: Literal["registry", "avro", "json", "protobuf", "string", "bytes"] = "registry"
+    prefix: Literal["confluent", "none"] = "confluent"
+    schema: str | None = None
+    rest: str | None = None
+    column: str | None = None
+    message: str | None = None
+
+    @property
+    def registered(self) -> bool:
+        """True where the registry is asked for schemas."""
+        return self.format == "registry"
+
+    @property
+    def framed(self) -> bool:
+        """True where each begins with the id of its schema."""
+        return self.registered and self.prefix != "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """The table holds the newest record of each key. `key`, `order_by`: paths of columns; a struct stands for its fields.
+
+    order_by: None: the record that was read last is the newest. deletes: the record key is the key, so that a tombstone names
+    a row. bucketed: no partitioning was configured.
+    """
+
+    kind: ClassVar[str] = "upsert"
+    key: tuple[str, ...]
+    order_by: str | None = None
+    deletes: bool = False
+    bucketed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """The table holds the first record of each key. `key`: paths of columns; a struct stands for its fields.
+
+    window_ms: a key may have further rows, whose records are at least so far apart in time; None: it has one.
+    """
+
+    kind: ClassVar[str] = "deduplicate"
+    key: tuple[str, ...]
+    window_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeData(Upsert):
+    """The table holds the rows of a database's table, by Debezium's events of its changes.
+
+    source_order: fields of an event's `source` that order changes; none: the one that was read last is the newest. keep_deleted:
+    rows that the database has deleted stay, and say so.
+    """
+
+    kind: ClassVar[str] = "change_data"
+    source_order: tuple[str, ...] = ()
+    keep_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of a table of totals, and what it holds, as `calve.modes.measure_text` reads it."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Records are told apart by when their `column` lies, too: in spans of `size_ms` since the epoch, in UTC."""
+
+    column: str
+    size_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """The table holds a row of totals for each group of records. `by`: paths of columns that are alike in a group."""
+
+    kind: ClassVar[str] = "aggregate"
+    by: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    window: Window | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of a record that say which group it is of."""
+        return (*self.by, self.window.column) if self.window else self.by
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """A topic that gets the rows which a table gets.
+
+    key: columns; none: the record's key as the table has it. The others are what the topic is made with, if it is not there.
+    retention_ms: None: the broker's.
+    """
+
+    topic: str
+    format: Literal["avro", "json"] = "avro"
+    key: tuple[str, ...] = ()
+    partitions: int = 6
+    retention_ms: int | None = None
+    cleanup_policy: Literal["delete", "compact"] = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """What the announcements of a table's commits say beside the usual: rows by the values of a column.
+
+    alert_on: the values that operators hear of at once.
+    """
+
+    count_by: str
+    alert_on: tuple[str, ...] = ()
+
+
+Mode = Upsert | Deduplicate | Aggregate
+"""What a table does with a record besides holding it as a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One topic kept as one table; at most one of `upsert`, `change_data`, `deduplicate` and `aggregate` is there.
+
+    pattern: the entry of calve.yaml that it is one of the tables of; None: the entry has its name.
+    """
+
+    name: str
+    topic: str
+    freshness_s: float = 60.0
+    flush_bytes: int = 250_000_000
+    partition_flush_bytes: int = 300_000_000
+    start: Start = Start()
+    event_time: str | None = None
+    partition_by: tuple[Transform, ...] = ()
+    sort_by: tuple[Transform, ...] = ()
+    format_version: int = 2
+    on_data_loss: Literal["suspend", "continue"] = "suspend"
+    gaps: Literal["detect", "allow"] = "detect"
+    on_error: Literal["dead_letter", "skip", "suspend"] = "dead_letter"
+    dead_letter_budget: Budget = Budget()
+    value: Source = Source()
+    key: Source | None = None
+    owner: str | None = None
+    upsert: Upsert | None = None
+    change_data: ChangeData | None = None
+    deduplicate: Deduplicate | None = None
+    aggregate: Aggregate | None = None
+    steps: tuple[Step, ...] = ()
+    emit: Emit | None = None
+    announce: Announce | None = None
+    maintenance: Maintenance = field(default_factory=Maintenance)
+    quarantine_new_fields: bool = False
+    engine: EngineChoice = "auto"
+    pattern: str | None = None
+
+    @property
+    def mode(self) -> Mode | None:
+        """None: the table holds every record."""
+        return self.upsert or self.change_data or self.deduplicate or self.aggregate
+
+    @property
+    def count_by(self) -> str | None:
+        """The column whose values are counted."""
+        return self.announce.count_by if self.announce else None
+
+    @property
+    def masks(self) -> bool:
+        """Whether personal data is masked, so that nothing of its records may be kept as it was received."""
+        return any(isinstance(each, Mask) and each.masks for each in self.steps)
+
+    @property
+    def registered(self) -> bool:
+        """True where the registry is asked for schemas, or is given some."""
+        of_key = self.key is not None and self.key.registered
+        return self.value.registered or of_key or self.emit is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of `tables` as far as others must know it. With `pattern`, its name and its topic are patterns.
+
+    output: the topic that it emits to.
+    """
+
+    name: str
+    topic: str
+    pattern: bool = False
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything one ingest job needs. `registry`: None where no table needs one. masking: the secret with the keys that hash
+    personal data (`calve.config.masking_keys`); None where no table masks any.
+
+    patterns: what is alike in the tables of topics that an expression matches: `topic` is the expression, `name` names them
+    (`calve.config.topics`). entries: all that the deployment has, in the order of calve.yaml; none where the job has no patterns.
+    """
+
+    name: str
+    job: str
+    kafka: Kafka
+    registry: AnyRegistry | None
+    lake: Lake
+    tables: tuple[Table, ...]
+    masking: str | None = None
+    patterns: tuple[Table, ...] = ()
+    entries: tuple[Entry, ...] = ()
+
+    def database(self, cluster_database: str | None = None) -> str:
+        """The database of the tables; `cluster_database` is required under `namespace: cluster_id`."""
+        if self.lake.namespace != "cluster_id":
+            return self.lake.database
+        if cluster_database is None:
+            raise ValueError("namespace: cluster_id needs the cluster's database")
+        return cluster_database
+
+    def table_name(self, table: Table, cluster_database: str | None = None) -> TableName:
+        """The table's full name; `cluster_database`: as `database`."""
+        return TableName(self.database(cluster_database), table.name)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw = json.loads(text)
+        return cls(
+            name=raw["name"],
+            job=raw["job"],
+            kafka=Kafka(**raw["kafka"]),
+            registry=_registry(raw["registry"]) if raw["registry"] else None,
+            lake=Lake(**raw["lake"]),
+            tables=tuple(_table(each) for each in raw["tables"]),
+            masking=raw.get("masking"),
+            patterns=tuple(_table(each) for each in raw.get("patterns", ())),
+            entries=tuple(Entry(**each) for each in raw.get("entries", ())),
+        )
+
+
+def _registry(raw: dict[str, Any]) -> AnyRegistry:
+    if "url" not in raw:
+        return GlueRegistry(**raw)
+    oauth = raw.get("oauth")
+    return Registry(**(raw | {"oauth": OAuth(**oauth) if oauth else None}))
+
+
+def _table(raw: dict[str, Any]) -> Table:
+    start = raw["start"] | {"offsets": {int(p): o for p, o in raw["start"]["offsets"].items()}}
+    transforms = {key: tuple(Transform(**t) for t in raw[key]) for key in ("partition_by", "sort_by")}
+    budget = Budget(**raw.get("dead_letter_budget", {}))
+    key, upsert, changes, deduplicate = (
+        raw.get(name) for name in ("key", "upsert", "change_data", "deduplicate")
+    )
+    parts = {
+        "start": Start(**start),
+        "dead_letter_budget": budget,
+        "value": Source(**raw.get("value", {})),
+        "key": Source(**key) if key else None,
+        "upsert": Upsert(**(upsert | {"key": tuple(upsert["key"])})) if upsert else None,
+        "change_data": ChangeData(
+            **(changes | {"key": tuple(changes["key"]), "source_order": tuple(changes["source_order"])})
+        )
+        if changes
+        else None,
+        "deduplicate": Deduplicate(tuple(deduplicate["key"]), deduplicate["window_ms"])
+        if deduplicate
+        else None,
+        "aggregate": _aggregate(raw["aggregate"]) if raw.get("aggregate") else None,
+        "steps": tuple(map(step, raw.get("steps", ()))),
+        "emit": _emit(raw["emit"]) if raw.get("emit") else None,
+        "announce": _announce(raw["announce"]) if raw.get("announce") else None,
+        "maintenance": Maintenance.from_dict(raw.get("maintenance", {})),
+    }
+    return Table(**(raw | parts | transforms))
+
+
+def _emit(raw: dict[str, Any]) -> Emit:
+    return Emit(**(raw | {"key": tuple(raw["key"])}))
+
+
+def _announce(raw: dict[str, Any]) -> Announce:
+    return Announce(raw["count_by"], tuple(raw["alert_on"]))
+
+
+def _aggregate(raw: dict[str, Any]) -> Aggregate:
+    measures = tuple(Measure(**each) for each in raw["measures"])
+    return Aggregate(tuple(raw["by"]), measures, Window(**raw["window"]) if raw["window"] else None)

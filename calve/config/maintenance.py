@@ -1,0 +1,221 @@
+"""What keeps a table as it was on its first day: how long snapshots, dead letters and rows stay, and how large its files are.
+
+What is due, and which snapshots stay, is decided here, free of Spark; `docs/maintenance.md` says who does it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from calve.table.position import Offsets, TopicKey, decode_offsets, encode_offsets
+from calve.table.protocol import Commit
+
+Kind = Literal["compact", "deletes", "manifests", "orphans", "rows", "dead_letters", "snapshots"]
+
+SMALL = 0.75
+"""Share of the wanted size below which a file is small: Iceberg's planner takes the same ones."""
+SURPLUS_FILES, SURPLUS_SHARE = 32, 0.05
+"""A scan opens every file: so many too many, in number and of all, are felt. The loop's own merging leaves fewer than that."""
+DELETE_FILES, DELETE_SHARE = 32, 0.1
+"""As for data files: each delete file is opened beside the data file that it deletes from."""
+DELETED_ROWS = 0.3
+"""Share of rows that are read in vain; Iceberg's planner rewrites files from there on."""
+MANIFEST_BYTES, SURPLUS_MANIFESTS = 8_000_000, 40
+"""What Iceberg merges manifests to, and twice as many as commits leave behind before they are merged."""
+ORPHANS_EVERY_S = 7 * 86_400.0
+ORPHANS_NOTE = "calve-orphans.json"
+"""The file beside a table's metadata that says since when somebody has looked for orphans, and which were found."""
+MOST_EXPIRED = 500
+"""Snapshots that go in one turn: what is left to do at once must not hold up the table, however old it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRetention:
+    """Rows leave the table once `column`, a time, is older than `keep_s`."""
+
+    column: str
+    keep_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """file_bytes: of a data file that is not made larger. snapshots_s: their age; `at_least` of the newest stay whatever their
+    age, and else not more than `at_most`, be that less (one may be the table's own, the other that of `defaults`).
+    dead_letters_s, rows: None: they stay for ever.
+    """
+
+    file_bytes: int = 128_000_000
+    snapshots_s: float = 7 * 86_400.0
+    snapshots_at_least: int = 10
+    snapshots_at_most: int = 100
+    dead_letters_s: float | None = None
+    rows: RowRetention | None = None
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> Self:
+        rows = raw.get("rows")
+        return cls(**(raw | {"rows": RowRetention(**rows) if rows else None}))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is known of a table without reading its rows.
+
+    surplus_files: how many fewer data files there were if the small ones were merged (`surplus`). deleted_rows: those that delete
+    files take away. oldest_*_s: ages. orphans_s: since somebody looked for orphans. None: not known, and so never due.
+    """
+
+    data_files: int = 0
+    surplus_files: int = 0
+    delete_files: int = 0
+    rows: int = 0
+    deleted_rows: int = 0
+    manifests: int = 0
+    manifest_bytes: int = 0
+    snapshots: int = 0
+    oldest_snapshot_s: float = 0.0
+    oldest_row_s: float | None = None
+    oldest_letter_s: float | None = None
+    orphans_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Maintenance that a table needs, and why, in words."""
+
+    kind: Kind
+    why: str
+
+
+def surplus(sizes: Mapping[Any, Sequence[int]], file_bytes: int) -> int:
+    """How many fewer files there were if the small ones of each partition were merged. sizes: of data files, by partition."""
+    found = 0
+    for each in sizes.values():
+        small = [size for size in each if size < SMALL * file_bytes]
+        found += len(small) - -(-sum(small) // file_bytes)
+    return found
+
+
+def due(figures: Figures, maintenance: Maintenance) -> tuple[Due, ...]:
+    """What a table needs, the cheapest first."""
+    return tuple(_due(figures, maintenance))
+
+
+def _due(figures: Figures, maintenance: Maintenance) -> Iterable[Due]:
+    if why := _too_many_snapshots(figures, maintenance):
+        yield Due("snapshots", why)
+    spare = figures.manifests - max(1, -(-figures.manifest_bytes // MANIFEST_BYTES))
+    if spare >= SURPLUS_MANIFESTS:
+        yield Due("manifests", f"{figures.manifests} manifests, {spare} fewer would do")
+    if figures.surplus_files >= max(SURPLUS_FILES, SURPLUS_SHARE * figures.data_files):
+        yield Due("compact", f"{figures.data_files} data files, {figures.surplus_files} fewer would do")
+    if why := _too_many_deletes(figures):
+        yield Due("deletes", why)
+    if _is_older(figures.orphans_s, ORPHANS_EVERY_S):
+        yield Due("orphans", f"nobody has looked for {_days(figures.orphans_s)}")
+    if maintenance.rows and _is_older(figures.oldest_row_s, maintenance.rows.keep_s):
+        yield Due("rows", f"the oldest row is {_days(figures.oldest_row_s)} old")
+    if _is_older(figures.oldest_letter_s, maintenance.dead_letters_s):
+        yield Due("dead_letters", f"the oldest dead letter is {_days(figures.oldest_letter_s)} old")
+
+
+def _too_many_snapshots(figures: Figures, maintenance: Maintenance) -> str | None:
+    if figures.snapshots <= maintenance.snapshots_at_least:
+        return None
+    if figures.snapshots > maintenance.snapshots_at_most:
+        return f"{figures.snapshots} snapshots, {maintenance.snapshots_at_most} stay at most"
+    if figures.oldest_snapshot_s > maintenance.snapshots_s + 86_400:
+        return f"the oldest snapshot is {_days(figures.oldest_snapshot_s)} old"
+    return None
+
+
+def _too_many_deletes(figures: Figures) -> str | None:
+    if figures.delete_files >= max(DELETE_FILES, DELETE_SHARE * figures.data_files):
+        return f"{figures.delete_files} delete files for {figures.data_files} data files"
+    if figures.deleted_rows > DELETED_ROWS * figures.rows > 0:
+        return f"{figures.deleted_rows:,} of {figures.rows:,} rows in files are deleted"
+    return None
+
+
+def _is_older(age_s: float | None, most_s: float | None) -> bool:
+    return age_s is not None and most_s is not None and age_s > most_s
+
+
+def _days(seconds: float | None) -> str:
+    return f"{(seconds or 0) / 86_400:.1f} days"
+
+
+def snapshots_to_keep(ages_s: Sequence[float], needed: int, maintenance: Maintenance) -> int:
+    """How many of main's newest snapshots stay; `ages_s`: of all of them, the newest first; needed: so many are used still.
+
+    Where there are more than `at_most`, half of these stay, so that expiry is not to be done with every commit.
+    """
+    kept = sum(age <= maintenance.snapshots_s for age in ages_s)
+    if len(ages_s) > maintenance.snapshots_at_most:
+        kept = min(kept, maintenance.snapshots_at_most // 2)
+    kept = max(kept, maintenance.snapshots_at_least, needed, len(ages_s) - MOST_EXPIRED)
+    return min(kept, len(ages_s))
+
+
+# The maintenance and the job of a table keep out of each other's way by properties of the table (ADR 31).
+TURN = "calve.turn"
+"""The kind of work that the maintenance asks the job to do; the job removes it when it is done."""
+TURN_KINDS: tuple[Kind, ...] = ("compact", "deletes")
+"""Work that replaces data files, from which rounds of tables with keys delete rows."""
+HOLD = "calve.hold"
+"""Until when, in epoch seconds, nobody may be forgotten: files are being written that no snapshot names yet."""
+HOLD_S = 1_800.0
+
+
+def is_held(properties: Mapping[str, str], now: float) -> bool:
+    return now < float(properties.get(HOLD, 0))
+
+
+RETAINED = "calve.retained"
+"""In the summary of such a commit, and in the properties of the table, where it outlives the snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """Rows whose `column` is before a moment are gone, as far as the offsets below `to` made them.
+
+    Each commit that deletes rows for their age says so.
+    before_us: microseconds since epoch. rows: how many went, of this commit and of all before it. A commit says all that earlier
+    ones said.
+    """
+
+    column: str
+    before_us: int
+    rows: int
+    to: Mapping[TopicKey, Offsets]
+
+    def to_json(self) -> str:
+        said = {"column": self.column, "before_us": self.before_us, "rows": self.rows}
+        return json.dumps(said | {"to": encode_offsets(self.to)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw = json.loads(text)
+        return cls(**(raw | {"to": decode_offsets(raw["to"])}))
+
+
+def retained(ancestors: Iterable[Commit], properties: Mapping[str, str]) -> Retained | None:
+    """What a table says: by its history, or where that has expired by its properties; None: no row has left it for its age."""
+    oldest = None
+    for oldest in ancestors:
+        if RETAINED in oldest.summary:
+            return Retained.from_json(oldest.summary[RETAINED])
+    cut = oldest is not None and oldest.parent is not None
+    return Retained.from_json(properties[RETAINED]) if cut and RETAINED in properties else None
+
+
+def after(
+    before: Retained | None, column: str, before_us: int, rows: int, stood: Mapping[str, str]
+) -> Retained:
+    """What a commit says that deletes so many rows; stood: the summary of the commit that says where the table stands."""
+    return Retained(
+        column, before_us, rows + (before.rows if before else 0), decode_offsets(stood["calve.to"])
+    )

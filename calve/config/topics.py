@@ -1,0 +1,164 @@
+"""Topics by regular expression: which of a cluster's topics an entry of calve.yaml keeps, and what their tables are named.
+
+Whoever lists topics asks `expand`: the job while it runs, and the commands. It decides by names alone, but for two topics that
+make one table: there the table itself says which of them it has been kept from.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from calve.config.job import Entry, Job, Table
+from calve.names import as_table_name, table_problem
+
+PLACEHOLDER = re.compile(r"\{(topic|[1-9][0-9]*)\}")
+REGISTRYS_OWN = "_schemas"
+INTERNAL = "__"
+_OF_ONE_LANGUAGE = re.compile(r"\(\?(P|\(|#|<(?![=!]))")
+_LITERAL = re.compile(r"[A-Za-z0-9_-]|\\[.-]")
+
+Keeper = Callable[[str], str | None]
+"""The topic that the table of a name has been kept from; None where there is no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotKept:
+    """A topic that an entry matches, and why it is no table."""
+
+    topic: str
+    entry: str
+    reason: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """What the patterns of a job make of the topics that are there."""
+
+    tables: tuple[Table, ...] = ()
+    not_kept: tuple[NotKept, ...] = ()
+
+
+def expand(job: Job, topics: Iterable[str], keeper: Keeper) -> Expansion:
+    """The tables of the job's patterns, by topic.
+
+    A topic that an entry names is that entry's, and never a pattern's; of several patterns that match, the first one of
+    calve.yaml has it. Topics of Kafka, of the registry, and those that the deployment emits to, are nobody's.
+    """
+    patterns = {each.name: each for each in job.patterns}
+    tables, problems = [], []
+    for found in _decided(job.entries, sorted(_matched(job.entries, set(topics))), keeper):
+        if found.entry not in patterns:
+            continue
+        if isinstance(found, NotKept):
+            problems.append(found)
+        else:
+            made = replace(patterns[found.entry], name=found.table, topic=found.topic, pattern=found.entry)
+            tables.append(made)
+    return Expansion(tuple(tables), tuple(problems))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Match:
+    topic: str
+    entry: str
+    table: str
+
+
+def _matched(entries: Sequence[Entry], topics: Iterable[str]) -> Iterator[_Match]:
+    patterns = [(each.name, re.compile(each.topic)) for each in entries if each.pattern]
+    taken = {each.topic for each in entries if not each.pattern} | {each.output for each in entries}
+    for topic in topics:
+        if topic in taken or topic == REGISTRYS_OWN or topic.startswith(INTERNAL):
+            continue
+        for name, expression in patterns:
+            if match := expression.fullmatch(topic):
+                yield _Match(topic, name, table_name(name, match))
+                break
+
+
+def _decided(
+    entries: Sequence[Entry], matches: Sequence[_Match], keeper: Keeper
+) -> Iterator[_Match | NotKept]:
+    named = {each.name: each.topic for each in entries if not each.pattern}
+    alike: dict[str, list[str]] = {}
+    for each in matches:
+        alike.setdefault(each.table, []).append(each.topic)
+    for each in matches:
+        others = [topic for topic in alike[each.table] if topic != each.topic]
+        reason = table_problem(each.table)
+        if each.table in named:
+            reason = (
+                f'its table would be "{each.table}", which calve.yaml keeps from topic {named[each.table]}'
+            )
+        elif others and reason is None and keeper(each.table) != each.topic:
+            reason = f'its table would be "{each.table}", and so would that of {", ".join(others)}'
+        if reason is None:
+            yield each
+        else:
+            fix = f"in calve.yaml, give it a table of its own: `NAME: {{topic: {each.topic}}}`"
+            yield NotKept(each.topic, each.entry, reason, fix)
+
+
+def table_name(pattern: str, match: re.Match[str]) -> str:
+    """The name of the table of a topic; it need not be one that a table may have."""
+
+    def filled(place: re.Match[str]) -> str:
+        group = 0 if place[1] == "topic" else int(place[1])
+        return as_table_name(match[group] or "")
+
+    return PLACEHOLDER.sub(filled, pattern)
+
+
+def name_pattern(name: str) -> str:
+    """An expression for the names of the tables that a name with placeholders may become."""
+    return PLACEHOLDER.sub("[a-z0-9_]*", name)
+
+
+def expression_problem(text: str) -> str | None:
+    """Why `text` can be no expression that Java and Python read alike, or None where it can."""
+    if found := _OF_ONE_LANGUAGE.search(re.sub(r"\\.", "", text)):
+        return f'"{text}" has "{found[0]}", which Java and Python do not read alike'
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            re.compile(text)
+    except (re.error, Warning, OverflowError, RecursionError) as error:
+        return f'"{text}" is no regular expression: {error}'
+    return None
+
+
+def naming_problem(name: str, groups: int | None = None) -> str | None:
+    """Why `name` can name no tables of an expression with so many groups (None: not known), or None where it can."""
+    plain = PLACEHOLDER.sub("x", name)
+    if plain == name or table_problem(plain):
+        return f'"{name}" names no tables: use a-z, 0-9, _ and at least one of {{topic}}, {{1}}, {{2}}'
+    wanted = [int(each) for each in PLACEHOLDER.findall(name) if each != "topic"]
+    if groups is not None and wanted and max(wanted) > groups:
+        return f'"{name}" asks for group {max(wanted)}, and the expression has {groups}'
+    return None
+
+
+def literal_prefix(expression: str) -> str:
+    """What the name of every topic that the expression matches begins with, as far as that is plain to see."""
+    if _has_alternatives(expression):
+        return ""
+    letters: list[str] = []
+    end = 0
+    while found := _LITERAL.match(expression, end):
+        letters.append(found[0].removeprefix("\\"))
+        end = found.end()
+    if expression[end : end + 1] in ("*", "?", "{"):
+        letters = letters[:-1]
+    return "".join(letters)
+
+
+def _has_alternatives(expression: str) -> bool:
+    """Whether a `|` stands outside of all groups."""
+    plain = re.sub(r"\[[^\]]*\]", "", re.sub(r"\\.", "", expression))
+    while (shorter := re.sub(r"\([^()]*\)", "", plain)) != plain:
+        plain = shorter
+    return "|" in plain

@@ -1,0 +1,175 @@
+"""Which schema ids a round can decode, and into which columns: decided on the driver before a record is read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as default
+from functools import lru_cache
+
+from calve.decoding.field_quarantine import leaves as leaves_of
+from calve.decoding.field_quarantine import only
+from calve.decoding.formats import FIELDS, FORMATS, REGISTERED, Top, columns, writer
+from calve.errors import Suspended
+from calve.schema.columns import Json, struct
+from calve.schema.evolution import Change, SchemaProblem, plain
+from calve.schema.lineage import Fit, Proposal, comments, fit, propose, settle
+from calve.schema.protobuf.numbers import with_former_names
+from calve.schema.registered import Schema
+from calve.schema.tags import tags_of
+from calve.schema.wire import CONFLUENT, Wire
+from calve.schema.writers import ProtobufWriter, Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """The schema ids of a round, pinned: both reads of a round use the same ones.
+
+    Ids in none of the tuples are unknown to the registry, as far as was known when the round began. Where the wire format has no
+    frame, there is one writer, for all values. `key`: how keys are read; None: they are not.
+    others: what values begin with that belong to other tables of the topic. They are neither rows nor rejects.
+    numbers: what `_kafka.schema_id` holds for the table's own schemas, where that is not the id.
+    """
+
+    writers: tuple[Writer, ...]
+    incompatible: tuple[int, ...] = ()
+    wire: Wire = CONFLUENT
+    key: Decoding | None = None
+    others: tuple[bytes, ...] = ()
+    numbers: Mapping[int, int] = default(default_factory=dict)
+
+    @property
+    def ids(self) -> frozenset[int]:
+        own = {each.id for each in self.writers}
+        return frozenset(self.incompatible) | own | frozenset(self.other_ids)
+
+    @property
+    def other_ids(self) -> tuple[int, ...]:
+        """The schema ids of `others`, each once, in order."""
+        return tuple(dict.fromkeys(self.wire.schema_id(prefix) for prefix in self.others))
+
+
+OTHER_SCHEMA = "change the schema, or leave the topic out of calve.yaml"
+
+
+def first_columns(versions: Sequence[Schema], title: str, top: Top = FIELDS) -> Json:
+    """The columns of a table that does not exist yet: the first version's, changed as later versions ask.
+
+    `title`: what the versions are of, in words.
+
+    Raises:
+        Suspended: no table can hold the subject's first version (`schema_unsupported`).
+    """
+    first = versions[0]
+    if first.type not in FORMATS:
+        raise Suspended(
+            "schema_unsupported",
+            f"{title} is {first.type}, which is none of {', '.join(REGISTERED)}",
+            fix=OTHER_SCHEMA,
+        )
+    found = _columns_or_problem(first, top)
+    if isinstance(found, SchemaProblem):
+        number = f", schema id {first.id}" if first.id else ""
+        raise Suspended("schema_unsupported", f"{title}{number}: {found.message}", fix=OTHER_SCHEMA)
+    return settle(plain(found), _columns_of_all(versions, top))[0]
+
+
+def evolution(
+    table: Json, versions: Sequence[Schema], top: Top = FIELDS
+) -> list[tuple[Schema, list[Change]]]:
+    """The changes that each version asks of a table's data columns, oldest first; versions that do not fit are left out.
+
+    Comments are last, and alone: the newest version that fits has them.
+    """
+    fits = list(_fits(table, versions, top))
+    found = [(version, list(each.changes)) for version, each in fits if each.changes]
+    if found:
+        return found
+    named = [(version, each.named) for version, each in fits if each.named is not None]
+    wanted = comments(table, [each for _, each in named])
+    return [(named[-1][0], wanted)] if wanted else []
+
+
+def tags(table: Json, versions: Sequence[Schema], top: Top = FIELDS) -> dict[str, tuple[str, ...]]:
+    """The tags of a table's fields by path (`calve.schema.tags`): of all versions that fit, under the newest names."""
+    return tags_of(*(each.named for _, each in _fits(table, versions, top) if each.named is not None))
+
+
+def leaves(table: Json, versions: Sequence[Schema], top: Top = FIELDS) -> dict[str, frozenset[str]]:
+    """A table's fields that have no fields, by path, each with all paths that versions which fit have had for it."""
+    named = leaves_of(*(each.named for _, each in _fits(table, versions, top) if each.named is not None))
+    return {path: had | named.get(path, had) for path, had in leaves_of(table).items()}
+
+
+def decoding(
+    table: Json,
+    versions: Sequence[Schema],
+    foreign: Sequence[Schema] = (),
+    *,
+    wire: Wire = CONFLUENT,
+    top: Top = FIELDS,
+    shared: bool = False,
+    fields: Collection[str] | None = None,
+) -> Decoding:
+    """How to read every version of the subject as the table's columns; without a frame, the newest.
+
+    `fields`: the only ones of `leaves` that are read; None: all are.
+    `foreign`: schemas that the registry knows, and that are none of the table's; their records are rejected, or belong to other
+    tables where the topic is `shared`. Likewise those of other messages of a Protobuf file, where the table's is named.
+    """
+    known = {version.id for version in versions}
+    strange = [schema.id for schema in foreign if schema.id not in known]
+    others = [frame for each in strange for frame in wire.frames(each)] if shared else []
+    writers: list[Writer] = []
+    incompatible = [] if shared else strange
+    for version, each in _fits(table, versions, top):
+        if not wire.size and version is not versions[-1]:
+            continue
+        if each.columns is None:
+            incompatible.append(version.id)
+            continue
+        try:
+            read = each.columns if fields is None else only(each.columns, fields)
+            made = writer(version, read, wire, top)
+        except SchemaProblem:
+            incompatible.append(version.id)
+            continue
+        if shared and top.message and isinstance(made, ProtobufWriter):
+            others += made.others
+            made = replace(made, others={})
+        writers.append(made)
+    numbers = {version.id: version.number for version in versions if version.number != version.id}
+    return Decoding(tuple(writers), tuple(incompatible), wire, others=tuple(others), numbers=numbers)
+
+
+def misfit(
+    table: Json, versions: Sequence[Schema], schema_id: int, top: Top = FIELDS
+) -> SchemaProblem | None:
+    """Why no value of a version can be a row of the table; None where that is not the schema's fault."""
+    fits = _fits(table, versions, top)
+    return next((each.problem for version, each in fits if version.id == schema_id), None)
+
+
+def proposal(
+    table: Json | None, versions: Sequence[Schema], candidate: Schema, top: Top = FIELDS
+) -> Proposal:
+    """What registering one more version would do to a table (None: there is none yet)."""
+    *known, new = _columns_of_all([*versions, candidate], top)
+    return propose(struct() if table is None else table, known, new)
+
+
+def _fits(table: Json, versions: Sequence[Schema], top: Top) -> Iterator[tuple[Schema, Fit]]:
+    return zip(versions, fit(table, _columns_of_all(versions, top)), strict=True)
+
+
+def _columns_of_all(versions: Sequence[Schema], top: Top) -> list[Json | SchemaProblem]:
+    return with_former_names([_columns_or_problem(each, top) for each in versions])
+
+
+@lru_cache(maxsize=4096)
+def _columns_or_problem(version: Schema, top: Top) -> Json | SchemaProblem:
+    """`columns`, kept: versions are looked at again and again, and never change."""
+    try:
+        return columns(version, top)
+    except SchemaProblem as problem:
+        return problem.with_traceback(None)

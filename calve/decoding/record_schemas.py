@@ -1,0 +1,330 @@
+"""What the records of one table are read with: the schemas of their values and, where a column is made of them, of their keys."""
+
+from __future__ import annotations
+
+import heapq
+import re
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from calve.config import job
+from calve.config.job import PartName, Source
+from calve.config.steps import ways_to
+from calve.decoding.decode_plan import (
+    OTHER_SCHEMA,
+    Decoding,
+    decoding,
+    evolution,
+    first_columns,
+    leaves,
+    misfit,
+    proposal,
+    tags,
+)
+from calve.decoding.field_quarantine import leaves as leaves_of
+from calve.decoding.formats import Top, concerns
+from calve.errors import Retryable, Suspended
+from calve.registry.declared import FRAMED, Declared, identity
+from calve.registry.registry import Registry
+from calve.schema.columns import CHANGE, Json, struct
+from calve.schema.evolution import Change, Rule
+from calve.schema.lineage import Proposal
+from calve.schema.registered import Schema
+from calve.schema.wire import BARE, Wire
+
+LISTED_FOR_S = 60.0
+"""A pattern's subjects are asked for again after this time, or when a record names a schema that is not known."""
+
+
+@dataclass(slots=True)
+class Subjects:
+    """Looks schemas up for one table; what records have named is kept for as long as the job lives.
+
+    name: a subject, or a pattern in which `*` stands for any characters.
+    shared: the topic also has records of other tables: those whose schema the registry knows under other subjects.
+    part: what the schemas are of.
+    """
+
+    registry: Registry
+    name: str
+    shared: bool = False
+    part: PartName = "value"
+    _foreign: dict[int, Schema] = field(default_factory=dict)
+    _deleted: dict[int, Schema] = field(default_factory=dict)
+    _listed: list[Schema] | None = None
+    _listed_at: float = 0.0
+
+    @property
+    def title(self) -> str:
+        return f"subject {self.name}"
+
+    @property
+    def foreign(self) -> list[Schema]:
+        """Schemas that records have named and that are none of the subjects'."""
+        return list(self._foreign.values())
+
+    def listed(self) -> list[Schema]:
+        """The versions that the registry has now; none where no subject is registered.
+
+        Those of several subjects are in the order of registration, but never out of the order of their own subject.
+        """
+        if "*" not in self.name:
+            return self.registry.versions(self.name)
+        now = time.monotonic()
+        if self._listed is None or now - self._listed_at >= LISTED_FOR_S:
+            found = [self.registry.versions(each) for each in self.matching(self.registry.subjects())]
+            merged = heapq.merge(*found, key=lambda version: version.order)
+            self._listed = list({version.id: version for version in merged}.values())
+            self._listed_at = now
+        return list(self._listed)
+
+    def versions(self) -> list[Schema]:
+        """The versions, as `listed`; then those that the registry does not list any more, as far as records have named them.
+
+        Raises:
+            Retryable: nothing is registered yet, or the registry does not answer.
+        """
+        versions = self.listed()
+        if not versions:
+            raise Retryable(
+                f"the registry has no subject {self.name}",
+                fix=f"register the schema of the {self.part}s. If no registry wrote them, name their schema in calve.yaml:"
+                f" `{self.part}: {{format: json, schema: FILE}}`, or `avro` or `protobuf`",
+            )
+        listed = {version.id for version in versions}
+        return [*versions, *(each for schema_id, each in self._deleted.items() if schema_id not in listed)]
+
+    def learn(self, ids: Iterable[int]) -> bool:
+        """Look up ids that no schema was known for; True where the registry knows any of them.
+
+        Raises:
+            Retryable: as `versions`.
+        """
+        known = [schema for schema_id in ids if (schema := self.registry.by_id(schema_id))]
+        if not known:
+            return False
+        ours = {schema.id: self.matching(self.registry.subjects_of(schema.id)) for schema in known}
+        self._listed = None
+        for subject in {self.name, *(each for subjects in ours.values() for each in subjects)}:
+            self.registry.forget(subject)
+        listed = {version.id for version in self.versions()}
+        for schema in known:
+            if schema.id not in listed:
+                (self._deleted if ours[schema.id] else self._foreign)[schema.id] = schema
+        return True
+
+    def matching(self, subjects: Sequence[str]) -> list[str]:
+        """Those of the subjects that are this table's."""
+        pattern = ".*".join(re.escape(part) for part in self.name.split("*"))
+        return [each for each in subjects if re.fullmatch(pattern, each, re.DOTALL)]
+
+
+def subjects_of(registry: Registry, source: Source, topic: str, part: PartName = "value") -> Subjects:
+    """The subjects of a topic's values or keys; values of others are no concern of a table that names its subject or message."""
+    shared = part == "value" and source.framed and bool(source.subject or source.message)
+    return Subjects(registry, source.subject or registry.default_subject(topic, part), shared, part)
+
+
+KEY = "key"
+
+
+class Versions(NamedTuple):
+    """The schemas of both parts, as they are at one moment; those that records have named and that are none of them apart."""
+
+    values: list[Schema]
+    keys: list[Schema]
+    foreign_values: list[Schema]
+    foreign_keys: list[Schema]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The values, or the keys."""
+
+    schemas: Subjects | Declared
+    wire: Wire
+    top: Top
+
+    def versions(self) -> tuple[list[Schema], list[Schema]]:
+        """The table's schemas as they are now, and those that are none of them: that records have named, or without its message.
+
+        Raises:
+            Retryable: there is none yet, or the registry does not answer.
+        """
+        found = self.schemas.versions()
+        ours = [each for each in found if concerns(each, self.top)]
+        if not ours:
+            raise Retryable(
+                f'{self.schemas.title} has no version with a message "{self.top.message}"',
+                fix="register it, or name another one in calve.yaml: `message`",
+            )
+        return ours, [*self.schemas.foreign, *(each for each in found if each not in ours)]
+
+    def decoding(
+        self,
+        table: Json,
+        versions: Sequence[Schema],
+        foreign: Sequence[Schema],
+        fields: Collection[str] | None,
+    ) -> Decoding:
+        """As `calve.decoding.decode_plan.decoding`.
+
+        Raises:
+            Suspended: the one schema that all are read with does not fit the table, or the newest one has a field of a name
+                that calve.yaml gives to another column (`schema_unsupported`).
+        """
+        shared = self.schemas.shared
+        found = decoding(table, versions, foreign, wire=self.wire, top=self.top, shared=shared, fields=fields)
+        problem = misfit(table, versions, versions[-1].id, self.top)
+        ours = {each.lower() for each in (self.top.taken, self.top.rest) if each}
+        taken = (
+            problem is not None and problem.path.lower() in ours and problem.rule is Rule.FIELD_NAME_RESERVED
+        )
+        if taken or not (self.wire.size or found.writers):
+            why = f": {problem.message}" if problem else " cannot be read as the columns of the table"
+            raise Suspended("schema_unsupported", f"{self.schemas.title}{why}", fix=OTHER_SCHEMA)
+        return found
+
+
+@dataclass(slots=True)
+class Parts:
+    """`key`: None where keys are kept as their bytes alone."""
+
+    value: Part
+    key: Part | None = None
+
+    @property
+    def key_column(self) -> str | None:
+        """The column that keys are read into."""
+        return self.key.top.column if self.key else None
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        """Columns that have their names from calve.yaml, and not from a schema."""
+        named = (self.key_column, self.value.top.column, self.value.top.rest)
+        return frozenset(each for each in named if each)
+
+    def versions(self) -> Versions:
+        """The schemas as they are now.
+
+        Raises:
+            Retryable: as `Part.versions`.
+        """
+        values, others = self.value.versions()
+        keys, other_keys = self.key.versions() if self.key else ([], [])
+        return Versions(values, keys, others, other_keys)
+
+    def learn(self, values: Iterable[int], keys: Iterable[int]) -> bool:
+        """As `Subjects.learn`, for both."""
+        found = self.value.schemas.learn(values)
+        return (self.key.schemas.learn(keys) if self.key else False) or found
+
+    def first_columns(self, versions: Versions) -> Json:
+        """The columns of a table that does not exist yet, that of the key first, that of the newest change last.
+
+        Raises:
+            Suspended: as `calve.decoding.decode_plan.first_columns`.
+        """
+        data = first_columns(versions.values, self.value.schemas.title, self.value.top)
+        key = first_columns(versions.keys, self.key.schemas.title, self.key.top) if self.key else struct()
+        change = [CHANGE] if self.value.top.changes else []
+        return struct(*key["fields"], *data["fields"], *change)
+
+    def evolution(self, table: Json, versions: Versions) -> list[tuple[Schema, list[Change]]]:
+        """As `calve.decoding.decode_plan.evolution`."""
+        found = evolution(self._of_values(table), versions.values, self.value.top)
+        if self.key is None:
+            return found
+        return [*evolution(self._of_keys(table), versions.keys, self.key.top), *found]
+
+    def decoding(self, table: Json, versions: Versions, fields: Collection[str] | None = None) -> Decoding:
+        """How records become rows of the table; `fields`: as `calve.decoding.decode_plan.decoding`.
+
+        Raises:
+            Suspended: as `Part.decoding`.
+        """
+        of_values, of_keys = self._of_values(table), self._of_keys(table)
+        values = self.value.decoding(of_values, versions.values, versions.foreign_values, fields)
+        if self.key is None:
+            return values
+        return replace(values, key=self.key.decoding(of_keys, versions.keys, versions.foreign_keys, fields))
+
+    def leaves(self, columns: Json, versions: Versions) -> dict[str, frozenset[str]]:
+        """As `calve.decoding.decode_plan.leaves`, of records that are decoded to these columns."""
+        found = leaves(self._of_values(columns), versions.values, self.value.top)
+        if self.key is None:
+            return found
+        return leaves(self._of_keys(columns), versions.keys, self.key.top) | found
+
+    def tags(self, columns: Json, versions: Versions) -> dict[str, tuple[str, ...]]:
+        """The tags that schemas give the fields of records which are decoded to these columns, by path."""
+        found = tags(self._of_values(columns), versions.values, self.value.top)
+        if self.key is not None:
+            found = tags(self._of_keys(columns), versions.keys, self.key.top) | found
+        held = {way for path in leaves_of(columns) for way in ways_to(path)}
+        return {path: own for path, own in found.items() if path in held}
+
+    def read_with(self, versions: Versions) -> dict[str, str]:
+        """What values and keys are read with: `calve.registry.declared.identity` of the only schema, or `FRAMED`.
+
+        Values that are framed are left out, and keys that make no column.
+        """
+        found = {} if self.value.wire.size else {"value": identity(versions.values[-1])}
+        if self.key is not None:
+            found["key"] = FRAMED if self.key.wire.size else identity(versions.keys[-1])
+        return found
+
+    def misfit(self, table: Json, name: str) -> str:
+        """Why values of a schema (`Wire.name`) are no rows of the table, as far as it is known: subject, path and rule."""
+        schema_id = self.value.wire.named(name)
+        versions, schemas = self.value.schemas.versions(), self.value.schemas
+        if all(each.id != schema_id for each in versions):
+            return f"not one of {schemas.title}"
+        problem = misfit(self._of_values(table), versions, schema_id, self.value.top)
+        return schemas.title + (f", {problem.message}" if problem else "")
+
+    def proposal(
+        self, name: job.PartName, table: Json | None, versions: Sequence[Schema], candidate: Schema
+    ) -> Proposal:
+        """As `calve.decoding.decode_plan.proposal`, for one of the parts."""
+        part, share = (self.key, self._of_keys) if name == "key" else (self.value, self._of_values)
+        if part is None:
+            raise AssertionError("the keys of this table make no column")
+        return proposal(None if table is None else share(table), versions, candidate, part.top)
+
+    def _of_values(self, table: Json) -> Json:
+        others = {
+            self.key.top.column if self.key else None,
+            CHANGE["name"] if self.value.top.changes else None,
+        }
+        return table | {"fields": [each for each in table["fields"] if each["name"] not in others]}
+
+    def _of_keys(self, table: Json) -> Json:
+        column = self.key.top.column if self.key else None
+        return table | {"fields": [each for each in table["fields"] if each["name"] == column]}
+
+
+def parts_of(table: job.Table, registry: Registry | None) -> Parts:
+    """The parts of a table's records; `registry` may be None where `table.registered` is false."""
+    key = None
+    if table.key is not None:
+        top = Top(table.key.column or KEY, message=table.key.message)
+        key = _part(table, table.key, "key", top, registry)
+    taken = key.top.column if key else None
+    top = Top(table.value.column, table.value.rest, taken, table.value.message)
+    if table.change_data is not None:
+        top = replace(top, changes=True, order=table.change_data.source_order)
+    return Parts(_part(table, table.value, "value", top, registry), key)
+
+
+def _part(
+    table: job.Table, source: job.Source, part: job.PartName, top: Top, registry: Registry | None
+) -> Part:
+    if not source.registered:
+        return Part(Declared(source), BARE, top)
+    if registry is None:
+        raise AssertionError("a table that asks the registry was opened without one")
+    wire = registry.wire if source.framed else BARE
+    return Part(subjects_of(registry, source, table.topic, part), wire, top)

@@ -1,0 +1,154 @@
+"""The columns of a table of totals: they follow from the columns of the records and from what is added up (ADR 20).
+
+A table of totals is one from its birth, and its columns never change: each has the widest type of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from calve.config.job import Aggregate, Measure
+from calve.errors import Suspended
+from calve.modes.keys import plain_columns
+from calve.modes.measure_text import parse
+from calve.modes.measures import Term, Typed, type_of, typed, widest
+from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import KAFKA, Json, field, struct
+from calve.schema.evolution import column_at, data_columns, show
+
+WINDOW_START = "window_start"
+TOTALS = "calve.totals"
+"""The property that a table of totals is born with."""
+OF_THE_LAST = "of the last record that changed the group"
+EMPTY = ("key", "headers")
+"""Fields of `_kafka` that are null in a row of totals: they are of one record alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A column of totals: what it holds, and its type. `of`: None: the records themselves are counted."""
+
+    name: str
+    term: Term
+    of: Typed | None
+    kind: str
+
+
+def column_of(path: str) -> str:
+    """The name of the column that holds a column of the records: `shop.id` is kept as `shop_id`."""
+    return path.replace(".", "_")
+
+
+def groups_of(records: Json, aggregate: Aggregate) -> dict[str, str]:
+    """The columns that tell the rows apart, in the order of `Aggregate.key`, with their types.
+
+    Raises:
+        Suspended: `key_unusable`: a column of the records is missing, or tells no groups apart.
+    """
+    columns = with_kafka(records)
+    if plain_columns(columns, aggregate.by, "aggregate.by") != aggregate.by:
+        why = "a group is told by plain columns, and one of them is a struct"
+        fix = "in calve.yaml, name the fields of the struct in `by`"
+        raise Suspended("key_unusable", why, fix=fix, at=("aggregate", "by"))
+    groups = {column_of(path): widest(_type(columns, path)) for path in aggregate.by}
+    if aggregate.window is None:
+        return groups
+    column = aggregate.window.column
+    plain_columns(columns, (column,), "aggregate.window")
+    if (kind := show(_type(columns, column))) != "timestamptz":
+        why = f"{column} is a {kind}, and windows need a timestamp with a time zone"
+        fix = "in calve.yaml, change the window; _kafka.timestamp is one"
+        raise Suspended("key_unusable", why, fix=fix, at=("aggregate", "window"))
+    return groups | {WINDOW_START: kind}
+
+
+def totals_of(records: Json, aggregate: Aggregate) -> list[Total]:
+    """The measures over records of these columns, `_kafka` not among them.
+
+    Raises:
+        Suspended: `measure_unusable`: as `calve.modes.measures.typed`.
+    """
+    columns = with_kafka(records)
+    return [_total(each, columns) for each in aggregate.measures]
+
+
+def _total(measure: Measure, columns: Json) -> Total:
+    term = parse(measure.text)
+    try:
+        of = None if term.of is None else typed(term.of, columns)
+        return Total(measure.name, term, of, type_of(term, columns))
+    except Suspended as problem:
+        problem.at = ("aggregate", "measures", measure.name)
+        raise
+
+
+def columns_of(records: Json, aggregate: Aggregate) -> Json:
+    """The data columns of the table of records with these columns.
+
+    Raises:
+        Suspended: `key_unusable`, `measure_unusable`: as `groups_of` and `totals_of`.
+    """
+    groups = [field(name, kind) for name, kind in groups_of(records, aggregate).items()]
+    totals = [field(each.name, each.kind, doc=str(each.term)) for each in totals_of(records, aggregate)]
+    return struct(*groups, *totals)
+
+
+def kafka_column() -> Json:
+    """`_kafka` of a row of totals."""
+    fields = [
+        each | {"doc": "null" if each["name"] in EMPTY else OF_THE_LAST} for each in KAFKA["type"]["fields"]
+    ]
+    return KAFKA | {"type": struct(*fields), "doc": f"facts {OF_THE_LAST}"}
+
+
+def with_kafka(records: Json) -> Json:
+    return struct(*(each for each in records["fields"] if each["name"] != SYSTEM_COLUMN), KAFKA)
+
+
+def require_same_kind(table: str, properties: Mapping[str, str], aggregate: Aggregate | None) -> None:
+    """Refuse to make a table of totals of one of records, or the other way round, whatever it holds.
+
+    Raises:
+        Suspended: `mode_changed`.
+    """
+    born, wanted = TOTALS in properties, aggregate is not None
+    if born == wanted:
+        return
+    kinds = {True: "totals of groups of records", False: "records"}
+    raise Suspended(
+        "mode_changed",
+        f"table {table} was made for {kinds[born]}, and is to hold {kinds[wanted]}",
+        fix="take back the change of `aggregate` in calve.yaml, drop the table, or name another one",
+    )
+
+
+def require_same_columns(table: str, held: Json, records: Json, aggregate: Aggregate) -> None:
+    """Refuse records whose totals are no values of the columns that the table was made with.
+
+    Raises:
+        Suspended: `measure_changed`; `key_unusable`, `measure_unusable`: as `columns_of`.
+    """
+    now, before = (
+        dict(_types(each["fields"])) for each in (columns_of(records, aggregate), data_columns(held))
+    )
+    if now == before:
+        return
+    changed = next(name for name in (*now, *before) if now.get(name) != before.get(name))
+    raise Suspended(
+        "measure_changed",
+        f"table {table} holds {changed} as {before.get(changed, 'nothing')}; by calve.yaml and the schemas of its records"
+        f" it is {now.get(changed, 'nothing')} now",
+        fix="take back the change, in calve.yaml or in the registry, or name another table",
+        at=("aggregate",),
+    )
+
+
+def _types(fields: Iterable[Json]) -> Iterable[tuple[str, str]]:
+    return ((each["name"], show(each["type"])) for each in fields)
+
+
+def _type(columns: Json, path: str) -> Json:
+    found = column_at(columns, path)
+    assert found is not None  # noqa: S101 `plain_columns` has found it
+    return found["type"]

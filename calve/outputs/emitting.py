@@ -1,0 +1,174 @@
+"""Rows of a table as records of an output topic: their schemas, and how far a table has been emitted (ADR 23)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from calve.errors import Suspended
+from calve.requests.redrive import REQUEST_ID
+from calve.schema.columns import Json, decimal_digits
+from calve.table.position import Offsets, Position, TopicKey, decode_offsets, encode_offsets
+from calve.table.protocol import Commit
+
+EMITTED = "calve.emitted"
+"""The property that says up to which commit rows have been written to the output topic."""
+HEADERS = {
+    "calve-source-topic": "topic",
+    "calve-source-partition": "partition",
+    "calve-source-offset": "offset",
+}
+"""Headers of an emitted record -> fields of `_kafka`. Records with the same ones and the same value are one."""
+
+AVRO = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "bytes",
+    "date": {"type": "int", "logicalType": "date"},
+    "timestamptz": {"type": "long", "logicalType": "timestamp-micros"},
+    "timestamp": {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+JSON = {
+    "boolean": {"type": "boolean"},
+    "int": {"type": "integer", "connect.type": "int32"},
+    "long": {"type": "integer", "connect.type": "int64"},
+    "float": {"type": "number", "connect.type": "float32"},
+    "double": {"type": "number", "connect.type": "float64"},
+    "string": {"type": "string"},
+    "binary": {"type": "string", "contentEncoding": "base64"},
+    "date": {"type": "string", "format": "date"},
+    "timestamptz": {"type": "string", "format": "date-time"},
+    "timestamp": {"type": "string"},
+}
+
+
+def avro_schema(name: str, columns: Json) -> str:
+    """The Avro schema of records with these columns; each may be null, so that a column more is compatible both ways.
+
+    Raises:
+        Suspended: `emit_unusable`: a column is of a type that Avro has not.
+    """
+    return json.dumps(_avro(columns, _words(name), ""))
+
+
+def _avro(kind: Json, name: str, path: str) -> Json:
+    if isinstance(kind, str):
+        digits = decimal_digits(kind)
+        if digits is None:
+            return AVRO.get(kind, "bytes")
+        return {"type": "bytes", "logicalType": "decimal", "precision": digits[0], "scale": digits[1]}
+    match kind["type"]:
+        case "struct":
+            fields = [_avro_field(each, f"{name}_{each['name']}", path) for each in kind["fields"]]
+            return {"type": "record", "name": name, "fields": fields}
+        case "list":
+            return {"type": "array", "items": ["null", _avro(kind["element"], f"{name}_item", f"{path}[]")]}
+    _require_texts(kind, path)
+    return {"type": "map", "values": ["null", _avro(kind["value"], f"{name}_value", f"{path}{{}}")]}
+
+
+def _avro_field(column: Json, name: str, above: str) -> Json:
+    made = {
+        "name": column["name"],
+        "type": ["null", _avro(column["type"], name, f"{above}{column['name']}.")],
+        "default": None,
+    }
+    return made | ({"doc": column["doc"]} if column.get("doc") else {})
+
+
+def json_schema(name: str, columns: Json) -> str:
+    """The JSON Schema of objects with these columns, as `avro_schema`. Raises: as that."""
+    return json.dumps({"title": _words(name), **_object(columns, "")})
+
+
+def _object(kind: Json, path: str) -> Json:
+    properties = {
+        each["name"]: _or_null(_json(each["type"], f"{path}{each['name']}.")) for each in kind["fields"]
+    }
+    return {"type": "object", "properties": properties}
+
+
+def _json(kind: Json, path: str) -> Json:
+    if isinstance(kind, str):
+        return {"type": "number"} if decimal_digits(kind) else JSON.get(kind, JSON["binary"])
+    match kind["type"]:
+        case "struct":
+            return _object(kind, path)
+        case "list":
+            return {"type": "array", "items": _or_null(_json(kind["element"], f"{path}[]"))}
+    _require_texts(kind, path)
+    return {"type": "object", "additionalProperties": _or_null(_json(kind["value"], f"{path}{{}}"))}
+
+
+def _or_null(schema: Json) -> Json:
+    return {"oneOf": [{"type": "null"}, schema]}
+
+
+def _require_texts(kind: Json, path: str) -> None:
+    if kind["key"] != "string":
+        raise Suspended(
+            "emit_unusable",
+            f"{path.rstrip('.')} is a map whose keys are no texts, and no record of an output topic can hold it",
+            fix="leave it out by an `sql` step of the table, or remove `emit`",
+        )
+
+
+def _words(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]", "_", name) if re.match("[A-Za-z_]", name) else f"t_{_words('_' + name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """The commit up to which a table has been emitted, and its offsets, which tell what is older where it is no ancestor any
+    more.
+    """
+
+    round: str
+    offsets: Mapping[TopicKey, Offsets]
+
+    @classmethod
+    def at(cls, position: Position) -> Emitted:
+        return cls(position.round, position.offsets)
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Emitted | None:
+        """What a table's properties say; None: none of its rows has been emitted."""
+        raw = properties.get(EMITTED)
+        if raw is None:
+            return None
+        found = json.loads(raw)
+        return cls(found["round"], decode_offsets(found["to"]))
+
+    def to_json(self) -> str:
+        return json.dumps({"round": self.round, "to": encode_offsets(self.offsets)})
+
+
+def left(ancestors: Iterable[Commit], emitted: Emitted) -> list[Commit]:
+    """The data commits (newest first in `ancestors`) that have not been emitted, oldest first.
+
+    Where the one that was emitted last is no ancestor, because main was rolled back or its history has expired: those that moved
+    the table beyond where it stood then.
+    """
+    found: list[Commit] = []
+    for commit in ancestors:
+        if commit.summary.get("calve.round") == emitted.round:
+            return found[::-1]
+        if "calve.from" in commit.summary:
+            found.append(commit)
+    return [each for each in found[::-1] if _is_beyond(each, emitted)]
+
+
+def _is_beyond(commit: Commit, emitted: Emitted) -> bool:
+    if REQUEST_ID in commit.summary:
+        return False
+    return any(
+        offset > emitted.offsets.get(topic, {}).get(partition, 0)
+        for topic, offsets in decode_offsets(commit.summary["calve.to"]).items()
+        for partition, offset in offsets.items()
+    )

@@ -1,0 +1,1 @@
+"""Schema registries, and schemas that no registry holds."""

@@ -1,0 +1,228 @@
+"""A Confluent-compatible schema registry, read over HTTP with the standard library."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import tempfile
+import threading
+import urllib.parse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from calve import http_client
+from calve.config import job
+from calve.errors import ConfigError, Fatal, Retryable, Suspended
+from calve.http_client import Tokens
+from calve.schema.registered import Schema
+from calve.schema.wire import CONFLUENT, Wire
+from calve.secrets import HeldSecret, read_secret, value_of
+
+JSON_TYPE = "application/vnd.schemaregistry.v1+json"
+NOT_FOUND_CODES = {40401, 40402, 40403}
+
+
+class ConfluentRegistry:
+    """`calve.registry.registry.Registry` over Confluent's REST interface.
+
+    secret: `username` and `password` of basic authentication. tokens: bearer tokens in their place.
+    headers: sent with every request.
+    """
+
+    wire: Wire = CONFLUENT
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        secret: HeldSecret | None = None,
+        tokens: Tokens | None = None,
+        headers: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._url = http_client.checked(url, "registry.url")
+        self._headers = {"Accept": JSON_TYPE, **(headers or {})}
+        self._secret = secret
+        self._tokens = tokens
+        self._tls = tls
+        self._by_id: dict[int, Schema] = {}
+        self._versions: dict[tuple[str, int], int] = {}
+        self._registered: dict[tuple[str, str], int] = {}
+        self._lock = threading.Lock()
+
+    def default_subject(self, topic: str, part: job.PartName = "value") -> str:
+        return f"{topic}-{part}"
+
+    def by_id(self, schema_id: int) -> Schema | None:
+        if schema_id not in self._by_id:
+            found = self._get(f"/schemas/ids/{schema_id}")
+            if found is None:
+                return None
+            schema = self._schema(schema_id, found)
+            with self._lock:
+                self._by_id.setdefault(schema_id, schema)
+        return self._by_id[schema_id]
+
+    def versions(self, subject: str) -> list[Schema]:
+        numbers = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions") or []
+        return [schema for number in sorted(numbers) if (schema := self._version(subject, number))]
+
+    def subjects(self) -> list[str]:
+        return sorted(self._get("/subjects") or [])
+
+    def subjects_of(self, schema_id: int) -> list[str]:
+        found = self._get(f"/schemas/ids/{schema_id}/versions?deleted=true") or []
+        return sorted({str(each["subject"]) for each in found})
+
+    def register(self, subject: str, text: str, kind: str) -> int:
+        """The id of a schema (`AVRO`, `JSON`) in a subject, which gets it as its next version unless it has it already.
+
+        Raises:
+            Suspended: `schema_refused`: the registry does not allow it beside the versions that there are.
+        """
+        key = subject, text
+        if key not in self._registered:
+            body = json.dumps({"schema": text, "schemaType": kind}).encode()
+            found = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", body)
+            self._registered[key] = int(found["id"])
+        return self._registered[key]
+
+    def forget(self, subject: str) -> None:
+        with self._lock:
+            for key in [key for key in self._versions if key[0] == subject]:
+                del self._versions[key]
+
+    def _version(self, subject: str, number: int) -> Schema | None:
+        known = self._versions.get((subject, number))
+        if known is not None:
+            return self.by_id(known)
+        found = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{number}")
+        if found is None:
+            return None
+        schema = self._schema(int(found["id"]), found)
+        with self._lock:
+            self._versions[subject, number] = schema.id
+            self._by_id.setdefault(schema.id, schema)
+        return schema
+
+    def _schema(self, schema_id: int, found: Any) -> Schema:
+        references: dict[str, str] = {}
+        self._collect(found.get("references") or (), references, ())
+        return Schema(schema_id, found["schema"], found.get("schemaType", "AVRO"), references)
+
+    def _collect(self, wanted: Any, found: dict[str, str], inside: tuple[str, ...]) -> None:
+        """Put the texts of references into `found`; one that the registry does not have is left out, and so not resolved."""
+        for each in wanted:
+            name, subject = each["name"], urllib.parse.quote(each["subject"], safe="")
+            path = f"/subjects/{subject}/versions/{int(each['version'])}"
+            if name in found or path in inside:
+                continue
+            if (schema := self._get(f"{path}?deleted=true")) is not None:
+                self._collect(schema.get("references") or (), found, (*inside, path))
+                found[name] = schema["schema"]
+
+    def _get(self, path: str, body: bytes | None = None) -> Any:
+        """What the registry says; None where it has no such thing. A token that it refuses is renewed once; a password is for a
+        while after it was changed no reason to give up.
+        """
+        if self._tokens is None:
+            headers = _basic(self._secret) if self._secret else {}
+            try:
+                return self._ask(path, headers, body)
+            except Fatal as error:
+                if self._secret is None or not self._secret.refused():
+                    raise
+                raise Retryable(f"{error.message}, which were changed a moment ago") from None
+        token = self._tokens.current()
+        try:
+            return self._ask(path, http_client.bearer(token), body)
+        except Fatal:
+            self._tokens.refused(token)
+            return self._ask(path, http_client.bearer(self._tokens.current()), body)
+
+    def _ask(self, path: str, headers: Mapping[str, str], body: bytes | None) -> Any:
+        given = {**self._headers, **headers} | ({"Content-Type": JSON_TYPE} if body else {})
+        server, method = f"the schema registry at {self._url}", "POST" if body else "GET"
+        answer = http_client.ask(
+            self._url + path, server=server, method=method, headers=given, body=body, tls=self._tls
+        )
+        match answer.status:
+            case 200:
+                return answer.json()
+            case 404 if _error_code(answer) in NOT_FOUND_CODES:
+                return None
+            case 401 | 403:
+                raise Fatal(
+                    f"{server} refused the credentials (HTTP {answer.status})", fix="check registry.secret"
+                )
+            case 409 | 422 if body is not None:
+                raise Suspended(
+                    "schema_refused",
+                    f"{server} refused a schema for {path} (HTTP {answer.status})",
+                    fix="it is not compatible with the versions that are there: name another topic, or delete them",
+                )
+        raise Retryable(f"{server} answered HTTP {answer.status}")
+
+
+def open_confluent(settings: job.Registry) -> ConfluentRegistry:
+    """The registry of a configuration.
+
+    Raises:
+        ConfigError, Retryable: as `read_secret`. Fatal: the url is neither http nor https.
+    """
+    tls = _tls(settings) if settings.url.startswith("https") else None
+    if settings.secret is None:
+        return ConfluentRegistry(settings.url, tls=tls)
+    held = HeldSecret(settings.secret)
+    secret = held.current().texts
+    if settings.oauth is None:
+        return ConfluentRegistry(settings.url, secret=held, tls=tls)
+    oauth = settings.oauth
+    authorities = ssl.create_default_context()
+    if settings.ca_file:
+        authorities.load_verify_locations(settings.ca_file)
+    tokens = Tokens(
+        oauth.token_url,
+        value_of(secret, "client_id", settings.secret),
+        value_of(secret, "client_secret", settings.secret),
+        scope=oauth.scope,
+        tls=authorities,
+    )
+    given = {"target-sr-cluster": oauth.cluster, "Confluent-Identity-Pool-Id": oauth.identity_pool}
+    headers = {name: value for name, value in given.items() if value}
+    return ConfluentRegistry(settings.url, tokens=tokens, headers=headers, tls=tls)
+
+
+def _basic(secret: HeldSecret) -> dict[str, str]:
+    texts = secret.current().texts
+    return http_client.basic(*(value_of(texts, each, secret.reference) for each in ("username", "password")))
+
+
+def _tls(settings: job.Registry) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=settings.ca_file)
+    if settings.client_certificate:
+        pair = read_secret(settings.client_certificate)
+        with (
+            tempfile.TemporaryDirectory() as folder
+        ):  # of mode 700; OpenSSL reads certificates from files only
+            files = [Path(folder) / each for each in ("certificate", "key")]
+            for file in files:
+                file.write_text(value_of(pair, file.name, settings.client_certificate))
+            try:
+                context.load_cert_chain(files[0], files[1])
+            except (ssl.SSLError, ValueError):
+                raise ConfigError(
+                    f"the secret {settings.client_certificate} is no client certificate with its key",
+                    fix="write both in PEM, the key without a password",
+                ) from None
+    return context
+
+
+def _error_code(answer: http_client.Answer) -> int | None:
+    """The registry's own code: a 404 without one is a proxy or a wrong url, not an absent schema."""
+    try:
+        code = answer.json().get("error_code")
+    except (Retryable, AttributeError):
+        return None
+    return int(code) if code is not None else None

@@ -1,0 +1,76 @@
+"""A range of a table's records is made into rows anew: the rows are replaced in one commit, and no offset moves (ADR 32).
+
+A person asks for it by a property of the table. Only rows whose records are rows then and now are replaced, so the ledgers of
+the rounds that read the range remain true.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from calve.config.job import Start
+from calve.errors import CalveError
+from calve.requests.requests import Asked
+from calve.table.position import Offsets
+from calve.table.protocol import Commit
+
+REQUEST = "calve.backfill"
+REQUEST_ID = "calve.backfill"
+"""The summary entry by which a commit names the request that it answers."""
+REMADE = "calve.remade"
+"""The summary entry that says which offsets the rows are of: JSON `{"<partition>": [from, to)}`."""
+
+Range = dict[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Asked):
+    """Which records: from `start` up to, without, `to`; each by offsets of partitions, or a moment of the records."""
+
+    NAME: ClassVar[str] = REQUEST
+    by: str
+    start: Start
+    to: Start
+
+    @classmethod
+    def read(cls, raw: dict[str, Any]) -> Self:
+        return cls(**(raw | {name: _end(raw[name]) for name in ("start", "to")}))
+
+
+def _end(raw: dict[str, Any]) -> Start:
+    """JSON has no keys but texts."""
+    return Start(**(raw | {"offsets": {int(p): o for p, o in raw["offsets"].items()}}))
+
+
+def range_of(start: Offsets, to: Offsets, *, held: Offsets, log_start: Offsets) -> Range:
+    """The offsets between both ends that the table has read.
+
+    Raises:
+        CalveError: there are none, or the topic no longer holds all of them.
+    """
+    found = {p: (o, min(to[p], held[p])) for p, o in start.items() if p in to and p in held}
+    found = {p: (a, b) for p, (a, b) in found.items() if a < b}
+    if not found:
+        raise CalveError("the table has read no records of this range")
+    if gone := sorted(p for p, (a, _) in found.items() if a < log_start.get(p, 0)):
+        raise CalveError(
+            f"the topic no longer holds the range: partition {gone[0]} begins at {log_start[gone[0]]} now"
+        )
+    return found
+
+
+def remade(summary: Mapping[str, str]) -> Range:
+    """The offsets whose rows a commit has replaced; none for any other commit."""
+    return {int(p): (a, b) for p, (a, b) in json.loads(summary.get(REMADE, "{}")).items()}
+
+
+def remade_json(offsets: Range) -> str:
+    return json.dumps({str(p): [a, b] for p, (a, b) in sorted(offsets.items())})
+
+
+def done_before(ancestors: Iterable[Commit], request_id: str) -> Commit | None:
+    """The commit that has answered a request already: a job may die before it says so."""
+    return next((each for each in ancestors if each.summary.get(REQUEST_ID) == request_id), None)

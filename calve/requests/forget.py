@@ -1,0 +1,247 @@
+"""A person is forgotten: the rows and dead letters that a key tells leave a table, and with them whatever held them (ADR 24).
+
+A person asks for it by a property of the table; the job, its only writer, answers by another, which says how much went from
+where, and nothing of whom.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+from calve.config.masking_keys import Key
+from calve.config.steps import Mask, Step, names_behind, ways_to
+from calve.names import SYSTEM_COLUMN
+from calve.requests.expired_history import Earlier
+from calve.requests.requests import Asked
+from calve.schema.columns import Json
+from calve.table.position import Offsets, Position, TopicKey, decode_offsets
+from calve.table.protocol import Commit
+
+REQUEST = "calve.forget"
+FOUND = "calve.forget-found"
+FORGOTTEN = "calve.forgotten"
+LEFT = "calve.forget-left"
+"""Metadata files that hold a request which has been answered are still there."""
+REQUEST_ID = "calve.forget"
+"""The summary entry by which a commit names the request that it is a part of."""
+RECORD_KEY = f"{SYSTEM_COLUMN}.key"
+
+Places = dict[str, dict[str, list[list[int]]]]
+"""Incarnation of the topic (`TopicKey`) -> partition -> ranges [from, to) of offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A column, by its path, and the text that it has; `value` may be sealed."""
+
+    column: str
+    value: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Asked):
+    """Whose rows must go: those that meet all conditions. sealed: the id of the masking key by which the values are."""
+
+    NAME: ClassVar[str] = REQUEST
+    where: tuple[Condition, ...]
+    sealed: str | None = None
+
+    @classmethod
+    def read(cls, raw: dict[str, Any]) -> Self:
+        return cls(**(raw | {"where": tuple(Condition(**each) for each in raw["where"])}))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a request has found so far, noted before anything is deleted: a job that dies leaves it to the next one.
+
+    since: where the table began, as far as that is known: the history that says it goes. exports: manifests of what was exported.
+    """
+
+    id: str
+    rows: int = 0
+    letters: int = 0
+    files: int = 0
+    row_places: Places = field(default_factory=dict)
+    letter_places: Places = field(default_factory=dict)
+    exports: tuple[str, ...] = ()
+    since: dict[str, Offsets] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], request_id: str) -> Self:
+        """What earlier tries of the request have noted."""
+        raw = json.loads(properties.get(FOUND, "{}"))
+        if raw.get("id") != request_id:
+            return cls(request_id)
+        return cls(**(raw | {"exports": tuple(raw["exports"]), "since": _offsets(raw["since"])}))
+
+    def with_rows(self, rows: int, files: int, places: Places) -> Self:
+        """The same with rows that a try has found; what was found before is the same rows, not deleted yet."""
+        if covers(self.row_places, places):
+            rows, files = 0, 0
+        together = united(self.row_places, places)
+        return replace(self, rows=self.rows + rows, files=self.files + files, row_places=together)
+
+    def with_letters(self, letters: int, places: Places) -> Self:
+        """As `with_rows`."""
+        if covers(self.letter_places, places):
+            letters = 0
+        return replace(self, letters=self.letters + letters, letter_places=united(self.letter_places, places))
+
+    def with_exports(self, manifests: Iterable[str]) -> Self:
+        return replace(self, exports=tuple(sorted({*self.exports, *manifests})))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What became of a request: the audit record. `problem`: why nothing did.
+
+    files: data files that were written anew. removed: files that the job which answered has deleted. unopened: dead letters that
+    are sealed by keys that the secret lacks, which nobody can look into.
+    """
+
+    id: str
+    requested: str
+    done: str
+    rows: int = 0
+    letters: int = 0
+    files: int = 0
+    removed: int = 0
+    exports: int = 0
+    unopened: int = 0
+    row_places: Places = field(default_factory=dict)
+    letter_places: Places = field(default_factory=dict)
+    since: dict[str, Offsets] = field(default_factory=dict)
+    problem: str | None = None
+
+    @classmethod
+    def all(cls, properties: Mapping[str, str]) -> tuple[Self, ...]:
+        """The entries of a table, oldest first."""
+        raw = json.loads(properties.get(FORGOTTEN, "[]"))
+        return tuple(cls(**(each | {"since": _offsets(each["since"])})) for each in raw)
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], request_id: str) -> Self | None:
+        """The answer to a request; None as long as there is none, or what it leaves behind is still there."""
+        if LEFT in properties:
+            return None
+        return next((each for each in cls.all(properties) if each.id == request_id), None)
+
+
+def to_json(entries: Sequence[Entry]) -> str:
+    return json.dumps([asdict(each) for each in entries])
+
+
+def places_of(found: Iterable[tuple[TopicKey, int, int]]) -> Places:
+    """Places of records as ranges."""
+    offsets: dict[str, dict[str, list[list[int]]]] = {}
+    for topic, partition, offset in found:
+        offsets.setdefault(str(topic), {}).setdefault(str(partition), []).append([offset, offset + 1])
+    return united(offsets, {})
+
+
+def united(these: Places, those: Places) -> Places:
+    made: Places = {}
+    for topic in sorted({*these, *those}):
+        parts = these.get(topic, {}), those.get(topic, {})
+        made[topic] = {
+            partition: _merged([*parts[0].get(partition, ()), *parts[1].get(partition, ())])
+            for partition in sorted({*parts[0], *parts[1]}, key=int)
+        }
+    return made
+
+
+def covers(these: Places, those: Places) -> bool:
+    """True where all of `those` lie in `these`."""
+    return united(these, those) == united(these, {})
+
+
+def _merged(ranges: list[list[int]]) -> list[list[int]]:
+    found: list[list[int]] = []
+    for start, to in sorted(ranges):
+        if found and start <= found[-1][1]:
+            found[-1] = [found[-1][0], max(found[-1][1], to)]
+        else:
+            found.append([start, to])
+    return found
+
+
+def position_after(base: Position, *, round_id: str, writer: str) -> Position:
+    """The position after a commit that forgets: no offset moves, but whoever began before it has lost the race."""
+    return replace(base, round=round_id, writer=writer, snapshot=None)
+
+
+def began_at(
+    ancestors: Iterable[Commit], entries: Sequence[Entry], expired: Earlier | None
+) -> dict[str, Offsets]:
+    """Where the table began, by incarnation of the topic: by its history from its first snapshot on, expired ones included, or by
+    what an earlier request has noted of it; empty where neither says it.
+    """
+    found: dict[str, Offsets] = {}
+    last: Commit | None = None
+    for commit in ancestors:
+        for topic, offsets in decode_offsets(commit.summary.get("calve.from", "{}")).items():
+            found[str(topic)] = found.get(str(topic), {}) | offsets
+        last = commit
+    for span in (each for each in reversed(expired.spans if expired else ()) if each.start):
+        found[str(span.topic)] = found.get(str(span.topic), {}) | span.start
+    if (expired and expired.born) or (last is not None and last.summary.get("calve.to") == "{}"):
+        return found
+    noted = next((each.since for each in reversed(entries) if each.since), None)
+    if noted is None:
+        return {}
+    return {topic: found.get(topic, {}) | noted.get(topic, {}) for topic in {*found, *noted}}
+
+
+def column_problem(schema: Json, column: str) -> str | None:
+    """Why no person is told by a column of a table; None where one may be."""
+    kind: Any = schema
+    for name in column.split("."):
+        if not isinstance(kind, dict) or kind["type"] != "struct":
+            return f"{column} is no column of the table: a path leads through structs alone"
+        kind = next((each["type"] for each in kind["fields"] if each["name"] == name), None)
+        if kind is None:
+            return f"the table has no column {column}"
+    if isinstance(kind, dict):
+        return f"{column} is a {kind['type']}: name a column that holds a single value"
+    return None
+
+
+def masking_problem(steps: Iterable[Step], tags: Mapping[str, Sequence[str]], column: str) -> str | None:
+    """Why a masked column tells no single person; None where it is not masked, or hashed. tags: as the schema has them."""
+    steps = tuple(steps)
+    for step in steps:
+        if not isinstance(step, Mask):
+            continue
+        named = {
+            path: step.tags[tag].how
+            for path, own in tags.items()
+            if (tag := next((each for each in step.tags if each in own), None)) is not None
+        }
+        named |= {path: rule.how for path, rule in step.fields.items()} | {RECORD_KEY: step.key}
+        for path, how in named.items():
+            if how not in ("hash", "keep") and names_behind(steps, path) & {*ways_to(column)}:
+                return f"{column} is masked by {how}: what is left of it tells many persons, or none"
+    return None
+
+
+def seal_key(key: Key, request_id: str) -> bytes:
+    """The key of 32 bytes that seals the values of one request."""
+    return hmac.digest(key.seal, request_id.encode(), "sha256")
+
+
+def bound_to(request_id: str, place: int) -> bytes:
+    """What is authenticated with a sealed value: its place in the request."""
+    return f"{REQUEST}/{request_id}/{place}".encode()
+
+
+def _offsets(raw: Mapping[str, Mapping[str, int]]) -> dict[str, Offsets]:
+    """JSON has no keys but texts."""
+    return {topic: {int(p): int(o) for p, o in offsets.items()} for topic, offsets in raw.items()}

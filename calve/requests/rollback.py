@@ -1,0 +1,145 @@
+"""A table goes back to an earlier snapshot, and ingestion with it: what it read since is read again (ADR 32).
+
+A person asks for it by a property of the table; the job moves main and answers in the same commit of metadata. Like
+`calve.table.protocol`, what is decided here is run by the model in `tests/unit/calve/protocol_model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import ClassVar, Literal
+
+from calve.errors import CalveError
+from calve.requests.requests import Asked
+from calve.table.position import (
+    Ledger,
+    Offsets,
+    Position,
+    TopicKey,
+    decode_offsets,
+    has_position,
+    ledger_of,
+)
+from calve.table.protocol import Begin, Commit, nearest_position
+
+REQUEST = "calve.travel"
+
+What = Literal["rollback", "rewind"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Asked):
+    """Which snapshot main is to be again. `what`: how the person said so, by a moment of the table or a place in the topic."""
+
+    NAME: ClassVar[str] = REQUEST
+    by: str
+    what: What
+    snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """The way from main's head back to `to`: `left` are the snapshots that main no longer has, newest first."""
+
+    to: Commit
+    position: Position
+    left: tuple[Commit, ...]
+
+    @property
+    def begun(self) -> dict[TopicKey, Offsets]:
+        """Where reading must begin again for nothing to be missing afterwards."""
+        read, known = first_read(self.left), self.position.offsets
+        return {topic: read.get(topic, {}) | known.get(topic, {}) for topic in {**read, **known}}
+
+    @property
+    def reread(self) -> int:
+        """How many offsets the table has read beyond `to`."""
+        now, begun = nearest_position(self.left), self.begun
+        return sum(
+            end - begun.get(topic, {}).get(partition, end)
+            for topic, offsets in (now.offsets if now else {}).items()
+            for partition, end in offsets.items()
+        )
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the rounds that main no longer has did, as far as it says what comes and goes."""
+        ledgers = [ledger_of(each.summary) for each in self.left]
+        return Ledger(
+            rows_appended=sum(each.rows_appended for each in ledgers),
+            dead_lettered=sum(each.dead_lettered for each in ledgers),
+            redriven=sum(each.redriven for each in ledgers),
+            lost=sum(each.lost for each in ledgers),
+            rows_deleted=sum(each.rows_deleted for each in ledgers),
+        )
+
+    @property
+    def others(self) -> int:
+        """How many snapshots that are not calve's own go: deletions, compactions and what else others have committed."""
+        return sum(not has_position(each.summary) for each in self.left)
+
+
+def first_read(ancestors: Iterable[Commit]) -> dict[TopicKey, Offsets]:
+    """Where the oldest of these commits, newest first, began to read each partition."""
+    found: dict[TopicKey, Offsets] = {}
+    for commit in ancestors:
+        for topic, offsets in decode_offsets(commit.summary.get("calve.from", "{}")).items():
+            found[topic] = found.get(topic, {}) | offsets
+    return found
+
+
+def journey(ancestors: Sequence[Commit], snapshot: int) -> Journey:
+    """The way back to a snapshot of main's history.
+
+    Raises:
+        CalveError: it is none, or nothing says which offsets it holds.
+    """
+    left = tuple(takewhile(lambda each: each.id != snapshot, ancestors))
+    rest = ancestors[len(left) :]
+    if not rest:
+        raise CalveError(
+            f"snapshot {snapshot} is not in the history of the table as it is now: it has expired, was left behind by an "
+            "earlier rollback, or never was",
+            fix="choose one of those that `calve rollback` lists without --to",
+        )
+    position = nearest_position(rest)
+    if position is None:
+        raise CalveError(
+            f"nothing says which offsets snapshot {snapshot} holds: those before it have expired",
+            fix="choose a newer one",
+        )
+    return Journey(rest[0], position, left)
+
+
+def at_moment(ancestors: Iterable[Commit], moment: float) -> Commit | None:
+    """The newest commit that was there at a moment, in epoch seconds: it holds nothing that arrived later."""
+    return next((each for each in ancestors if each.committed_at <= moment), None)
+
+
+def before_offsets(ancestors: Iterable[Commit], topic: TopicKey, wanted: Offsets) -> Commit | None:
+    """The newest commit that holds nothing at or beyond these offsets of the topic's partitions."""
+    for commit in ancestors:
+        if not has_position(commit.summary):
+            continue
+        held = decode_offsets(commit.summary["calve.to"]).get(topic, {})
+        if all(held.get(partition, 0) <= offset for partition, offset in wanted.items()):
+            return commit
+    return None
+
+
+def require_readable(way: Journey, topic: TopicKey, start: Begin) -> None:
+    """Refuse where the topic no longer gives all that the table would lose; `start`: where the next round would begin.
+
+    Raises:
+        CalveError: it does not.
+    """
+    begun = way.begun.get(topic, {})
+    gone = {p: (begun[p], o) for p, o in start.offsets.items() if o > begun.get(p, o)}
+    if gone:
+        ranges = ", ".join(f"partition {p} [{a}, {b})" for p, (a, b) in sorted(gone.items()))
+        raise CalveError(
+            f"the table would lose offsets that would not be read again: {ranges}",
+            fix="choose a newer snapshot",
+        )

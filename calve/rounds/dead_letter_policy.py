@@ -1,0 +1,247 @@
+"""What becomes of records that cannot be rows: a table's `on_error`, and the budget that it may spend on them (ADR 9).
+
+Like `calve.table.protocol`, free of Spark and Kafka. All that is known of the past is what main's ancestors say of themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from calve.config.job import Budget, Table
+from calve.errors import Suspended
+from calve.table.position import Ledger, ledger_of
+from calve.table.protocol import Commit
+
+BY_SCHEMA = ("unknown_schema_id", "incompatible_schema")
+"""Reasons that all records with one schema id share within a round; they need not be true for ever."""
+MAX_GROUPS = 100
+SAMPLES = 3
+NEW_RECORDS, MANY_RECORDS, NEARLY_ALL = 100, 10_000, 0.95
+"""A table is new as long as its rounds have read fewer than `MANY_RECORDS`; nearly all of `NEW_RECORDS` or more stop it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rejects of one reason and schema id (`Wire.name`); `partition`, `offset` and `message` are of the first of them.
+
+    message: where and why it does not match its schema, as far as it is known.
+    """
+
+    reason: str
+    schema_id: str | None
+    records: int
+    partition: int
+    offset: int
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejects:
+    """The rejects of a round: all of them by reason, and the `MAX_GROUPS` largest groups, the largest first."""
+
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def schemas(self) -> dict[str, int]:
+        """Schema id -> records, of those that were rejected for their schema."""
+        return {
+            each.schema_id: each.records
+            for each in self.groups
+            if each.schema_id and each.reason in BY_SCHEMA
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Records read that are not other tables', and those of them that were rejected."""
+
+    records: int = 0
+    rejects: int = 0
+
+    def plus(self, records: int, rejects: int) -> Tally:
+        return Tally(self.records + records, self.rejects + rejects)
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> Self:
+        own = ledger.consumed - ledger.filtered + ledger.filtered_by_steps
+        return cls(own, ledger.dead_lettered + sum(ledger.skipped.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What rounds up to the moment `at` had, whose snapshots have expired (`calve.requests.expired_history`)."""
+
+    at: float
+    tally: Tally
+
+
+def limit(budget: Budget, records: int) -> int:
+    """How many of so many records may be rejected."""
+    share = budget.share * (1 + 1e-12)  # 0.29 * 100 is less than 29
+    return max(budget.records, int(share * records))
+
+
+def exceeded(budget: Budget, tally: Tally) -> bool:
+    return tally.rejects > limit(budget, tally.records)
+
+
+def spent(past: Iterable[Commit], budget: Budget, *, now: float, expired: Sequence[Spent] = ()) -> Tally:
+    """What the rounds within the budget's time have used up; `past` runs from the head of main towards the root, `expired` are
+    those before it, the oldest first.
+
+    Rounds that together were beyond the budget are in the table all the same, so a person has let them through: they count
+    no more. Else a budget that was raised for them and lowered again would suspend the table for what it holds already.
+    """
+    rounds: dict[str, Ledger] = {}
+    for commit in past:
+        if now - commit.committed_at > budget.within_s:
+            break
+        if "calve.ledger" in commit.summary:
+            rounds.setdefault(commit.summary["calve.round"], ledger_of(commit.summary))
+    tallies = [each.tally for each in expired if now - each.at <= budget.within_s]
+    tally = Tally()
+    for each in (*tallies, *map(Tally.of, reversed(rounds.values()))):
+        tally = tally.plus(each.records, each.rejects)
+        if exceeded(budget, tally):
+            tally = Tally()
+    return tally
+
+
+def check_rejects(
+    table: Table,
+    past: Iterable[Commit],
+    *,
+    now: float,
+    read: Tally,
+    found: Callable[[], Rejects],
+    misfit: Callable[[str], str],
+    expired: Sequence[Spent] = (),
+) -> None:
+    """Whether a round that `read` so much may be published.
+
+    `found` and `misfit` (why records of a schema id are no rows) are asked only where it may not.
+
+    Raises:
+        Suspended: a record was rejected and the table's policy is to stop there (`record_rejected`), or there are more
+            than its budget allows (`rejects_over_budget`), or nearly all records of a new table whose budget is the default
+            were (`nearly_all_rejected`). The message names counts and places, never a value.
+    """
+    if not read.rejects:
+        return
+    if table.on_error == "suspend":
+        raise Suspended(
+            "record_rejected",
+            f"{read.rejects:,} of {read.records:,} records cannot be rows: {describe(table.topic, found(), misfit)}",
+            fix=f"correct their source (a schema that is missing may be registered), or set on_error for table {table.name}:"
+            " dead_letter keeps such records beside the table, skip leaves them out; then start the job again",
+        )
+    budget = table.dead_letter_budget
+    if budget == Budget() and not expired:
+        _check_new(table, past, read, found, misfit)
+    before = spent(past, budget, now=now, expired=expired)
+    total = before.plus(read.records, read.rejects)
+    if not exceeded(budget, total):
+        return
+    earlier = f", {before.rejects:,} of them in earlier rounds" if before.rejects else ""
+    raise Suspended(
+        "rejects_over_budget",
+        f"{total.rejects:,} of {total.records:,} records of the last {_time(budget.within_s)} cannot be rows{earlier};"
+        f" the budget is {limit(budget, total.records):,}: {describe(table.topic, found(), misfit)}",
+        fix=f"correct their source, or let them through: raise dead_letter_budget of table {table.name} to"
+        f" {{records: {total.rejects}}} at least, and start the job again",
+    )
+
+
+def _check_new(
+    table: Table,
+    past: Iterable[Commit],
+    read: Tally,
+    found: Callable[[], Rejects],
+    misfit: Callable[[str], str],
+) -> None:
+    """Raises Suspended where nearly all that a new table has ever read was rejected: its configuration is probably wrong."""
+    rounds: dict[str, Tally] = {}
+    for commit in past:
+        if "calve.ledger" in commit.summary:
+            rounds.setdefault(commit.summary["calve.round"], Tally.of(ledger_of(commit.summary)))
+        if sum(each.records for each in rounds.values()) >= MANY_RECORDS:
+            return
+    before = Tally(sum(e.records for e in rounds.values()), sum(e.rejects for e in rounds.values()))
+    every = before.plus(read.records, read.rejects)
+    if _nearly_all(before) or not _nearly_all(every):  # what is in the table was let through
+        return
+    rejects = found()
+    raise Suspended(
+        "nearly_all_rejected",
+        f"{every.rejects:,} of all {every.records:,} records that table {table.name} has read cannot be rows:"
+        f" {describe(table.topic, rejects, misfit)}",
+        fix=f"{_cure(table, rejects)}, and start the job again. To let such records through, give table {table.name} a budget:"
+        " `dead_letter_budget: {share: 100%}`",
+    )
+
+
+def _nearly_all(tally: Tally) -> bool:
+    return tally.records >= NEW_RECORDS and tally.rejects >= NEARLY_ALL * tally.records
+
+
+def _cure(table: Table, rejects: Rejects) -> str:
+    """What in calve.yaml is probably wrong where nearly all records are rejected, by the reason of most."""
+    most = max(rejects.reasons, key=lambda each: rejects.reasons[each], default="")
+    why = next((each.message for each in rejects.groups if each.reason == most and each.message), "")
+    match most:
+        case "incompatible_schema" if "the message" in why:
+            return f"in calve.yaml, name the message of table {table.name}: `value: {{message: NAME}}`"
+        case "unknown_schema_id" | "incompatible_schema":
+            return f"in calve.yaml, name the registry and the subject of table {table.name}: `value: {{subject: NAME}}`"
+        case "truncated" | "bad_magic":
+            return (
+                f"in calve.yaml, say how the values of table {table.name} are written: no schema id stands before them."
+                " `value: {format: json, schema: FILE}` (or avro, protobuf) needs no registry; `value: {prefix: none}` reads"
+                " values of a registered subject"
+            )
+        case "malformed" | "trailing_bytes":
+            said = (
+                "`value: {subject: NAME}`"
+                if table.value.registered
+                else "`value: {format: FORMAT, schema: FILE}`"
+            )
+            return f"in calve.yaml, name the schema that wrote the values of table {table.name}: {said}"
+        case "null_value":
+            return f"give table {table.name} a mode in which records without a value delete rows: `upsert`"
+        case "null_key":
+            return f"name a key in the mode of table {table.name} that its records have"
+        case "bad_change":
+            return f"remove `change_data` of table {table.name}: its records are no change events of Debezium"
+        case _ if most.startswith("key_"):
+            return f"in calve.yaml, say how the keys of table {table.name} are written: `key: {{format: FORMAT}}`"
+    return f"in calve.yaml, correct the steps of table {table.name}"
+
+
+def describe(topic: str, rejects: Rejects, misfit: Callable[[str], str]) -> str:
+    """Counts by reason and the places of some."""
+    counts = sorted(rejects.reasons.items(), key=lambda each: (-each[1], each[0]))
+    samples = [
+        f"partition {each.partition} offset {each.offset} ({_why(each, misfit)})"
+        for each in rejects.groups[:SAMPLES]
+    ]
+    return (
+        f"{', '.join(f'{n:,} {reason}' for reason, n in counts)}; such as topic {topic} {', '.join(samples)}"
+    )
+
+
+def _why(group: Group, misfit: Callable[[str], str]) -> str:
+    why = group.reason if group.schema_id is None else f"{group.reason}, schema id {group.schema_id}"
+    told = group.message
+    if told is None and group.schema_id is not None and group.reason == "incompatible_schema":
+        told = misfit(group.schema_id)
+    return f"{why}: {told}" if told else why
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"

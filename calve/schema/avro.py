@@ -1,0 +1,379 @@
+"""Avro schemas as table columns.
+
+Sources: Avro 1.12 specification (schema resolution, logical types), Iceberg's type list, and the mapping that Confluent's
+public converters apply. Two choices are calve's own: every column is optional, so that no later schema needs a rewrite, and
+a row holds what its writer wrote: a field the writer does not have is null, never a default from another schema version.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from calve.names import SYSTEM_COLUMN
+from calve.schema.change_events import AVRO_UNITS, MILLIS, MOMENT
+from calve.schema.columns import Json, field, list_of, map_of, struct, with_unit
+from calve.schema.evolution import Rule, SchemaProblem, column_name, join
+from calve.schema.tags import TAGS, listed, with_tags
+
+PRIMITIVES = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "bytes": "binary",
+    "string": "string",
+    "enum": "string",
+}
+LOGICAL = {
+    ("int", "date"): "date",
+    ("long", "timestamp-millis"): "timestamptz",
+    ("long", "timestamp-micros"): "timestamptz",
+    ("long", "local-timestamp-millis"): "timestamp",
+    ("long", "local-timestamp-micros"): "timestamp",
+    ("long", MILLIS): "timestamp",
+    ("string", MOMENT): "timestamptz",
+}
+UNITS = {
+    ("int", "time-millis"): "milliseconds after midnight",
+    ("long", "time-micros"): "microseconds after midnight",
+    ("long", "timestamp-nanos"): "nanoseconds since 1970-01-01 UTC",
+    ("long", "local-timestamp-nanos"): "nanoseconds since 1970-01-01, local time",
+    ("fixed", "duration"): "months, days and milliseconds: three unsigned little-endian integers of 4 bytes",
+} | AVRO_UNITS
+"""Logical types that no column of Spark and Iceberg holds exactly: they stay the numbers and bytes that they are."""
+KEY_TYPES = {"boolean", "int", "long", "bytes", "string", "enum", "fixed"}
+"""Keys of a map that is written as a list of entries. Floating-point keys would be compared: 0.0 and -0.0 are one key."""
+SYMBOL = re.compile(r"[^\W\d]\w*")
+ALWAYS_NULL = "a field that is always null has no column type"
+MAX_DEPTH = 32
+MAX_FIELDS = 10_000
+
+
+def expand(text: str) -> Json:
+    """A registered schema as JSON with every reference to a named type replaced by its definition.
+
+    Raises:
+        SchemaProblem: recursive types, which have no table form, references to types that are not defined, and JSON that
+            is no Avro schema: some registries call every version of a subject AVRO, whatever it is.
+    """
+    try:
+        schema = _expand(json.loads(text), {}, (), "", "")
+        fields = _count(schema, {})
+    except (LookupError, TypeError, AttributeError):
+        raise SchemaProblem("", "this is no Avro schema", Rule.UNREADABLE_SCHEMA) from None
+    except RecursionError:
+        raise SchemaProblem("", "types are nested too deep", Rule.NESTED_TOO_DEEP) from None
+    if fields > MAX_FIELDS:
+        raise SchemaProblem("", f"{fields} fields are more than {MAX_FIELDS}", Rule.TOO_MANY_FIELDS)
+    return schema
+
+
+def _count(node: Json, known: dict[int, int]) -> int:
+    """Fields at any depth. A record that is used again counts again, and is looked at once: each use may hold many."""
+    if isinstance(node, list):
+        return sum(_count(each, known) for each in node)
+    if isinstance(node, str):
+        return 0
+    if id(node) not in known:
+        parts = [each["type"] for each in node.get("fields", ())]
+        inside = [node[key] for key in ("items", "values") if key in node]
+        known[id(node)] = len(parts) + sum(_count(each, known) for each in parts + inside)
+    return known[id(node)]
+
+
+def _expand(node: Json, names: dict[str, Json], inside: tuple[str, ...], namespace: str, path: str) -> Json:
+    if isinstance(node, str):
+        return _expand_name(node, names, inside, namespace, path)
+    if isinstance(node, list):
+        return [_expand(branch, names, inside, namespace, path) for branch in node]
+    if not isinstance(node, dict) or "type" not in node:
+        raise SchemaProblem(path, "this is no Avro schema", Rule.UNREADABLE_SCHEMA)
+    kind = node["type"]
+    if isinstance(kind, dict | list):
+        return _expand(kind, names, inside, namespace, path)
+    if kind in ("record", "error", "enum", "fixed"):
+        return _expand_named(node, names, inside, namespace, path)
+    if kind == "array":
+        return node | {"items": _expand(node["items"], names, inside, namespace, f"{path}[]")}
+    if kind == "map":
+        return node | {"values": _expand(node["values"], names, inside, namespace, f"{path}{{}}")}
+    return node if kind in PRIMITIVES or kind == "null" else _expand(kind, names, inside, namespace, path)
+
+
+def _expand_name(
+    name: str, names: dict[str, Json], inside: tuple[str, ...], namespace: str, path: str
+) -> Json:
+    plain = "." in name or name in PRIMITIVES or name == "null" or not namespace
+    full = name if plain else f"{namespace}.{name}"
+    if full in PRIMITIVES or full == "null":
+        return full
+    if full in inside:
+        raise SchemaProblem(
+            path, f'"{full}" contains itself; a recursive type has no table form', Rule.CYCLIC_TYPE
+        )
+    if full not in names:
+        raise SchemaProblem(path, f'"{full}" is not defined in this schema', Rule.UNRESOLVED_TYPE_REF)
+    return names[full]
+
+
+def _expand_named(
+    node: Json, names: dict[str, Json], inside: tuple[str, ...], namespace: str, path: str
+) -> Json:
+    name = node["name"]
+    space = name.rpartition(".")[0] if "." in name else node.get("namespace", namespace)
+    full = name if "." in name or not space else f"{space}.{name}"
+    if len(inside) >= MAX_DEPTH:
+        raise SchemaProblem(path, f"records are nested deeper than {MAX_DEPTH}", Rule.NESTED_TOO_DEEP)
+    result = {key: value for key, value in node.items() if key not in ("namespace", "aliases")} | {
+        "name": full
+    }
+    if node["type"] == "enum" and not all(SYMBOL.fullmatch(each) for each in node["symbols"]):
+        raise SchemaProblem(path, "a symbol is no name", Rule.UNREADABLE_SCHEMA)
+    if node["type"] in ("record", "error"):
+        within = (*inside, full)
+        result["fields"] = [
+            each | {"type": _expand(each["type"], names, within, space, join(path, each["name"]))}
+            for each in node["fields"]
+        ]
+    names[full] = result
+    return result
+
+
+def columns_of(schema: Json) -> Json:
+    """The table columns of an expanded schema, as an Iceberg struct in JSON form without field ids.
+
+    Raises:
+        SchemaProblem: the schema is no record, or a part of it has no column type.
+    """
+    if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
+        raise SchemaProblem(
+            "", "a table needs a record at the top, so that its fields can be columns", Rule.NO_RECORD
+        )
+    columns = column_type(schema, "")
+    if any(each["name"].lower() == SYSTEM_COLUMN for each in columns["fields"]):
+        raise SchemaProblem(
+            SYSTEM_COLUMN, "this name is taken by the facts of the record", Rule.FIELD_NAME_RESERVED
+        )
+    return columns
+
+
+def column_type(node: Json, path: str) -> Json:
+    """The column type of an expanded type. The fields of its structs are optional and may have `aliases` and `tags`.
+
+    Raises:
+        SchemaProblem: no column holds its values.
+    """
+    if isinstance(node, list):
+        return _union_type(node, path)
+    if isinstance(node, str):
+        node = {"type": node}
+    kind, logical = node["type"], node.get("logicalType")
+    match kind:
+        case "record" | "error":
+            return _record_type(node, path)
+        case "array":
+            return _array_type(node, path)
+        case "map":
+            return map_of(column_type(node["values"], f"{path}{{}}"))
+        case "bytes" | "fixed" if logical == "decimal":
+            return _decimal_type(node, path)
+        case "fixed":
+            return f"fixed[{node['size']}]"
+        case "null":
+            raise SchemaProblem(path, ALWAYS_NULL)
+    return LOGICAL.get((kind, str(logical)), PRIMITIVES[kind])
+
+
+def _array_type(node: Json, path: str) -> Json:
+    if not is_map(node):
+        return list_of(column_type(node["items"], f"{path}[]"))
+    kinds = {each["name"]: each["type"] for each in node["items"]["fields"]}
+    key = column_type(kinds["key"], f"{path}{{key}}")
+    return map_of(column_type(kinds["value"], f"{path}{{}}"), key=key)
+
+
+def is_map(array: Json) -> bool:
+    """True for an array of entries of a map, as converters write maps whose keys are no strings.
+
+    An entry is a record of `key` and `value`, called MapEntry where the array has no `logicalType` map. Where a key may be null
+    or is nested, the entries stay a list.
+    """
+    entry = array["items"]
+    if not isinstance(entry, dict) or entry["type"] != "record":
+        return False
+    if array.get("logicalType") != "map" and short_name(entry) != "MapEntry":
+        return False
+    kinds = {each["name"]: each["type"] for each in entry["fields"]}
+    if kinds.keys() != {"key", "value"} or isinstance(kinds["key"], list):
+        return False
+    key = kinds["key"]
+    return (key if isinstance(key, str) else key["type"]) in KEY_TYPES
+
+
+def branches(union: Sequence[Json]) -> list[Json]:
+    """The types of a union but for null."""
+    return [
+        each for each in union if each != "null" and not (isinstance(each, dict) and each["type"] == "null")
+    ]
+
+
+def branch_names(union: Sequence[Json], path: str) -> list[str]:
+    """The field of the struct that a union of several types becomes, for each of its `branches`.
+
+    It is the type's name without namespace or, where two are alike, with it and dots as underscores.
+
+    Raises:
+        SchemaProblem: two fields would have one name.
+    """
+    names = [short_name(each) for each in branches(union)]
+    folded = [name.lower() for name in names]
+    names = [
+        name if folded.count(name.lower()) == 1 else full_name(each).replace(".", "_")
+        for name, each in zip(names, branches(union), strict=True)
+    ]
+    if len({name.lower() for name in names}) < len(names):
+        raise SchemaProblem(path, "two types of the union have one name", Rule.UNION_NAME_COLLISION)
+    return names
+
+
+def full_name(node: Json) -> str:
+    """The name of an expanded type: a named type's own, with its namespace, or the kind of type."""
+    return str(node if isinstance(node, str) else node.get("name", node["type"]))
+
+
+def short_name(node: Json) -> str:
+    return full_name(node).rpartition(".")[2]
+
+
+def _union_type(union: list[Json], path: str) -> Json:
+    found = branches(union)
+    if not found:
+        raise SchemaProblem(path, ALWAYS_NULL)
+    if len(found) == 1:
+        return column_type(found[0], path)
+    fields = []
+    for name, each in zip(branch_names(union, path), found, strict=True):
+        where = join(path, name)
+        fields.append(field(column_name(name, where), column_type(each, where), doc=_doc(None, each)))
+    return struct(*fields)
+
+
+def _record_type(node: Json, path: str) -> Json:
+    fields: dict[str, Json] = {}
+    for each in node["fields"]:
+        name, where = each["name"], join(path, each["name"])
+        if column_name(name, where).lower() in fields:
+            raise SchemaProblem(
+                where,
+                f'differs from "{fields[name.lower()]["name"]}" only by case',
+                Rule.FIELD_NAME_CASE_COLLISION,
+            )
+        made = field(name, column_type(each["type"], where), doc=_doc(each.get("doc"), each["type"]))
+        made |= {"aliases": each["aliases"]} if each.get("aliases") else {}
+        fields[name.lower()] = with_tags(made, _tags(each))
+    if not fields:
+        raise SchemaProblem(path, "a record without fields has no columns", Rule.EMPTY_STRUCT)
+    return struct(*fields.values())
+
+
+def _tags(each: Json) -> list[str]:
+    """The tags of a field; a map that is written as a list of entries has those of its keys and values."""
+    found = listed(each.get(TAGS))
+    for kind in each["type"] if isinstance(each["type"], list) else [each["type"]]:
+        if isinstance(kind, dict) and kind["type"] == "array" and is_map(kind):
+            found += [tag for part in kind["items"]["fields"] for tag in listed(part.get(TAGS))]
+    return found
+
+
+def _doc(doc: str | None, kind: Json) -> str | None:
+    """A column's comment: the field's own, and the unit where the column's type does not say it."""
+    if isinstance(kind, list):
+        kind = found[0] if len(found := branches(kind)) == 1 else "null"
+    unit = UNITS.get((kind["type"], str(kind.get("logicalType")))) if isinstance(kind, dict) else None
+    return with_unit(doc, unit)
+
+
+def _decimal_type(node: Json, path: str) -> str:
+    precision, scale = node.get("precision", 10), node.get("scale", 0)
+    digits = 38 if node["type"] == "bytes" else min(38, len(str(2 ** (8 * node["size"] - 1) - 1)) - 1)
+    if type(precision) is not int or not 1 <= precision <= digits:
+        raise SchemaProblem(
+            path, f"the precision {precision} is not between 1 and {digits}", Rule.PRECISION_OUT_OF_RANGE
+        )
+    if type(scale) is not int or not 0 <= scale <= precision:
+        raise SchemaProblem(
+            path, f"the scale {scale} is not between 0 and the precision {precision}", Rule.SCALE_OUT_OF_RANGE
+        )
+    return f"decimal({precision}, {scale})"
+
+
+def with_definitions(text: str, references: Mapping[str, str]) -> str:
+    """A schema with each type that it refers to defined where it is named first, since Avro knows no other way.
+
+    `references`: each after those that it needs itself.
+
+    Raises:
+        ValueError: a text is no JSON.
+    """
+    written = _Written()
+    for each in references.values():
+        written.know(json.loads(each))
+    return json.dumps(written.walk(json.loads(text), ""))
+
+
+class _Written:
+    def __init__(self) -> None:
+        self.known: dict[str, Json] = {}
+        self.defined: set[str] = set()
+
+    def know(self, schema: Json) -> None:
+        """Note every named type of a referenced schema."""
+        if isinstance(schema, list):
+            for each in schema:
+                self.know(each)
+        elif isinstance(schema, dict) and isinstance(schema.get("name"), str):
+            full, space = _full_name(schema, "")
+            self.known[full] = schema | {"namespace": space}
+
+    def walk(self, node: Json, space: str) -> Json:
+        if isinstance(node, str):
+            return self._name(node, space)
+        if isinstance(node, list):
+            return [self.walk(each, space) for each in node]
+        if not isinstance(node, dict):
+            return node
+        result = dict(node)
+        if isinstance(node.get("name"), str) and node.get("type") in ("record", "error", "enum", "fixed"):
+            full, space = _full_name(node, space)
+            self.defined.add(full)
+        for key in ("items", "values"):
+            if key in node:
+                result[key] = self.walk(node[key], space)
+        if isinstance(node.get("fields"), list):
+            result["fields"] = [
+                each | {"type": self.walk(each.get("type"), space)} if isinstance(each, dict) else each
+                for each in node["fields"]
+            ]
+        elif "type" in node:
+            result["type"] = self.walk(node["type"], space)
+        return result
+
+    def _name(self, name: str, space: str) -> Json:
+        if name in PRIMITIVES or name == "null":
+            return name
+        for full in (name,) if "." in name or not space else (f"{space}.{name}", name):
+            if full in self.known and full not in self.defined:
+                return self.walk(self.known[full], "")
+        return name
+
+
+def _full_name(node: Json, space: str) -> tuple[str, str]:
+    """The full name of a named type and the namespace that holds inside it."""
+    name = node["name"]
+    if "." in name:
+        return name, name.rpartition(".")[0]
+    own = node.get("namespace", space)
+    return (f"{own}.{name}" if own else name), own

@@ -1,0 +1,285 @@
+"""The Avro schemas that a writer's bytes are read with, so that they come out as a table's columns; and the frame around them.
+
+The writer's schema is written anew: with every named type under a name of its own, and every field under the name of the column
+that it fills. The bytes do not know names. So both schemas agree by construction, whatever was renamed, used twice, or is named
+as Avro's Java would refuse to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+
+from calve.schema.avro import branch_names, branches, column_type, is_map
+from calve.schema.change_events import MILLIS
+from calve.schema.columns import Json, decimal_digits
+from calve.schema.evolution import Rule, SchemaProblem, join, show, widens
+
+FLOATS, INTEGERS = {"float", "double"}, {"int", "long"}
+SPARK_LOGICAL = {"date": ("int", "date"), "timestamptz": ("long", "timestamp-micros")} | {
+    "timestamp": ("long", "local-timestamp-micros")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The writer's schema, the reader's, and what is left to do with the value that Spark makes of them.
+
+    `shape` is None where the value is right as it is, and otherwise one of
+    `{"cast": type}`, `{"moment": type}` (a text that says it), `{"millis": type}` (a number that does),
+    `{"list": shape}`, `{"map": shape}`,
+    `{"struct": [[name, shape, absent]]}` (`absent`: the type of a field that is null and not in the value),
+    `{"union": [[name, member, shape, type]]}` (a union as Spark has it; `member` null: the writer has no such branch) and
+    `{"entries": [shape, shape]}` (a list of key and value, to be a map).
+    """
+
+    writer: Json
+    reader: Json
+    shape: Json | None
+
+
+def resolution(writer: Json, table: Json) -> Resolution:
+    """How to read an (expanded) writer's bytes as the table's columns, in their order.
+
+    A column may have `written`: the name by which this writer writes it, or None where it does not.
+
+    Raises:
+        SchemaProblem: the writer's bytes cannot be read as this table's columns.
+    """
+    return _Resolver().record(writer, table, "")
+
+
+@dataclass(slots=True)
+class _Resolver:
+    numbers: count[int] = field(default_factory=count)
+
+    def record(self, writer: Json, table: Json, path: str) -> Resolution:
+        written = {each["name"]: each["type"] for each in writer["fields"]}
+        columns = _by_written_name(table)
+        found = {
+            name: self.type(kind, columns[name]["type"], join(path, columns[name]["name"]))
+            for name, kind in written.items()
+            if name in columns
+        }
+        names = {each["name"] for each in table["fields"]}
+        unused = (name for name in map("unused{}".format, count()) if name not in names)
+        fields = [
+            {"name": columns[name]["name"], "type": found[name].writer}
+            if name in found
+            else {"name": next(unused), "type": self.copy(kind)}
+            for name, kind in written.items()
+        ]
+        read, shapes = [], []
+        for column in table["fields"]:
+            name, source = column["name"], column.get("written", column["name"])
+            if source in found:
+                read.append({"name": name, "type": found[source].reader})
+                shapes.append([name, found[source].shape, None])
+            elif (absent := self.absent(column["type"])) is not None:
+                read.append({"name": name, "type": ["null", absent], "default": None})
+                shapes.append([name, None, None])
+            else:
+                shapes.append([name, None, column["type"]])
+        named = {"type": "record", "name": self.name()}
+        shaped = any(shape or absent for _, shape, absent in shapes)
+        return Resolution(
+            named | {"fields": fields}, named | {"fields": read}, {"struct": shapes} if shaped else None
+        )
+
+    def type(self, writer: Json, column: Json, path: str) -> Resolution:
+        if isinstance(writer, list):
+            return self.union(writer, column, path)
+        node = {"type": writer} if isinstance(writer, str) else writer
+        return self.nested(node, column, path) if isinstance(column, dict) else self.leaf(node, column, path)
+
+    def union(self, writer: list[Json], column: Json, path: str) -> Resolution:
+        found = branches(writer)
+        if len(found) < 2:
+            made = [self.type(each, column, path) for each in found]
+            return self._union(writer, made, made[0].shape)
+        if not isinstance(column, dict) or column["type"] != "struct":
+            raise _mismatch(show(column), "a union of several types", path)
+        names = branch_names(writer, path)
+        columns = _by_written_name(column)
+        made = []
+        for name, each in zip(names, found, strict=True):
+            if name not in columns:
+                made.append(Resolution(skipped := self.copy(each), skipped, None))
+                continue
+            node = {"type": each} if isinstance(each, str) else each
+            kind, where = columns[name]["type"], join(path, name)
+            one = self.type(node, kind, where) if isinstance(kind, dict) else self.cast(node, kind, where)
+            made.append(one)
+        members = {
+            name: (f"member{n}", one.shape) for n, (name, one) in enumerate(zip(names, made, strict=True))
+        }
+        shape = [
+            [each["name"], *members.get(each.get("written", each["name"]), (None, None)), each["type"]]
+            for each in column["fields"]
+        ]
+        return self._union(writer, made, {"union": shape})
+
+    def _union(self, writer: list[Json], made: list[Resolution], shape: Json | None) -> Resolution:
+        """Both unions, in the writer's order, with null where it was.
+
+        Spark reads a union of two numbers as the wider one: a third type, which no writer writes, keeps them apart.
+        """
+        writers, readers = (iter(each.writer for each in made), iter(each.reader for each in made))
+        nulls = [len(branches([each])) == 0 for each in writer]
+        read = ["null" if null else next(readers) for null in nulls]
+        kinds = {each if isinstance(each, str) else each["type"] for each in read if each != "null"}
+        if kinds in (FLOATS, INTEGERS):
+            read.append({"type": "fixed", "name": self.name(), "size": 1})
+        return Resolution(["null" if null else next(writers) for null in nulls], read, shape)
+
+    def nested(self, node: Json, column: Json, path: str) -> Resolution:
+        match column["type"], node["type"]:
+            case "struct", "record" | "error":
+                return self.record(node, column, path)
+            case "list", "array":
+                made = self.type(node["items"], column["element"], f"{path}[]")
+                return self._collection("array", "items", made, "list")
+            case "map", "map" if column["key"] == "string":
+                made = self.type(node["values"], column["value"], f"{path}{{}}")
+                return self._collection("map", "values", made, "map")
+            case "map", "array" if is_map(node):
+                return self.entries(node, column, path)
+        raise _mismatch(f"a {column['type']}", f"a {node['type']}", path)
+
+    def entries(self, node: Json, column: Json, path: str) -> Resolution:
+        """A map written as a list of entries. With texts as keys, key first, its bytes are those of Avro's own map."""
+        first, last = node["items"]["fields"]
+        kinds = {each["name"]: each["type"] for each in (first, last)}
+        value = self.type(kinds["value"], column["value"], f"{path}{{}}")
+        plain = kinds["key"] if isinstance(kinds["key"], str) else kinds["key"]["type"]
+        if first["name"] == "key" and plain == "string" and column["key"] == "string":
+            return self._collection("map", "values", value, "map")
+        key = self.leaf(
+            {"type": plain} if isinstance(kinds["key"], str) else kinds["key"], column["key"], path
+        )
+        sides = {"key": key, "value": value}
+        named = {"type": "record", "name": self.name()}
+        written = [{"name": each["name"], "type": sides[each["name"]].writer} for each in (first, last)]
+        read = [{"name": name, "type": side.reader} for name, side in sides.items()]
+        return Resolution(
+            {"type": "array", "items": named | {"fields": written}},
+            {"type": "array", "items": named | {"fields": read}},
+            {"entries": [key.shape, value.shape]},
+        )
+
+    def _collection(self, kind: str, inside: str, made: Resolution, shape: str) -> Resolution:
+        return Resolution(
+            {"type": kind, inside: made.writer},
+            {"type": kind, inside: made.reader},
+            {shape: made.shape} if made.shape else None,
+        )
+
+    def leaf(self, node: Json, column: Json, path: str) -> Resolution:
+        own = column_type(node, path)
+        if isinstance(own, str) and widens(own, column) and not own.startswith("decimal"):
+            return Resolution(node["type"], column, None)
+        return self.cast(node, column, path)
+
+    def cast(self, node: Json, column: Json, path: str) -> Resolution:
+        """A type without fields as it is, and a cast where the column is wider."""
+        own = column_type(node, path)
+        if own != column and not widens(own, column):
+            raise _mismatch(show(column), show(own), path)
+        written = self.copy(node)
+        if node["type"] == "string" and own == "timestamptz":
+            return Resolution(written, written, {"moment": column})
+        if node.get("logicalType") == MILLIS:
+            return Resolution(written, written, {"millis": column})
+        return Resolution(written, _logical(written, node, own), {"cast": column} if own != column else None)
+
+    def copy(self, node: Json) -> Json:
+        """The type under names of its own, with nothing but what its bytes mean."""
+        if isinstance(node, list):
+            return [self.copy(each) for each in node]
+        if isinstance(node, str):
+            return node
+        match node["type"]:
+            case "record" | "error":
+                fields = [{"name": each["name"], "type": self.copy(each["type"])} for each in node["fields"]]
+                return {"type": "record", "name": self.name(), "fields": fields}
+            case "enum":
+                return {"type": "enum", "name": self.name(), "symbols": node["symbols"]}
+            case "fixed":
+                return {"type": "fixed", "name": self.name(), "size": node["size"]}
+            case "array":
+                return {"type": "array", "items": self.copy(node["items"])}
+            case "map":
+                return {"type": "map", "values": self.copy(node["values"])}
+            case kind:
+                return kind
+
+    def absent(self, column: Json) -> Json | None:
+        """An Avro type that Spark maps to this column, read as null; None where Avro has none."""
+        if isinstance(column, str):
+            return _absent_primitive(column)
+        match column["type"]:
+            case "struct":
+                kinds = {each["name"]: self.absent(each["type"]) for each in column["fields"]}
+                if None in kinds.values():
+                    return None
+                fields = [
+                    {"name": name, "type": ["null", kind], "default": None} for name, kind in kinds.items()
+                ]
+                return {"type": "record", "name": self.name(), "fields": fields}
+            case "list":
+                element = self.absent(column["element"])
+                return element and {"type": "array", "items": ["null", element]}
+            case _:
+                value = self.absent(column["value"]) if column["key"] == "string" else None
+                return value and {"type": "map", "values": ["null", value]}
+
+    def name(self) -> str:
+        return f"calve_{next(self.numbers)}"
+
+
+def _by_written_name(struct: Json) -> dict[str, Json]:
+    named = ((each.get("written", each["name"]), each) for each in struct["fields"])
+    return {name: each for name, each in named if name is not None}
+
+
+def _logical(written: Json, node: Json, own: str) -> Json:
+    """The type for reading: with a logical type only where Spark is to make one of it."""
+    if digits := decimal_digits(own):
+        precision, scale = digits
+        kind = written if isinstance(written, dict) else {"type": written}
+        return kind | {"logicalType": "decimal", "precision": precision, "scale": scale}
+    if own in SPARK_LOGICAL:
+        return {"type": node["type"], "logicalType": node["logicalType"]}
+    return written
+
+
+def _absent_primitive(column: str) -> Json:
+    if digits := decimal_digits(column):
+        precision, scale = digits
+        return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    if column in SPARK_LOGICAL:
+        kind, name = SPARK_LOGICAL[column]
+        return {"type": kind, "logicalType": name}
+    return "bytes" if column == "binary" or column.startswith("fixed") else column
+
+
+def _mismatch(table: str, writer: str, path: str) -> SchemaProblem:
+    return SchemaProblem(path, f"the table holds {table}, the writer wrote {writer}", Rule.TYPE_MISMATCH)
+
+
+def framed(schema: Json, size: int) -> Json:
+    """A record of the frame (`size` bytes), the value, and the 8 bytes appended by the reader (see `glue_jobs.decode`)."""
+    frame = {"name": "frame", "type": {"type": "fixed", "name": "calve_frame", "size": size}}
+    return {"type": "record", "name": "calve_framed", "fields": [*([frame] if size else []), *_tail(schema)]}
+
+
+def unframed(schema: Json) -> Json:
+    """`framed` for reading: the frame is skipped."""
+    return {"type": "record", "name": "calve_framed", "fields": _tail(schema)}
+
+
+def _tail(schema: Json) -> list[Json]:
+    return [
+        {"name": "value", "type": schema},
+        {"name": "end", "type": {"type": "fixed", "name": "calve_end", "size": 8}},
+    ]

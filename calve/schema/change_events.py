@@ -1,0 +1,156 @@
+"""Debezium's change events: what of an envelope is read, which of its parts are the row, and what its types mean.
+
+Source: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events; the other relational
+connectors write the same envelope: `before`, `after`, `op`, `source`.
+Source of the types: the classes of `io.debezium.time` and `io.debezium.data`. Confluent's converters write a name as
+`connect.name` of an Avro type and as `title` of a JSON Schema, beside a version, which means nothing here. Types that are not
+named here are what they are without their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import CHANGE, Json, field, struct
+from calve.schema.evolution import Rule, SchemaProblem
+from calve.schema.json_scalars import (
+    CONNECT,
+    CONNECT_DECIMAL,
+    CONNECT_NUMBERS,
+    CONNECT_TYPES,
+    DECIMAL,
+    Named,
+)
+
+UNAVAILABLE = "__debezium_unavailable_value"
+"""Stands for a value that an update has left alone and that the database's log does not have."""
+TIMES = {"ts_us": "long", "ts_ms": "long"}
+"""Fields of `source` that say when a change was made, the finer one first."""
+NUMBERS = ("int", "long")
+MONGODB = (
+    "`after` is a text: so Debezium's connector for MongoDB writes a document, which has no columns. Let its transform"
+    " ExtractNewDocumentState write the fields, and use `upsert` instead of `change_data`"
+)
+
+
+def row_of(envelope: Json) -> Json:
+    """The columns of the rows that events tell of; `envelope`: those of the whole event.
+
+    Raises:
+        SchemaProblem: it is no change event, or a field has a name that calve gives to another column.
+    """
+    after = _fields(envelope).get("after")
+    if _fields(envelope).get("op") != "string" or after is None or not _is_struct(after):
+        why = "it is no change event of Debezium, which has `before`, `after`, `op` and `source`"
+        if after == "string":
+            why = MONGODB
+        raise SchemaProblem("", why, Rule.NO_RECORD)
+    for each in after["fields"]:
+        if each["name"].lower() in (SYSTEM_COLUMN, CHANGE["name"]):
+            raise SchemaProblem(
+                each["name"], "this name is taken by a column of calve", Rule.FIELD_NAME_RESERVED
+            )
+    return after
+
+
+def read_as(envelope: Json, row: Json, order: Sequence[str]) -> Json:
+    """What is read of an event, alike for all schemas of a table: `op`, `before`, `after`, and of `source` what `slots` says.
+
+    `row`: the table's columns, as `calve.schema.lineage.Fit` has them. `order`: fields of `source`.
+
+    Raises:
+        SchemaProblem: a field of `order` is missing, or is neither a whole number nor a text.
+    """
+    parts = _fields(envelope)
+    source = _fields(parts["source"]) if _is_struct(parts.get("source")) else {}
+    for name in order:
+        if source.get(name) not in (*NUMBERS, "string"):
+            raise SchemaProblem(
+                f"source.{name}", "changes are ordered by it, and it is no number and no text"
+            )
+    read = [
+        field(slot, kind) | {"written": name if _holds(source.get(name), kind) else None}
+        for slot, (name, kind) in slots(order).items()
+    ]
+    return struct(
+        field("op", "string"),
+        field("before", row) | {"written": "before" if _is_struct(parts.get("before")) else None},
+        field("after", row),
+        field("source", struct(*read)) | {"written": "source" if source else None},
+    )
+
+
+def slots(order: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Column that is read -> field of `source` and its type. A number and a text have a column each: versions may differ."""
+    wanted = [*TIMES.items(), *((name, kind) for name in order for kind in ("long", "string"))]
+    return {f"{name}_{kind}": (name, kind) for name, kind in wanted}
+
+
+def _holds(kind: Json, column: str) -> bool:
+    return kind == column or (column == "long" and kind in NUMBERS)
+
+
+def _fields(kind: Json) -> dict[str, Json]:
+    return {each["name"]: each["type"] for each in kind["fields"]}
+
+
+def _is_struct(kind: Json) -> bool:
+    return isinstance(kind, dict) and kind["type"] == "struct"
+
+
+TIME = "io.debezium.time."
+MOMENT = f"{TIME}ZonedTimestamp"
+"""A text with an offset from UTC."""
+MILLIS = f"{TIME}Timestamp"
+"""Milliseconds since 1970, local time; an infinite one is more than 64 bits of microseconds hold."""
+UNITS = {
+    ("int32", f"{TIME}Time"): "milliseconds after midnight",
+    ("int64", f"{TIME}MicroTime"): "microseconds after midnight",
+    ("int64", f"{TIME}NanoTime"): "nanoseconds after midnight",
+    ("int64", f"{TIME}NanoTimestamp"): "nanoseconds since 1970-01-01, local time",
+    ("int64", f"{TIME}MicroDuration"): "microseconds",
+    ("int64", f"{TIME}NanoDuration"): "nanoseconds",
+    ("int32", f"{TIME}Year"): "calendar year",
+}
+"""Numbers that no column of Spark and Iceberg holds as what they are."""
+
+AVRO = {"int32": "int", "int64": "long"}
+AVRO_UNITS = {(AVRO[kind], name): unit for (kind, name), unit in UNITS.items()}
+AVRO_LOGICAL = {
+    ("int", f"{TIME}Date"): "date",
+    ("long", MILLIS): MILLIS,
+    ("long", f"{TIME}MicroTimestamp"): "local-timestamp-micros",
+    ("string", MOMENT): MOMENT,
+} | {(kind, name): name for kind, name in AVRO_UNITS}
+JSON_TYPES = Named(
+    {
+        **CONNECT_TYPES.leaves,
+        CONNECT_DECIMAL: DECIMAL,
+        ("int32", f"{TIME}Date"): "days",
+        ("int64", MILLIS): "local_millis",
+        ("int64", f"{TIME}MicroTimestamp"): "local_micros",
+        ("string", MOMENT): "instant",
+    },
+    UNITS | {("int32", f"{CONNECT}Time"): "milliseconds after midnight"},
+    {**CONNECT_NUMBERS, "float32": "database_float", "float64": "database_double"},
+)
+"""Decimals are Base64 texts, too: so Confluent's converter registers them where it writes them so."""
+
+
+def with_logical_types(schema: Json) -> Json:
+    """An expanded Avro schema whose named types have the logical types that they are."""
+    if isinstance(schema, list):
+        return [with_logical_types(each) for each in schema]
+    if isinstance(schema, str):
+        return schema
+    match schema["type"]:
+        case "record" | "error":
+            fields = [each | {"type": with_logical_types(each["type"])} for each in schema["fields"]]
+            return schema | {"fields": fields}
+        case "array":
+            return schema | {"items": with_logical_types(schema["items"])}
+        case "map":
+            return schema | {"values": with_logical_types(schema["values"])}
+    logical = AVRO_LOGICAL.get((schema["type"], str(schema.get("connect.name"))))
+    return schema | {"logicalType": logical} if logical else schema

@@ -1,0 +1,269 @@
+"""The law of evolution: what must change in a table so that rows of a schema fit, whatever the schema is written in.
+
+Columns are compared by name; `calve.schema.lineage` finds out which earlier names a column had. A column that a schema lacks
+stays and is null; every column is optional, so that no later schema needs a rewrite. `docs/types.md` has the law in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from calve.errors import CalveError
+from calve.names import FIELD_NAME, SYSTEM_COLUMN, nearest
+from calve.schema.columns import Json, decimal_digits
+
+WIDENINGS = (("int", "long"), ("float", "double"))
+
+
+class Rule(StrEnum):
+    """Why a schema, or a part of it, cannot be kept in a table: stable words, for people and for programs."""
+
+    CYCLIC_TYPE = "CYCLIC_TYPE"
+    EMPTY_STRUCT = "EMPTY_STRUCT"
+    FIELD_NAME_CASE_COLLISION = "FIELD_NAME_CASE_COLLISION"
+    FIELD_NAME_INVALID = "FIELD_NAME_INVALID"
+    FIELD_NAME_RESERVED = "FIELD_NAME_RESERVED"
+    MAP_KEY_TYPE_MISMATCH = "MAP_KEY_TYPE_MISMATCH"
+    NESTED_TOO_DEEP = "NESTED_TOO_DEEP"
+    NO_RECORD = "NO_RECORD"
+    PRECISION_OUT_OF_RANGE = "PRECISION_OUT_OF_RANGE"
+    RENAME_AMBIGUOUS = "RENAME_AMBIGUOUS"
+    SCALE_OUT_OF_RANGE = "SCALE_OUT_OF_RANGE"
+    TOO_MANY_FIELDS = "TOO_MANY_FIELDS"
+    TYPE_MISMATCH = "TYPE_MISMATCH"
+    UNION_NAME_COLLISION = "UNION_NAME_COLLISION"
+    UNREADABLE_SCHEMA = "UNREADABLE_SCHEMA"
+    UNREPRESENTABLE_TYPE = "UNREPRESENTABLE_TYPE"
+    UNRESOLVED_TYPE_REF = "UNRESOLVED_TYPE_REF"
+    UNSUPPORTED_TYPE_CHANGE = "UNSUPPORTED_TYPE_CHANGE"
+
+
+class SchemaProblem(CalveError):
+    """A schema, or a part of it, that cannot be kept in this table.
+
+    `path` is the field: `a.b`, elements of a list are `a[]`, values of a map `a{}`.
+    """
+
+    def __init__(self, path: str, why: str, rule: Rule = Rule.UNREPRESENTABLE_TYPE) -> None:
+        super().__init__(f"{path or 'the schema'}: {why} ({rule})")
+        self.path = path
+        self.why = why
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that must be done to a table before rows of a schema fit.
+
+    `add` a column, `widen` its type, `rename` it to `to`, `comment` it with `doc`. `parent` and `name` are as the table has them
+    before any change. `path` is Iceberg's (`a.element.b`), `where` that of a `SchemaProblem`, with new names.
+    """
+
+    kind: Literal["add", "widen", "rename", "comment"]
+    parent: tuple[str, ...]
+    name: str
+    type: Json
+    doc: str | None = None
+    to: str | None = None
+    where: str = field(default="", compare=False)
+    declared: bool = field(default=True, compare=False)
+    """False: the schema writes an earlier name; it is another version that declares the rename."""
+
+    @property
+    def path(self) -> str:
+        return ".".join((*self.parent, self.name))
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.path}" + (f" to {self.to}" if self.to else "")
+
+
+def changes(table: Json, schema: Json) -> list[Change]:
+    """What must change in a table (Iceberg struct) so that rows of `schema` (columns) fit; may be empty.
+
+    A field of `schema` may have `former`, the names that it had before: a column of such a name is renamed.
+
+    Raises:
+        SchemaProblem: a column would need what an addition, a widening or a rename cannot give it.
+    """
+    return _struct_changes(table, schema, (), "")
+
+
+def _struct_changes(table: Json, schema: Json, path: tuple[str, ...], where: str) -> list[Change]:
+    present = {each["name"]: each for each in table["fields"]}
+    folded = {name.lower(): name for name in present}
+    wanted = {each["name"] for each in schema["fields"]}
+    found: list[Change] = []
+    for each in schema["fields"]:
+        name, here = each["name"], join(where, each["name"])
+        source = name if name in present else _former(each, present, wanted, here)
+        if source != name and (clash := folded.get(name.lower())) not in (None, source):
+            raise SchemaProblem(
+                here, f'the table has "{clash}", which differs only by case', Rule.FIELD_NAME_CASE_COLLISION
+            )
+        if source is None:
+            found.append(Change("add", path, name, plain(each["type"]), each.get("doc"), where=here))
+            continue
+        if source != name:
+            declared = each.get("written", name) == name
+            kept = present[source]["type"]
+            found.append(Change("rename", path, source, kept, to=name, where=here, declared=declared))
+        found += _type_changes(present[source]["type"], each["type"], (*path, source), here)
+    sources = [each.name for each in found if each.kind == "rename" and each.parent == path]
+    if twice := next((name for name in sources if sources.count(name) > 1), None):
+        raise SchemaProblem(join(where, twice), "two fields claim to be this column", Rule.RENAME_AMBIGUOUS)
+    return found
+
+
+def _former(field: Json, present: dict[str, Json], wanted: set[str], here: str) -> str | None:
+    """The column that a field was under an earlier name; a name that the schema uses itself is not an earlier one."""
+    found = [name for name in field.get("former", ()) if name in present and name not in wanted]
+    if len(found) > 1:
+        names = " and ".join(f'"{name}"' for name in found)
+        raise SchemaProblem(here, f"the table has {names}; which of them is it?", Rule.RENAME_AMBIGUOUS)
+    return found[0] if found else None
+
+
+def _type_changes(old: Json, new: Json, path: tuple[str, ...], where: str) -> list[Change]:
+    if isinstance(old, dict) and isinstance(new, dict) and old["type"] == new["type"]:
+        match old["type"]:
+            case "struct":
+                return _struct_changes(old, new, path, where)
+            case "list":
+                return _type_changes(old["element"], new["element"], (*path, "element"), f"{where}[]")
+        if old["key"] != new["key"]:
+            raise _differs(old["key"], new["key"], where, Rule.MAP_KEY_TYPE_MISMATCH)
+        return _type_changes(old["value"], new["value"], (*path, "value"), f"{where}{{}}")
+    if old == new or widens(new, old):
+        return []
+    if widens(old, new):
+        return [Change("widen", path[:-1], path[-1], new, where=where)]
+    nested = isinstance(old, dict) or isinstance(new, dict)
+    raise _differs(old, new, where, Rule.TYPE_MISMATCH if nested else Rule.UNSUPPORTED_TYPE_CHANGE)
+
+
+def _differs(old: Json, new: Json, where: str, rule: Rule) -> SchemaProblem:
+    keys = "keys of " if rule is Rule.MAP_KEY_TYPE_MISMATCH else ""
+    return SchemaProblem(where, f"the table holds {keys}{show(old)}, the schema wants {show(new)}", rule)
+
+
+def widens(narrow: Json, wide: Json) -> bool:
+    """True where every value of one column type is, unchanged, a value of the other, and Iceberg can widen it in place."""
+    if (narrow, wide) in WIDENINGS:
+        return True
+    one, other = decimal_digits(narrow), decimal_digits(wide)
+    return one is not None and other is not None and one[1] == other[1] and one[0] < other[0]
+
+
+def apply(table: Json, wanted: Sequence[Change]) -> Json:
+    """The columns of a table after the changes."""
+    return _applied(table, wanted, ())
+
+
+def _applied(kind: Json, wanted: Sequence[Change], path: tuple[str, ...]) -> Json:
+    if not isinstance(kind, dict):
+        return next((c.type for c in wanted if c.kind == "widen" and (*c.parent, c.name) == path), kind)
+    match kind["type"]:
+        case "list":
+            return kind | {"element": _applied(kind["element"], wanted, (*path, "element"))}
+        case "map":
+            return kind | {"value": _applied(kind["value"], wanted, (*path, "value"))}
+    here = [each for each in wanted if each.parent == path]
+    names = {each.name: each.to for each in here if each.kind == "rename"}
+    docs = {each.name: {"doc": each.doc} for each in here if each.kind == "comment"}
+    kept = [
+        each
+        | {
+            "name": names.get(each["name"], each["name"]),
+            "type": _applied(each["type"], wanted, (*path, each["name"])),
+        }
+        | docs.get(each["name"], {})
+        for each in kind["fields"]
+    ]
+    added = [
+        {"name": c.name, "required": False, "type": c.type} | ({"doc": c.doc} if c.doc else {})
+        for c in here
+        if c.kind == "add"
+    ]
+    return kind | {"fields": [*kept, *added]}
+
+
+def column_at(table: Json, path: str) -> Json | None:
+    """The column of a table, or the field of nested structs (`a.b`); None where there is none."""
+    found, kind = None, table
+    for name in path.split("."):
+        fields = kind["fields"] if isinstance(kind, dict) and kind["type"] == "struct" else ()
+        found = next((each for each in fields if each["name"] == name), None)
+        if found is None:
+            return None
+        kind = found["type"]
+    return found
+
+
+def no_column(table: Json, path: str) -> str:
+    """What to say of a column that is missing: `the schemas of its records make no column prize; did you mean price?`"""
+    near = nearest(path, _paths(table, ""))
+    return f"the schemas of its records make no column {path}" + (f"; did you mean {near}?" if near else "")
+
+
+def _paths(kind: Json, above: str) -> Iterator[str]:
+    for each in kind["fields"] if isinstance(kind, dict) and kind["type"] == "struct" else ():
+        yield (path := join(above, each["name"]))
+        yield from _paths(each["type"], path)
+
+
+def column_name(name: str, where: str) -> str:
+    """The name of a field, which must be one that a column may have.
+
+    Raises:
+        SchemaProblem: it is not (`FIELD_NAME_INVALID`).
+    """
+    if not FIELD_NAME.fullmatch(name):
+        raise SchemaProblem(
+            where,
+            "a column name must be letters, digits and _ and start with a letter or _",
+            Rule.FIELD_NAME_INVALID,
+        )
+    return name
+
+
+def join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def show(kind: Json) -> str:
+    return kind if isinstance(kind, str) else str(kind["type"])
+
+
+def data_columns(table: Json) -> Json:
+    """A table's struct without the system column and without field ids: what `changes` and a format's writer want."""
+    return plain(table | {"fields": [each for each in table["fields"] if each["name"] != SYSTEM_COLUMN]})
+
+
+def plain(kind: Json) -> Json:
+    """The type with nothing in it but what makes columns."""
+    if not isinstance(kind, dict):
+        return kind
+    match kind["type"]:
+        case "struct":
+            fields = [
+                {"name": f["name"], "required": f["required"], "type": plain(f["type"])}
+                | ({"doc": f["doc"]} if "doc" in f else {})
+                for f in kind["fields"]
+            ]
+            return {"type": "struct", "fields": fields}
+        case "list":
+            return {
+                "type": "list",
+                "element-required": kind["element-required"],
+                "element": plain(kind["element"]),
+            }
+        case _:
+            return {
+                "type": "map",
+                "key": kind["key"],
+                "value-required": kind["value-required"],
+                "value": plain(kind["value"]),
+            }

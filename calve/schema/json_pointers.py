@@ -1,0 +1,110 @@
+"""Where a `$ref` of a JSON Schema leads: inside its document, or to a schema that the registry lists as a reference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from urllib.parse import unquote, urljoin
+
+from calve.schema.columns import Json
+from calve.schema.evolution import SchemaProblem
+
+SIBLINGS_IGNORED = ("draft-03", "draft-04", "draft-06", "draft-07")
+
+
+class Documents:
+    """A schema and those it refers to, known by name, by `$id` and by anchor. Nothing is ever fetched.
+
+    Raises:
+        SchemaProblem: a text is nested too deeply.
+        ValueError: a text is no JSON.
+    """
+
+    def __init__(self, text: str, references: Mapping[str, str]) -> None:
+        documents = {name: load(each) for name, each in references.items()} | {"": load(text)}
+        self.root = documents[""]
+        self._known: dict[str, Json] = dict(documents)
+        for name, document in documents.items():
+            self._name(name, document)
+        for name, document in documents.items():
+            self._make_absolute(name, document)
+
+    @property
+    def siblings_ignored(self) -> bool:
+        """What stands beside a `$ref` means nothing, by the draft that the schema names."""
+        draft = self.root.get("$schema") if isinstance(self.root, dict) else None
+        return isinstance(draft, str) and any(each in draft for each in SIBLINGS_IGNORED)
+
+    def resolve(self, reference: str, path: str) -> Json:
+        """The schema of a `$ref`, as it stands in the schemas after loading.
+
+        Raises:
+            SchemaProblem: it leads nowhere.
+        """
+        if reference in self._known:
+            return self._known[reference]
+        document, _, pointer = reference.partition("#")
+        found = self._known.get(document)
+        for part in pointer.split("/")[1:]:
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            else:
+                found = found.get(key) if isinstance(found, dict) else None
+        if found is None or (pointer and not pointer.startswith("/")):
+            raise SchemaProblem(path, f'"{reference}" is neither in the schema nor among its references')
+        return found
+
+    def _name(self, name: str, document: Json) -> None:
+        for around, node in _objects(name, document):
+            base = _base(around, node)
+            self._known.setdefault(base, node)
+            own = node.get("$id")
+            for anchor in (node.get("$anchor"), own[1:] if isinstance(own, str) and own[:1] == "#" else None):
+                if isinstance(anchor, str):
+                    self._known.setdefault(f"{base}#{anchor}", node)
+
+    def _make_absolute(self, name: str, document: Json) -> None:
+        for around, node in _objects(name, document):
+            reference = node.get("$ref")
+            if not isinstance(reference, str):
+                continue
+            base = _base(around, node)
+            if reference.startswith("#"):
+                node["$ref"] = base + reference.rstrip("#")
+            elif reference.partition("#")[0] not in self._known:
+                node["$ref"] = _joined(base, reference)
+
+
+def load(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise SchemaProblem("", "it is nested too deeply") from None
+
+
+def _base(around: str, node: Json) -> str:
+    own = node.get("$id")
+    if not isinstance(own, str) or own.startswith("#"):
+        return around
+    return _joined(around, own).partition("#")[0]
+
+
+def _joined(base: str, reference: str) -> str:
+    """A URI relative to another; one that is no URI stays as it is, and so leads nowhere."""
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        return reference
+
+
+def _objects(base: str, document: Json) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Every object of a document, with the base URI around it."""
+    rest: list[tuple[str, Json]] = [(base, document)]
+    while rest:
+        around, node = rest.pop()
+        if isinstance(node, dict):
+            yield around, node
+            rest += [(_base(around, node), each) for each in node.values()]
+        elif isinstance(node, list):
+            rest += [(around, each) for each in node]

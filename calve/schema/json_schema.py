@@ -1,0 +1,352 @@
+"""JSON Schemas (draft 7 and 2020-12) as table columns.
+
+Sources: the two specifications, Iceberg's type list, and the mapping that Confluent's public converters apply. Choices that are
+calve's own: every column is optional; `format` is read; what no other column type holds is kept as its JSON text.
+
+A shape is an Iceberg type in JSON form whose leaves may also be one of `WIRE`: how the value stands in the JSON text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import reduce
+
+from calve.names import FIELD_NAME, SYSTEM_COLUMN
+from calve.schema.columns import Json, field, list_of, map_of, struct, with_unit
+from calve.schema.evolution import SchemaProblem, join
+from calve.schema.json_pointers import Documents
+from calve.schema.json_scalars import CONNECT_TYPES, Named, kind_of, scalar
+from calve.schema.tags import TAGS, joined, listed, with_tags
+
+WIRE = {"json": "string", "days": "date", "millis": "timestamptz", "instant": "timestamptz"} | {
+    "local_millis": "timestamp",
+    "local_micros": "timestamp",
+    "database_float": "float",
+    "database_double": "double",
+}
+"""Leaves of a shape that are no type of Iceberg -> the column they become."""
+MAX_DEPTH = 32
+MAX_PARTS = 10_000
+TEXTS = {"string", "date", "timestamptz"}
+ALIASES = "x-aliases"
+"""Annotation of a property: the names that it had before."""
+CONDITIONAL = ("if", "then", "else", "not")
+CONDITIONAL_BY_NAME = ("dependentSchemas", "dependencies")
+
+
+def shape(text: str, references: Mapping[str, str], named: Named = CONNECT_TYPES) -> Json:
+    """What values of a registered schema hold; `references`: the schemas that it refers to, by the name it uses.
+
+    Raises:
+        SchemaProblem: no table can hold it: it is no object with properties, or a part of it has no column type.
+        ValueError: the text is no JSON.
+    """
+    documents = Documents(text, references)
+    found = _Shapes(documents, named).of(documents.root, "", ())
+    if not isinstance(found, dict) or found["type"] != "struct":
+        raise SchemaProblem(
+            "", "a table needs an object with properties at the top, so that they can be columns"
+        )
+    if any(each["name"].lower() == SYSTEM_COLUMN for each in found["fields"]):
+        raise SchemaProblem(SYSTEM_COLUMN, "this name is taken by the facts of the record")
+    return found
+
+
+def whole(text: str, references: Mapping[str, str], column: str, named: Named = CONNECT_TYPES) -> Json:
+    """As `shape`, with all that a value holds in one field: an object with properties, or one plain value.
+
+    Raises:
+        SchemaProblem, ValueError: as `shape`.
+    """
+    documents = Documents(text, references)
+    found = _Shapes(documents, named).of(documents.root, column, ())
+    if found == "json" or (isinstance(found, dict) and found["type"] != "struct"):
+        raise SchemaProblem(column, "it must be an object with properties, or one plain value")
+    return struct(field(column, found))
+
+
+def columns_of(shape: Json) -> Json:
+    """The table columns of a shape."""
+    if isinstance(shape, str):
+        return WIRE.get(shape, shape)
+    match shape["type"]:
+        case "struct":
+            return shape | {"fields": [each | {"type": columns_of(each["type"])} for each in shape["fields"]]}
+        case "list":
+            return shape | {"element": columns_of(shape["element"])}
+        case _:
+            return shape | {"value": columns_of(shape["value"])}
+
+
+class _Shapes:
+    """Walks one schema. `inside`: the nodes around a node, as written; one that comes again contains itself."""
+
+    def __init__(self, documents: Documents, named: Named) -> None:
+        self._documents = documents
+        self._named = named
+        self._parts = 0
+
+    def of(self, node: Json, path: str, inside: tuple[Json, ...]) -> Json:
+        if any(each is node for each in inside):
+            raise SchemaProblem(path, "it contains itself; a recursive type has no table form")
+        if len(inside) >= MAX_DEPTH:
+            raise SchemaProblem(path, f"it is nested deeper than {MAX_DEPTH}")
+        inside = (*inside, node)
+        resolved = self._resolved(node, path)
+        others = [each for each in self._branches(resolved, path) if not _is_null(each)]
+        if len(others) == 1:
+            rest = {key: value for key, value in resolved.items() if key not in ("oneOf", "anyOf")}
+            return self.of(merged([rest, others[0]], path), path, inside)
+        kind = kind_of(resolved)
+        if kind is None and others:
+            return self._union(others, path, inside)
+        match kind:
+            case "object":
+                return self._object(resolved, path, inside)
+            case "array":
+                return self._array(resolved, path, inside)
+            case None:
+                return "json"
+        return scalar(kind, resolved, path, self._named)
+
+    def _resolved(self, node: Json, path: str, seen: tuple[str, ...] = ()) -> dict[str, Json]:
+        """The node with what its `$ref` and `allOf` say."""
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise SchemaProblem(path, f"the schema has more than {MAX_PARTS} parts")
+        if node is True:
+            return {}
+        if not isinstance(node, dict) or not _is_type(node.get("type", [])):
+            raise SchemaProblem(
+                path, "no value is allowed here" if node is False else "this is no JSON Schema"
+            )
+        if "$dynamicRef" in node or "$recursiveRef" in node:
+            raise SchemaProblem(path, "a dynamic reference has no table form")
+        parts = []
+        rest = {key: value for key, value in node.items() if key not in ("$ref", "allOf")}
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            if reference in seen:
+                raise SchemaProblem(path, f'"{reference}" refers to itself')
+            target = self._documents.resolve(reference, path)
+            parts.append(self._resolved(target, path, (*seen, reference)))
+            if self._documents.siblings_ignored:
+                return parts[0]
+        parts += [self._resolved(each, path, seen) for each in _listed(node, "allOf", path)]
+        return merged([rest, *parts], path)
+
+    def _branches(self, node: dict[str, Json], path: str) -> list[dict[str, Json]]:
+        """The alternatives of a node, resolved; none where they only say more of what the node says itself."""
+        found = [
+            self._resolved(each, path) for each in _listed(node, "oneOf", path) + _listed(node, "anyOf", path)
+        ]
+        return [] if kind_of(node) == "object" and "properties" in node else found
+
+    def _union(self, branches: list[dict[str, Json]], path: str, inside: tuple[Json, ...]) -> Json:
+        """Alternatives that say the same of a value's type; several formats of text are text, all else is JSON text.
+
+        Which alternative wrote a value is not in the JSON, and may be undecidable.
+        """
+        first, *others = [self.of(each, path, inside) for each in branches]
+        alike = reduce(lambda found, each: found and joined(found, each), others, first)
+        if alike is not None:
+            return alike
+        return (
+            "string" if all(isinstance(each, str) and each in TEXTS for each in (first, *others)) else "json"
+        )
+
+    def _object(self, node: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:
+        properties, more = node.get("properties", {}), node.get("additionalProperties", True)
+        if not isinstance(properties, dict) or not isinstance(more, dict | bool):
+            raise SchemaProblem(path, "this is no JSON Schema")
+        if node.get("patternProperties"):
+            return _text(path, "properties by a pattern have no column type")
+        for name in self._conditional(node, path, ()):
+            if name not in properties:
+                return _text(path, f"{name} is declared only under a condition, and so no column")
+        if properties:
+            if isinstance(more, dict) and more:
+                return _text(path, "further properties with a type have no column beside the named ones")
+            return self._struct(properties, path, inside)
+        if more is False:
+            raise SchemaProblem(path, "an object without properties has no columns")
+        if (isinstance(more, dict) and more) or node.get("connect.type") == "map":
+            return map_of(self.of(more, f"{path}{{}}", inside))
+        return "json"
+
+    def _struct(self, properties: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:
+        fields: dict[str, Json] = {}
+        for name, node in sorted(properties.items(), key=_order):
+            where = join(path, name)
+            if not FIELD_NAME.fullmatch(name):
+                raise SchemaProblem(
+                    where, "a column name must be letters, digits and _ and start with a letter or _"
+                )
+            if name.lower() in fields:
+                raise SchemaProblem(where, f'differs from "{fields[name.lower()]["name"]}" only by case')
+            said = node.get("description") if isinstance(node, dict) else None
+            doc = with_unit(said if isinstance(said, str) else None, self._named.unit(node))
+            kind = self.of(node, where, inside)
+            aliases = _aliases(node, where)
+            made = field(name, kind, doc=doc) | ({"aliases": aliases} if aliases else {})
+            fields[name.lower()] = with_tags(made, tags_in(node, self._documents, kind))
+        return struct(*fields.values())
+
+    def _array(self, node: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:
+        if "prefixItems" in node or not isinstance(node.get("items"), dict | bool):
+            return "json"
+        return list_of(self.of(node["items"], f"{path}[]", inside))
+
+    def _conditional(self, node: Json, path: str, seen: tuple[str, ...]) -> Iterator[str]:
+        """Names of properties that a node declares anywhere but in its own `properties`."""
+        for each in _conditions(node, path):
+            reference = each.get("$ref")
+            if isinstance(reference, str) and reference not in seen:
+                target = self._documents.resolve(reference, path)
+                yield from self._conditional({"allOf": [target]}, path, (*seen, reference))
+            properties = each.get("properties", {})
+            yield from properties if isinstance(properties, dict) else ()
+            yield from self._conditional(each, path, seen)
+
+
+def _text(path: str, why: str) -> Json:
+    """What no column type holds is kept as JSON text; but for the top, which must be columns."""
+    if path:
+        return "json"
+    raise SchemaProblem(path, why)
+
+
+def _aliases(node: Json, path: str) -> list[str]:
+    found = node.get(ALIASES, []) if isinstance(node, dict) else []
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise SchemaProblem(path, f"{ALIASES} must be a list of names")
+    return found
+
+
+def _conditions(node: Json, path: str) -> list[Json]:
+    """The schemas of a node that hold for the same value, but not always."""
+    found = [node[key] for key in CONDITIONAL if key in node]
+    for key in ("allOf", "anyOf", "oneOf"):
+        found += _listed(node, key, path)
+    for key in CONDITIONAL_BY_NAME:
+        found += node[key].values() if isinstance(node.get(key), dict) else ()
+    return [each for each in found if isinstance(each, dict)]
+
+
+def _listed(node: dict[str, Json], key: str, path: str) -> list[Json]:
+    found = node.get(key, [])
+    if not isinstance(found, list):
+        raise SchemaProblem(path, "this is no JSON Schema")
+    return found
+
+
+def _order(named: tuple[str, Json]) -> float:
+    index = named[1].get("connect.index") if isinstance(named[1], dict) else None
+    return index if isinstance(index, int) else float("inf")
+
+
+def _is_type(named: Json) -> bool:
+    return isinstance(named, str) or (
+        isinstance(named, list) and all(isinstance(each, str) for each in named)
+    )
+
+
+def _is_null(node: dict[str, Json]) -> bool:
+    return (
+        node.get("type") in ("null", ["null"]) or node.get("enum") == [None] or node.get("const", 0) is None
+    )
+
+
+MEANT_FOR_PEOPLE = (
+    "title",
+    "description",
+    "default",
+    "examples",
+    "$comment",
+    "$id",
+    "$schema",
+    "$defs",
+    "definitions",
+)
+
+
+def merged(nodes: Sequence[dict[str, Json]], path: str) -> dict[str, Json]:
+    """One schema with what all of them say; what they say twice and differently is looked at when it matters.
+
+    Raises:
+        SchemaProblem: they name types that no value has at once.
+    """
+    first, *others = [each for each in nodes if each] or [{}]
+    found = dict(first)
+    for each in others:
+        for key, value in each.items():
+            found[key] = _both(key, found[key], value, path) if key in found else value
+    return found
+
+
+def _both(key: str, one: Json, other: Json, path: str) -> Json:
+    if one == other or key in MEANT_FOR_PEOPLE:
+        return one
+    match key:
+        case "type":
+            return _type(one, other, path)
+        case "properties" if isinstance(one, dict) and isinstance(other, dict):
+            shared = {name: {"allOf": [one[name], other[name]]} for name in one.keys() & other.keys()}
+            return {
+                name: shared.get(name, (one | other)[name]) for name in [*one, *(other.keys() - one.keys())]
+            }
+        case "items" | "additionalProperties" if isinstance(one, dict) and isinstance(other, dict):
+            return {"allOf": [one, other]}
+        case "additionalProperties":
+            return one if isinstance(one, dict) and one else other
+        case "enum" if isinstance(one, list) and isinstance(other, list):
+            return [each for each in one if each in other]
+        case "oneOf" | "anyOf" | "connect.type" | "connect.parameters":
+            raise SchemaProblem(path, f"its parts name {key} twice, and differently")
+    return one
+
+
+def _type(one: Json, other: Json, path: str) -> Json:
+    """The types that both allow; an integer is a number."""
+    left, right = (set(each if isinstance(each, list) else [each]) for each in (one, other))
+    pairs = {(a, b) for a in left for b in right}
+    whole = {"integer"} if pairs & {("integer", "number"), ("number", "integer")} else set()
+    both = sorted((left & right) | whole)
+    if not both:
+        raise SchemaProblem(path, f"no value has the types {one} and {other} at once")
+    return both[0] if len(both) == 1 else both
+
+
+SAME_COLUMN = ("allOf", "anyOf", "oneOf", "items", "additionalProperties")
+
+
+def tags_in(node: Json, documents: Documents, kind: Json) -> list[str]:
+    """The tags of a property; `kind`: the shape that it has.
+
+    What is kept as JSON text has the tags of all that is in it: there are no columns inside that could have them.
+    """
+    is_text = _leaf(kind) == "json"
+    found: list[str] = []
+    seen: set[str] = set()
+    rest = [node]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, list):
+            rest += each
+        if not isinstance(each, dict):
+            continue
+        found += listed(each.get(TAGS))
+        rest += [value for key, value in each.items() if is_text or key in SAME_COLUMN]
+        reference = each.get("$ref")
+        if isinstance(reference, str) and reference not in seen:
+            seen.add(reference)
+            with suppress(SchemaProblem):  # inside of JSON text it may lead nowhere
+                rest.append(documents.resolve(reference, ""))
+    return found
+
+
+def _leaf(kind: Json) -> Json:
+    while isinstance(kind, dict) and kind["type"] != "struct":
+        kind = kind["element" if kind["type"] == "list" else "value"]
+    return kind

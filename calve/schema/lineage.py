@@ -1,0 +1,311 @@
+"""Which column a field is, through all versions of a schema: what keeps a renamed column one column.
+
+A version renames a field by naming it anew and listing the earlier name as an alias (`aliases` of a field of its columns).
+Records of earlier versions keep arriving, so a version is never looked at alone: the names of all versions that fit the table
+say which column each of them writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from calve.schema.columns import Json
+from calve.schema.evolution import Change, Rule, SchemaProblem, apply, changes, join
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How one version fits a table.
+
+    named: its columns under their newest names. None where there is a problem.
+    changes: what it asks of the table, renames first and alone: what follows them is asked with the new names.
+    problem: why no table like this can hold it.
+    columns: the table's columns, each with `written`, the name by which this version writes it (null: it does not). None as long
+        as the table has not changed.
+    """
+
+    named: Json | None
+    changes: tuple[Change, ...] = ()
+    problem: SchemaProblem | None = None
+    columns: Json | None = None
+
+
+def fit(table: Json, versions: Sequence[Json | SchemaProblem]) -> list[Fit]:
+    """How each version (columns, oldest first; or why it has none) fits a table.
+
+    A version that does not fit renames nothing.
+    """
+    problems = {n: each for n, each in enumerate(versions) if isinstance(each, SchemaProblem)}
+    while True:
+        named, clashes = _named(versions, without=problems)
+        found, misfits = {}, dict(clashes)
+        for number, columns in named.items():
+            try:
+                found[number] = changes(table, columns)
+            except SchemaProblem as problem:
+                misfits[number] = problem
+        if not misfits:
+            break
+        # Without the names that only they declare, versions may fit that do not fit now.
+        problems |= {n: misfits[n] for n in misfits if _has_aliases(versions[n])} or misfits
+    return [
+        Fit(None, problem=problems[n]) if n in problems else _fit(table, named[n], found[n])
+        for n in range(len(versions))
+    ]
+
+
+def _fit(table: Json, named: Json, wanted: list[Change]) -> Fit:
+    if not wanted:
+        return Fit(named, columns=_written(table, named))
+    return Fit(named, tuple(_first(wanted)))
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What one more version would do.
+
+    changes: to the table, in order. problem: why the table cannot take it, and then nothing changes.
+    unfilled: paths of columns that it would not write.
+    """
+
+    changes: tuple[Change, ...] = ()
+    problem: SchemaProblem | None = None
+    unfilled: tuple[str, ...] = ()
+
+
+def settle(table: Json, versions: Sequence[Json | SchemaProblem]) -> tuple[Json, list[Change], list[Fit]]:
+    """The table once it has changed as the versions ask, what that took, and how they fit then."""
+    done: list[Change] = []
+    while True:
+        fits = fit(table, versions)
+        asked = [each.named for each in fits if each.changes]
+        if not asked:
+            said = comments(table, [each.named for each in fits if each.named is not None])
+            return apply(table, said), [*done, *said], fits
+        for columns in asked:
+            # What an earlier version asked for may stand in its way; the next look says so.
+            with suppress(SchemaProblem):
+                while wanted := _first(changes(table, columns)):
+                    done += wanted
+                    table = apply(table, wanted)
+
+
+def _first(wanted: Sequence[Change]) -> Sequence[Change]:
+    """What can be asked of a table at once: renames that a version declares, or where there are none everything else."""
+    renames = [each for each in wanted if each.kind == "rename"]
+    return [each for each in renames or wanted if each.declared]
+
+
+def propose(
+    table: Json, versions: Sequence[Json | SchemaProblem], candidate: Json | SchemaProblem
+) -> Proposal:
+    """What a version after all others would do to a table."""
+    table, _, _ = settle(table, versions)
+    _, done, fits = settle(table, [*versions, candidate])
+    mine = fits[-1]
+    if mine.columns is None:
+        return Proposal(problem=mine.problem)
+    return Proposal(tuple(done), unfilled=tuple(_unfilled(mine.columns, "")))
+
+
+def _unfilled(columns: Json, where: str) -> Iterator[str]:
+    for each in columns["fields"]:
+        here = join(where, each["name"])
+        if each["written"] is None:
+            yield here
+            continue
+        struct, inside = _inner(each["type"], here)
+        if struct is not None:
+            yield from _unfilled(struct, inside)
+
+
+@dataclass(slots=True, eq=False)
+class _Column:
+    """One column: its newest name, and every name and alias that it has had."""
+
+    name: str
+    names: set[str]
+    below: list[_Column] = field(default_factory=list)
+
+
+_Links = list[tuple[_Column, Json, "_Links"]]
+
+
+def _named(
+    versions: Sequence[Json | SchemaProblem], *, without: dict[int, SchemaProblem]
+) -> tuple[dict[int, Json], dict[int, SchemaProblem]]:
+    """Each version's columns under their newest names, and the versions whose aliases are ambiguous."""
+    left_out = dict(without)
+    while True:
+        columns: list[_Column] = []
+        linked: dict[int, _Links] = {}
+        for number, version in enumerate(versions):
+            if number in left_out:
+                continue
+            try:
+                linked[number] = _link(columns, version, "")
+            except SchemaProblem as problem:
+                left_out[number] = problem
+                break
+        else:
+            named = {number: _renamed(versions[number], links) for number, links in linked.items()}
+            return named, {n: problem for n, problem in left_out.items() if n not in without}
+
+
+def _link(columns: list[_Column], struct: Json, where: str) -> _Links:
+    """Say which column each field is; columns learn names, and new ones are appended."""
+    current = {column.name: column for column in columns}
+    own = {each["name"]: each for each in struct["fields"]}
+    links: _Links = []
+    taken: set[int] = set()
+    for each in struct["fields"]:
+        here = join(where, each["name"])
+        _refuse_exchange(each, own, current, here)
+        column = current.get(each["name"]) or _earlier(each, columns, current, own, here)
+        if column is None:
+            column = _Column(each["name"], set())
+            columns.append(column)
+        elif id(column) in taken:
+            raise SchemaProblem(here, f'two fields claim to be "{column.name}"', Rule.RENAME_AMBIGUOUS)
+        taken.add(id(column))
+        aliases = {alias for alias in each.get("aliases", ()) if alias not in own}
+        column.names |= {each["name"]} | {a for a in aliases if current.get(a) in (None, column)}
+        inner, inside = _inner(each["type"], here)
+        links.append((column, each, _link(column.below, inner, inside) if inner else []))
+    for column, each, _ in links:
+        if current.get(each["name"]) is None and set(each.get("aliases", ())) & {column.name}:
+            column.name = each["name"]
+    return links
+
+
+def _earlier(
+    each: Json, columns: list[_Column], current: dict[str, _Column], own: dict[str, Json], here: str
+) -> _Column | None:
+    """The column that a field of another name is: the one that its aliases name, or that was called so before."""
+    aliases = each.get("aliases", ())
+    claimed = [current[alias] for alias in aliases if alias in current and alias not in own]
+    found = claimed or [c for c in columns if each["name"] in c.names and c.name not in own]
+    if len(found) > 1:
+        names = " and ".join(f'"{column.name}"' for column in found)
+        raise SchemaProblem(here, f"its aliases name {names}, which are two columns", Rule.RENAME_AMBIGUOUS)
+    return found[0] if found else None
+
+
+def _refuse_exchange(each: Json, own: dict[str, Json], current: dict[str, _Column], here: str) -> None:
+    """Names that change hands (a to b, b to c; or a and b swapped) cannot be told from fields that stay."""
+    for alias in each.get("aliases", ()):
+        if alias == each["name"] or alias not in own or alias not in current:
+            continue
+        if any(other in current and other != alias for other in own[alias].get("aliases", ())):
+            raise SchemaProblem(
+                here, f'"{alias}" is renamed itself in the same version', Rule.RENAME_AMBIGUOUS
+            )
+
+
+def _renamed(struct: Json, links: _Links) -> Json:
+    fields = []
+    for column, each, below in links:
+        former = sorted(column.names - {column.name})
+        named = {key: value for key, value in each.items() if key != "aliases"}
+        named |= {"name": column.name, "written": each["name"], "former": former}
+        fields.append(named | {"type": _with_inner(each["type"], below)})
+    return struct | {"fields": fields}
+
+
+def _written(table: Json, named: Json) -> Json:
+    """The table's columns with the names by which a version (`_renamed`) writes them."""
+    by_name = {each["name"]: each for each in named["fields"]}
+    fields = []
+    for each in table["fields"]:
+        version = by_name.get(each["name"])
+        fields.append(
+            each
+            | {
+                "written": version["written"] if version else None,
+                "type": _written_type(each["type"], version["type"]) if version else each["type"],
+            }
+        )
+    return table | {"fields": fields}
+
+
+def _written_type(table: Json, version: Json) -> Json:
+    if not isinstance(table, dict):
+        return table
+    match table["type"]:
+        case "struct":
+            return _written(table, version)
+        case "list":
+            return table | {"element": _written_type(table["element"], version["element"])}
+        case _:
+            return table | {"value": _written_type(table["value"], version["value"])}
+
+
+def _inner(kind: Json, where: str) -> tuple[Json | None, str]:
+    """The struct of a type, or in its lists and maps, and the path to it."""
+    while isinstance(kind, dict) and kind["type"] != "struct":
+        inside, mark = ("element", "[]") if kind["type"] == "list" else ("value", "{}")
+        kind, where = kind[inside], where + mark
+    return kind if isinstance(kind, dict) else None, where
+
+
+def _with_inner(kind: Json, below: _Links) -> Json:
+    if not isinstance(kind, dict):
+        return kind
+    match kind["type"]:
+        case "struct":
+            return _renamed(kind, below)
+        case "list":
+            return kind | {"element": _with_inner(kind["element"], below)}
+        case _:
+            return kind | {"value": _with_inner(kind["value"], below)}
+
+
+def _has_aliases(kind: Json) -> bool:
+    struct, _ = _inner(kind, "")
+    return struct is not None and any(
+        each.get("aliases") or _has_aliases(each["type"]) for each in struct["fields"]
+    )
+
+
+def comments(table: Json, versions: Sequence[Json]) -> list[Change]:
+    """What must change so that each column has the newest comment that a version gives it.
+
+    versions: columns under the table's names, oldest first. One without a comment says nothing; a comment that no version has
+    given is somebody's own and stays.
+    """
+    given: dict[tuple[str, ...], list[str]] = {}
+    for version in versions:
+        for each in _columns(version, (), ""):
+            if each.doc:
+                given.setdefault(each.path, []).append(each.doc)
+    return [
+        Change("comment", each.path[:-1], each.path[-1], each.type, docs[-1], where=each.where)
+        for each in _columns(table, (), "")
+        if (docs := given.get(each.path)) and each.doc != docs[-1] and (not each.doc or each.doc in docs)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Commented:
+    path: tuple[str, ...]
+    where: str
+    type: Json
+    doc: str | None
+
+
+def _columns(kind: Json, path: tuple[str, ...], where: str) -> Iterator[_Commented]:
+    """Every column, at any depth; `path` as Iceberg names it, `where` as a `SchemaProblem` does."""
+    if isinstance(kind, str):
+        return
+    match kind["type"]:
+        case "struct":
+            for each in kind["fields"]:
+                here, inside = (*path, each["name"]), join(where, each["name"])
+                yield _Commented(here, inside, each["type"], each.get("doc"))
+                yield from _columns(each["type"], here, inside)
+        case "list":
+            yield from _columns(kind["element"], (*path, "element"), f"{where}[]")
+        case _:
+            yield from _columns(kind["value"], (*path, "value"), f"{where}{{}}")

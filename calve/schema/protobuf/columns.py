@@ -1,0 +1,163 @@
+"""Protobuf messages as table columns.
+
+Sources: the Protobuf specification, Iceberg's type list, and the mapping that Confluent's public converters apply, but for what
+they lose: unsigned 64-bit numbers are decimals. A field that is always there has the value that its writer means: proto3's
+default where nothing was written. `docs/types.md` has the table.
+"""
+
+from __future__ import annotations
+
+from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import Json, field, list_of, map_of, struct
+from calve.schema.evolution import Rule, SchemaProblem, column_name, join
+from calve.schema.protobuf.known import DATE, DECIMAL, MEMBERS, TIMESTAMP, WRAPPERS
+from calve.schema.protobuf.model import Field, Message
+from calve.schema.tags import with_tags
+
+SCALAR_COLUMNS = {
+    "int32": "int", "sint32": "int", "sfixed32": "int", "uint32": "long", "fixed32": "long", "int64": "long",
+    "sint64": "long", "sfixed64": "long", "uint64": "decimal(20, 0)", "fixed64": "decimal(20, 0)", "float": "float",
+    "double": "double", "bool": "boolean", "string": "string", "bytes": "binary", "enum": "string",
+}  # fmt: skip
+MAX_DEPTH = 32
+MAX_FIELDS = 10_000
+
+
+def columns_of(message: Message) -> Json:
+    """The table columns of a message, as an Iceberg struct in JSON form without field ids.
+
+    Each has the `number` of its field, by which `calve.schema.protobuf.numbers` finds renamed ones; a oneof has its name and no
+    number.
+
+    Raises:
+        SchemaProblem: a part of it has no column type.
+    """
+    columns = _Columns()
+    made = columns.struct(message, (), "")
+    if any(each["name"].lower() == SYSTEM_COLUMN for each in made["fields"]):
+        raise SchemaProblem(
+            SYSTEM_COLUMN, "this name is taken by the facts of the record", Rule.FIELD_NAME_RESERVED
+        )
+    return made
+
+
+def own_column(each: Field, path: str) -> Json:
+    """The type of the column that a field of a message (at `path`) makes.
+
+    Raises:
+        SchemaProblem: it has none.
+    """
+    return _Columns().column(each, (), path)["type"]
+
+
+def value_kind(message: Message | None) -> str | None:
+    """The name of a message that is one value and no struct; None where it is a struct, or no message."""
+    if message is None or message.name not in MEMBERS:
+        return None
+    members = [(each.number, each.kind) for each in message.fields]
+    return message.name if members == list(enumerate(MEMBERS[message.name].values(), 1)) else None
+
+
+def value_column(each: Field, path: str) -> str | None:
+    """The type of the column of one value, whatever it is repeated in; None where it is a struct.
+
+    Raises:
+        SchemaProblem: no decimal has the digits that the field's own options say.
+    """
+    match value_kind(each.message):
+        case None:
+            return None if each.message else SCALAR_COLUMNS[each.kind]
+        case name if name in WRAPPERS:
+            return SCALAR_COLUMNS[WRAPPERS[name]]
+        case name if name == DECIMAL:
+            precision, scale = _digits(each, path)
+            return f"decimal({precision}, {scale})"
+        case name:
+            return {TIMESTAMP: "timestamptz", DATE: "date"}[name]
+
+
+def _digits(each: Field, path: str) -> tuple[int, int]:
+    precision = _integer(each.params.get("precision"), 10)
+    scale = _integer(each.params.get("scale"), 0)
+    if precision is None or not 1 <= precision <= 38:
+        raise SchemaProblem(path, "the precision is not between 1 and 38", Rule.PRECISION_OUT_OF_RANGE)
+    if scale is None or not 0 <= scale <= precision:
+        raise SchemaProblem(
+            path, f"the scale is not between 0 and the precision {precision}", Rule.SCALE_OUT_OF_RANGE
+        )
+    return precision, scale
+
+
+class _Columns:
+    def __init__(self) -> None:
+        self.fields = 0
+
+    def struct(self, message: Message, inside: tuple[str, ...], path: str) -> Json:
+        if message.name in inside:
+            raise SchemaProblem(
+                path,
+                f'"{message.name}" contains itself; a recursive type has no table form',
+                Rule.CYCLIC_TYPE,
+            )
+        if len(inside) >= MAX_DEPTH:
+            raise SchemaProblem(path, f"messages are nested deeper than {MAX_DEPTH}", Rule.NESTED_TOO_DEEP)
+        self.fields += len(message.fields)
+        if self.fields > MAX_FIELDS:
+            raise SchemaProblem("", f"there are more than {MAX_FIELDS} fields", Rule.TOO_MANY_FIELDS)
+        within = (*inside, message.name)
+        made = [self.column(each, within, path) for each in message.fields if each.oneof is None]
+        for oneof in message.oneofs:
+            here = join(path, oneof)
+            members = [each for each in message.fields if each.oneof == oneof]
+            if members:
+                branches = _distinct([self.column(each, within, here) for each in members], here)
+                made.append(field(column_name(oneof, here), struct(*branches)))
+        if not made:
+            raise SchemaProblem(path, "a message without fields has no columns", Rule.EMPTY_STRUCT)
+        return struct(*_distinct(made, path))
+
+    def column(self, each: Field, inside: tuple[str, ...], path: str) -> dict[str, Json]:
+        here = join(path, each.name)
+        if each.is_map:
+            kind = self.map(each, inside, here)
+        elif each.repeated:
+            kind = list_of(self.type(each, inside, f"{here}[]"))
+        else:
+            kind = self.type(each, inside, here)
+        made = field(column_name(each.name, here), kind, doc=each.doc) | {"number": each.number}
+        return with_tags(made, each.tags)
+
+    def map(self, each: Field, inside: tuple[str, ...], path: str) -> Json:
+        entry = each.message
+        assert entry is not None  # noqa: S101 the caller saw it
+        key, value = entry.fields
+        return map_of(self.type(value, inside, f"{path}{{}}"), key=SCALAR_COLUMNS[key.kind])
+
+    def type(self, each: Field, inside: tuple[str, ...], path: str) -> Json:
+        if each.kind == "group":
+            raise SchemaProblem(path, "groups, and fields encoded like them, are not read")
+        found = value_column(each, path)
+        if found is None:
+            assert each.message is not None  # noqa: S101 anything else is a value
+            return self.struct(each.message, inside, path)
+        return found
+
+
+def _distinct(columns: list[dict[str, Json]], path: str) -> list[dict[str, Json]]:
+    names: dict[str, str] = {}
+    for each in columns:
+        other = names.setdefault(each["name"].lower(), each["name"])
+        if other is not each["name"]:
+            raise SchemaProblem(
+                join(path, each["name"]),
+                f'differs from "{other}" only by case',
+                Rule.FIELD_NAME_CASE_COLLISION,
+            )
+    return columns
+
+
+def _integer(text: str | None, absent: int) -> int | None:
+    try:
+        return absent if text is None else int(text)
+    except ValueError:
+        return None

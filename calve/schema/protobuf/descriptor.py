@@ -1,0 +1,128 @@
+"""Files in their binary form (`google.protobuf.FileDescriptorProto`), as some clients register them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calve.schema.evolution import Rule, SchemaProblem
+from calve.schema.protobuf.model import Enum, Field, File, Message, Presence
+from calve.schema.protobuf.options import MAX_DEPTH
+from calve.schema.protobuf.wire import fields, signed
+
+KINDS = {
+    1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool", 9: "string",
+    10: "group", 11: "message", 12: "bytes", 13: "uint32", 14: "enum", 15: "sfixed32", 16: "sfixed64", 17: "sint32",
+    18: "sint64",
+}  # fmt: skip
+REQUIRED, REPEATED = 2, 3
+FIELD_META = 1088
+EXPLICIT, IMPLICIT, LEGACY_REQUIRED = 1, 2, 3
+DELIMITED = 2
+Node = dict[int, list[int | bytes]]
+
+
+def parse(data: bytes) -> File:
+    """A file from its bytes.
+
+    Raises:
+        SchemaProblem, ValueError: these are not the bytes of a file.
+    """
+    node = _node(data)
+    rules = _Rules(node)
+    package = _text(node, 2)
+    return File(
+        package,
+        [each.decode() for each in _all(node, 3)],
+        [_message(each, package, rules, 0) for each in _all(node, 4)],
+        [_enum(each, package) for each in _all(node, 5)],
+    )
+
+
+class _Rules:
+    """What the file says about all of its fields."""
+
+    def __init__(self, node: Node) -> None:
+        syntax = _text(node, 12)
+        features = _node(_bytes(_node(_bytes(node, 8)), 50))
+        self.proto3, self.editions = syntax == "proto3", syntax == "editions"
+        self.presence = _number(features, 1) or EXPLICIT
+        self.delimited = _number(features, 5) == DELIMITED
+
+
+def _message(data: bytes, scope: str, rules: _Rules, depth: int) -> Message:
+    if depth > MAX_DEPTH:
+        raise SchemaProblem("", f"messages are nested deeper than {MAX_DEPTH}", Rule.NESTED_TOO_DEEP)
+    node = _node(data)
+    name = f"{scope}.{_text(node, 1)}" if scope else _text(node, 1)
+    oneofs = [_text(_node(each), 1) for each in _all(node, 8)]
+    members = [_field(each, rules, oneofs) for each in _all(node, 2)]
+    real = [name for name in oneofs if any(each.oneof == name for each in members)]
+    return Message(
+        name,
+        members,
+        real,
+        [_message(each, name, rules, depth + 1) for each in _all(node, 3)],
+        [_enum(each, name) for each in _all(node, 4)],
+        bool(_number(_node(_bytes(node, 7)), 7)),
+    )
+
+
+def _field(data: bytes, rules: _Rules, oneofs: Sequence[str]) -> Field:
+    node = _node(data)
+    options = _node(_bytes(node, 8))
+    features = _node(_bytes(options, 21))
+    kind, label = KINDS[_number(node, 5)], _number(node, 4)
+    if kind == "message" and (_number(features, 5) == DELIMITED or (not features.get(5) and rules.delimited)):
+        kind = "group"
+    own = bool(_number(node, 17))
+    made = Field(_text(node, 1), _number(node, 3), kind, _text(node, 6), label == REPEATED)
+    made.oneof = oneofs[_number(node, 9)] if 9 in node and not own else None
+    made.presence = _presence(label, rules, _number(features, 1), alone=made.oneof is None and not own)
+    meta = _node(_bytes(options, FIELD_META))
+    entries = [_node(each) for each in _all(meta, 2)]
+    made.params = {_text(each, 1): _text(each, 2) for each in entries}
+    made.tags = [each.decode() for each in _all(meta, 3)]
+    made.doc = _text(meta, 1) or None
+    return made
+
+
+def _presence(label: int, rules: _Rules, feature: int, *, alone: bool) -> Presence:
+    if label == REQUIRED:
+        return Presence.REQUIRED
+    if rules.editions and alone:
+        found = {IMPLICIT: Presence.IMPLICIT, LEGACY_REQUIRED: Presence.REQUIRED}
+        return found.get(feature or rules.presence, Presence.EXPLICIT)
+    return Presence.IMPLICIT if rules.proto3 and alone else Presence.EXPLICIT
+
+
+def _enum(data: bytes, scope: str) -> Enum:
+    node = _node(data)
+    name = _text(node, 1)
+    values = [_node(each) for each in _all(node, 2)]
+    pairs = [(_text(each, 1), signed(_number(each, 2))) for each in values]
+    return Enum(f"{scope}.{name}" if scope else name, pairs)
+
+
+def _node(data: bytes) -> Node:
+    found: Node = {}
+    for number, value in fields(data):
+        found.setdefault(number, []).append(value)
+    return found
+
+
+def _all(node: Node, number: int) -> list[bytes]:
+    return [each for each in node.get(number, ()) if isinstance(each, bytes)]
+
+
+def _bytes(node: Node, number: int) -> bytes:
+    return b"".join(_all(node, number))
+
+
+def _text(node: Node, number: int) -> str:
+    found = _all(node, number)
+    return found[-1].decode() if found else ""
+
+
+def _number(node: Node, number: int) -> int:
+    found = [each for each in node.get(number, ()) if isinstance(each, int)]
+    return found[-1] if found else 0

@@ -1,0 +1,156 @@
+"""What a table does with a record besides appending it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from calve.config.job import Measure
+from calve.modes.aggregate import WINDOW_START, column_of
+from calve.modes.measure_text import MeasureProblem, parse
+from calve.modes.measures import Term, columns_in
+from calve.names import field_problem
+from calve.settings import fields, notation
+from calve.settings.fields import Section
+from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem
+
+
+def _first(keep: str) -> str:
+    if keep == "last":
+        raise Invalid(
+            "is `first`: a table of the last record of each key is one of upserts", "use `upsert` instead"
+        )
+    if keep != "first":
+        raise Invalid(f'"{keep}" cannot be used', "use `first`")
+    return keep
+
+
+def _measures(raw: Any) -> tuple[Measure, ...]:
+    """`{total: sum(price * quantity), trades: count(*)}`, each as `calve.modes.measures` writes it."""
+    if not isinstance(raw, dict) or not raw:
+        raise Invalid("must be a mapping", "write it as {total: sum(price * quantity), trades: count(*)}")
+    found: list[Measure] = []
+    problems = []
+    for name, text in raw.items():
+        try:
+            found.append(Measure(_column_name(name), str(_term(text))))
+        except Invalid as invalid:
+            problems += [Problem((name,), each.reason, each.fix) for each in invalid.problems]
+    if problems:
+        raise InvalidParts(problems)
+    return tuple(found)
+
+
+def _column_name(name: str) -> str:
+    if "." in name or field_problem(name):
+        raise Invalid(
+            f'"{name}" is no name of a column', "use letters, digits and _, starting with a letter or _"
+        )
+    return name
+
+
+def _term(text: Any) -> Term:
+    if not isinstance(text, str):
+        raise Invalid("must be text", "write count(*), or sum, min or max of an expression")
+    try:
+        term = parse(text)
+    except MeasureProblem as problem:
+        raise Invalid(f'"{text}" is no measure: {problem.message}') from None
+    for path in columns_in(term.of) if term.of else ():
+        notation.column(path)
+    return term
+
+
+def _span(size: float) -> float:
+    if size < 1:
+        raise Invalid("is less than a second", 'write it as "1h"')
+    return size
+
+
+def _window(raw: Any) -> float | None:
+    return None if raw == "unbounded" else notation.seconds(raw)
+
+
+class UpsertSection(Section):
+    """The table holds the newest record of each key; see docs/modes.md. Absent: every record is a row."""
+
+    key: Annotated[fields.Columns, Field(min_length=1)] | None = None
+    """Columns that tell rows apart; a struct stands for all its fields. Default: the record key: the column of `key`, or
+    `_kafka.key` where none is declared. Only with the record key does a tombstone delete"""
+    order_by: fields.Column | None = None
+    """Column whose greatest value is the newest, such as `updated_at` or `_kafka.timestamp`. Default: the record that was read
+    last is"""
+
+
+class ChangeDataSection(Section):
+    """The table holds the rows of a database's table: the topic has Debezium's events of its changes; see docs/modes.md.
+    Absent: every record is a row.
+    """
+
+    key: Annotated[fields.Columns, Field(min_length=1)] | None = None
+    """Columns that tell rows apart, such as those of the primary key. Default: the record key: the column of `key`, or
+    `_kafka.key` where none is declared. Only with the record key does a tombstone delete"""
+    order_by: Annotated[list[fields.ColumnName], Field(min_length=1)] | None = None
+    """Fields of the event's `source` that say which of two changes is the newer one, such as `[lsn]`, or `[file, pos, row]`; for
+    topics whose events are out of order. Needs `deletes: keep`. Default: the one that was read last is"""
+    deletes: Literal["remove", "keep"] = "remove"
+    """`remove`: a row that the database deletes is deleted; `keep`: it stays, with `_change.deleted`. Default: `remove`"""
+
+    @model_validator(mode="after")
+    def _deletes_are_remembered(self) -> Self:
+        if self.order_by and self.deletes != "keep":
+            reason = "needs `deletes: keep`: a change that comes late would bring a deleted row back"
+            raise InvalidParts([Problem(("order_by",), reason, "add `deletes: keep`, or remove it")])
+        return self
+
+
+class DeduplicateSection(Section):
+    """The table holds the first record of each key; see docs/modes.md. Absent: every record is a row."""
+
+    key: Annotated[fields.Columns, Field(min_length=1)] | None = None
+    """Columns that tell records apart; a struct stands for all its fields. Default: the record key: the column of `key`, or
+    `_kafka.key` where none is declared"""
+    keep: Annotated[str, AfterValidator(_first)] = "first"
+    """`first`: a row stays. For the last record of each key use `upsert`. Default: `first`"""
+    window: Annotated[float | None, BeforeValidator(_window)] = None
+    """How far apart the timestamps of two records of a key are at least, if both are to be rows: `7d`, or `unbounded`.
+    Default: `unbounded`"""
+
+
+class WindowSection(Section):
+    """Totals of spans of time: a group has a row for each in which it has records. Absent: one row."""
+
+    column: fields.Column
+    """Column that says when the record happened, a timestamp with a time zone, such as `trade_time` or `_kafka.timestamp`"""
+    size: Annotated[fields.Duration, AfterValidator(_span)]
+    """Length of a span: `1h`, `1d`. They follow one another from the epoch on, in UTC"""
+
+
+class AggregateSection(Section):
+    """The table holds totals of groups of records; see docs/modes.md. Absent: every record is a row."""
+
+    by: Annotated[fields.Columns, Field(min_length=1)]
+    """Columns that are alike in a group; `shop.id` is kept as `shop_id`"""
+    measures: Annotated[tuple[Measure, ...], BeforeValidator(_measures)]
+    """Columns and what they hold: `{total: sum(price * quantity), trades: count(*)}`. `count`, `sum`, `min` or `max` of columns,
+    numbers, `+`, `-`, `*` and `cast(price as decimal(18, 4))`"""
+    window: WindowSection | None = None
+    """See `tables.<name>.aggregate.window`. Default: none"""
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> Self:
+        groups = [column_of(each) for each in self.by]
+        named: list[tuple[KeyPath, str]] = [(("by",), each) for each in groups]
+        named += [(("window",), WINDOW_START)] if self.window else []
+        named += [(("measures", each.name), each.name) for each in self.measures]
+        problems = [
+            Problem(
+                path, f'"{name}" is the name of two columns of the table', "give the measure another name"
+            )
+            for place, (path, name) in enumerate(named)
+            if name.lower() in (earlier.lower() for _, earlier in named[:place])
+        ]
+        if problems:
+            raise InvalidParts(problems)
+        return self

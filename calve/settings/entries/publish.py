@@ -1,0 +1,241 @@
+"""The shape of `publish`, and what it stands for."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from calve.config.publishing import (
+    SNOWFLAKE_REFRESH_S,
+    SNOWFLAKE_ROTATION_DAYS,
+    CatalogBootstrap,
+    CatalogUpdate,
+    IcebergRest,
+    OpenCatalog,
+    Snowflake,
+    SnowflakeCatalog,
+    SnowflakeTables,
+    Warehouse,
+)
+from calve.settings import fields
+from calve.settings.fields import Section
+from calve.settings.problems import InvalidParts, Problem
+
+MANAGEMENT = "/api/management/v1"
+OF_POLARIS = "/api/catalog"
+
+
+class BootstrapSection(Section):
+    """A deploy makes the catalog at a server of Polaris or Snowflake Open Catalog: an EXTERNAL catalog, a principal whose
+    credentials are kept in Secrets Manager, a role for it, one in the catalog with `CATALOG_MANAGE_CONTENT`, and the grants.
+    The end of the deployment removes exactly these.
+    """
+
+    secret: fields.Secret
+    """`client_id` and `client_secret` of an administrator; see Secrets"""
+    scope: fields.Text = "PRINCIPAL_ROLE:ALL"
+    """The administrator's scope. Default: `PRINCIPAL_ROLE:ALL`"""
+    management_uri: fields.Url | None = None
+    """Address of the management API. Default: `/api/management/v1` where `uri` ends in `/api/catalog`"""
+    role_arn: fields.RoleArn | None = None
+    """IAM role by which Polaris reads the lake. Default: Polaris reads it with what its server has"""
+    external_id: fields.Text | None = None
+    """External id of that role's trust. Default: none"""
+
+
+class IcebergRestSection(Section):
+    """An Iceberg REST catalog that is kept equal to Glue; see docs/iceberg_rest.md."""
+
+    uri: fields.Url
+    """Address of the catalog, without `/v1`: `https://host/api/catalog` of Polaris,
+    `https://ACCOUNT.snowflakecomputing.com/polaris/api/catalog` of Snowflake Open Catalog"""
+    warehouse: fields.Text | None = None
+    """Name of the catalog at that server. Default: the server's only one"""
+    namespace: fields.Namespace | None = None
+    """Namespace of the tables there. Default: the Glue database, which is the cluster id with `lake.namespace: cluster_id`"""
+    secret: fields.Secret | None = None
+    """`client_id` and `client_secret` of OAuth; see Secrets. Default: no authentication"""
+    scope: fields.Text | None = None
+    """Scope to ask for, such as `PRINCIPAL_ROLE:ALL` or `catalog`. Default: none"""
+    token_url: fields.Url | None = None
+    """Token endpoint. Default: the catalog's own, `/v1/oauth/tokens` below `uri`"""
+    update: CatalogUpdate | None = None
+    """How a table there is moved to newer metadata: `register` (with `overwrite`, as Iceberg's specification has it), or
+    `notifications` (the EXTERNAL catalogs of Polaris and Snowflake Open Catalog). Default: `notifications` with `bootstrap`,
+    else `register`"""
+    bootstrap: BootstrapSection | None = None
+    """See `publish.iceberg_rest.bootstrap`. Default: the catalog is there"""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problems = []
+        if self.bootstrap is None:
+            problems += [
+                Problem((key,), "has no use without `secret`", "add `secret: aws:SECRET_ID`")
+                for key in ("scope", "token_url")
+                if getattr(self, key) and not self.secret
+            ]
+        else:
+            if self.secret:
+                fix = "remove it; the administrator's is `bootstrap.secret`"
+                problems.append(Problem(("secret",), "is made by `bootstrap`", fix))
+            if self.warehouse is None:
+                fix = "add `warehouse: NAME`"
+                problems.append(Problem(("warehouse",), "is missing: the catalog gets a name", fix))
+            if self.management_uri is None:
+                reason = f"is missing: `uri` does not end in {OF_POLARIS}"
+                fix = "add `management_uri: https://host/api/management/v1`"
+                problems.append(Problem(("bootstrap", "management_uri"), reason, fix))
+        if problems:
+            raise InvalidParts(problems)
+        return self
+
+    @property
+    def management_uri(self) -> str | None:
+        """Where Polaris' management API is."""
+        if self.bootstrap and self.bootstrap.management_uri:
+            return self.bootstrap.management_uri
+        if self.uri.endswith(OF_POLARIS):
+            return self.uri.removesuffix(OF_POLARIS) + MANAGEMENT
+        return None
+
+    def resolved(self) -> IcebergRest:
+        """What it stands for."""
+        made = None
+        if self.bootstrap:
+            options = self.bootstrap.model_dump() | {"management_uri": self.management_uri}
+            made = CatalogBootstrap(**options)
+        update = self.update or ("notifications" if made else "register")
+        return IcebergRest(**self.model_dump() | {"update": update, "bootstrap": made})
+
+
+class WarehouseSection(Section):
+    """A warehouse for those who query. Absent: none is made."""
+
+    name: fields.SnowflakeName | None = None
+    """Its name. Default: from the deployment's"""
+    size: Literal["xsmall", "small", "medium", "large", "xlarge"] = "xsmall"
+    """`xsmall`, `small`, `medium`, `large` or `xlarge`. Default: `xsmall`"""
+    auto_suspend: fields.Duration = Field(default=60.0, ge=30, le=86_400)
+    """How long it waits for a query until it stops, and costs nothing. Default: `60s`"""
+
+
+class OpenCatalogSection(Section):
+    """The account of Snowflake Open Catalog that holds the tables; `publish.iceberg_rest` brings them there."""
+
+    uri: fields.Url
+    """Its REST address, such as `https://ORG-ACCOUNT.snowflakecomputing.com/polaris/api/catalog`"""
+    warehouse: fields.Text
+    """Name of the catalog"""
+    secret: fields.Secret
+    """`client_id` and `client_secret` of a connection; see Secrets"""
+
+
+class SnowflakeSection(Section):
+    """An account of Snowflake that reads the tables; see docs/snowflake.md. Names are folded to capitals, as Snowflake does."""
+
+    account: fields.SnowflakeAccount
+    """Account identifier, such as `myorg-myaccount`"""
+    url: fields.Url | None = None
+    """Address of its SQL API, where it has another, as with PrivateLink. Default: `https://ACCOUNT.snowflakecomputing.com`"""
+    user: fields.SnowflakeName
+    """User that makes the objects"""
+    secret: fields.Secret
+    """`private_key` of that user, in PEM; see Secrets"""
+    admin_role: fields.SnowflakeName = "ACCOUNTADMIN"
+    """Role in which it makes them. Default: `ACCOUNTADMIN`"""
+    database: fields.SnowflakeName | None = None
+    """Database of the tables. Default: from the deployment's name"""
+    schema_: fields.SnowflakeName | None = Field(default=None, alias="schema")
+    """Schema of the tables. Default: from `lake.database`"""
+    warehouse: WarehouseSection | None = None
+    """See `publish.snowflake.warehouse`. Default: none is made"""
+    reader_role: fields.SnowflakeName | None = None
+    """Role that may query the tables; grant it to people. Default: `CALVE_NAME_READER`"""
+    publisher_role: fields.SnowflakeName | None = None
+    """Role of the service user. Default: `CALVE_NAME_PUBLISHER`"""
+    service_user: fields.SnowflakeName | None = None
+    """User that keeps the tables current. Default: `CALVE_NAME`"""
+    catalog: SnowflakeCatalog = "glue_rest"
+    """Where Snowflake finds the tables: `glue_rest`, `glue` (the classic integration) or `open_catalog`. Default: `glue_rest`"""
+    open_catalog: OpenCatalogSection | None = None
+    """See `publish.snowflake.open_catalog`"""
+    tables: SnowflakeTables = "iceberg"
+    """`iceberg`: a table for each; `linked_database`: a read-only database that follows the catalog. Default: `iceberg`"""
+    refresh_interval: fields.Duration = Field(default=float(SNOWFLAKE_REFRESH_S), ge=30, le=86_400)
+    """How often Snowflake itself looks for changes. Default: `60s`"""
+    iam_user_arn: fields.IamUserArn | None = None
+    """Snowflake's IAM user, for trust that no function may change. Default: the deployment asks Snowflake"""
+    rotate_after_days: int = Field(default=SNOWFLAKE_ROTATION_DAYS, ge=1, le=365)
+    """Days after which the service user gets a new key. Default: `30`"""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problems = []
+        is_open = self.catalog == "open_catalog"
+        if is_open and self.open_catalog is None:
+            problems.append(Problem(("open_catalog",), "is missing: the catalog is there", "name it"))
+        if self.open_catalog and not is_open:
+            fix = "remove it, or use `catalog: open_catalog`"
+            problems.append(Problem(("open_catalog",), f"has no use with {self.catalog}", fix))
+        if self.catalog == "glue" and self.iam_user_arn:
+            reason = "needs `glue_rest`: with `glue`, Snowflake makes an id that nobody knows before"
+            problems.append(Problem(("iam_user_arn",), reason, "remove it, or use `catalog: glue_rest`"))
+        if self.tables == "linked_database":
+            if self.catalog == "glue":
+                reason = "needs a REST catalog"
+                problems.append(Problem(("tables",), reason, "use `catalog: glue_rest`"))
+            if self.schema_:
+                reason = "has no use with a linked database, which has the catalog's own"
+                problems.append(Problem(("schema",), reason, "remove it"))
+        if problems:
+            raise InvalidParts(problems)
+        return self
+
+
+def resolved(section: SnowflakeSection, deployment: str, lake_database: str) -> Snowflake:
+    """The account as the functions and the stacks see it."""
+    own = f"calve_{deployment}"
+
+    def named(given: str | None, default: str) -> str:
+        return (given or default.replace("-", "_")).upper()
+
+    warehouse, catalog = section.warehouse, section.open_catalog
+    return Snowflake(
+        account=section.account,
+        url=section.url or f"https://{section.account.lower().replace('_', '-')}.snowflakecomputing.com",
+        user=section.user.upper(),
+        secret=section.secret,
+        admin_role=section.admin_role.upper(),
+        database=named(section.database, deployment),
+        schema=named(section.schema_, lake_database),
+        warehouse=Warehouse(named(warehouse.name, own), warehouse.size.upper(), int(warehouse.auto_suspend))
+        if warehouse
+        else None,
+        reader=named(section.reader_role, f"{own}_reader"),
+        publisher=named(section.publisher_role, f"{own}_publisher"),
+        service_user=named(section.service_user, own),
+        volume=named(None, f"{own}_volume"),
+        integration=named(None, f"{own}_catalog"),
+        catalog=section.catalog,
+        open_catalog=OpenCatalog(catalog.uri, catalog.warehouse, catalog.secret) if catalog else None,
+        tables=section.tables,
+        refresh_s=int(section.refresh_interval),
+        iam_user_arn=section.iam_user_arn,
+        rotate_after_days=section.rotate_after_days,
+    )
+
+
+class PublishSection(Section):
+    """Who else gets the tables. Absent: they are in Glue alone."""
+
+    snowflake: SnowflakeSection | None = None
+    """See `publish.snowflake`"""
+    iceberg_rest: IcebergRestSection | None = None
+    """See `publish.iceberg_rest`"""
+
+    @model_validator(mode="after")
+    def _somewhere(self) -> Self:
+        if self.snowflake is None and self.iceberg_rest is None:
+            fix = "name `snowflake:` or `iceberg_rest:`, or remove `publish`"
+            raise InvalidParts([Problem((), "names nobody to publish to", fix)])
+        return self

@@ -1,0 +1,237 @@
+"""The shape of an entry of `tables`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from calve.config.engine_choice import MODES
+from calve.config.job import EngineChoice
+from calve.config.steps import masked_columns
+from calve.settings import fields
+from calve.settings.entries.maintenance import MaintenanceSection
+from calve.settings.entries.modes import (
+    AggregateSection,
+    ChangeDataSection,
+    DeduplicateSection,
+    UpsertSection,
+)
+from calve.settings.entries.routes import RouteSection
+from calve.settings.entries.sources import KeySection, SourceSection
+from calve.settings.entries.steps import (
+    ParameterName,
+    ParameterValue,
+    StepSection,
+    parameter_problems,
+)
+from calve.settings.fields import Section
+from calve.settings.problems import InvalidParts, Problem
+
+
+class AnnounceSection(Section):
+    """What the events of the table's commits say beside the usual; see docs/announcements.md."""
+
+    count_by: fields.ColumnName
+    """Column of the table, of texts, truths or whole numbers: events say how many rows of a commit have which value. For
+    columns of few values, at most 50 in a commit; never for one that is masked"""
+    alert_on: Annotated[list[fields.CountedValue], Field(max_length=10)] = Field(default_factory=list)
+    """Values of it that are mailed to `alerts.emails` whenever a commit has rows of them. Default: none"""
+
+
+class EmitSection(Section):
+    """A topic that gets every row which the table gets, once it is in the table: at least once, with headers that say which
+    record it is of; see docs/emit.md. The topic is made where there is none, and never altered.
+    """
+
+    topic: fields.Topic
+    """Topic to write. Its schemas are registered under its name and `-value`, or `-key`"""
+    format: Literal["avro", "json"] = "avro"
+    """`avro`, or `json`: JSON Schema. Default: `avro`"""
+    key: Annotated[list[fields.ColumnName], Field(min_length=1)] | None = None
+    """Columns of the table that make the record key, in the same format. Default: the key of the record that the row is of, as
+    the table has it; with `aggregate` the columns of the group"""
+    partitions: int = Field(default=6, ge=1)
+    """Partitions, where the topic is made. Default: `6`"""
+    retention: fields.Duration | None = None
+    """How long the topic keeps records, where it is made: `7d`. Default: the broker's"""
+    cleanup_policy: Literal["delete", "compact"] | None = None
+    """The topic's `cleanup.policy`, where it is made. Default: `delete`; with `aggregate` `compact`"""
+
+
+class BudgetSection(Section):
+    """How many records the rounds of some time may reject before the table suspends: the greater of `share` and `records`.
+    `share: 100%` is no limit. With `on_error: dead_letter` and `skip`.
+    """
+
+    share: fields.Share | None = None
+    """Part of the records read in that time: `1%`, `0.5%`. Default: `1%`"""
+    records: int | None = Field(default=None, ge=0)
+    """Number of records. Default: `1000`"""
+    within: fields.Duration | None = None
+    """The time: rounds that were committed within it count, and the one that is about to be. Default: `1h`"""
+
+
+class TableOptions(Section):
+    """What a table may set for itself and `defaults` for all."""
+
+    freshness: fields.Duration | None = None
+    """Greatest age of a record from produce to visible (p95): `60s`, `5m`, `1h`. Default: `60s`"""
+    flush_size: fields.Size | None = None
+    """Bytes of the topic after which a round commits at the latest: `250MB`, `64MiB`. Default: `250MB`"""
+    partition_flush_size: fields.Size | None = None
+    """The same for a single partition of the table. Default: `300MB`"""
+    start: fields.StartingPoint | None = None
+    """Where a table that has read nothing begins: `earliest`, `latest`, `{timestamp: 2026-01-01T00:00:00Z}` or
+    `{offsets: {0: 12}}` (partition: next offset to read). Default: `earliest`"""
+    on_error: Literal["dead_letter", "skip", "suspend"] | None = None
+    """What becomes of a record that cannot be read: `dead_letter` keeps it beside the table, `skip` counts it and leaves
+    it out, `suspend` stops the table before it; see docs/dead-letters.md. Default: `dead_letter`"""
+    dead_letter_budget: BudgetSection | None = None
+    """How many such records are too many; what a table does not set is that of `defaults`; see
+    `defaults.dead_letter_budget`. Default: `{share: 1%, records: 1000, within: 1h}`"""
+    on_data_loss: Literal["suspend", "continue"] | None = None
+    """Offsets that expired before they were read: `suspend` the table, or `continue` and record the loss.
+    Default: `suspend`"""
+    gaps: Literal["detect", "allow"] | None = None
+    """Offsets without a record in a topic that is neither compacted nor transactional: `detect` suspends the
+    table. Default: `detect`"""
+    format_version: Literal[2, 3] | None = None
+    """Iceberg format version of a new table: `2` or `3`. Default: `2`"""
+    owner: fields.Text | None = None
+    """Who answers for the table, such as a team or an address: its property `owner`"""
+    quarantine_new_fields: bool | None = None
+    """`true`: fields that a later version of the schema adds stay out of the table until its step `mask` names them; see
+    docs/masking.md. Default: `false`"""
+    engine: EngineChoice | None = None
+    """What makes rows of records: `columnar`, which is many times faster, `rows`, which can do everything, or `auto`: the first
+    wherever it can do what the table asks; see docs/engines.md. Default: `auto`"""
+
+    @model_validator(mode="after")
+    def _budget_has_a_use(self) -> Self:
+        if self.on_error == "suspend" and self.dead_letter_budget is not None:
+            fix = "remove it, or use `on_error: dead_letter` or `skip`"
+            raise InvalidParts([Problem(("dead_letter_budget",), "has no use with `on_error: suspend`", fix)])
+        return self
+
+
+class TableSection(TableOptions):
+    """One topic kept as one table; its key is the table's name. With `topics`: many topics, each kept as a table of its own."""
+
+    topic: fields.Topic | None = None
+    """Topic to read; needed, unless there are `topics`"""
+    topics: fields.Topics | None = None
+    """Regular expression, in the place of `topic`: each topic whose whole name matches is kept as a table, also one that is made
+    later. The key then says what the tables are named: `{topic}` stands for the topic, `{1}` for the first group; see
+    docs/topics.md"""
+    job: fields.Text | None = None
+    """Job that writes the table; needed where there are several"""
+    value: SourceSection = SourceSection()
+    """See `tables.<name>.value`. Default: as the registry says"""
+    key: KeySection | None = None
+    """See `tables.<name>.key`. Default: they make no column"""
+    route: RouteSection | None = None
+    """See `tables.<name>.route`. Default: every record of the topic is the table's"""
+    upsert: UpsertSection | None = None
+    """See `tables.<name>.upsert`. Default: every record is a row"""
+    change_data: ChangeDataSection | None = None
+    """See `tables.<name>.change_data`. Default: every record is a row"""
+    deduplicate: DeduplicateSection | None = None
+    """See `tables.<name>.deduplicate`. Default: every record is a row"""
+    aggregate: AggregateSection | None = None
+    """See `tables.<name>.aggregate`. Default: every record is a row"""
+    steps: list[StepSection] = Field(default_factory=list)
+    """List of what becomes of the columns of a record on its way to the table, in this order; see `tables.<name>.steps`.
+    Default: the columns are those of its schema"""
+    parameters: dict[ParameterName, ParameterValue] = Field(default_factory=dict)
+    """Values that its `sql` and `filter` name: `{large_trade: 4000}` stands for `:large_trade` in them. Default: none"""
+    emit: EmitSection | None = None
+    """See `tables.<name>.emit`. Default: its rows are in the table alone"""
+    announce: AnnounceSection | None = None
+    """See `tables.<name>.announce`. Default: events count no values"""
+    maintenance: MaintenanceSection | None = None
+    """See `tables.<name>.maintenance`. Default: that of `defaults`"""
+    event_time: fields.FieldPath | None = None
+    """Field that says when the fact happened, such as `created_at` or `order.created_at`"""
+    partition_by: fields.Partitioning | None = None
+    """List of `column`, `year(column)`, `month(...)`, `day(...)`, `hour(...)`, `bucket(16, column)`,
+    `truncate(4, column)`. Default: of tables with `upsert` or `change_data` eight buckets of their key, of
+    `aggregate` none; else `day(event_time)` where that is declared, else none"""
+    sort_by: fields.Sorting | None = None
+    """List of `column`, `column desc`, or a transform of one. Default: none"""
+
+    @model_validator(mode="after")
+    def _key_has_a_name_of_its_own(self) -> Self:
+        named = [self.value.rest, (self.value.column or "value") if self.value.kept else None]
+        if self.key and self.key.column.lower() in {each.lower() for each in named if each}:
+            reason = f'"{self.key.column}" is the name of a column of the values, too'
+            raise InvalidParts([Problem(("key", "column"), reason, "give it another name")])
+        return self
+
+    @model_validator(mode="after")
+    def _one_mode(self) -> Self:
+        modes = [name for name in MODES if getattr(self, name) is not None]
+        problems = [
+            Problem((each,), f"cannot be used together with `{modes[0]}`: a table has one mode", "remove one")
+            for each in modes[1:]
+        ]
+        if self.change_data is not None:
+            problems += self._no_change_events()
+        if problems:
+            raise InvalidParts(problems)
+        return self
+
+    @model_validator(mode="after")
+    def _parameters_are_those_of_the_steps(self) -> Self:
+        problems = parameter_problems([(each.kind, each.query) for each in self.steps], self.parameters)
+        if problems:
+            raise InvalidParts(problems)
+        return self
+
+    @model_validator(mode="after")
+    def _steps_fit_the_mode(self) -> Self:
+        problems = []
+        if self.emit and (self.upsert or self.change_data):
+            mode = "upsert" if self.upsert else "change_data"
+            reason = f"cannot be used with `{mode}`: rows that are deleted would stay in the topic"
+            problems.append(
+                Problem(("emit",), reason, "remove it; the topic of the table has the same changes")
+            )
+        if self.emit and self.emit.topic == self.topic:
+            fix = "name another topic"
+            problems.append(Problem(("emit", "topic"), "is the topic that the table is read from", fix))
+        if self.steps and self.change_data is not None:
+            fix = "keep the changes in one table as they are, or remove the steps"
+            problems.append(Problem(("steps",), "cannot be used with `change_data`", fix))
+        if self.announce and self._is_personal(self.announce.count_by):
+            fix = "count by a column that says nothing of a person"
+            problems.append(Problem(("announce", "count_by"), "is masked, or the record key", fix))
+        masks = [n for n, each in enumerate(self.steps) if each.mask]
+        problems += [
+            Problem(("steps", str(n), "mask"), "masks a second time", "make both one step") for n in masks[1:]
+        ]
+        if masks and any(each.sql for each in self.steps[: masks[0]]):
+            reason = "comes after `sql`, which may have copied what is personal"
+            problems.append(Problem(("steps", str(masks[0]), "mask"), reason, "put it before"))
+        if self.route is not None and self.change_data is not None:
+            problems.append(Problem(("route",), "cannot be used with `change_data`", "remove one of the two"))
+        several = [n for n, each in enumerate(self.steps) if each.flatten and each.flatten.explode]
+        if several and self.upsert is not None:
+            reason = "cannot be used with `upsert`, where a record is one row that replaces another"
+            path = ("steps", str(several[0]), "flatten", "explode")
+            problems.append(Problem(path, reason, "remove it, or the mode"))
+        if problems:
+            raise InvalidParts(problems)
+        return self
+
+    def _is_personal(self, column: str) -> bool:
+        steps = [each.step(self.parameters) for each in self.steps]
+        return column in masked_columns(steps, {}) | ({self.key.column} if self.key else set())
+
+    def _no_change_events(self) -> Iterator[Problem]:
+        if self.value.format not in {"registry", "avro", "json"}:
+            reason = f'"{self.value.format}" cannot be used with `change_data`: Debezium writes Avro or JSON'
+            yield Problem(("value", "format"), reason, "use `avro`, `json`, or remove it to ask the registry")
+        if self.value.rest is not None:
+            yield Problem(("value", "rest"), "has no use with `change_data`", "remove it")

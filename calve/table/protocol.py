@@ -1,0 +1,354 @@
+"""The decisions of an ingest round, as functions of what the table and the topic say.
+
+Everything that decides whether offsets are read, published, refused or repeated stands here, free of Spark and Kafka, so
+that the model in `tests/unit/calve/test_protocol_model.py` runs the very code that production runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from calve.errors import Suspended
+from calve.table.position import (
+    COMPLETE_ROUND,
+    COMPLETE_UNTIL,
+    EARLIER,
+    NO_LETTERS,
+    DeadLetterRound,
+    Ledger,
+    Offsets,
+    Position,
+    TopicKey,
+    decode,
+    has_position,
+    ledger_of,
+    metrics_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A snapshot as the protocol sees it; `parent` is None for the first snapshot of a table.
+
+    `committed_at`: by the clock of its writer, in seconds since epoch; 0 where nobody looked, as in `sequence`, Iceberg's own
+    number of it. `operation`: Iceberg's word for what it did.
+    """
+
+    id: int
+    parent: int | None
+    summary: Mapping[str, str]
+    committed_at: float = 0.0
+    sequence: int = 0
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic at one moment. `end` is the last stable offset (read_committed), `log_start` the first offset still held.
+
+    `complete_until`, in epoch seconds: what had arrived until then lies below `end`. None where it does not: a transaction
+    is open, and its records will become readable at offsets that they have already.
+    """
+
+    key: TopicKey
+    name: str
+    log_start: Offsets
+    end: Offsets
+    compacted: bool = False
+    transactional: bool = False
+    complete_until: float | None = None
+
+
+def standing(ancestors: Iterable[Commit]) -> Commit | None:
+    """The nearest ancestor that says where the table stands; `ancestors` runs from the head of main towards the root.
+
+    Never the newest snapshot of the table: that list also holds staged branches and what a rollback left behind.
+    """
+    return next((each for each in ancestors if has_position(each.summary)), None)
+
+
+def nearest_position(ancestors: Iterable[Commit]) -> Position | None:
+    """The position that `standing` says."""
+    stood = standing(ancestors)
+    return None if stood is None else decode(stood.summary, stood.id)
+
+
+def bytes_per_record(ancestors: Iterable[Commit]) -> float | None:
+    """What a record of the newest round that read any had in Kafka, on average; None: no ancestor says it."""
+    for each in ancestors:
+        records = ledger_of(each.summary).consumed
+        if records and (size := metrics_of(each.summary).get("bytes_in")):
+            return float(size / records)
+    return None
+
+
+def complete_until(ancestors: Iterable[Commit], properties: Mapping[str, str]) -> float | None:
+    """Until when all that had arrived in the topic is in the table, in epoch seconds; None where nothing says it.
+
+    The newest claim among main's ancestors holds, as later rounds only add. The note of an idle table, in its properties,
+    survives a rollback of main: it holds only for the round that it names. What expired snapshots claimed holds as long as main
+    goes back to them.
+    """
+    noted = None
+    newest = True
+    expired = json.loads(properties.get(EARLIER, "{}"))
+    claimed_before = None
+    for commit in ancestors:
+        if commit.id == expired.get("before"):
+            claimed_before = expired.get("complete_until")
+        if not has_position(commit.summary):
+            continue
+        if newest and commit.summary["calve.round"] == properties.get(COMPLETE_ROUND):
+            noted = float(properties[COMPLETE_UNTIL])
+        newest = False
+        claimed = metrics_of(commit.summary).get("complete_until")
+        if claimed is not None:
+            return float(claimed) if noted is None else max(float(claimed), noted)
+    return claimed_before if noted is None else noted
+
+
+def ancestry_is_cut(ancestors: Sequence[Commit]) -> bool:
+    """True where expiry removed older ancestors: the oldest one left still names a parent."""
+    return bool(ancestors) and ancestors[-1].parent is not None
+
+
+def locate(
+    ancestors: Sequence[Commit], *, tagged: Commit | None, greatest_offsets: Mapping[TopicKey, Offsets] | None
+) -> Position:
+    """Where an initialised table stands.
+
+    The tag counts only where expiry has cut the ancestry, and only if the table neither has more than the tag says (no row
+    or dead letter lies at or beyond it: `greatest_offsets` are the greatest offsets held, by topic and partition; None: not
+    looked up, the tag is not used) nor less (a rollback to a foreign snapshot older than the tag).
+
+    Raises:
+        Suspended: the position cannot be proved (`position_lost`); starting over would double the table.
+    """
+    position = nearest_position(ancestors)
+    if position is not None:
+        return position
+    if ancestry_is_cut(ancestors) and tagged is not None and greatest_offsets is not None:
+        position = decode(tagged.summary, tagged.id)
+        if _covers(position, greatest_offsets) and _as_many_rows(ancestors[0], tagged):
+            return position
+    raise Suspended(
+        "position_lost",
+        "no snapshot in main's history says which offsets the table holds: it was replaced, or its history was expired",
+        fix="roll the table back to a snapshot with calve.* in its summary, or drop the table to read the topic again",
+    )
+
+
+def _covers(position: Position, greatest: Mapping[TopicKey, Offsets]) -> bool:
+    return all(
+        offset < position.offsets.get(topic, {}).get(partition, 0)
+        for topic, offsets in greatest.items()
+        for partition, offset in offsets.items()
+    )
+
+
+def _as_many_rows(head: Commit, tagged: Commit) -> bool:
+    """True where Iceberg's own totals agree: compaction keeps them, a rollback or a replaced table does not."""
+    held = _rows(head.summary)
+    return held is not None and held == _rows(tagged.summary)
+
+
+def _rows(summary: Mapping[str, str]) -> int | None:
+    """Rows of a snapshot, without those that deletes have taken away; None where nothing says it."""
+    records = summary.get("total-records")
+    return None if records is None else int(records) - int(summary.get("total-position-deletes", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where the next read begins; `lost` are ranges [from, to) that were gone before they were read."""
+
+    offsets: Offsets
+    lost: dict[int, tuple[int, int]] = field(default_factory=dict)
+    reason: str | None = None
+
+    @property
+    def since(self) -> Offsets:
+        """Where the ledger of the round begins: at the table's position, below what was lost."""
+        return {p: self.lost[p][0] if p in self.lost else o for p, o in self.offsets.items()}
+
+
+def begin(
+    position: Position,
+    topic: TopicState,
+    *,
+    first: Offsets,
+    on_data_loss: Literal["suspend", "continue"],
+    made_for: TopicKey | None = None,
+) -> Begin:
+    """The offsets that a round reads from, by partition.
+
+    `first` says where a topic that the table has never read begins; a partition added later begins at 0.
+    `made_for`: the topic that was there when the table was made, if the table says so.
+
+    Raises:
+        Suspended: `topic_recreated`, `cluster_changed`, `partitions_missing`, `log_truncated`, `offsets_expired`.
+    """
+    known = position.of(topic.key)
+    reason = None
+    expected = tuple(position.offsets) or ((made_for,) if made_for else ())
+    if known is None and expected and topic.key not in expected:
+        reason, text, fix = _other_incarnation(expected, topic)
+        if on_data_loss == "suspend":
+            raise Suspended(reason, text, fix=fix)
+        known = {}
+    elif known is None:
+        return Begin({p: max(first.get(p, 0), start) for p, start in topic.log_start.items()})
+    if missing := sorted(known.keys() - topic.end.keys()):
+        raise Suspended("partitions_missing", f"topic {topic.name} has lost its partitions {missing}")
+    offsets = {p: known.get(p, 0) for p in topic.log_start}
+    beyond = {p: o for p, o in offsets.items() if o > topic.end[p]}
+    if beyond:
+        raise Suspended(
+            "log_truncated",
+            f"topic {topic.name} ends before offsets that the table holds already: "
+            + ", ".join(
+                f"partition {p} ends at {topic.end[p]}, next offset is {o}" for p, o in sorted(beyond.items())
+            ),
+            fix="the log was truncated (unclean leader election?): restore it, or roll the table back below its end",
+        )
+    lost = {p: (o, topic.log_start[p]) for p, o in offsets.items() if o < topic.log_start[p]}
+    if lost and on_data_loss == "suspend":
+        ranges = ", ".join(f"partition {p} [{a}, {b})" for p, (a, b) in sorted(lost.items()))
+        raise Suspended(
+            "offsets_expired",
+            f"topic {topic.name} no longer holds offsets that were never read: {ranges}",
+            fix="set on_data_loss: continue to go on after the lost range and record it in the ledger",
+        )
+    return Begin({p: max(o, topic.log_start[p]) for p, o in offsets.items()}, lost, reason)
+
+
+def _other_incarnation(expected: Sequence[TopicKey], topic: TopicState) -> tuple[str, str, str]:
+    """Code, reason and fix."""
+    former = ", ".join(map(str, expected))
+    if any(key.cluster_id == topic.key.cluster_id for key in expected):
+        return (
+            "topic_recreated",
+            f"topic {topic.name} was created again: its id is {topic.key}, the table is of {former}",
+            "set on_data_loss: continue. The job then adds all records of the new topic to this table. If producers"
+            " sent the former records again, name another table: this one would hold them twice",
+        )
+    return (
+        "cluster_changed",
+        f"topic {topic.name} is on another cluster: {topic.key}, the table is of {former}",
+        "point kafka.bootstrap_servers back to the former cluster. If this topic is a copy of the former one, name"
+        " another table for it: this one would hold each copied record twice. If it holds new records only, set"
+        " on_data_loss: continue: the job then adds all of them to this table",
+    )
+
+
+def recheck(before: TopicState, after: TopicState, start: Offsets) -> None:
+    """Compare a topic before and after it was read: a re-created topic returns other rows for the same offsets, silently.
+
+    Raises:
+        Suspended: `topic_recreated`, `cluster_changed` or `offsets_expired` happened during the read; nothing was published.
+    """
+    if before.key != after.key:
+        code = "topic_recreated" if before.key.cluster_id == after.key.cluster_id else "cluster_changed"
+        raise Suspended(
+            code, f"topic {after.name} changed from {before.key} to {after.key} while it was read"
+        )
+    gone = sorted(p for p, o in start.items() if after.log_start.get(p, o) > o)
+    if gone:
+        raise Suspended(
+            "offsets_expired", f"topic {after.name}: retention passed the read in partitions {gone}"
+        )
+
+
+def check_gaps(
+    topic: TopicState, *, span: int, records: int, allowed: bool, missing: Callable[[], Offsets]
+) -> int:
+    """The number of offsets without a record; they occur only in compacted and in transactional topics.
+
+    Both figures are of one read: a second one may find a compacted topic with fewer records. `missing` counts the
+    offsets without a record by partition; it is asked only where an unexplained gap must be named.
+
+    Raises:
+        Suspended: `offset_gap`: records are missing and nothing explains it; more records than offsets are `offset_surplus`.
+    """
+    gaps = span - records
+    if gaps < 0:
+        raise Suspended("offset_surplus", f"topic {topic.name} gave {records} records for {span} offsets")
+    if gaps and not (allowed or topic.compacted or topic.transactional):
+        raise Suspended(
+            "offset_gap",
+            f"topic {topic.name} is neither compacted nor transactional, yet offsets have no record: "
+            + ", ".join(f"{n} in partition {p}" for p, n in sorted(missing().items()) if n),
+            fix="set gaps: allow for this table if its producers used transactions that the broker has forgotten",
+        )
+    return gaps
+
+
+def may_publish(ancestors: Iterable[Commit], base: Position) -> bool:
+    """The compare of the compare-and-swap: main must still stand at the position that this round started from.
+
+    Foreign commits on top (compaction, property changes) are no obstacle; another round, or a rollback past `base`, is.
+    """
+    current = nearest_position(ancestors)
+    return current is not None and current.round == base.round
+
+
+def contains_round(ancestors: Iterable[Commit], round_id: str) -> bool:
+    """True where main's history holds this round: how an ambiguous commit is resolved, never by a blind retry."""
+    return any(commit.summary.get("calve.round") == round_id for commit in ancestors)
+
+
+def check_ledger(ledger: Ledger, *, staged_rows: int) -> None:
+    """Refuse a round whose figures contradict each other or the files it staged.
+
+    Raises:
+        Suspended: `ledger_imbalance`.
+    """
+    problem = ledger.imbalance()
+    if problem is None and staged_rows != ledger.rows_appended:
+        problem = f"{staged_rows} rows were staged, {ledger.rows_appended} were counted at the source"
+    if problem:
+        raise Suspended("ledger_imbalance", f"the round does not balance and was not published: {problem}")
+
+
+def next_position(
+    base: Position,
+    topic: TopicState,
+    to: Offsets,
+    *,
+    round_id: str,
+    writer: str,
+    dead_letters: DeadLetterRound | None,
+) -> Position:
+    """The position after a round; offsets of other incarnations of the topic stay in it."""
+    if dead_letters:
+        dead_letters = replace(
+            dead_letters, previous=base.dead_letters.round if base.dead_letters else NO_LETTERS
+        )
+    return Position(
+        offsets=base.offsets | {topic.key: (base.of(topic.key) or {}) | to},
+        round=round_id,
+        writer=writer,
+        topic=topic.name,
+        dead_letters=dead_letters or base.dead_letters,
+        redrives=base.redrives,
+        mode=base.mode,
+    )
+
+
+def bounded(start: Offsets, end: Offsets, *, budget_records: int, partition_records: int) -> Offsets:
+    """The exclusive ends of the next round: a fair share of the budget for every partition that has records.
+
+    What a short partition leaves of its share goes to the longer ones.
+    """
+    backlog = {p: max(0, end[p] - o) for p, o in start.items()}
+    to = dict(start)
+    left = budget_records
+    for index, partition in enumerate(order := sorted(backlog, key=lambda p: (backlog[p], p))):
+        share = -(-left // (len(order) - index))
+        taken = min(backlog[partition], share, partition_records)
+        to[partition] += taken
+        left -= taken
+    return to
