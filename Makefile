@@ -70,7 +70,7 @@ lock: ## Write the requirements anew from pyproject.toml, those of the functions
 	$(UV_COMPILE) --extra dev pyproject.toml -o requirements.txt
 	echo setuptools | $(UV_COMPILE) - -o requirements-build.txt
 	printf "ministack==1.5.33\nboto3\n" | $(UV_COMPILE) - -o cli/embedded/ministack.txt
-	$(UV_COMPILE) --no-deps glue_jobs/columnar/requirements.in -o glue_jobs/columnar/requirements.txt
+	$(UV_COMPILE) --no-deps glue_jobs/engines/columnar/requirements.in -o glue_jobs/engines/columnar/requirements.txt
 	for each in lambdas/*/requirements.in; do $(UV_COMPILE) $$each -o $${each%.in}.txt || exit 1; done
 
 clean: ## Stop the embedded stack and remove everything that was downloaded or made

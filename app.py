@@ -15,8 +15,8 @@ from calve.config.job import Job, Kafka, Registry
 from calve.errors import CalveError, ConfigError
 from calve.settings import StackDefaults, load_deployment
 from stacks.assembly import build
-from stacks.bundling import Runtime
-from stacks.lake import is_asked_for
+from stacks.base.bundling import Runtime
+from stacks.stateful.lake import is_asked_for
 
 NOWHERE = StackDefaults(Kafka("kafka.invalid:9092"), Registry("https://registry.invalid"))
 """Stands in for what calve.yaml leaves to the embedded stack: then there are templates to look at, which no account takes."""

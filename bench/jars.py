@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cli.embedded.layout import Layout
 from cli.progress import Progress
-from stacks.jars import pinned, present, retrieve
+from stacks.jobs.jars import pinned, present, retrieve
 
 LOCK = Path(__file__).with_name("connect.lock")
 

@@ -14,7 +14,7 @@ from typing import Any
 from bench.jars import LOCK
 from cli.embedded.java import find_java
 from cli.embedded.layout import Layout
-from stacks.jars import Jar, pinned
+from stacks.jobs.jars import Jar, pinned
 
 PACKAGES = ("pyspark", "pyarrow", "numba", "kafka-python")
 

@@ -136,7 +136,7 @@ def latest_commit(table: Table) -> tuple[Snapshot, Position] | None:
 
 
 def state_of(table: Table) -> TableState:
-    """The state that the job wrote into the table; what its job says beside it, `cli.condition` reads, too."""
+    """The state that the job wrote into the table; what its job says beside it, `cli.look.condition` reads, too."""
     written = table.properties.get(STATE)
     return TableState() if written is None else TableState.from_json(written)
 

@@ -12,32 +12,32 @@ import sys
 import typer
 
 from calve.errors import CalveError, ConfigError
-from cli.backfill import backfill
+from cli.act.backfill import backfill
+from cli.act.dead_letters.command import dead_letters
+from cli.act.export import export
+from cli.act.forget import forget
+from cli.act.keys import keys
+from cli.act.link import link
+from cli.act.pause import pause, resume
+from cli.act.rollback import rewind, rollback
 from cli.console import Console
-from cli.cost.command import cost
-from cli.datagen.command import datagen
-from cli.dead_letters.command import dead_letters
-from cli.demo.command import demo
-from cli.deploy import deploy
-from cli.doctor.command import doctor
 from cli.embedded.loopback import no_proxy
-from cli.export import export
-from cli.forget import forget
-from cli.ingest import ingest, maintain
-from cli.init.command import init
-from cli.keys import keys
-from cli.link import link
+from cli.look.cost.command import cost
+from cli.look.doctor.command import doctor
+from cli.look.query.command import query
+from cli.look.status.command import status
+from cli.look.tables import tables
 from cli.manual import explain
-from cli.pause import pause, resume
-from cli.plan.command import plan
-from cli.preview.command import preview
 from cli.profile import offer
-from cli.query.command import query
-from cli.run_job import run_job
-from cli.status.command import status
-from cli.tables import tables
-from cli.travel import rewind, rollback
-from cli.up import down, up
+from cli.project.deploy import deploy
+from cli.project.init.command import init
+from cli.project.plan.command import plan
+from cli.project.preview.command import preview
+from cli.run.datagen.command import datagen
+from cli.run.demo.command import demo
+from cli.run.ingest import ingest, maintain
+from cli.run.run_job import run_job
+from cli.run.up import down, up
 from cli.verify.command import verify
 
 app = typer.Typer(

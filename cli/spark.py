@@ -78,7 +78,7 @@ def local_session(job: Job) -> SparkSession:
     Raises:
         Fatal: there is no JVM.
     """
-    from glue_jobs.session import spark_session
+    from glue_jobs.process.session import spark_session
 
     root = project_root()
     os.environ.update(spark_environment(root, current(root), memory="1g", quick=True))

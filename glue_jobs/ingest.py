@@ -3,9 +3,9 @@
 Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.config.job.Job`), `--drain [true|false]`
 to stop at the topics' ends as they are at start. What only a deploy knows stands beside the settings and wins over them:
 `--warehouse URI`, `--region NAME`, `--kms-key ARN`, `--bootstrap-servers LIST`; `--control URI` and `--generation NAME` are for
-`glue_jobs.reporting`; `--packages FILE` is an archive for `glue_jobs.packages`. Under `--announce true` the job tells EventBridge
-of every commit. Glue's own arguments are ignored, all others refused.
-SIGTERM, Ctrl-C and a hand-over end the job after the running rounds.
+`glue_jobs.rounds.reporting`; `--packages FILE` is an archive for `glue_jobs.process.packages`. Under `--announce true` the job
+tells EventBridge of every commit. Glue's own arguments are ignored, all others refused. SIGTERM, Ctrl-C and a hand-over end the
+job after the running rounds.
 """
 
 from __future__ import annotations
@@ -28,17 +28,25 @@ from calve.errors import CalveError, ConfigError
 from calve.log import event
 from calve.names import TableName
 from calve.outputs.job_status import place
-from glue_jobs import engines, faults
-from glue_jobs.lake import Lake
-from glue_jobs.outbox import EventBus, Outbox
-from glue_jobs.packages import require, ship
-from glue_jobs.reporting import HandOver, LakeObject, Reporter
-from glue_jobs.session import flag, job_of, job_parser, parsed, require_avro_guard, spark_session
+from glue_jobs.engines import choice
+from glue_jobs.iceberg.catalog import Lake
+from glue_jobs.outputs.outbox import EventBus, Outbox
+from glue_jobs.process import faults
+from glue_jobs.process.packages import brought, ship
+from glue_jobs.process.session import (
+    flag,
+    job_of,
+    job_parser,
+    parsed,
+    require_avro_guard,
+    spark_session,
+)
+from glue_jobs.rounds.reporting import HandOver, LakeObject, Reporter
 
 if TYPE_CHECKING:
     from glue_jobs.kafka.cluster import Cluster
-    from glue_jobs.loop import State
-    from glue_jobs.target import Target
+    from glue_jobs.rounds.loop import State
+    from glue_jobs.table.target import Target
 
 FLUSH_S = 5.0
 """How long a job that ends sends announcements; those that are left are sent by the next one."""
@@ -77,11 +85,11 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
     require_avro_guard(spark)
     said = LakeObject(spark, place(job.lake.warehouse, job.name, job.job))
     with Reporter(job, said) as reporter, ExitStack() as opened:
-        require()
-        # What reads Kafka is imported once Spark is there: it brings the packages that the host lacks (`glue_jobs.packages`).
+        require_packages()
+        # Spark brings the packages that the host lacks (`glue_jobs.process.packages`): import their users after its start.
         from glue_jobs.kafka.cluster import Cluster
-        from glue_jobs.loop import TableLoop
-        from glue_jobs.loops import Discovery, Loops, Opening
+        from glue_jobs.rounds.loop import TableLoop
+        from glue_jobs.rounds.loops import Discovery, Loops, Opening
 
         loops = reporter.loops = Loops(stop)
         cluster = output = opened.enter_context(closing(Cluster(job.kafka)))
@@ -93,7 +101,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
         opening = Opening(job, Lake(spark, job.name), cluster, output, outbox)
         targets = list(map(opening.target, job.tables))
         if any(each.engine != "rows" and not of_settings(each) for each in (*job.tables, *job.patterns)):
-            engines.load(spark.sparkContext)
+            choice.load(spark.sparkContext)
         event("job.started", job=job.job, writer=opening.writer, tables=[str(each.name) for each in targets])
 
         def keep(target: Target) -> TableName:
@@ -110,9 +118,19 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
         return loops.wait()
 
 
+def require_packages() -> None:
+    """Import the source of records; its kernels are compiled where no process of this machine has done so.
+
+    Raises:
+        Fatal: a package cannot be imported.
+    """
+    with brought():
+        from glue_jobs.kafka import source  # noqa: F401 the import is the proof
+
+
 def open_targets(job: Job, lake: Lake, cluster: Cluster) -> list[Target]:
     """One target per table; all share the cluster, the catalog and the registry's cache."""
-    from glue_jobs.loops import Opening
+    from glue_jobs.rounds.loops import Opening
 
     return list(map(Opening(job, lake, cluster, cluster).target, job.tables))
 

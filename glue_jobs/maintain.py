@@ -20,13 +20,13 @@ from calve.config.job import Aggregate, Job, Upsert
 from calve.config.maintenance import TURN_KINDS, Kind, due
 from calve.errors import CalveError, ConfigError
 from calve.log import event
-from glue_jobs import faults
-from glue_jobs.java import problem
-from glue_jobs.lake import Lake, Table
-from glue_jobs.maintaining.doing import Work
-from glue_jobs.maintaining.figures import figures, tables_of
-from glue_jobs.maintaining.turns import asked
-from glue_jobs.session import flag, job_of, job_parser, parsed, spark_session
+from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.maintenance.table_stats import figures, tables_of
+from glue_jobs.maintenance.tasks import Work
+from glue_jobs.maintenance.turns import asked
+from glue_jobs.process import faults
+from glue_jobs.process.java import problem
+from glue_jobs.process.session import flag, job_of, job_parser, parsed, spark_session
 
 RUN_S = 3_000.0
 """A run ends before the next one is due; what is left is due still."""

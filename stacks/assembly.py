@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from aws_cdk import Acknowledgment, App, CfnParameter, Stack, Tags, Validations
 
 from calve.config.deployment import Deployment
-from stacks.bundling import Runtime
-from stacks.exports import ExportsStack
-from stacks.ingest import IngestStack
-from stacks.kafka import KafkaStack
-from stacks.lake import LakeStack
-from stacks.maintenance import MaintenanceStack
-from stacks.monitoring import MonitoringStack
-from stacks.publish import PublishStack
-from stacks.rotation import KeysStack
+from stacks.base.bundling import Runtime
+from stacks.base.rotation import KeysStack
+from stacks.jobs.ingest import IngestStack
+from stacks.jobs.maintenance import MaintenanceStack
+from stacks.monitoring.monitoring import MonitoringStack
+from stacks.publishing.exports import ExportsStack
+from stacks.publishing.publish import PublishStack
+from stacks.stateful.kafka import KafkaStack
+from stacks.stateful.lake import LakeStack
 
 
 def build(

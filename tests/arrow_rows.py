@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from calve.schema.columns import KAFKA, field, list_of, map_of, struct, with_ids
-from glue_jobs.columnar.layouts import schema
+from glue_jobs.engines.columnar.layouts import schema
 
 ALL = struct(
     field("boolean", "boolean"),

@@ -16,7 +16,7 @@ from calve.decoding.decode_plan import decoding, first_columns
 from calve.errors import CalveError
 from calve.schema.registered import Schema
 from calve.schema.wire import CONFLUENT
-from glue_jobs.columnar.decoder import Decoder
+from glue_jobs.engines.columnar.decoder import Decoder
 from tests.columnar import records_of
 from tests.random_avro import Schemas, Values, mutated
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.programs.marks import LAP, READY, mark
 from calve.config.job import Job
 from glue_jobs.ingest import run
-from glue_jobs.session import spark_session
+from glue_jobs.process.session import spark_session
 
 
 def main(settings: Path, *, together: bool) -> None:

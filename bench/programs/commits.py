@@ -20,15 +20,15 @@ from bench.workloads.trades import TRADES
 from bench.workloads.workload import blocks
 from calve.config.job import Job
 from cli.kafka import client_properties
+from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.ingest import open_targets
-from glue_jobs.java import elements
 from glue_jobs.kafka.cluster import Cluster
-from glue_jobs.lake import Lake, Table
-from glue_jobs.outcome import Memory
-from glue_jobs.round import Round
-from glue_jobs.session import spark_session
-from glue_jobs.target import Target
-from glue_jobs.upkeep import Upkeep
+from glue_jobs.maintenance.upkeep import Upkeep
+from glue_jobs.process.java import elements
+from glue_jobs.process.session import spark_session
+from glue_jobs.rounds.outcome import Memory
+from glue_jobs.rounds.round import Round
+from glue_jobs.table.target import Target
 
 ROWS = 5
 WINDOW = 10

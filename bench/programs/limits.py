@@ -20,17 +20,17 @@ from calve.names import SYSTEM_COLUMN
 from calve.registry.registry import open_registry
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from cli.kafka import Cluster
-from glue_jobs.columnar.decoder import Decoder
-from glue_jobs.columnar.layouts import layout
-from glue_jobs.columnar.parquet import Files
-from glue_jobs.columnar.storage import Storage
-from glue_jobs.columnar.tasks import kafka_column
+from glue_jobs.engines.columnar.decoder import Decoder
+from glue_jobs.engines.columnar.layouts import layout
+from glue_jobs.engines.columnar.parquet import Files
+from glue_jobs.engines.columnar.storage import Storage
+from glue_jobs.engines.columnar.tasks import kafka_column
+from glue_jobs.iceberg.catalog import PROPERTIES
 from glue_jobs.kafka.client import Settings, settings_of
 from glue_jobs.kafka.connection import Connection
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, _Reader, fetch
 from glue_jobs.kafka.records import Records
 from glue_jobs.kafka.slices import Span
-from glue_jobs.lake import PROPERTIES
 
 
 @dataclass(frozen=True, slots=True)

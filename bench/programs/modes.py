@@ -20,15 +20,15 @@ from pyspark.sql import SparkSession
 
 from bench.programs.marks import mark
 from calve.config.job import Aggregate, Deduplicate, Job, Measure, Source, Table, Upsert
-from cli.datagen.produce import create_topic
 from cli.kafka import client_properties
+from cli.run.datagen.produce import create_topic
+from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.ingest import open_targets
 from glue_jobs.kafka.cluster import Cluster
-from glue_jobs.lake import Lake
-from glue_jobs.outcome import Memory
-from glue_jobs.round import Round
-from glue_jobs.session import spark_session
-from glue_jobs.target import Target
+from glue_jobs.process.session import spark_session
+from glue_jobs.rounds.outcome import Memory
+from glue_jobs.rounds.round import Round
+from glue_jobs.table.target import Target
 
 PARTITIONS = 4
 VALUE_BYTES = 100

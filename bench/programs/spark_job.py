@@ -22,8 +22,8 @@ from calve.config.job import Job, Table
 from calve.config.spark_conf import CATALOG
 from calve.registry.registry import open_registry
 from calve.schema.registered import Schema
-from glue_jobs.session import spark_session
-from glue_jobs.shapes import spark_type
+from glue_jobs.decode.shapes import spark_type
+from glue_jobs.process.session import spark_session
 
 RECORDS_PER_TRIGGER = 1_500_000
 

@@ -20,13 +20,13 @@ from bench.jars import connect_class_path
 from bench.metering import Metered, metered
 from bench.scene import MEMORY, Follower, Lap, Run, Scene, begun, run_of
 from calve.config.job import Job
-from cli.datagen.produce import create_topic
 from cli.embedded.java import find_java
 from cli.embedded.layout import Layout
 from cli.embedded.loopback import HOST, call, free_ports
 from cli.embedded.stack import environment
 from cli.kafka import client_properties
 from cli.lake import open_catalog
+from cli.run.datagen.produce import create_topic
 
 LOOK_S = 0.25
 PATIENCE_S = 180

@@ -10,7 +10,7 @@ CATALOG = "lake"
 NAMES_KEY = f"spark.sql.catalog.{CATALOG}.calve.names-key"
 """Whether only what is sent with the name of the lake's key is encrypted by it."""
 COPIES = "copies"
-"""The catalog in memory in which `glue_jobs.deletes` keeps copies of tables for the length of a round."""
+"""The catalog in memory in which `glue_jobs.iceberg.position_deletes` keeps copies of tables for the length of a round."""
 OWN_SETTINGS = re.compile(
     r"spark\.sql\.(extensions|catalog\..*|ansi\.enabled|adaptive\.optimizer\.excludedRules|execution\.arrow\.maxBytesPerBatch|mapKeyDedupPolicy|session\.timeZone)"
     r"|spark\.dynamicAllocation\.minExecutors|spark\.(driver|executor)\.extraJavaOptions|spark\.(redaction\.regex|scheduler\.mode|speculation|ui\..*|broadcast\.UDFCompressionThreshold)"
@@ -46,7 +46,7 @@ def spark_conf(job: Job) -> dict[str, str]:
         # Cluster ids hold "-", which Glue allows and Iceberg refuses; calve.names has checked every name by its own rules.
         f"{catalog}.glue.skip-name-validation": "true",
         f"{catalog}.cache-enabled": "false",
-        # The catalog through which Iceberg's compaction, and `glue_jobs.staging`, write files without a commit.
+        # The catalog through which Iceberg's compaction, and `glue_jobs.iceberg.staging`, write files without a commit.
         "spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkRewriteTableCatalog",
         f"spark.sql.catalog.{COPIES}": "org.apache.iceberg.spark.SparkCatalog",
         f"spark.sql.catalog.{COPIES}.catalog-impl": "org.apache.iceberg.inmemory.InMemoryCatalog",

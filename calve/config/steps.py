@@ -1,6 +1,6 @@
 """Steps: what becomes of the columns of a record on its way to the table, in the order of calve.yaml (docs/steps.md).
 
-Values alone; `glue_jobs.steps` runs them. Paths are names with dots between them; they go through lists and values of maps
+Values alone; `glue_jobs.transform` runs them. Paths are names with dots between them; they go through lists and values of maps
 as if these were what they hold: `items.price` is the price of every item.
 """
 

@@ -1,8 +1,8 @@
 """Avro values as a program of numbers: what a machine does, byte after byte, to make the cells of columns of them.
 
-Nothing is compiled when a schema is new: `glue_jobs.columnar.machine` is one loop that runs any program over many records. The
-records are the rows of level 0; each list and each map opens a level, of which its items are the rows. A level has columns of
-cells (numbers of 64 bits) and columns of marks (bytes, 1: there is a value). What the cells mean says `Program.row`.
+Nothing is compiled when a schema is new: `glue_jobs.engines.columnar.machine` is one loop that runs any program over many
+records. The records are the rows of level 0; each list and each map opens a level, of which its items are the rows. A level has
+columns of cells (numbers of 64 bits) and columns of marks (bytes, 1: there is a value). What the cells mean says `Program.row`.
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ def _mismatch(table: str, writer: str, path: str) -> SchemaProblem:
 
 
 def framed(schema: Json, size: int) -> Json:
-    """A record of the frame (`size` bytes), the value, and the 8 bytes appended by the reader (see `glue_jobs.decode`)."""
+    """A record of the frame (`size` bytes), the value, and the 8 bytes appended by the reader (see `glue_jobs.decode.decode`)."""
     frame = {"name": "frame", "type": {"type": "fixed", "name": "calve_frame", "size": size}}
     return {"type": "record", "name": "calve_framed", "fields": [*([frame] if size else []), *_tail(schema)]}
 

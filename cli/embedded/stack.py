@@ -21,7 +21,7 @@ from cli.embedded.layout import Layout
 from cli.embedded.loopback import HOST, free_ports, no_proxy
 from cli.embedded.servers import SERVERS, Server
 from cli.progress import Progress
-from stacks.jars import pinned, present, retrieve
+from stacks.jobs.jars import pinned, present, retrieve
 
 PORTS = ("kafka", "kafka_ssl", "kafka_sasl", "kafka_controller", "registry", "aws")
 

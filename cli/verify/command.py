@@ -41,9 +41,9 @@ def verify(
     Example:
       calve verify stock_trades
     """
-    from cli.condition import Conditions
     from cli.kafka import cluster_database
     from cli.lake import load, open_catalog
+    from cli.look.condition import Conditions
     from cli.verify.sources import Sources
     from cli.verify.verification import verify
 

@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from cli.config import load_jobs
-from cli.datagen.produce import create_topic
+from cli.run.datagen.produce import create_topic
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

@@ -1,5 +1,5 @@
 """Kafka: clients, metadata, and a bounded fetch of record batches, the one source of both engines (ADR 38)."""
 
-from glue_jobs.packages import use
+from glue_jobs.process.packages import use
 
 use()

@@ -9,10 +9,10 @@ import pyarrow as pa
 from numba import types
 
 from calve.schema.columns import KAFKA
-from glue_jobs.arrow_types import arrow_type
-from glue_jobs.compiled import BYTES, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.arrow.kernels import BYTES, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.arrow.texts import NOTHING, Bytes, Longs, find_no_utf_8, texts, validity
+from glue_jobs.arrow.types import arrow_type
 from glue_jobs.kafka.records import Records
-from glue_jobs.texts import NOTHING, Bytes, Longs, find_no_utf_8, texts, validity
 
 PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 KIND = arrow_type(KAFKA["type"])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from calve.errors import CalveError, Suspended
 from calve.schema.columns import KEPT_OF_LARGE, LARGEST_RECORD
 from calve.schema.wire import varint_of
+from glue_jobs.arrow.texts import Bytes
 from glue_jobs.kafka.batch_kernels import (
     APPEND_TIME,
     AT,
@@ -28,7 +29,6 @@ from glue_jobs.kafka.batch_kernels import (
 )
 from glue_jobs.kafka.inflating import Inflating
 from glue_jobs.kafka.records import CORRUPT_BATCH, NO_TIME, RECORD_TOO_LARGE, Records
-from glue_jobs.texts import Bytes
 
 MOST_RECORDS = 1 << 16
 """Records of a chunk, unless a batch that is no larger than a chunk has more."""

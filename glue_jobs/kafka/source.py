@@ -21,7 +21,7 @@ from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.columns import header_lists, parts
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch, planned
 from glue_jobs.kafka.records import REFUSED, Records
-from glue_jobs.workers import spent_s, telling
+from glue_jobs.process.workers import spent_s, telling
 
 MILLIS = "calve:millis"
 HEADERS = T.ArrayType(
@@ -59,7 +59,7 @@ def read(
     column holds it), timestampType, headers (null where there are none) and `REFUSED`.
 
     Each action reads them again, in so many tasks or fewer. `to` must not lie beyond the last stable offset. What a task raises
-    (as `fetch`) is found by `glue_jobs.workers.told_by_workers`. `cpu_s` gets the CPU seconds of tasks.
+    (as `fetch`) is found by `glue_jobs.process.workers.told_by_workers`. `cpu_s` gets the CPU seconds of tasks.
     """
     ranges = planned(start, to, tasks)
 

@@ -14,15 +14,15 @@ from calve.config.masking_keys import Key
 from calve.config.steps import Step
 from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import Json
-from glue_jobs.columnar.steps.chain import Steps
-from glue_jobs.columnar.steps.planning import columnar_steps
-from glue_jobs.decode import REJECT
-from glue_jobs.keys import OFFSET, at
-from glue_jobs.shaping import Shaping
-from glue_jobs.steps.chain import Chain, Means
-from glue_jobs.steps.frame import FILTERED, data
-from glue_jobs.steps.tokens import any_keys, key_frame
-from glue_jobs.steps.types import iceberg_columns
+from glue_jobs.decode.decode import REJECT
+from glue_jobs.engines.columnar_steps.chain import Steps
+from glue_jobs.engines.columnar_steps.planning import columnar_steps
+from glue_jobs.table.row_plan import Shaping
+from glue_jobs.transform.chain import Chain, Means
+from glue_jobs.transform.keys import OFFSET, at
+from glue_jobs.transform.row_columns import FILTERED, data
+from glue_jobs.transform.tokens import any_keys, key_frame
+from glue_jobs.transform.types import iceberg_columns
 
 KAFKA = (
     "struct<topic: string, partition: int, offset: bigint, timestamp: timestamp, timestamp_type: int, key: binary,"

@@ -15,10 +15,10 @@ from calve.config.spark_conf import CATALOG
 from cli.embedded import stack as embedded
 from cli.progress import LineProgress
 from cli.spark import spark_environment
-from glue_jobs import engines
+from glue_jobs.engines import choice
+from glue_jobs.iceberg.catalog import Lake as JobLake
 from glue_jobs.kafka.cluster import Cluster
-from glue_jobs.lake import Lake as JobLake
-from glue_jobs.session import require_avro_guard, spark_session
+from glue_jobs.process.session import require_avro_guard, spark_session
 from tests.integration.engine import CHOICE, DATABASE, Engine
 from tests.integration.exporting import Deployment, deploy_weekly
 from tests.integration.projects import project
@@ -67,7 +67,7 @@ def engine(stack: embedded.Stack, spark: SparkSession) -> Iterator[Engine]:
     }
     cluster = Cluster(Kafka(stack.bootstrap_servers))
     if CHOICE != "rows":
-        engines.loaded(spark.sparkContext)
+        choice.loaded(spark.sparkContext)
     yield Engine(
         stack,
         spark,

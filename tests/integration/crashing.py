@@ -30,14 +30,14 @@ from calve.schema.change_events import UNAVAILABLE
 from calve.schema.columns import REDRIVEN
 from calve.table.position import POSITION_TAG
 from cli import lake
-from cli.dead_letters.selection import Selection
+from cli.act.dead_letters.selection import Selection
 from cli.progress import LineProgress
 from cli.spark import spark_environment
 from cli.verify.sources import Sources
 from cli.verify.verification import verify
-from glue_jobs import faults
-from glue_jobs.loop import State, TableLoop
-from glue_jobs.outcome import Memory
+from glue_jobs.process import faults
+from glue_jobs.rounds.loop import State, TableLoop
+from glue_jobs.rounds.outcome import Memory
 from tests.debezium import envelope, event
 from tests.integration.engine import CHOICE, DATABASE, TRADE, Engine, trades
 from tests.integration.producing import Raw, produce

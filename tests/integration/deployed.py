@@ -9,10 +9,10 @@ from typing import Any
 
 from calve.config.spark_conf import CATALOG
 from calve.names import TableName
-from cli.deploy import app
 from cli.embedded import aws
 from cli.embedded.cdk import App, Outputs
 from cli.progress import LineProgress
+from cli.project.deploy import app
 from tests.integration.engine import Engine
 
 CONFIG = """\

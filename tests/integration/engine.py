@@ -33,14 +33,14 @@ from calve.errors import Retryable, Suspended
 from calve.names import TableName
 from calve.table.position import Position, TopicKey
 from cli.embedded.stack import Stack
-from glue_jobs import faults
+from glue_jobs.iceberg.catalog import Lake as JobLake
+from glue_jobs.iceberg.catalog import Table as IcebergTable
 from glue_jobs.ingest import open_targets
 from glue_jobs.kafka.cluster import Cluster
-from glue_jobs.lake import Lake as JobLake
-from glue_jobs.lake import Table as IcebergTable
-from glue_jobs.outcome import Memory, Outcome
-from glue_jobs.round import Round
-from glue_jobs.target import Target
+from glue_jobs.process import faults
+from glue_jobs.rounds.outcome import Memory, Outcome
+from glue_jobs.rounds.round import Round
+from glue_jobs.table.target import Target
 
 TRADE = json.dumps(
     {

@@ -17,15 +17,15 @@ from typing import Any
 import urllib3
 from typer.testing import CliRunner
 
+from cli.act.exports import Exports
 from cli.console import Console
-from cli.deploy import app
 from cli.embedded import aws
 from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
-from cli.exports import Exports
 from cli.main import app as calve
 from cli.progress import Progress
-from cli.run_job import run as run_job
+from cli.project.deploy import app
+from cli.run.run_job import run as run_job
 from lambdas import wording
 from tests.integration.engine import until
 from tests.integration.producing import unique

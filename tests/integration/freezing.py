@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from calve.requests.redrive import REQUEST, Request
-from glue_jobs import lake
+from glue_jobs.iceberg import catalog
 from tests.integration.engine import Engine
 from tests.integration.frozen import RELEASES, SETTINGS, Frozen, records
 from tests.integration.producing import produce
@@ -46,7 +46,7 @@ def test_freeze_a_table(engine: Engine, kind: str) -> None:
     shutil.rmtree(frozen.lake, ignore_errors=True)
     engine.create(frozen.name)
     produced = []
-    with patch.dict(lake.PROPERTIES, READABLE):
+    with patch.dict(catalog.PROPERTIES, READABLE):
         for first, good, bad in ((0, 12, 3), (8, 8, 2)):
             batch = records(first, good=good, bad=bad)
             produce(engine.stack.bootstrap_servers, frozen.name, batch)

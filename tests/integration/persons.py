@@ -19,8 +19,8 @@ from calve.config.steps import Mask, Rule
 from calve.requests import redrive
 from calve.requests.forget import REQUEST, Condition, Entry, Request
 from calve.requests.redrive import Result
-from cli.forget import sealed
-from glue_jobs.target import Target
+from cli.act.forget import sealed
+from glue_jobs.table.target import Target
 from tests.integration.engine import Engine
 from tests.integration.planted import Planted, Search
 from tests.integration.proofs import proof

@@ -9,8 +9,8 @@ from typing import Any
 from calve.config.spark_conf import CATALOG
 from calve.names import TableName
 from cli.lake import open_catalog
-from cli.query.answer import answered
-from cli.query.statement import Lookup, Statement, When, opened
+from cli.look.query.answer import answered
+from cli.look.query.statement import Lookup, Statement, When, opened
 from tests.integration.engine import DATABASE, Engine
 
 Rows = list[Any]

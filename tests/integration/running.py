@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from glue_jobs import loop
-from glue_jobs.loop import TableLoop
-from glue_jobs.target import Target
+from glue_jobs.rounds import loop
+from glue_jobs.rounds.loop import TableLoop
+from glue_jobs.table.target import Target
 
 
 @contextmanager

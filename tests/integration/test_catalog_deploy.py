@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 from calve.outputs.announcement import COMMITTED, SOURCE
 from cli.console import Console
-from cli.deploy import app
 from cli.embedded import aws
 from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
 from cli.main import app as calve
 from cli.progress import LineProgress
-from cli.run_job import run
+from cli.project.deploy import app
+from cli.run.run_job import run
 from lambdas.lake_tables import read
 from lambdas.publish_states import PublishState, PublishStates, State, Target
 from tests.integration.deployed import deployment

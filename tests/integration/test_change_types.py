@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from calve.config.job import ChangeData, Source
-from glue_jobs.target import Target
+from glue_jobs.table.target import Target
 from tests.change_types import TIME, TYPES, avro, avro_schema, json_schema
 from tests.debezium import around, event, json_around
 from tests.integration.avro_records import Row, nullable, read, record, same

@@ -18,12 +18,12 @@ from calve.names import TableName
 from calve.schema.columns import KAFKA, field, struct
 from cli.duck import connect
 from cli.lake import open_catalog
-from glue_jobs.columnar.data_files import data_files, layout_of, location_of, sweep
-from glue_jobs.columnar.parquet import Files
-from glue_jobs.columnar.storage import Storage
-from glue_jobs.lake import Table, settings
-from glue_jobs.layout import clustered
-from glue_jobs.staging import Staged, discard, publish, stage
+from glue_jobs.engines.columnar.data_files import data_files, layout_of, location_of, sweep
+from glue_jobs.engines.columnar.parquet import Files
+from glue_jobs.engines.columnar.storage import Storage
+from glue_jobs.iceberg.catalog import Table, settings
+from glue_jobs.iceberg.layout import clustered
+from glue_jobs.iceberg.staging import Staged, discard, publish, stage
 from tests.arrow_rows import ALL, EMPTY, KAFKA_ROW, ROW, plain
 from tests.integration.avro_records import same
 from tests.integration.engine import DATABASE, Engine

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from calve.config.job import Aggregate, Announce, Deduplicate, Measure, Upsert
-from glue_jobs.loop import TableLoop
+from glue_jobs.rounds.loop import TableLoop
 from tests.integration.engine import TRADE, Engine
 
 COUNTED: dict[str, dict[str, Any]] = {

@@ -16,9 +16,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.config.job import Mode
-from glue_jobs import faults, staging
-from glue_jobs.faults import STEPS
-from glue_jobs.lake import Lake, Table
+from glue_jobs.iceberg import staging
+from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.process import faults
+from glue_jobs.process.faults import STEPS
 from tests.integration.crashing import (
     NOT_AT_FIRST,
     OF_EMIT,

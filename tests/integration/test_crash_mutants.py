@@ -9,11 +9,13 @@ import pytest
 
 from calve.table.dead_letters import Recovery, recover_letters
 from calve.table.protocol import next_position
-from glue_jobs import letters, publishing, staging
-from glue_jobs.lake import Table
-from glue_jobs.letters import Letters
-from glue_jobs.round import Round
-from glue_jobs.staging import Deletes, Staged
+from glue_jobs.dead_letters import table
+from glue_jobs.dead_letters.table import Letters
+from glue_jobs.iceberg import staging
+from glue_jobs.iceberg.catalog import Table
+from glue_jobs.iceberg.staging import Deletes, Staged
+from glue_jobs.operations import publishing
+from glue_jobs.rounds.round import Round
 from tests.integration.engine import Engine
 from tests.integration.test_crash import abandoned, overtaken
 from tests.integration.test_mode_crash import compacted
@@ -48,7 +50,7 @@ def without_dropping_branches(patch: pytest.MonkeyPatch) -> None:
     def keep(*arguments: object, **named: object) -> Recovery:
         return Recovery(recover_letters(*arguments, **named).publish)  # type: ignore[arg-type]
 
-    patch.setattr(letters, "recover_letters", keep)
+    patch.setattr(table, "recover_letters", keep)
 
 
 def without_looking_at_files(patch: pytest.MonkeyPatch) -> None:

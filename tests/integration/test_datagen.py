@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from calve.config.job import Kafka, Registry
 from calve.errors import CalveError, Retryable
-from cli.datagen.plan import Plan, in_turn
-from cli.datagen.produce import Target, create_topic, produce
 from cli.kafka import Cluster
 from cli.main import app
+from cli.run.datagen.plan import Plan, in_turn
+from cli.run.datagen.produce import Target, create_topic, produce
 from cli.verify.topic import Reader, Records
 from tests.integration.producing import alter_config, unique
 
@@ -95,7 +95,7 @@ def test_a_rate_is_kept(target):
 
 
 def test_an_unreachable_cluster_is_named(stack, monkeypatch):
-    monkeypatch.setattr("cli.datagen.produce.TIMEOUT_S", 1)
+    monkeypatch.setattr("cli.run.datagen.produce.TIMEOUT_S", 1)
     nowhere = Target(Kafka("127.0.0.1:1"), Registry(stack.registry_url))
     with pytest.raises(Retryable, match=r"127\.0\.0\.1:1"):
         produce(Plan(unique("users"), 10, "users"), nowhere)

@@ -1,4 +1,4 @@
-"""The contract with Iceberg's catalog in memory that `glue_jobs.deletes` stands on (ADR 16)."""
+"""The contract with Iceberg's catalog in memory that `glue_jobs.iceberg.position_deletes` stands on (ADR 16)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from glue_jobs.deletes import stage_deletes
-from glue_jobs.lake import Table
-from glue_jobs.staging import Conflict, Staged, publish
+from glue_jobs.iceberg.catalog import Table
+from glue_jobs.iceberg.position_deletes import stage_deletes
+from glue_jobs.iceberg.staging import Conflict, Staged, publish
 from tests.integration.engine import Engine
 
 both = pytest.mark.parametrize("version", [2, 3])

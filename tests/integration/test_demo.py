@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cli import lake, run_job
+from cli import lake
 from cli.console import Console
-from cli.demo import published, steps
 from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
+from cli.run import run_job
+from cli.run.demo import published, steps
 from tests.integration.projects import project
 
 pytestmark = pytest.mark.long

@@ -13,10 +13,10 @@ import pytest
 
 from calve.errors import Fatal
 from cli.console import Console
-from cli.deploy import app
 from cli.embedded.stack import Stack
 from cli.progress import LineProgress
-from cli.run_job import run
+from cli.project.deploy import app
+from cli.run.run_job import run
 from tests.integration.deployed import Deployed, deployment
 from tests.integration.engine import Engine, everything, until
 from tests.integration.exporting import Deployment

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from calve.errors import Retryable
-from glue_jobs.lake import catalog_errors
-from glue_jobs.loop import first_line
+from glue_jobs.iceberg.catalog import catalog_errors
+from glue_jobs.rounds.loop import first_line
 
 VALUE = "ada@example.com"
 

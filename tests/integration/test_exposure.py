@@ -15,9 +15,9 @@ import pytest
 
 from calve.config.steps import Filter, Flatten, Mask, Rule, Sql, Step
 from calve.names import DEAD_LETTERS_SUFFIX
-from glue_jobs.columnar.data_files import location_of
-from glue_jobs.exposure import COUNTED, MOVING
-from glue_jobs.staging import stage
+from glue_jobs.engines.columnar.data_files import location_of
+from glue_jobs.iceberg.exposure import COUNTED, MOVING
+from glue_jobs.iceberg.staging import stage
 from tests.integration.engine import Engine, suspended
 from tests.integration.stored import objects
 from tests.integration.test_steps import sale, schema

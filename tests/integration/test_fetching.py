@@ -24,7 +24,7 @@ from glue_jobs.kafka.client import Leaders, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import Connection
 from glue_jobs.kafka.fetching import Range, fetch, uuid_of
 from glue_jobs.kafka.records import REFUSED
-from glue_jobs.workers import told_by_workers
+from glue_jobs.process.workers import told_by_workers
 from tests.integration import outages
 from tests.integration.engine import Engine, suspended, until
 from tests.integration.principals import READING, User, scram

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from calve.config.steps import Flatten
 from calve.errors import Suspended
-from glue_jobs.steps.chain import Chain, Means
+from glue_jobs.transform.chain import Chain, Means
 
 ORDER = (
     "id int, customer struct<name: string, address: struct<city: string, zip: string>>,"

@@ -14,7 +14,7 @@ from calve.config.job import Deduplicate, Emit, Upsert
 from calve.config.steps import Flatten
 from calve.requests.forget import FORGOTTEN, FOUND, LEFT, REQUEST
 from cli.main import app
-from glue_jobs.loop import TableLoop
+from glue_jobs.rounds.loop import TableLoop
 from tests.integration.crashing import OF_FORGET, Died, dying
 from tests.integration.engine import Engine, at
 from tests.integration.persons import MASK, Scene
@@ -172,7 +172,7 @@ def test_the_command_is_answered_by_the_running_job(
     scene = Scene(engine, tmp_path, {"steps": (MASK, Flatten())})
     scene.round()
     jobs = (engine.job(scene.table, masking=scene.masking),)
-    monkeypatch.setattr("cli.forget.load_jobs", lambda *_, **__: jobs)
+    monkeypatch.setattr("cli.act.forget.load_jobs", lambda *_, **__: jobs)
     with running(scene.target(), monkeypatch) as job:
         email = f"email={scene.persons[0].email}"
         done = CliRunner().invoke(app, ["forget", scene.topic, "--key", email, "--yes"])

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from glue_jobs.loop import TableLoop
-from glue_jobs.outcome import Memory
-from glue_jobs.round import Round
+from glue_jobs.rounds.loop import TableLoop
+from glue_jobs.rounds.outcome import Memory
+from glue_jobs.rounds.round import Round
 from tests.integration.engine import Engine, trades
 from tests.integration.events import assert_as_documented
 

@@ -12,9 +12,9 @@ import pytest
 from calve import log
 from calve.config.job import Job, Table
 from cli.embedded import aws
-from glue_jobs import loop, reporting
 from glue_jobs.ingest import main
-from glue_jobs.reporting import LakeObject
+from glue_jobs.rounds import loop, reporting
+from glue_jobs.rounds.reporting import LakeObject
 from tests.integration import outages
 from tests.integration.engine import DATABASE, Engine, at, everything, until
 from tests.integration.events import Event, assert_as_documented

@@ -18,8 +18,8 @@ from kafka.errors import for_code
 from kafka.protocol.producer import ProduceRequest
 
 from calve.config.job import Aggregate, Deduplicate, EngineChoice, Job, Kafka, Measure, Table
-from cli import ingest as command
 from cli.console import Console
+from cli.run import ingest as command
 from glue_jobs.ingest import run
 from glue_jobs.kafka.client import Client, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import Connection

@@ -18,11 +18,11 @@ import pytest
 from calve.config.job import Job, Kafka, Table
 from calve.config.spark_conf import java_options
 from calve.names import TableName
-from cli.condition import Conditions
 from cli.lake import load, open_catalog, state_of
+from cli.look.condition import Conditions
 from cli.spark import spark_environment
 from glue_jobs.ingest import main
-from glue_jobs.loop import TableLoop
+from glue_jobs.rounds.loop import TableLoop
 from tests.integration.engine import DATABASE, TRADE, Engine, at, everything, until
 from tests.integration.events import Event, assert_as_documented, documented
 

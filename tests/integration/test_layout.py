@@ -13,8 +13,8 @@ from pyiceberg import transforms, types
 
 from calve.config.job import Transform
 from calve.table.position import Ledger
-from glue_jobs.outcome import Memory
-from glue_jobs.relayout import layout_of
+from glue_jobs.operations.relayout import layout_of
+from glue_jobs.rounds.outcome import Memory
 from tests.integration.engine import Engine
 
 Row = dict[str, Any]

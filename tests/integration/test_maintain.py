@@ -19,12 +19,12 @@ from calve.errors import Retryable
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.requests import redrive
 from calve.table.position import MAINTENANCE
+from glue_jobs.iceberg.carry_position import Upkept
 from glue_jobs.maintain import Maintaining
-from glue_jobs.maintaining import turns
-from glue_jobs.maintaining.carrying import Upkept
-from glue_jobs.maintaining.doing import Work
-from glue_jobs.maintaining.orphans import Swept, sweep
-from glue_jobs.maintaining.retention import retain
+from glue_jobs.maintenance import turns
+from glue_jobs.maintenance.orphans import Swept, sweep
+from glue_jobs.maintenance.retention import retain
+from glue_jobs.maintenance.tasks import Work
 from tests.integration.crashing import OF_MAINTENANCE, Died, dying
 from tests.integration.engine import Engine, at, everything
 from tests.integration.keyed import Users

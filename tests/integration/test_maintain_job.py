@@ -12,9 +12,9 @@ import pytest
 from calve.config.job import Entry, Table
 from calve.names import TableName
 from cli.console import Console
-from cli.run_job import run
+from cli.run.run_job import run
 from glue_jobs.maintain import Maintaining
-from glue_jobs.maintaining.figures import tables_of
+from glue_jobs.maintenance.table_stats import tables_of
 from tests.integration.deployed import deployment
 from tests.integration.engine import Engine
 from tests.integration.events import assert_as_documented

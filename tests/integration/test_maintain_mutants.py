@@ -11,10 +11,11 @@ import pytest
 
 from calve.table.position import has_position
 from calve.table.protocol import Commit
-from glue_jobs.maintaining import carrying, compaction
-from glue_jobs.maintaining.carrying import Upkept
-from glue_jobs.maintaining.retention import retain
-from glue_jobs.rewriting import replacement
+from glue_jobs.iceberg import carry_position
+from glue_jobs.iceberg.carry_position import Upkept
+from glue_jobs.iceberg.rewriting import replacement
+from glue_jobs.maintenance import compaction
+from glue_jobs.maintenance.retention import retain
 from tests.integration import test_maintain as tests
 from tests.integration.engine import Engine
 
@@ -40,7 +41,7 @@ def test_a_commit_that_says_an_older_position_is_noticed(
         found = [each for each in ancestors if has_position(each.summary)]
         return found[min(1, len(found) - 1)]
 
-    monkeypatch.setattr(carrying, "standing", older)
+    monkeypatch.setattr(carry_position, "standing", older)
     with pytest.raises(AssertionError):
         tests.test_files_converge_while_rounds_go_on_and_a_reader_never_counts_less(engine, {}, 1)
 

@@ -20,12 +20,12 @@ from calve.log import event
 from calve.names import TableName
 from calve.table.position import Ledger, Position, encode
 from calve.table.protocol import TopicState, next_position
-from glue_jobs.java import elements
-from glue_jobs.outcome import Outcome
-from glue_jobs.publishing import publish_round
-from glue_jobs.staging import Staged, stage
-from glue_jobs.target import Target
-from glue_jobs.upkeep import MERGED_AT_ONCE, Upkeep
+from glue_jobs.iceberg.staging import Staged, stage
+from glue_jobs.maintenance.upkeep import MERGED_AT_ONCE, Upkeep
+from glue_jobs.operations.publishing import publish_round
+from glue_jobs.process.java import elements
+from glue_jobs.rounds.outcome import Outcome
+from glue_jobs.table.target import Target
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.proofs import assert_proved, proof
 

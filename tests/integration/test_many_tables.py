@@ -18,8 +18,8 @@ import pytest
 from calve.config.job import Table
 from calve.table.position import STATE
 from glue_jobs.ingest import open_targets
-from glue_jobs.loop import TableLoop
-from glue_jobs.loops import Loops
+from glue_jobs.rounds.loop import TableLoop
+from glue_jobs.rounds.loops import Loops
 from tests.integration.engine import Engine, trades, until
 from tests.integration.events import Event, assert_as_documented
 

@@ -15,7 +15,7 @@ from calve.modes.measures import Arithmetic, Cast, ColumnAt, Expression, Number,
 from calve.schema.columns import decimal_digits, field
 from calve.schema.columns import struct as columns
 from cli.verify.keyed.totals import measure, same
-from glue_jobs.totals import is_lost, value
+from glue_jobs.modes.aggregate import is_lost, value
 
 RECORD = columns(
     field("i", "int"),

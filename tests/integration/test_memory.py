@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from calve.config.job import Table
-from cli import ingest as command
 from cli.console import Console
+from cli.run import ingest as command
 from tests.integration.engine import Engine, everything
 
 DOCUMENT = json.dumps(

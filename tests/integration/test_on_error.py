@@ -16,7 +16,7 @@ from cli.progress import LineProgress
 from cli.verify.findings import Verification
 from cli.verify.sources import Sources
 from cli.verify.verification import verify
-from glue_jobs.java import elements
+from glue_jobs.process.java import elements
 from tests.integration.engine import DATABASE, TRADE, Engine, trades
 
 BAD = b"\x01no magic byte, but a secret"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from glue_jobs import packages
+from glue_jobs.process import packages
 
 
 def test_what_a_job_brings_is_imported_everywhere(spark: SparkSession, tmp_path: Path) -> None:

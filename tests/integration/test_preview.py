@@ -5,8 +5,8 @@ from __future__ import annotations
 from calve.config.job import Table, Upsert
 from calve.config.steps import Filter, Flatten, Sql
 from calve.names import TableName
-from cli.preview.command import summary
-from cli.preview.looking import Refused, look
+from cli.project.preview.command import summary
+from cli.project.preview.preview import Refused, look
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.test_steps import ROWS, sale, schema
 

@@ -14,8 +14,8 @@ from calve.config.maintenance import Maintenance, RowRetention
 from calve.outputs.announcement import COMMITTED, pattern
 from calve.requests.requests import PAUSED, Pause
 from glue_jobs.ingest import main
-from glue_jobs.loop import TableLoop
 from glue_jobs.maintain import Maintaining
+from glue_jobs.rounds.loop import TableLoop
 from tests.alarms import goes_off, lines, mailed
 from tests.integration.engine import DATABASE, Engine, at, until
 from tests.integration.test_announcements import NOWHERE, Heard, hearing

@@ -9,7 +9,7 @@ import pytest
 
 from calve.config.steps import Flatten, Mask, Rule, Step
 from calve.decoding.field_quarantine import fields_in
-from glue_jobs.target import Target
+from glue_jobs.table.target import Target
 from tests.integration import json_topics, protobuf_topics
 from tests.integration.engine import Engine
 from tests.integration.events import assert_as_documented

@@ -18,10 +18,10 @@ import pytest
 from typer.testing import CliRunner
 
 from calve.config.job import Table
-from cli.datagen.records import SCHEMAS
 from cli.embedded.aws import ACCESS_KEY, SECRET_KEY
 from cli.lake import open_catalog
 from cli.main import app
+from cli.run.datagen.records import SCHEMAS
 from glue_jobs.ingest import open_targets
 from tests.integration.engine import Engine
 from tests.integration.keyed import BY_RECORD_KEY

@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 from calve.config.maintenance import Kind, Maintenance, RowRetention
 from cli.main import app
-from glue_jobs import upkeep
-from glue_jobs.maintaining.doing import Work
-from glue_jobs.outcome import Memory, Outcome
-from glue_jobs.round import Round
-from glue_jobs.target import Target
-from glue_jobs.upkeep import Upkeep
+from glue_jobs.maintenance import upkeep
+from glue_jobs.maintenance.tasks import Work
+from glue_jobs.maintenance.upkeep import Upkeep
+from glue_jobs.rounds.outcome import Memory, Outcome
+from glue_jobs.rounds.round import Round
+from glue_jobs.table.target import Target
 from tests.integration.aws_gate import AwsGate, is_glue
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.gate import Answer, Request

@@ -10,7 +10,7 @@ from calve.config.job import Table, Transform
 from calve.schema.evolution import Rule
 from calve.schema.registered import Schema
 from cli.embedded.aws import client
-from cli.plan.candidate import lines, proposed
+from cli.project.plan.plan_without_table import lines, proposed
 from tests.integration.avro_records import Avro, Row, entries, logical, nullable, read, record, spark_rows
 from tests.integration.engine import DATABASE, Engine, suspended
 from tests.integration.proofs import assert_proved, proof

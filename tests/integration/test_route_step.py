@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from calve.config.steps import Route
 from calve.errors import Suspended
-from glue_jobs.decode import REJECT
-from glue_jobs.steps.chain import run_route
-from glue_jobs.steps.frame import FILTERED, data
+from glue_jobs.decode.decode import REJECT
+from glue_jobs.transform.chain import run_route
+from glue_jobs.transform.row_columns import FILTERED, data
 from tests.integration.frames import by_offset, frame, outcome
 
 TYPES: tuple[tuple[str | None, int], ...] = (

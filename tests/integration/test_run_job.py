@@ -16,7 +16,7 @@ from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
-from cli.run_job import run
+from cli.run.run_job import run
 
 SCRIPT = """
 import json, os, pathlib, sys

@@ -23,8 +23,8 @@ from calve.errors import ConfigError
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.requests.redrive import REQUEST
 from calve.schema.columns import DEAD_LETTERS, SEALED, struct
-from glue_jobs.seals import UNOPENED, opened, sealed
-from glue_jobs.steps.types import spark_schema
+from glue_jobs.dead_letters.encryption import UNOPENED, opened, sealed
+from glue_jobs.transform.types import spark_schema
 from tests.integration.engine import Engine, suspended, trades
 from tests.integration.proofs import assert_proved, proof
 from tests.integration.test_redrive import BAD, Scene

@@ -14,9 +14,9 @@ import pytest
 from calve.config.job import Auth, Job, Kafka, Registry, Table
 from calve.config.kafka_auth import java_properties
 from calve.errors import Fatal
-from cli import ingest as command
 from cli.console import Console
 from cli.embedded.layout import Layout
+from cli.run import ingest as command
 from glue_jobs.ingest import run
 from tests.integration.engine import DATABASE, Engine, everything
 from tests.integration.registry_gate import RegistryGate

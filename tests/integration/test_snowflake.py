@@ -18,11 +18,11 @@ from pyiceberg.catalog import Catalog
 from calve.config.job import Lake
 from calve.errors import Fatal
 from calve.outputs.announcement import COMMITTED, SOURCE
-from cli.deploy import app
 from cli.embedded import aws
 from cli.embedded.stack import Stack
 from cli.lake import open_catalog
 from cli.progress import LineProgress
+from cli.project.deploy import app
 from lambdas.publish_states import PublishStates, State, Target
 from lambdas.snowflake.key_pair import KeyPair
 from tests.integration.engine import until

@@ -22,7 +22,7 @@ from cli.progress import LineProgress
 from cli.verify.findings import Verification
 from cli.verify.sources import Sources
 from cli.verify.verification import verify
-from glue_jobs import reading
+from glue_jobs.engines import reading
 from glue_jobs.ingest import open_targets
 from tests.integration.avro_records import nullable, read, record
 from tests.integration.engine import DATABASE, Engine, suspended

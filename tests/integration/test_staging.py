@@ -1,4 +1,4 @@
-"""The contract with Iceberg's internal classes that `glue_jobs.staging` stands on (ADR 2)."""
+"""The contract with Iceberg's internal classes that `glue_jobs.iceberg.staging` stands on (ADR 2)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from calve.errors import LostRace
 from calve.table.protocol import contains_round
-from glue_jobs.lake import Table
-from glue_jobs.staging import discard, publish, stage
+from glue_jobs.iceberg.catalog import Table
+from glue_jobs.iceberg.staging import discard, publish, stage
 from tests.integration.engine import Engine
 
 

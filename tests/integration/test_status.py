@@ -19,13 +19,13 @@ from botocore.client import BaseClient
 from calve.config.job import Budget, Kafka, Table
 from calve.names import TableName
 from cli import config as configuration
-from cli.condition import Conditions
-from cli.description import facts
 from cli.lake import open_catalog
-from cli.status.overview import Overview, look
-from cli.status.troubles import Urgency
+from cli.look.condition import Conditions
+from cli.look.description import facts
+from cli.look.status.overview import Overview, look
+from cli.look.status.troubles import Urgency
 from glue_jobs.ingest import main
-from glue_jobs.loop import TableLoop
+from glue_jobs.rounds.loop import TableLoop
 from tests.integration.aws_gate import AwsGate, is_store
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.gate import Answer, Request

@@ -15,13 +15,13 @@ import pytest
 
 from calve.config.job import Aggregate, Deduplicate, Measure
 from calve.errors import CalveError, LostRace, Retryable
-from glue_jobs import faults
-from glue_jobs.lake import Lake
-from glue_jobs.loop import TableLoop
-from glue_jobs.loops import Loops
-from glue_jobs.outcome import Memory, Outcome
-from glue_jobs.round import Round
-from glue_jobs.target import Target
+from glue_jobs.iceberg.catalog import Lake
+from glue_jobs.process import faults
+from glue_jobs.rounds.loop import TableLoop
+from glue_jobs.rounds.loops import Loops
+from glue_jobs.rounds.outcome import Memory, Outcome
+from glue_jobs.rounds.round import Round
+from glue_jobs.table.target import Target
 from tests.debezium import envelope, event
 from tests.integration import outages
 from tests.integration.aws_gate import FAULT, UNAVAILABLE, AwsGate, is_glue, is_store, is_table_update

@@ -14,7 +14,7 @@ from calve.errors import LostRace
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.table.position import Ledger
 from calve.table.protocol import nearest_position
-from glue_jobs.loop import TableLoop
+from glue_jobs.rounds.loop import TableLoop
 from tests.integration.engine import DATABASE, Engine, at, everything, suspended
 from tests.integration.events import assert_as_documented
 

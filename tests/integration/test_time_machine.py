@@ -21,10 +21,10 @@ from calve.requests.requests import PAUSED, Entry, Pause
 from calve.requests.rollback import REQUEST, Request
 from calve.table.position import STATE
 from cli.main import app
-from glue_jobs import loop
-from glue_jobs.loop import TableLoop
-from glue_jobs.relayout import layout_of
-from glue_jobs.target import Target
+from glue_jobs.operations.relayout import layout_of
+from glue_jobs.rounds import loop
+from glue_jobs.rounds.loop import TableLoop
+from glue_jobs.table.target import Target
 from tests.integration.crashing import Died, dying
 from tests.integration.engine import Engine, trades
 from tests.integration.proofs import assert_proved, proof
@@ -220,7 +220,7 @@ def test_the_commands_are_heeded_by_the_running_job(engine: Engine, monkeypatch:
     scene = Scene(engine)
     scene.batches(2)
     settings = Table(scene.topic, scene.topic)
-    monkeypatch.setattr("cli.dead_letters.options.load_jobs", lambda *_, **__: (engine.job(settings),))
+    monkeypatch.setattr("cli.act.dead_letters.options.load_jobs", lambda *_, **__: (engine.job(settings),))
     monkeypatch.setattr(loop, "LONGEST_BACKOFF_S", 5.0)
     with running(scene.target(), monkeypatch):
         assert "is paused by" in said("pause", scene.topic, "--reason", "to look")

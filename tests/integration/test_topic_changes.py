@@ -13,9 +13,9 @@ import pytest
 from calve.config.job import Start
 from calve.errors import Retryable
 from calve.table.position import Ledger
-from glue_jobs.loop import TableLoop
-from glue_jobs.outcome import Memory
-from glue_jobs.round import PERSIST_AFTER_S
+from glue_jobs.rounds.loop import TableLoop
+from glue_jobs.rounds.outcome import Memory
+from glue_jobs.rounds.round import PERSIST_AFTER_S
 from tests.integration import outages
 from tests.integration.engine import Engine, at, everything, suspended, trades, until
 
@@ -347,7 +347,7 @@ def test_a_topic_that_begins_without_records_has_an_exact_ledger(engine: Engine)
 def test_a_drain_without_its_topic_ends_where_its_retries_do(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("glue_jobs.loop.FAILED_AFTER", 2)
+    monkeypatch.setattr("glue_jobs.rounds.loop.FAILED_AFTER", 2)
     loop = TableLoop(engine.target(f"absent{uuid.uuid4().hex[:8]}"), threading.Event(), drain=True)
     assert loop.run() == "failed"
     said = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]

@@ -18,7 +18,7 @@ from calve.config.job import Entry, Job, Start, Table
 from calve.errors import Fatal, Retryable
 from glue_jobs.ingest import run
 from glue_jobs.kafka.cluster import Cluster
-from glue_jobs.loops import Discovery
+from glue_jobs.rounds.loops import Discovery
 from tests.integration.engine import DATABASE, TRADE, Engine, everything, suspended, until
 from tests.integration.events import Event, assert_as_documented
 from tests.integration.proofs import assert_proved, proof
@@ -99,7 +99,7 @@ class Shop:
 
 @pytest.fixture
 def shop(engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shop:
-    monkeypatch.setattr("glue_jobs.loops.EVERY_S", 0.5)
+    monkeypatch.setattr("glue_jobs.rounds.loops.EVERY_S", 0.5)
     return Shop(engine, capsys)
 
 

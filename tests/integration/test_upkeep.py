@@ -12,14 +12,14 @@ from calve.config.maintenance import Maintenance
 from calve.config.steps import Flatten
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.table.position import POSITION_TAG
-from glue_jobs import upkeep
-from glue_jobs.java import elements
-from glue_jobs.lake import SETTINGS
-from glue_jobs.lake import Table as IcebergTable
-from glue_jobs.outcome import Memory, Outcome
-from glue_jobs.round import Round
-from glue_jobs.target import Target
-from glue_jobs.upkeep import Upkeep
+from glue_jobs.iceberg.catalog import SETTINGS
+from glue_jobs.iceberg.catalog import Table as IcebergTable
+from glue_jobs.maintenance import upkeep
+from glue_jobs.maintenance.upkeep import Upkeep
+from glue_jobs.process.java import elements
+from glue_jobs.rounds.outcome import Memory, Outcome
+from glue_jobs.rounds.round import Round
+from glue_jobs.table.target import Target
 from tests.integration.crashing import OF_UPKEEP, Died, dying, open_catalog
 from tests.integration.engine import DATABASE, Engine, at, everything, trades
 from tests.integration.proofs import assert_proved, proof

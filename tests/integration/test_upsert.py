@@ -13,7 +13,7 @@ import pytest
 from calve.config.job import Source, Upsert
 from cli.duck import connect
 from cli.lake import rows
-from glue_jobs.loop import TableLoop
+from glue_jobs.rounds.loop import TableLoop
 from tests.integration.crashing import open_catalog
 from tests.integration.engine import DATABASE, Engine, suspended, trades
 from tests.integration.keyed import BY_ID, Users

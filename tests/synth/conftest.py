@@ -10,7 +10,7 @@ from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 
 from stacks.assembly import build
-from stacks.bundling import Runtime
+from stacks.base.bundling import Runtime
 from tests.synth.deployments import IMPORTED, MADE, MSK, REMOVABLE, SHOP
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stacks.bundling import ROOT, Bundle, Runtime
+from stacks.base.bundling import ROOT, Bundle, Runtime
 
 LIMIT_BYTES = 262_144_000
 

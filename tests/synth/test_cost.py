@@ -5,8 +5,8 @@ import re
 import pytest
 
 from calve.outputs.metrics.metric import LOST, PAUSED, TROUBLE
-from cli.cost.model import ENDPOINTS, TABLE_METRICS, ZONES, Load, bill, rates
-from stacks.job_metrics import FILTERS
+from cli.look.cost.model import ENDPOINTS, TABLE_METRICS, ZONES, Load, bill, rates
+from stacks.monitoring.job_metrics import FILTERS
 from tests.synth.deployments import IMPORTED, MADE, MSK, SHOP
 
 

@@ -6,11 +6,11 @@ import pytest
 from aws_cdk import App
 
 from calve.config.deployment import Alerts, Deployment, JobDeployment, LakeDeployment, Workers
-from stacks import job_code
-from stacks.bundling import Runtime
-from stacks.ingest import IngestStack
-from stacks.ingest_role import Brokers
-from stacks.lake import LakeStack
+from stacks.base.bundling import Runtime
+from stacks.jobs import job_code
+from stacks.jobs.ingest import IngestStack
+from stacks.jobs.ingest_role import Brokers
+from stacks.stateful.lake import LakeStack
 from tests.synth.deployments import MADE, job
 
 JOB = JobDeployment(job("main", "orders"), workers=Workers(2, 4))

@@ -12,9 +12,9 @@ from calve.errors import ConfigError
 from calve.outputs.announcement import OF_TABLES
 from glue_jobs import ingest, maintain
 from lambdas.job_control.environment import WatchdogEnvironment
-from stacks.bundling import ROOT, Runtime
-from stacks.ingest_role import CODE, secret_statements
-from stacks.job_code import COLUMNAR, JobCode, JobSettings
+from stacks.base.bundling import ROOT, Runtime
+from stacks.jobs.ingest_role import CODE, secret_statements
+from stacks.jobs.job_code import COLUMNAR, JobCode, JobSettings
 from tests.synth.conftest import text
 from tests.synth.deployments import job as a_job
 from tests.synth.test_lake import listed, statements

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from calve.errors import ConfigError
-from stacks.ingest_role import secret_statements
-from stacks.rotation import _authorities
+from stacks.base.rotation import _authorities
+from stacks.jobs.ingest_role import secret_statements
 from tests.synth.conftest import text
 from tests.synth.deployments import MADE
 from tests.synth.test_lake import listed, statements

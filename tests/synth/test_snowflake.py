@@ -10,7 +10,7 @@ from aws_cdk import App
 from calve.config.publishing import Publish, Snowflake
 from calve.errors import ConfigError
 from stacks.assembly import build
-from stacks.bundling import Bundle, Runtime
+from stacks.base.bundling import Bundle, Runtime
 from tests.synth.conftest import Synthesized, text
 from tests.synth.deployments import MADE, MSK, SNOWFLAKE
 from tests.synth.test_lake import statements

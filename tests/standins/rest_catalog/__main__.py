@@ -16,7 +16,7 @@ from calve.errors import Fatal
 from cli.embedded import aws
 from cli.embedded.java import Java, find_java
 from cli.embedded.layout import Layout
-from stacks.jars import pinned, present, retrieve
+from stacks.jobs.jars import pinned, present, retrieve
 
 SERVER = "org.apache.iceberg.rest.LoopbackCatalogServer"
 JVM = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]

@@ -26,7 +26,7 @@ from calve.outputs.announcement import (
 )
 from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey, encode, root
 from calve.table.protocol import Commit
-from glue_jobs.outbox import MAX_BYTES, MAX_ENTRIES, first_batch
+from glue_jobs.outputs.outbox import MAX_BYTES, MAX_ENTRIES, first_batch
 from tests.announcements import PAGE, SCHEMAS, assert_as_documented
 
 TABLE = TableName("trading", "stock_trades")

@@ -16,7 +16,7 @@ from calve.schema.columns import Json, field, struct
 from calve.schema.registered import Schema
 from calve.schema.wire import BARE
 from calve.schema.writers import PlainWriter
-from glue_jobs.columnar import machine
+from glue_jobs.engines.columnar import machine
 from tests.integration.avro_records import entries, logical, record
 
 NAMES = {"BYTES": "TEXT"}

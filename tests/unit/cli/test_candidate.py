@@ -15,7 +15,7 @@ from calve.schema.evolution import Rule
 from calve.schema.registered import Schema
 from cli.console import Branch
 from cli.main import app
-from cli.plan.candidate import Line, lines, read_candidate, tree
+from cli.project.plan.plan_without_table import Line, lines, read_candidate, tree
 
 
 def schema(number: int, *fields: tuple[Any, ...]) -> Schema:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.deploy import app
 from cli.embedded import cdk
 from cli.embedded.stack import Stack
 from cli.progress import End
+from cli.project.deploy import app
 
 
 class Shown:

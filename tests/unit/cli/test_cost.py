@@ -23,7 +23,7 @@ from calve.config.deployment import (
 from calve.config.job import Job, Kafka, Lake, Registry, Table
 from calve.settings import StackDefaults, load_deployment
 from calve.settings.schedules import firings_per_day
-from cli.cost.model import (
+from cli.look.cost.model import (
     CPU_S_PER_MILLION,
     DAYS,
     ENDPOINTS,
@@ -39,9 +39,9 @@ from cli.cost.model import (
     totals,
     vcpus,
 )
-from cli.datagen.plan import Plan, blocks
-from cli.datagen.records import Encoder, rows, schema_text
 from cli.main import app
+from cli.run.datagen.plan import Plan, blocks
+from cli.run.datagen.records import Encoder, rows, schema_text
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "cost.md"

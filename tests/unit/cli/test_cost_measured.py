@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from calve.table.position import Ledger
-from cli.cost.measured import Receipts, Run, measured, receipts, run_of
-from cli.cost.model import rates
 from cli.lake import Snapshot
+from cli.look.cost.measured_runs import Receipts, Run, measured, receipts, run_of
+from cli.look.cost.model import rates
 
 RATES = rates()
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -10,9 +10,9 @@ from fastavro import parse_schema, schemaless_reader
 
 from calve.errors import ConfigError
 from calve.schema.columns import REASONS
-from cli.datagen.plan import BLOCK, DATASETS, MALFORMED, Plan, blocks, in_turn
-from cli.datagen.produce import Record, Source
-from cli.datagen.records import Breaker, register, rows, schema_text
+from cli.run.datagen.plan import BLOCK, DATASETS, MALFORMED, Plan, blocks, in_turn
+from cli.run.datagen.produce import Record, Source
+from cli.run.datagen.records import Breaker, register, rows, schema_text
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from calve.config.job import Table as TableSettings
 from calve.errors import CalveError, ConfigError
 from calve.names import TableName
 from calve.schema.columns import DEAD_LETTERS, with_ids
-from cli.dead_letters import letter
-from cli.dead_letters.command import dead_letters
-from cli.dead_letters.letter import COLUMNS, summarize
-from cli.dead_letters.selection import Place, Selection, read
+from cli.act.dead_letters import dead_letter
+from cli.act.dead_letters.command import dead_letters
+from cli.act.dead_letters.dead_letter import COLUMNS, summarize
+from cli.act.dead_letters.selection import Place, Selection, read
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderCatalog:
     made.make(("trading", "trades"), Schema(NestedField(1, "id", LongType())))
     monkeypatch.setattr("cli.lake.open_catalog", lambda _: made)
     monkeypatch.setattr("cli.kafka.cluster_database", lambda _: None)
-    monkeypatch.setattr("cli.dead_letters.options.load_jobs", lambda *_, **__: (JOB,))
+    monkeypatch.setattr("cli.act.dead_letters.options.load_jobs", lambda *_, **__: (JOB,))
     return made
 
 
@@ -261,8 +261,8 @@ def test_a_headers_name_does_not_reach_the_terminal_as_it_is(catalog: FolderCata
 
 
 def test_of_a_long_value_the_beginning_is_shown() -> None:
-    shown = letter.preview(b"x" * 1000).splitlines()
-    assert len(shown) == letter.PREVIEW_BYTES // letter.ROW_BYTES + 1
+    shown = dead_letter.preview(b"x" * 1000).splitlines()
+    assert len(shown) == dead_letter.PREVIEW_BYTES // dead_letter.ROW_BYTES + 1
     assert shown[-1].startswith("... 744 bytes more")
 
 
@@ -315,21 +315,21 @@ def test_an_export_never_overwrites_and_leaves_nothing_half_written(
     assert "exists already" in str(error)
     assert target.read_text() == "mine"
     target.unlink()
-    real = letter.document
+    real = dead_letter.document
 
-    def fails(each: letter.Letter) -> dict[str, object]:
+    def fails(each: dead_letter.Letter) -> dict[str, object]:
         if each["offset"] == 4:
             raise RuntimeError
         return real(each)
 
-    monkeypatch.setattr(letter, "document", fails)
+    monkeypatch.setattr(dead_letter, "document", fails)
     _, _, error = run("export", "trades", str(target))
     assert isinstance(error, RuntimeError)
     assert not target.exists()
 
 
 def test_a_flood_of_schema_ids_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letter, "MAX_SCHEMAS", 10)
+    monkeypatch.setattr(dead_letter, "MAX_SCHEMAS", 10)
     rows = [rejected(0, n, "unknown_schema_id", schema_id=n) for n in range(100)]
     columns = schema_to_pyarrow(SCHEMA, include_field_ids=False)
     groups = summarize(pa.Table.from_pylist(rows, columns).select(COLUMNS).to_batches(max_chunksize=7))
@@ -348,6 +348,6 @@ def test_a_timestamp_beyond_any_calendar_is_exact() -> None:
     year_10000 = 253_402_300_800_005
     moment = pa.array([year_10000 * 1000], pa.int64()).cast(columns.field(place).type)
     table = pa.Table.from_pylist([rejected(0, 6)], columns).set_column(place, columns.field(place), moment)
-    (found,) = letter.letters(table.to_batches()[0])
+    (found,) = dead_letter.letters(table.to_batches()[0])
     assert found["timestamp_ms"] == year_10000
-    assert letter.facts(found)["timestamp"] == f"{year_10000} ms since 1970, set by the producer"
+    assert dead_letter.facts(found)["timestamp"] == f"{year_10000} ms since 1970, set by the producer"

@@ -8,11 +8,11 @@ import pytest
 
 from calve.errors import Fatal
 from calve.settings import StackDefaults, load
-from cli.datagen.plan import Fates
-from cli.demo.checks import Found, counts_of, unproved
-from cli.demo.steps import job_on
 from cli.embedded import elsewhere
 from cli.embedded.stack import Stack
+from cli.run.datagen.plan import Fates
+from cli.run.demo.checks import Found, counts_of, unproved
+from cli.run.demo.steps import job_on
 from cli.verify.findings import Check, Finding, State, Verification
 
 ROOT = Path(__file__).parents[3]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.doctor import machine
 from cli.embedded import state
 from cli.embedded.layout import Layout
 from cli.embedded.processes import Process
+from cli.look.doctor import machine
 from lambdas.doctor.finding import Finding, Probe, examine
-from stacks.jars import pinned
+from stacks.jobs.jars import pinned
 
 HEAVY = ("pyspark", "boto3", "confluent_kafka", "pyarrow", "pyiceberg", "duckdb", "pydantic", "fastavro")
 

@@ -19,7 +19,7 @@ from cli.embedded.kafka import write_certificates
 from cli.embedded.layout import CHECKOUT, Layout, project_root
 from cli.embedded.loopback import HOST, free_ports
 from cli.embedded.processes import Process
-from stacks import jars
+from stacks.jobs import jars
 
 FOREVER = [sys.executable, "-c", "import time; time.sleep(600)"]
 DEAF = [

@@ -30,7 +30,7 @@ from calve.requests.forget import (
     to_json,
 )
 from calve.schema.columns import KAFKA, field, list_of, struct, with_ids
-from cli import forget, requests
+from cli.act import forget, requests
 from cli.main import app
 from tests.unit.cli.folder_catalog import FolderCatalog
 from tests.unit.cli.test_dead_letters import JOB, NAME

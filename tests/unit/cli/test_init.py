@@ -16,8 +16,15 @@ from calve.errors import ConfigError
 from calve.names import table_problem, topic_problem
 from calve.schema.registered import Schema
 from calve.settings import StackDefaults, load, load_deployment
-from cli.init.text import Found, Source, configuration, deployment_name, described, table_names
 from cli.main import app
+from cli.project.init.text import (
+    Found,
+    Source,
+    configuration,
+    deployment_name,
+    described,
+    table_names,
+)
 
 STACK = StackDefaults(Kafka("127.0.0.1:1"), Registry("http://127.0.0.1:2"), "s3://lake")
 EMBEDDED = Source("trading", None, None, "eu-west-1")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from calve.schema.columns import field, list_of, map_of, struct
-from cli.plan.undecided import Finding, findings
+from cli.project.plan.fields_to_review import Finding, findings
 
 PERSONAL = {
     "e-mail": "email, customer_email, customerEmail, emails, e_mail, eMail, emailAddress, EMAIL_ADDRESS, email2, email_raw,"

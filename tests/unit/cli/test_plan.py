@@ -35,14 +35,14 @@ from calve.names import TableName
 from calve.schema.columns import field, struct, with_ids
 from cli.account import Account, Resource
 from cli.console import Branch
-from cli.cost.model import Load, bill, rates
-from cli.plan.account import conf_of, own, read
-from cli.plan.bill import Bills, Part, bills
-from cli.plan.change import Change, Difference, flat, of_table, terms
-from cli.plan.changes import changes
-from cli.plan.command import counted, exit_code, tree
-from cli.plan.consequences import Consequence
-from cli.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
+from cli.look.cost.model import Load, bill, rates
+from cli.project.plan.account import conf_of, own, read
+from cli.project.plan.bill import Bills, Part, bills
+from cli.project.plan.change import Change, Difference, flat, of_table, terms
+from cli.project.plan.changes import changes
+from cli.project.plan.command import counted, exit_code, tree
+from cli.project.plan.consequences import Consequence
+from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
 from lambdas.publish_states import PublishState, PublishStates, State, Target
 
 TABLE = Table("trades", "stock.trades", partition_by=(Transform("at", "day"),))
@@ -368,7 +368,7 @@ def schedule(group: str, name: str, expression: str, target: object) -> None:
 
 def test_an_account_is_read(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     stacks: dict[str, list[Resource]] = {}
-    monkeypatch.setattr("cli.plan.account.resources", lambda _, stack: stacks.get(stack, []))
+    monkeypatch.setattr("cli.project.plan.account.resources", lambda _, stack: stacks.get(stack, []))
     s3, glue, scheduler = (boto3.client(each, "eu-west-1") for each in ("s3", "glue", "scheduler"))
     assert read(DEPLOYMENT, account) == Deployed("t")
     s3.create_bucket(Bucket="assets", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
@@ -433,7 +433,7 @@ def test_targets_are_read_from_the_functions_that_publish(
         "t-publish": [Resource("AWS::Lambda::Function", "Follow", "follow")],
         "t-kafka": [Resource("AWS::EC2::VPCEndpoint", "Glue", "vpce-1")],
     }
-    monkeypatch.setattr("cli.plan.account.resources", lambda _, stack: stacks.get(stack, []))
+    monkeypatch.setattr("cli.project.plan.account.resources", lambda _, stack: stacks.get(stack, []))
     found = read(DEPLOYMENT, account)
     assert found.targets == {"iceberg_rest": DeployedTarget(REST, frozenset({"trades"}))}
     assert (found.cluster, found.endpoints) == (False, True)

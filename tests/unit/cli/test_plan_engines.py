@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from calve.config.engine_choice import Chosen
 from calve.config.job import Deduplicate, Job, Kafka, Lake, Source, Table
-from cli.plan.bill import Bills
-from cli.plan.change import Change
-from cli.plan.command import tree
-from cli.plan.survey import engines, read_records, with_engines
+from cli.project.plan.bill import Bills
+from cli.project.plan.change import Change
+from cli.project.plan.command import tree
+from cli.project.plan.survey import engines, read_records, with_engines
 
 AVRO = json.dumps({"type": "record", "name": "Sale", "fields": [{"name": "id", "type": "long"}]})
 TABLE = Table("sales", "sales", value=Source(format="avro", schema=AVRO))

@@ -8,9 +8,9 @@ from typing import Any
 from calve.config.steps import Filter, Flatten, Mask, Rule, Sql
 from calve.errors import CalveError
 from calve.schema.columns import KAFKA, field, struct, with_ids
-from cli.plan.change import Change, of_table
-from cli.plan.changes import changes
-from cli.plan.deployed import DeployedTable
+from cli.project.plan.change import Change, of_table
+from cli.project.plan.changes import changes
+from cli.project.plan.deployed import DeployedTable
 from tests.unit.cli.test_plan import DEPLOYMENT, SAME, TABLE
 
 STEPS = (Flatten(), Filter("price > 0"))

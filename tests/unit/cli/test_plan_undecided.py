@@ -15,14 +15,14 @@ from calve.config.job import Aggregate, Job, Kafka, Lake, Measure, Registry, Sou
 from calve.config.steps import Flatten, Mask, Rule
 from calve.schema.columns import KAFKA, Json, field, struct, with_ids
 from calve.settings import StackDefaults, load
-from cli.plan import candidate
-from cli.plan.bill import Bills
-from cli.plan.candidate import proposed, read_candidate, tree
-from cli.plan.change import Change
-from cli.plan.command import tree as plan_tree
-from cli.plan.deployed import DeployedTable
-from cli.plan.survey import read_records
-from cli.plan.undecided import DECIDE, undecided
+from cli.project.plan import plan_without_table
+from cli.project.plan.bill import Bills
+from cli.project.plan.change import Change
+from cli.project.plan.command import tree as plan_tree
+from cli.project.plan.deployed import DeployedTable
+from cli.project.plan.fields_to_review import DECIDE, undecided
+from cli.project.plan.plan_without_table import proposed, read_candidate, tree
+from cli.project.plan.survey import read_records
 
 HASH, KEEP = Rule("hash"), Rule("keep")
 CUSTOMER = {
@@ -136,7 +136,7 @@ def test_of_a_candidate_only_what_it_adds_is_named(tmp_path: Path, monkeypatch: 
             {"name": "n", "type": "int"},
         )
     )
-    monkeypatch.setattr(candidate, "_columns", lambda *_: None)
+    monkeypatch.setattr(plan_without_table, "_columns", lambda *_: None)
     job = Job(
         "t",
         "main",

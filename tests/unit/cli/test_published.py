@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 
 from calve.errors import CalveError
-from cli.status.overview import published
+from cli.look.status.overview import published
 from lambdas.publish_states import PublishState, State, Target
 from tests.unit.lambdas.states_table import NAME, make_states_table
 
@@ -50,7 +50,7 @@ def not_found(account: Account, stack: str, *, fix: str) -> dict[str, str]:
 
 
 def test_the_states_of_all_tables_or_of_those_named(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.status.overview.outputs", found)
+    monkeypatch.setattr("cli.look.status.overview.outputs", found)
     states = make_states_table()
     for each in (FAILED, SYNCED):
         states.put(each)
@@ -61,7 +61,7 @@ def test_the_states_of_all_tables_or_of_those_named(config: Path, monkeypatch: p
 def test_what_is_not_deployed_is_an_error_that_the_screen_shows(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.status.overview.outputs", not_found)
+    monkeypatch.setattr("cli.look.status.overview.outputs", not_found)
     with pytest.raises(CalveError, match="trading-publish is not deployed"):
         published(config, None)
 

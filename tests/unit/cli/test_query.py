@@ -22,10 +22,10 @@ from rich.console import Console as Rich
 from calve.config.job import Lake
 from calve.errors import CalveError, ConfigError
 from cli.console import Console
-from cli.query.answer import answered
-from cli.query.command import Format, write
-from cli.query.statement import Lookup, Statement, When, opened
-from cli.query.writing import csv_lines, objects, shown, text
+from cli.look.query.answer import answered
+from cli.look.query.command import Format, write
+from cli.look.query.statement import Lookup, Statement, When, opened
+from cli.look.query.writing import csv_lines, objects, shown, text
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 SCHEMA = Schema(
@@ -125,7 +125,7 @@ def test_a_name_that_the_query_defines_may_be_that_of_a_table(world: World) -> N
 
 @pytest.mark.parametrize("condition", ["isnan(score)", "score = 'nan'::double", "score > 0", "id % 2 = 1"])
 def test_no_row_is_missed_by_what_files_say_of_their_values(world: World, condition: str) -> None:
-    """DuckDB's Iceberg extension leaves files out wrongly, see `cli.query.answer`: each row is judged by itself instead."""
+    """DuckDB's Iceberg extension leaves files out wrongly, see `cli.look.query.answer`: each row is judged by itself instead."""
     [(counted,)] = world.ask(f"select count_if({condition}) from trades")
     assert counted > 0
     assert world.ask(f"select count(*) from trades where {condition}") == [(counted,)]

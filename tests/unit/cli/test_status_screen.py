@@ -15,12 +15,12 @@ from calve.config.maintenance import Due
 from calve.outputs.job_status import Earlier
 from calve.requests.requests import Entry
 from cli.lake import Snapshot
-from cli.status import duration
-from cli.status.drawing import plot, short, size
-from cli.status.history import History
-from cli.status.overview import Overview
-from cli.status.table_status import TableStatus
-from cli.status.watching import drawn
+from cli.look.status import duration
+from cli.look.status.drawing import plot, short, size
+from cli.look.status.history import History
+from cli.look.status.overview import Overview
+from cli.look.status.table_status import TableStatus
+from cli.look.status.watching import drawn
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ORDERS = TableStatus(

@@ -25,9 +25,9 @@ import signal
 from datetime import UTC, datetime
 from calve.errors import Retryable
 from cli.console import Console
-from cli.status import watching
-from cli.status.overview import Overview
-from cli.status.table_status import TableStatus
+from cli.look.status import watching
+from cli.look.status.overview import Overview
+from cli.look.status.table_status import TableStatus
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who started the tests may have it ignored
 watching.EVERY_S = 0.1

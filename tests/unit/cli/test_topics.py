@@ -15,11 +15,11 @@ from calve.errors import ConfigError, Retryable
 from calve.schema.columns import struct, with_ids
 from calve.table.position import TOPIC
 from cli.config import load_jobs, table_named
-from cli.ingest import only, what
-from cli.plan.changes import changes
-from cli.plan.deployed import Deployed, DeployedJob, DeployedTable
-from cli.plan.survey import expanded
-from cli.status.survey import Survey
+from cli.look.status.survey import Survey
+from cli.project.plan.changes import changes
+from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable
+from cli.project.plan.survey import expanded
+from cli.run.ingest import only, what
 from cli.topics import surveyed, with_named
 from tests.unit.cli.folder_catalog import FolderCatalog
 
@@ -70,7 +70,7 @@ class Brokers:
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
     made = Lakes(tmp_path)
-    for module in ("cli.topics", "cli.status.survey"):
+    for module in ("cli.topics", "cli.look.status.survey"):
         monkeypatch.setattr(f"{module}.open_catalog", lambda _: made)
     return made
 
@@ -78,7 +78,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     brokers = Brokers(None)
-    for module in ("cli.topics", "cli.status.survey"):
+    for module in ("cli.topics", "cli.look.status.survey"):
         monkeypatch.setattr(f"{module}.Cluster", lambda *_: brokers)
     return brokers
 

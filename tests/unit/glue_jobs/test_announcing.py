@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from calve.names import TableName
 from calve.outputs.announcement import Announcement, Found, Speaker
 from calve.table.protocol import Commit
-from glue_jobs.announcing import MOST_RECENT, Announcer
-from glue_jobs.lake import Table
+from glue_jobs.iceberg.catalog import Table
+from glue_jobs.outputs.announcements import MOST_RECENT, Announcer
 
 NOW = time.time()
 

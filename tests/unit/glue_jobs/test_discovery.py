@@ -13,7 +13,7 @@ from calve.config.job import Entry, Job, Kafka, Lake, Start, Table
 from calve.errors import Retryable
 from calve.names import TableName
 from calve.rounds.scheduling import FAILED_AFTER
-from glue_jobs.loops import Discovery
+from glue_jobs.rounds.loops import Discovery
 
 
 @dataclass
@@ -114,7 +114,7 @@ def test_a_topic_without_a_table_is_told_at_once_and_every_few_minutes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("glue_jobs.loops.time.monotonic", lambda: now)
+    monkeypatch.setattr("glue_jobs.rounds.loops.time.monotonic", lambda: now)
     scene = Scene(["shop.x__dead_letters", "shop.a"])
     found = scene.discovery()
     for now in (0.0, 60.0, 239.0, 240.0):  # noqa: B007 what the clock says

@@ -16,10 +16,10 @@ from calve.errors import CalveError
 from calve.schema.registered import Schema
 from calve.schema.wire import BARE, CONFLUENT
 from cli.verify.formats.decoding import Values
-from glue_jobs.arrow_types import arrow_type
-from glue_jobs.columnar.decoder import Decoder
-from glue_jobs.explaining.letters import MOST_LETTERS, Explainer
-from glue_jobs.protobuf.decoder import GOOD, Frame, decode
+from glue_jobs.arrow.types import arrow_type
+from glue_jobs.decode.explaining.explanation import MOST_LETTERS, Explainer
+from glue_jobs.decode.protobuf.decoder import GOOD, Frame, decode
+from glue_jobs.engines.columnar.decoder import Decoder
 from tests.avro_cases import CASES
 from tests.columnar import records_of
 from tests.debezium import json_around

@@ -9,7 +9,7 @@ import pytest
 from calve.config.job import Aggregate, Table
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Rule, Sql, Step
 from calve.schema.columns import DEAD_LETTERS, KAFKA, field, list_of, map_of, struct
-from glue_jobs.exposure import COUNTED, OF_LETTERS, hidden_columns, without_bounds
+from glue_jobs.iceberg.exposure import COUNTED, OF_LETTERS, hidden_columns, without_bounds
 
 ITEM = struct(field("sku", "string"), field("price", "double"))
 CUSTOMER = struct(field("email", "string"), field("id", "long"))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from calve.errors import ConfigError
-from glue_jobs import faults
-from glue_jobs.faults import INNER, POINTS, STEPS
-from glue_jobs.round import Round
+from glue_jobs.process import faults
+from glue_jobs.process.faults import INNER, POINTS, STEPS
+from glue_jobs.rounds.round import Round
 
 ROOT = Path(__file__).parents[3]
 
@@ -41,7 +41,7 @@ def test_only_run_calls_a_step_and_passes_a_point_on_either_side() -> None:
     assert begin.startswith("faults.point(f'{step}.begin'")
     assert "getattr(self, step)()" in work
     assert end.startswith("faults.point(f'{step}.end'")
-    called = {ast.unparse(call.func) for call in calls(ROOT / "glue_jobs/round.py")}
+    called = {ast.unparse(call.func) for call in calls(ROOT / "glue_jobs/rounds/round.py")}
     assert called.isdisjoint(f"self.{step}" for step in STEPS)
 
 
@@ -55,7 +55,7 @@ def armed(setting: str, *passes: tuple[str, str]) -> int:
     """The exit code of a process, where each table passes its points in a thread of its own."""
     script = f"""
 import threading
-from glue_jobs import faults
+from glue_jobs.process import faults
 faults.arm({setting!r})
 def work(table):
     for name, passing in {passes!r}:

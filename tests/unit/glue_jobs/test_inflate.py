@@ -7,7 +7,7 @@ import zlib
 import pyarrow as pa
 import pytest
 
-from glue_jobs import decode
+from glue_jobs.decode import decode
 
 HEADER = b"\x03\x05" + bytes(16)
 

@@ -7,7 +7,7 @@ from pyspark.sql.types import ArrayType, MapType, StringType, StructField, Struc
 
 from calve.config.steps import Mask, Rule
 from calve.errors import Suspended
-from glue_jobs.steps.mask import paths, rules
+from glue_jobs.transform.mask import paths, rules
 
 HASH, DROP, KEEP = Rule("hash"), Rule("drop"), Rule("keep")
 ROLE = StructType([StructField("name", StringType())])

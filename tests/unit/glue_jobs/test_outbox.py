@@ -12,7 +12,7 @@ import pytest
 
 from calve.errors import Retryable
 from calve.outputs.announcement import COMMITTED, Announcement
-from glue_jobs.outbox import MAX_ENTRIES, MOST_WAITING, Outbox
+from glue_jobs.outputs.outbox import MAX_ENTRIES, MOST_WAITING, Outbox
 
 
 def said(number: int) -> Announcement:

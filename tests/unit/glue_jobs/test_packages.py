@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[3]
 STARTING = """
 import sys
 sys.modules[{package!r}] = None
-from glue_jobs import engines, ingest, packages
+from glue_jobs import ingest
+from glue_jobs.engines import choice
 from calve.errors import Fatal
 try:
     {call}
@@ -23,10 +24,10 @@ except Fatal as error:
 @pytest.mark.parametrize(
     ("package", "call"),
     [
-        ("kafka.net.manager", "packages.require()"),
-        ("cramjam", "packages.require()"),
-        ("numba", "packages.require()"),
-        ("pyarrow.parquet", "engines.loaded(None)"),
+        ("kafka.net.manager", "ingest.require_packages()"),
+        ("cramjam", "ingest.require_packages()"),
+        ("numba", "ingest.require_packages()"),
+        ("pyarrow.parquet", "choice.loaded(None)"),
     ],
 )
 def test_a_package_that_is_not_there_is_named(package: str, call: str) -> None:

@@ -17,9 +17,9 @@ from calve.schema.registered import Schema
 from calve.schema.writers import ProtobufWriter
 from cli.verify.formats import protobuf
 from cli.verify.formats.fields import CONFLUENT, Spec, Unreadable
-from glue_jobs.protobuf import scan
-from glue_jobs.protobuf.decoder import GOOD, VALUE, Frame, decode
-from glue_jobs.protobuf.values import rescaled
+from glue_jobs.decode.protobuf import scan
+from glue_jobs.decode.protobuf.decoder import GOOD, VALUE, Frame, decode
+from glue_jobs.decode.protobuf.values import rescaled
 from tests.protobuf_classes import message_class
 
 SCHEMA = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from glue_jobs.steps.query_costs import NotJudged, growth, like_growth
+from glue_jobs.transform.query_costs import NotJudged, growth, like_growth
 
 LOG = r'^(\S+) (\S+) \[([^\]]+)\] "([^"]*)" (\d+)'
 

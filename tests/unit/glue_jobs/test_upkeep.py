@@ -4,8 +4,14 @@ from typing import Any
 from calve.outputs.emitting import Emitted
 from calve.table.position import Ledger, Position, TopicKey, encode, restated
 from calve.table.protocol import Commit
-from glue_jobs.rewriting import OPEN_BYTES, Group
-from glue_jobs.upkeep import LEAST_COST, MERGED_AT_ONCE, MOST_UNSAID, affordable, needed
+from glue_jobs.iceberg.rewriting import OPEN_BYTES, Group
+from glue_jobs.maintenance.upkeep import (
+    LEAST_COST,
+    MERGED_AT_ONCE,
+    MOST_UNSAID,
+    affordable,
+    needed,
+)
 
 TOPIC = TopicKey("c", "t")
 

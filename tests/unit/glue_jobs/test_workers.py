@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from calve.errors import Fatal, Retryable, Suspended
-from glue_jobs.workers import MARK, Unexpected, telling, told_by_workers
+from glue_jobs.process.workers import MARK, Unexpected, telling, told_by_workers
 
 
 def carried(error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""The dead letters of a model's writer: what `glue_jobs.letters` does, with production's own decisions."""
+"""The dead letters of a model's writer: what `glue_jobs.dead_letters.table` does, with production's own decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a model's writer publishes rows and a position: what `glue_jobs.publishing` does."""
+"""How a model's writer publishes rows and a position: what `glue_jobs.operations.publishing` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A redrive of a model's writer: what `glue_jobs.redrive` does, with production's own decisions."""
+"""A redrive of a model's writer: what `glue_jobs.operations.redrive` does, with production's own decisions."""
 
 from __future__ import annotations
 

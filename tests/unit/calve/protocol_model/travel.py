@@ -1,4 +1,6 @@
-"""A model's writer that goes back because a person has asked: what `glue_jobs.travel` does, with production's own decisions."""
+"""A model's writer that goes back because a person has asked: what `glue_jobs.operations.rollback` does, with production's own
+decisions.
+"""
 
 from __future__ import annotations
 

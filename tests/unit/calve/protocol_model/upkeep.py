@@ -1,4 +1,4 @@
-"""What a model's writer does between two rounds: what `glue_jobs.upkeep` and `glue_jobs.upkeep` do."""
+"""What a model's writer does between two rounds: what `glue_jobs.maintenance.upkeep` and `glue_jobs.maintenance.upkeep` do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from calve.errors import LostRace
 from calve.requests.redrive import is_level
 from calve.table.position import NO_LETTERS, POSITION_TAG, Position, restated
 from calve.table.protocol import nearest_position, standing
-from glue_jobs.upkeep import down_to_a_position, needed, needed_of_letters
+from glue_jobs.maintenance.upkeep import down_to_a_position, needed, needed_of_letters
 from tests.unit.calve.protocol_model.lake import Metadata
 from tests.unit.calve.protocol_model.world import Ambiguous, Steps, World, commit
 

@@ -11,7 +11,7 @@ from calve.errors import LostRace, Suspended
 from calve.table.dead_letters import LetterBranch, Recovery, may_release, was_rolled_back
 from calve.table.position import Ledger, Offsets, Position, TopicKey, encode
 from calve.table.protocol import Commit, TopicState, locate, may_publish, recheck
-from glue_jobs.upkeep import down_to_a_position
+from glue_jobs.maintenance.upkeep import down_to_a_position
 from tests.unit.calve.protocol_model.lake import Metadata, Table, Topic
 
 Steps = Iterator[str]

@@ -1,4 +1,4 @@
-"""A writer of the model: the steps of `glue_jobs.round`, with production's own decisions."""
+"""A writer of the model: the steps of `glue_jobs.rounds.round`, with production's own decisions."""
 
 from __future__ import annotations
 

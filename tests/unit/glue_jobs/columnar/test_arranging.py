@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from calve.config.job import Transform
 from calve.schema.columns import field, struct
-from glue_jobs.columnar.arranging import arranged
-from glue_jobs.columnar.layouts import PartitionField, SortField
+from glue_jobs.engines.columnar.arranging import arranged
+from glue_jobs.engines.columnar.layouts import PartitionField, SortField
 from tests.unit.glue_jobs.columnar.layouts import layout
 
 ROWS = st.lists(

@@ -24,8 +24,8 @@ from calve.schema.columns import struct as columns_of
 from calve.schema.registered import Schema
 from calve.schema.wire import BARE, CONFLUENT, GLUE, Wire
 from calve.schema.writers import PlainWriter
-from glue_jobs.columnar import reader
-from glue_jobs.columnar.decoder import Decoded, Decoder
+from glue_jobs.engines.columnar import reader
+from glue_jobs.engines.columnar.decoder import Decoded, Decoder
 from tests.avro_cases import CASES, EXACT, MANY, text
 from tests.columnar import plain, records_of
 from tests.integration.avro_records import nullable, record

@@ -10,8 +10,8 @@ import pytest
 from calve.config.engine_choice import Unsupported
 from calve.config.job import Transform
 from calve.schema.columns import field, map_of, struct, with_ids
-from glue_jobs.columnar.layouts import Layout, PartitionField, SortField, layout
-from glue_jobs.columnar.storage import Storage
+from glue_jobs.engines.columnar.layouts import Layout, PartitionField, SortField, layout
+from glue_jobs.engines.columnar.storage import Storage
 
 COLUMNS = with_ids(
     struct(

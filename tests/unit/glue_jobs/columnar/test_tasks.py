@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from calve.config.masking_keys import Key
 from calve.errors import CalveError, ConfigError, Fatal, LostRace, Retryable, Suspended
 from calve.secrets import Redacted
-from glue_jobs.columnar.engine import tasks_for
-from glue_jobs.columnar.tasks import Work
+from glue_jobs.engines.columnar.engine import tasks_for
+from glue_jobs.engines.columnar.tasks import Work
 from glue_jobs.kafka.connection import Access
 from glue_jobs.kafka.fetching import planned
-from glue_jobs.workers import Trouble
+from glue_jobs.process.workers import Trouble
 
 SPANS = st.dictionaries(
     st.integers(0, 20), st.tuples(st.integers(0, 10**6), st.integers(0, 10**5)), min_size=1

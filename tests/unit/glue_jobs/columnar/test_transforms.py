@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyiceberg import transforms, types
 
 from calve.config.job import Transform
-from glue_jobs.columnar.arranging import applied
+from glue_jobs.engines.columnar.arranging import applied
 
 PYICEBERG: dict[str, Any] = {
     "identity": transforms.IdentityTransform,

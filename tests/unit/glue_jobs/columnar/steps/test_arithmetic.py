@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glue_jobs.columnar.steps.expressions import FAILING
+from glue_jobs.engines.columnar_steps.expressions import FAILING
 
 KINDS = (pa.int32(), pa.int64())
 EDGES = (0, 1, -1, 2, 46_341, 3_037_000_500, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from calve.config.masking_keys import Key
 from calve.config.steps import Rule
-from glue_jobs.columnar.steps.masked import Tokens, masked, text
+from glue_jobs.engines.columnar_steps.mask import Tokens, masked, text
 
 KEYS = (Key("old", 0, b"o" * 32), Key("new-one", 1_000, b"n" * 100))
 DOMAIN = re.compile(r"(@[A-Za-z0-9.-]+\.[A-Za-z][A-Za-z0-9-]*)\Z")

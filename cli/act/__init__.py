@@ -1,0 +1,1 @@
+"""Commands that ask a job or a function to do something."""

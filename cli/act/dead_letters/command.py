@@ -1,0 +1,263 @@
+"""The commands of `calve dead-letters`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from calve.errors import CalveError
+from calve.schema.columns import SEALED
+from cli.act.dead_letters.options import (
+    ReasonOption,
+    RedrivenOption,
+    SchemaOption,
+    SinceOption,
+    UntilOption,
+    open_table,
+)
+from cli.act.dead_letters.redrive import redrive
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
+from cli.console import Console, Output, OutputOption
+from cli.look.status import duration
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from calve.names import TableName
+    from cli.act.dead_letters.dead_letter import Group
+    from cli.act.dead_letters.selection import Selection
+
+SHOWN_GROUPS = 40
+SHOWN_PARTITIONS = 3
+
+
+class TableFirst(TyperGroup):
+    """`calve dead-letters TABLE` is `calve dead-letters list TABLE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take what is neither a command nor a question for help as the arguments of `list`."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+dead_letters = typer.Typer(
+    cls=TableFirst,
+    help="Show what could not be read; send it back after a fix.",
+    no_args_is_help=True,
+    subcommand_metavar="TABLE | COMMAND [ARGS]...",
+)
+dead_letters.command()(redrive)
+PlaceArgument = Annotated[
+    str, typer.Argument(metavar="PARTITION:OFFSET", help="Where the record stands.", show_default=False)
+]
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="File to write; it must not exist.", show_default=False)
+]
+
+
+@dead_letters.command("list")
+def listed(
+    table: TableArgument,
+    *,
+    since: SinceOption = None,
+    reason: ReasonOption = None,
+    schema_id: SchemaOption = None,
+    until: UntilOption = None,
+    redriven: RedrivenOption = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Count dead letters by reason, and show where they lie.
+
+    A line for each reason and schema id: when they were rejected, in which partitions and offsets.
+
+    Example:
+      calve dead-letters stock_trades --since 2h
+    """
+    from cli.act.dead_letters.selection import Selection, count, grouped
+
+    console, now = Console(output), datetime.now(UTC)
+    selection = Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)
+    name, letters = open_table(table, config, env)
+    groups = grouped(letters, selection) if letters else []
+    others = replace(selection, redriven=not redriven)
+    rest = count(letters, others) if letters else 0
+    number = sum(each.dead_letters for each in groups)
+    open_, back = (rest, number) if redriven else (number, rest)
+    console.document(
+        {
+            "table": str(name),
+            "dead_letters": open_,
+            "redriven": back,
+            "groups": [each.document() for each in groups],
+        }
+    )
+    if not groups:
+        console.say(_nothing(name, selection) + (f" {_rest(rest, redriven)}" if rest else ""))
+        return
+    several = len({(each.cluster_id, each.topic_id) for each in groups}) > 1
+    shown = [_line(each, now, topic=several) for each in groups[:SHOWN_GROUPS]]
+    console.table(f"{'redriven' if redriven else 'dead letters'} {name}", shown)
+    if left := groups[SHOWN_GROUPS:]:
+        more = sum(each.dead_letters for each in left)
+        console.say(f"{more:,} more in {len(left):,} groups: --output json lists them all")
+    if rest:
+        console.say(_rest(rest, redriven))
+
+
+@dead_letters.command()
+def show(
+    table: TableArgument,
+    place: PlaceArgument,
+    *,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Show one dead letter with everything.
+
+    Also its key, its value and its headers, unless they are sealed.
+
+    Example:
+      calve dead-letters show stock_trades 3:1841
+    """
+    from cli.act.dead_letters.dead_letter import document, letters
+    from cli.act.dead_letters.selection import Place, read
+
+    wanted = Place.of(place)
+    name, found = open_table(table, config, env)
+    batches = read(found, wanted.expression) if found else ()
+    held = [dead_letter for batch in batches for dead_letter in letters(batch)]
+    if not held:
+        raise CalveError(
+            f"{name} has no dead letter in partition {wanted.partition} at offset {wanted.offset}",
+            fix=f"calve dead-letters {table} shows where they lie",
+        )
+    console = Console(output)
+    held.sort(key=lambda each: (each["topic_id"], each["attempt"]))
+    for each in held:
+        _show(console, str(name), each)
+    console.document({"table": str(name), "dead_letters": [document(each) for each in held]})
+
+
+@dead_letters.command()
+def export(
+    table: TableArgument,
+    file: FileArgument,
+    *,
+    since: SinceOption = None,
+    reason: ReasonOption = None,
+    schema_id: SchemaOption = None,
+    until: UntilOption = None,
+    redriven: RedrivenOption = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Write dead letters to a file, as JSON lines.
+
+    The record can be rebuilt from its line. Key, value and the headers' values are base64; of sealed letters they stay
+    sealed. Only you may read the file.
+
+    Example:
+      calve dead-letters export stock_trades letters.jsonl --reason malformed
+    """
+    from cli.act.dead_letters.selection import Selection
+
+    console = Console(output)
+    selection = Selection.of(since, reason, schema_id, now=datetime.now(UTC), until=until, redriven=redriven)
+    if file.exists():
+        raise _taken(file)
+    name, letters = open_table(table, config, env)
+    count = _write(file, letters, selection) if letters else 0
+    written = str(file) if count else None
+    size = file.stat().st_size if count else 0
+    console.document({"table": str(name), "file": written, "dead_letters": count, "size_bytes": size})
+    if count:
+        console.say(f"{count:,} dead letters of {name} are in {file}, {size:,} bytes.")
+    else:
+        console.say(f"{_nothing(name, selection)} No file was written.")
+
+
+def _write(file: Path, letters: Table, selection: Selection) -> int:
+    """Write the selected dead letters; a file that could not be finished is removed, as is one without any."""
+    from cli.act.dead_letters import dead_letter
+    from cli.act.dead_letters.selection import read
+
+    count = 0
+    try:
+        file.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        raise _taken(file) from None
+    except OSError as error:
+        raise CalveError(
+            f"{file} cannot be written: {error.strerror}", fix="name a file in a folder that exists"
+        ) from None
+    try:
+        with file.open("w", encoding="utf-8") as out:
+            for batch in read(letters, selection.within(letters)):
+                for each in dead_letter.letters(batch):
+                    out.write(json.dumps(dead_letter.document(each), ensure_ascii=False) + "\n")
+                    count += 1
+    except BaseException:
+        file.unlink()
+        raise
+    if not count:
+        file.unlink()
+    return count
+
+
+def _taken(file: Path) -> CalveError:
+    return CalveError(f"{file} exists already", fix="name another file, or remove this one")
+
+
+def _nothing(name: TableName, selection: Selection) -> str:
+    which = "dead letters that came back" if selection.redriven else "dead letters"
+    return f"{name} has no {which}{selection.words}."
+
+
+def _rest(count: int, redriven: bool) -> str:  # noqa: FBT001 which of both are left
+    return f"{count:,} are open." if redriven else f"{count:,} came back: --redriven lists them."
+
+
+def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:
+    """One group for people."""
+    places = [str(each) for _, each in sorted(group.places.items())]
+    where = "  ".join(places[:SHOWN_PARTITIONS])
+    if (more := len(places) - SHOWN_PARTITIONS) > 0:
+        where += f"  +{more:,} more"
+    return ({"topic_id": group.topic_id} if topic else {}) | {
+        **group.line,
+        "first": _ago(group.first, now),
+        "last": _ago(group.last, now),
+        "partition:offsets": where,
+    }
+
+
+def _ago(moment: datetime | None, now: datetime) -> str:
+    return "-" if moment is None else f"{duration(max(0.0, (now - moment).total_seconds()))} ago"
+
+
+def _show(console: Console, name: str, found: dict[str, object]) -> None:
+    from cli.act.dead_letters.dead_letter import facts, preview, size
+
+    console.panel(f"dead letter of {name}", facts(found))
+    if found.get(SEALED):
+        console.say("Key, value and the headers' values are sealed: only the job opens them, for a redrive.")
+        return
+    for part in ("key", "value"):
+        data = found[part]
+        shown = data if isinstance(data, bytes) else None
+        console.quote(f"{part}{size(shown)}", preview(shown))
+    headers = found["headers"]
+    for number, header in enumerate(headers if isinstance(headers, list) else (), start=1):
+        name = f"{header['key']!r}"  # a producer's text, which may hold anything
+        console.quote(f"header {number}{size(header['value'])}", f"{name}\n{preview(header['value'])}")

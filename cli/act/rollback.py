@@ -1,0 +1,250 @@
+"""`calve rollback` and `calve rewind`: a request in the table, which the job answers between two rounds."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from calve.errors import CalveError, ConfigError
+from calve.names import TABLE_NAME
+from calve.requests.requests import Entry
+from calve.requests.rollback import Request, What, at_moment, before_offsets, journey
+from calve.table.protocol import Commit, nearest_position
+from cli.act.dead_letters.options import open_both
+from cli.act.pause import person, stamp
+from cli.act.requests import Kind, YesOption, ask, refuse_second, require_consent
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, moment
+from cli.console import Console, Output, OutputOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.table import Table
+
+    from calve.config.job import Table as Settings
+    from calve.requests.rollback import Journey
+    from calve.table.position import Offsets, TopicKey
+
+PATIENCE_S = 120.0
+SHOWN = 20
+TRAVEL = Kind(Request, "a rollback or rewind of", Entry.of)
+SNAPSHOT = re.compile(r"\d{8,19}")
+PLACES = re.compile(r"\d{1,9}:\d{1,18}(,\d{1,9}:\d{1,18})*")
+
+MomentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        help="A snapshot's id, or a moment: 2h, 2026-01-01T00:00:00Z. Without it the snapshots are listed.",
+        show_default=False,
+    ),
+]
+PlaceOption = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        help="What is read again: from PARTITION:OFFSET on, several with commas, or all that arrived since a moment: 2h.",
+        show_default=False,
+    ),
+]
+IntoOption = Annotated[
+    str | None,
+    typer.Option(
+        "--into", help="Into a new table of this name, beside the one there is.", show_default=False
+    ),
+]
+
+
+def rollback(
+    table: TableArgument,
+    *,
+    to: MomentOption = None,
+    yes: YesOption = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Have the job take a table back to an earlier snapshot, and read again what the table had read since.
+
+    What is read again becomes what calve.yaml and the registry make of it now. Pause the table first to change those in between.
+    Ctrl-C ends the waiting, not the rollback.
+
+    Examples:
+      calve rollback stock_trades
+      calve rollback stock_trades --to 2h
+    """
+    console = Console(output)
+    _, settings, main, _ = open_both(table, config, env)
+    line = _ancestors(main)
+    if to is None:
+        _list(console, line)
+        return
+    now = datetime.now(UTC)
+    named = SNAPSHOT.fullmatch(to)
+    snapshot = int(to) if named else _at(line, to, now, table).id
+    _travel(console, main, settings, journey(line, snapshot), "rollback", now, yes=yes)
+
+
+def rewind(
+    table: TableArgument,
+    *,
+    to: PlaceOption,
+    into: IntoOption = None,
+    yes: YesOption = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Have the job read a topic again from a place on: its rows and dead letters from there go, and come anew.
+
+    The table goes back to its newest snapshot that holds nothing from there on. Ctrl-C ends the waiting, not the rewind.
+
+    Examples:
+      calve rewind stock_trades --to 0:1500,1:1480
+      calve rewind stock_trades --to 2h --into trades_again
+    """
+    console, now = Console(output), datetime.now(UTC)
+    name, settings, main, _ = open_both(table, config, env)
+    if into is not None:
+        _say_entry(console, settings, to, into, now)
+        return
+    line = _ancestors(main)
+    if PLACES.fullmatch(to):
+        found = _found(before_offsets(line, _topic(line, str(name)), places(to)), table, to)
+    else:
+        found = _at(line, to, now, table)
+    _travel(console, main, settings, journey(line, found.id), "rewind", now, yes=yes)
+
+
+def _travel(
+    console: Console, main: Table, settings: Settings, way: Journey, what: What, now: datetime, *, yes: bool
+) -> None:
+    name = ".".join(main.name())
+    refuse_second(TRAVEL, main)
+    if not way.left:
+        console.say(f"{name} stands at snapshot {way.to.id} already: there is nothing to do.")
+        console.document({"table": name, "snapshot": way.to.id, "offsets": 0})
+        return
+    for each in consequences(way, settings):
+        console.say(each)
+    question = f"Take {name} back to snapshot {way.to.id}?"
+    require_consent(console, question, look_at="what will happen", yes=yes)
+    request = Request(uuid.uuid4().hex, stamp(now), person(), what, way.to.id)
+    patience_s = max(PATIENCE_S, 2 * settings.freshness_s)
+    entry = ask(
+        console, main, TRAVEL, request, title=f"{what} of {name}", patience_s=patience_s, ingest=settings.name
+    )
+    console.document({"table": name, "snapshot": way.to.id, **asdict(entry)})
+    if entry.problem:
+        raise CalveError(
+            f"{name} stays where it is: {entry.problem}", fix="choose another place, and ask again"
+        )
+    console.say(f"{name}: {entry.told}.")
+
+
+def consequences(way: Journey, settings: Settings) -> list[str]:
+    """What going back means, a sentence each."""
+    gone = way.ledger
+    moment_ = datetime.fromtimestamp(way.to.committed_at, UTC).isoformat(timespec="seconds")
+    found = [
+        f"Main goes back to snapshot {way.to.id} of {moment_}, over {len(way.left)} snapshots.",
+        f"{way.reread:,} offsets of topic {settings.topic} are read again, by today's schemas and calve.yaml.",
+        f"Until they are, readers miss {gone.rows_appended:,} rows that were added since, and see {gone.rows_deleted:,} that "
+        "were deleted or replaced.",
+    ]
+    if gone.dead_lettered:
+        found.append(f"{gone.dead_lettered:,} dead letters go; their records are judged anew.")
+    if gone.redriven:
+        found.append(
+            f"{gone.redriven:,} dead letters that came back since are open again: redrive them once more."
+        )
+    if gone.lost:
+        found.append(f"{gone.lost:,} offsets that were lost before they could be read stay lost.")
+    if way.others:
+        found.append(f"{way.others:,} commits of others are undone, deletions by hand among them.")
+    if settings.emit:
+        found.append(f"Rows that are read again are written to topic {settings.emit.topic} a second time.")
+    found.append(
+        "Announcements of the commits that follow come as of new ones; stored exports stay as they are."
+    )
+    return found
+
+
+def _ancestors(main: Table) -> tuple[Commit, ...]:
+    from cli import lake
+
+    return tuple(each.commit for each in lake.ancestors(main))
+
+
+def _at(line: Sequence[Commit], to: str, now: datetime, table: str) -> Commit:
+    return _found(at_moment(line, moment(to, now, "--to").timestamp()), table, to)
+
+
+def _found(commit: Commit | None, table: str, to: str) -> Commit:
+    if commit is None:
+        raise CalveError(
+            f"the history of {table} does not go back to {to}: older snapshots have expired",
+            fix=f"read the topic into a table beside it: calve rewind {table} --to {to} --into NAME",
+        )
+    return commit
+
+
+def _list(console: Console, line: Sequence[Commit]) -> None:
+    found = []
+    for index, each in enumerate(line[:SHOWN]):
+        position = nearest_position(line[index:])
+        found.append(
+            {
+                "snapshot": str(each.id),
+                "at": datetime.fromtimestamp(each.committed_at, UTC).isoformat(timespec="seconds"),
+                "by": "calve" if "calve.round" in each.summary else each.operation or "others",
+                "rows": int(each.summary.get("total-records", 0))
+                - int(each.summary.get("total-position-deletes", 0)),
+                "next_offsets": _words(position.offsets) if position else "not known: no way back to it",
+            }
+        )
+    console.table("snapshots", found)
+    console.document({"snapshots": found, "more": max(0, len(line) - SHOWN)})
+
+
+def _words(offsets: dict[TopicKey, Offsets]) -> str:
+    newest = next(reversed(offsets.values()), {})
+    return " ".join(f"{partition}:{offset}" for partition, offset in sorted(newest.items())) or "none read"
+
+
+def _topic(line: Sequence[Commit], name: str) -> TopicKey:
+    position = nearest_position(line)
+    if position is None or not position.offsets:
+        raise CalveError(f"{name} has read nothing", fix="there is nothing to read again")
+    return next(reversed(position.offsets))
+
+
+def places(text: str) -> Offsets:
+    """`0:12,1:7`."""
+    pairs = (each.split(":") for each in text.split(","))
+    return {int(partition): int(offset) for partition, offset in pairs}
+
+
+def _say_entry(console: Console, settings: Settings, to: str, into: str, now: datetime) -> None:
+    """A new table is an entry of calve.yaml, which the job takes its tables from; a request could only repeat it."""
+    if not TABLE_NAME.fullmatch(into):
+        raise ConfigError(f'--into: "{into}" is no name of a table', fix="use a-z, 0-9 and _")
+    if PLACES.fullmatch(to):
+        offsets = ", ".join(f"{partition}: {offset}" for partition, offset in sorted(places(to).items()))
+        start = f"{{offsets: {{{offsets}}}}}"
+    else:
+        start = f"{{timestamp: {moment(to, now, '--to').isoformat(timespec='seconds')}}}"
+    entry = f"tables:\n  {into}:\n    topic: {settings.topic}\n    start: {start}"
+    console.say(
+        f"Add this to calve.yaml, with what else table {settings.name} has there, then deploy it or start the job anew:"
+    )
+    console.say(entry)
+    console.say(
+        f"{settings.name} stays as it is. Partitions without a start offset begin at their first record."
+    )
+    console.document({"table": into, "topic": settings.topic, "calve_yaml": entry})

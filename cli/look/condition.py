@@ -1,0 +1,172 @@
+"""The state of a table: the one reader of its job's report and of the table's own properties."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from calve.config.deployment import UNKNOWN_WAREHOUSE
+from calve.config.job import Job
+from calve.errors import CalveError
+from calve.names import TableName
+from calve.outputs.job_status import EVERY_S, JobStatus, Run, Said, TableState, place
+from cli.account import Account, outputs
+from cli.lake import aws_errors
+from cli.look.status import duration
+
+GONE_AFTER_S = 5 * EVERY_S
+"""A run that has said nothing for so long is there no more."""
+STOPPED = ("refused", "suspended", "failed")
+"""Nothing comes into the table until somebody has done something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """How a table is, why, and what to do.
+
+    | state | means |
+    | --- | --- |
+    | `pending` | no run has begun the table yet |
+    | `starting` | its first round is under way |
+    | `running`, `paused` | as the table says |
+    | `retrying` | the newest round failed and is tried again |
+    | `refused` | the job cannot make the table |
+    | `suspended`, `failed` | the table gets nothing; or the job as a whole failed |
+    | `ended` | the job has ended, and left the table in order |
+    """
+
+    state: str
+    code: str | None = None
+    reason: str | None = None
+    fix: str | None = None
+    since: str | None = None
+
+    @property
+    def words(self) -> str:
+        """Why, in a sentence without the state."""
+        if self.state == "pending":
+            return "no job has read its topic yet"
+        if self.state == "starting":
+            return "its first round is under way"
+        return ": ".join(each for each in (self.code, self.reason) if each)
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Of the tables of one job. said: by table, with the run that says it. start: how the job is started."""
+
+    start: str = "start the job: calve ingest"
+    said: dict[str, tuple[Said, Run]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, job: Job) -> Conditions:
+        """What the newest runs of a job say; nothing where nobody may ask, or where releases ran that said nothing."""
+        found = cls(said=newest(_read(job)))
+        if job.lake.endpoint:
+            return found
+        return replace(found, start=f"see in AWS Glue why {job.name}-{job.job} does not run")
+
+    def of_table(self, name: str, written: TableState | None, now: datetime | None = None) -> Condition:
+        """The condition of one table. written: the state in its properties; None: the table does not exist."""
+        said, run = self.said.get(name, (None, None))
+        if said is None or run is None or (written and written.since and _later(written.since, run.at)):
+            found, over = written or TableState(), False
+        else:
+            found, over = said.state, run.ended is not None
+        if found.state in ("suspended", "failed"):
+            fix = found.fix or f"docs/states.md says what cures {found.code or found.state}"
+            word = "refused" if found.state == "suspended" and not written else found.state
+            fix = f"{fix}; then {self.start}" if over else fix
+            return Condition(word, found.code, found.reason, fix, found.since)
+        if found.state == "paused":
+            return Condition("paused", found.code, found.reason, f"calve resume {name}", found.since)
+        if said and run:
+            return _of_run(found, said, run, now or datetime.now(UTC), self.start)
+        return Condition(found.state, since=found.since, fix=self.start if found.state == "pending" else None)
+
+    def missing(self, name: TableName) -> CalveError:
+        """Why there is no such table, and what to do."""
+        found = self.of_table(name.table, None)
+        told = f"{found.state}: {found.words}" if found.state in STOPPED else found.words
+        return CalveError(f"there is no table {name} yet: {told}", fix=found.fix)
+
+
+def _of_run(found: TableState, said: Said, run: Run, now: datetime, start: str) -> Condition:
+    """Of a table with which nothing is wrong but what may be wrong with the run."""
+    if run.reason:
+        return Condition("failed", "job_failed", run.reason, run.fix or start, run.ended)
+    if said.failures:
+        tries = "1 round" if said.failures == 1 else f"{said.failures} rounds"
+        fix = said.fix or "wait; the job tries again by itself"
+        return Condition("retrying", None, f"{tries} failed: {said.why}", start if run.ended else fix)
+    if run.ended:
+        if found.state == "pending":
+            return Condition("pending", fix=start)
+        return Condition("ended", fix=start, since=run.ended)
+    silent_s = (now - datetime.fromisoformat(run.at)).total_seconds()
+    if silent_s > GONE_AFTER_S:
+        reason = (
+            f"the job said nothing for {duration(silent_s)}: it was killed, or cannot write into the lake"
+        )
+        return Condition("ended", None, reason, start, run.at)
+    if found.state == "pending":
+        return Condition("starting", since=run.began)
+    return Condition(found.state, since=found.since)
+
+
+def newest(found: Iterable[JobStatus]) -> dict[str, tuple[Said, Run]]:
+    """Of each table what the run says that said something last."""
+    tables: dict[str, tuple[Said, Run]] = {}
+    for status in found:
+        for name, said in status.tables.items():
+            run = status.runs.get(said.run)
+            if run and (name not in tables or _later(run.at, tables[name][1].at)):
+                tables[name] = (said, run)
+    return tables
+
+
+def _read(job: Job) -> list[JobStatus]:
+    """Of a job that runs here, and of the same one as it is deployed."""
+    warehouses = {job.lake.warehouse} - {UNKNOWN_WAREHOUSE}
+    with suppress(CalveError):
+        account = Account(job.lake.region, job.lake.endpoint)
+        warehouses.add(outputs(account, f"{job.name}-lake", fix="")["Warehouse"])
+    found: list[JobStatus] = []
+    for warehouse in sorted(warehouses):
+        with suppress(CalveError, ValueError):
+            found.append(said_of(replace(job, lake=replace(job.lake, warehouse=warehouse))))
+    return found
+
+
+def said_of(job: Job) -> JobStatus:
+    """What a job says of its tables; nothing where none has run.
+
+    Raises:
+        Retryable, Fatal: S3 does not answer, or refuses.
+    """
+    uri = place(job.lake.warehouse, job.name, job.job)
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    with aws_errors(f"what the job says of its tables, {uri},"):
+        try:
+            body = _s3(Account(job.lake.region, job.lake.endpoint)).get_object(Bucket=bucket, Key=key)
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in ("NoSuchKey", "NoSuchBucket"):
+                raise
+            return JobStatus()
+        return JobStatus.from_dict(json.loads(body["Body"].read()))
+
+
+@cache
+def _s3(account: Account) -> Any:
+    return account.client("s3")
+
+
+def _later(one: str, other: str) -> bool:
+    return datetime.fromisoformat(one) > datetime.fromisoformat(other)

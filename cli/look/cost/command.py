@@ -1,0 +1,120 @@
+"""`calve cost`: what a month and a day of a configuration cost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, found
+from cli.console import Branch, Console, Output, OutputOption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from cli.look.cost.measured_runs import Measured
+    from cli.look.cost.model import Rate, Rates
+
+RateOption = Annotated[float, typer.Option("--topic-rate", min=0, help="MB/s that arrive in each topic.")]
+PartitionsOption = Annotated[int, typer.Option("--partitions", min=1, help="Partitions of each topic.")]
+KeptOption = Annotated[float, typer.Option("--kept-months", min=0, help="Months that tables keep.")]
+MeasuredOption = Annotated[
+    bool, typer.Option("--measured", help="Show, too, what the commits of the tables have taken so far.")
+]
+ScheduleOption = Annotated[
+    str, typer.Option("--schedule", help="When a job that has no schedule would run if it had one.")
+]
+
+
+def cost(
+    topic_rate: RateOption = 1.0,
+    partitions: PartitionsOption = 6,
+    kept_months: KeptOption = 1.0,
+    schedule: ScheduleOption = "rate(6 hours)",
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+    *,
+    measured: MeasuredOption = False,
+) -> None:
+    """Estimate what the configuration costs in AWS, with jobs that always run and with jobs that run by a schedule.
+
+    Nothing is asked of AWS without --measured: every rate stands, with source and date, in cli/look/cost/rates.json.
+
+    Example:
+      calve cost --topic-rate 2.5 --kept-months 12
+    """
+    from calve.config.job import Kafka, Registry
+    from calve.settings import StackDefaults, load_deployment
+    from cli.look.cost.model import Load, assumptions, bill, rates, totals
+
+    anywhere = StackDefaults(Kafka("anywhere:9092"), Registry("https://anywhere"))
+    deployment = load_deployment(found(config), env, anywhere)
+    load = Load(topic_rate, partitions, kept_months, _checked(schedule))
+    known = rates()
+    total, idle = bill(deployment, load, known), bill(deployment, replace(load, topic_mb_s=0.0), known)
+    console = Console(output)
+    ways = [asdict(way) for way in totals(total, idle)]
+    console.table("cost", ways, title=f"{deployment.name} in {known.region}, US dollars")
+    for warning in total.warnings:
+        console.event("too little", reason=warning)
+    console.heading("Parts, US dollars a month")
+    parts = [(line.part, line.continuous, line.scheduled, line.basis) for line in total.lines]
+    console.table(
+        "part",
+        [dict(zip(("part", "always", "scheduled", "how"), row, strict=True)) for row in parts],
+        title="",
+    )
+    tables = _measured(config, env, known, console) if measured else []
+    console.heading("Assumptions")
+    for each in assumptions(load):
+        console.say(f"  {each}")
+    used = {name: known.by_name[name] for line in total.lines for name in line.rates}
+    console.heading("Rates, by source and date")
+    console.tree("rate", by_source(known.region, used.values()))
+    console.document(
+        {
+            "region": known.region,
+            "load": asdict(load),
+            "lines": [asdict(line) for line in total.lines],
+            "totals": ways,
+            "measured": [each.document for each in tables],
+            "warnings": total.warnings,
+            "assumptions": assumptions(load),
+            "rates": {name: asdict(rate) for name, rate in used.items()},
+        }
+    )
+
+
+def _measured(config: Path, env: str | None, known: Rates, console: Console) -> list[Measured]:
+    from cli.config import load_jobs
+    from cli.look.cost.measured_runs import taken
+
+    tables = taken(load_jobs(config, env), known)
+    console.heading("Measured, by the commits that the tables still know")
+    console.table("measured", [each.document for each in tables], title="")
+    return tables
+
+
+def _checked(schedule: str) -> str:
+    from calve.settings.problems import Invalid
+    from calve.settings.schedules import expression
+
+    try:
+        return expression(schedule)
+    except Invalid as invalid:
+        (problem,) = invalid.problems
+        raise typer.BadParameter(f"{problem.reason}. {problem.fix}", param_hint="--schedule") from None
+
+
+def by_source(region: str, used: Iterable[Rate]) -> Branch:
+    """The rates as a tree, each below the source that it was read in."""
+    sources: dict[str, list[Branch]] = {}
+    for rate in used:
+        usd = f"{rate.usd:.10f}".rstrip("0").rstrip(".")
+        sources.setdefault(f"{rate.source}, {rate.date}", []).append(Branch(usd, note=rate.per))
+    return Branch(
+        f"US dollars in {region}", below=[Branch(source, below=rates) for source, rates in sources.items()]
+    )

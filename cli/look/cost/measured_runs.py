@@ -1,0 +1,155 @@
+"""What tables have cost so far: the receipts of the commits that their histories hold, and the runs of the job behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from calve.config.job import Job
+from calve.settings.entries.deploy import UNSCALED
+from cli.account import Account
+from cli.kafka import cluster_database
+from cli.lake import Snapshot, ancestors, aws_errors, load, open_catalog
+from cli.look.cost.model import Rates, dpus
+from cli.topics import surveyed, with_tables
+
+VCPUS_PER_DPU = 4
+FIGURES = ("s3_puts", "s3_gets", "catalog_calls", "bytes_written", "cpu_s")
+MILLION = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Receipts:
+    """The sum of a table's receipts, from the commit at `since` on; `records` are those that were read."""
+
+    table: str
+    since: datetime
+    commits: int
+    records: int
+    s3_puts: int
+    s3_gets: int
+    catalog_calls: int
+    bytes_written: int
+    cpu_s: float
+
+    def load(self, now: datetime) -> float:
+        """CPU seconds a second."""
+        return self.cpu_s / max(1.0, (now - self.since).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a Glue job; `dpu_hours` are those of all its workers, the driver and idle ones among them."""
+
+    began: datetime
+    ended: datetime
+    dpu_hours: float
+    memory: bool
+
+    def share_since(self, moment: datetime) -> float:
+        """Its DPU-hours from a moment on, spread evenly over the run."""
+        whole = (self.ended - self.began).total_seconds()
+        part = (self.ended - max(self.began, moment)).total_seconds()
+        return self.dpu_hours * max(0.0, part) / whole if whole else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured(Receipts):
+    """What a table has cost since its oldest receipt, in dollars, and per million records.
+
+    `dpu_hours`: its share of the job's runs, by the CPU that each table takes (`by` is `runs`); where none is known,
+    of its CPU seconds alone (`cpu`), as if no worker were ever idle.
+    """
+
+    dpu_hours: float
+    by: str
+    usd: float
+    usd_per_million: float | None
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For people and programs."""
+        rounded = {"since": self.since.isoformat(timespec="seconds"), "cpu_s": round(self.cpu_s, 1)}
+        return asdict(self) | rounded
+
+
+def taken(jobs: Iterable[Job], rates: Rates) -> list[Measured]:
+    """What the tables of the jobs have cost since the oldest receipt that each has.
+
+    Raises:
+        Fatal, Retryable: the lake, or Glue, refuses these credentials or does not answer.
+    """
+    now = datetime.now(UTC)
+    return [each for job in jobs for each in measured(list(_receipts(job)), _runs(job, now), rates, now)]
+
+
+def _receipts(job: Job) -> Iterator[Receipts]:
+    catalog, database = open_catalog(job.lake), cluster_database(job)
+    job = with_tables(job, surveyed(job, catalog, database or job.lake.database, ()))
+    for table in job.tables:
+        name = job.table_name(table, database)
+        found = load(catalog, name)
+        if found is not None and (each := receipts(str(name), ancestors(found))):
+            yield each
+
+
+def _runs(job: Job, now: datetime) -> list[Run]:
+    name = f"{job.name}-{job.job}"
+    glue = Account(job.lake.region, job.lake.endpoint).client("glue")
+    with aws_errors(f"runs of job {name}"):
+        try:
+            pages = glue.get_paginator("get_job_runs").paginate(JobName=name)
+            return [run_of(each, now) for page in pages for each in page["JobRuns"]]
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "EntityNotFoundException":
+                return []
+            raise
+
+
+def receipts(table: str, history: Iterable[Snapshot]) -> Receipts | None:
+    """The sum of those that a history holds; None where it has none, as commits of earlier releases."""
+    found = [each for each in history if "cpu_s" in each.metrics]
+    if not found:
+        return None
+    figures = {name: sum(each.metrics[name] for each in found) for name in FIGURES}
+    records = sum(each.ledger.consumed for each in found if each.ledger)
+    return Receipts(table, min(each.committed_at for each in found), len(found), records, **figures)
+
+
+def measured(tables: Sequence[Receipts], runs: Sequence[Run], rates: Rates, now: datetime) -> list[Measured]:
+    """What the tables of one job have cost; `runs` are those that Glue still knows."""
+    whole = sum(each.load(now) for each in tables)
+    found = []
+    for each in tables:
+        if runs:
+            share = each.load(now) / whole if whole else 1 / len(tables)
+            hours = share * sum(run.share_since(each.since) for run in runs)
+        else:
+            hours = each.cpu_s / 3600 / VCPUS_PER_DPU
+        memory = any(run.memory for run in runs)
+        usd = hours * rates["glue_memory_dpu_hour" if memory else "glue_dpu_hour"]
+        usd += each.s3_puts * rates["s3_put"] + each.s3_gets * rates["s3_get"]
+        found.append(
+            Measured(
+                **asdict(each),
+                dpu_hours=round(hours, 4),
+                by="runs" if runs else "cpu",
+                usd=round(usd, 6),
+                usd_per_million=round(usd / each.records * MILLION, 6) if each.records else None,
+            )
+        )
+    return found
+
+
+def run_of(glue: Mapping[str, Any], now: datetime) -> Run:
+    """A run as Glue tells it; of one that still runs, what it has taken until now."""
+    began = glue["StartedOn"].astimezone(UTC)
+    ended = glue["CompletedOn"].astimezone(UTC) if "CompletedOn" in glue else now
+    worker = glue.get("WorkerType", UNSCALED)
+    seconds = glue.get("ExecutionTime") or (ended - began).total_seconds()
+    taken = glue.get("DPUSeconds") or seconds * glue.get("NumberOfWorkers", 1) * dpus(worker)
+    return Run(began, ended, taken / 3600, worker.startswith("R."))

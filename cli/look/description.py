@@ -1,0 +1,128 @@
+"""What a table is and holds: columns, partitioning, sort order, sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
+
+from calve.modes.keys import described
+from calve.names import TableName
+from cli.lake import ancestors, latest_commit, load, rows, state_of
+from cli.look.condition import Condition, Conditions
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table of main's head; `state`, `code`, `reason` and `fix` as in `calve status`."""
+
+    table: str
+    state: str
+    code: str | None
+    reason: str | None
+    fix: str | None
+    columns: int = 0
+    partitioned_by: str = "-"
+    sorted_by: str = "-"
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    dead_letters: int = 0
+
+    @property
+    def name(self) -> str:
+        """The table's, without its database."""
+        return self.table.rpartition(".")[2]
+
+    @property
+    def condition(self) -> Condition:
+        """The state with its reason and what to do."""
+        return Condition(self.state, self.code, self.reason, self.fix)
+
+
+def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> TableFacts:
+    """One table's row of the list; a table that does not exist yet is empty."""
+    table, letters = load(catalog, name), load(catalog, name.dead_letters)
+    found = conditions.of_table(name.table, state_of(table) if table else None)
+    stated = (str(name), found.state, found.code, found.reason, found.fix)
+    if table is None:
+        return TableFacts(*stated)
+    head = next(iter(ancestors(table)), None)
+    return TableFacts(
+        *stated,
+        columns=len(table.schema().fields),
+        partitioned_by=partitioning(table),
+        sorted_by=sorting(table),
+        rows=rows(table),
+        files=head.total("data-files") if head else 0,
+        bytes=head.total("files-size") if head else 0,
+        dead_letters=rows(letters) if letters else 0,
+    )
+
+
+def mode(table: Table) -> str:
+    """How records become rows, in words; empty where calve has not made the table."""
+    latest = latest_commit(table)
+    return described(json.loads(table.schema().model_dump_json()), latest[1].mode) if latest else ""
+
+
+def columns(table: Table) -> Iterator[tuple[str, str, bool]]:
+    """Path, type and whether required, of every column; fields of structs follow their struct."""
+    for each in table.schema().fields:
+        yield from _column(each.name, each.field_type, required=each.required)
+
+
+def _column(path: str, kind: IcebergType, *, required: bool) -> Iterator[tuple[str, str, bool]]:
+    yield path, _short(kind), required
+    if isinstance(kind, StructType):
+        for each in kind.fields:
+            yield from _column(f"{path}.{each.name}", each.field_type, required=each.required)
+
+
+def _short(kind: IcebergType) -> str:
+    """A type without field ids, as SQL writes it."""
+    match kind:
+        case StructType():
+            return "struct"
+        case ListType():
+            return f"list<{_inner(kind.element_type)}>"
+        case MapType():
+            return f"map<{_inner(kind.key_type)}, {_inner(kind.value_type)}>"
+        case _:
+            return str(kind)
+
+
+def _inner(kind: IcebergType) -> str:
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(f'{each.name} {_inner(each.field_type)}' for each in kind.fields)}>"
+    return _short(kind)
+
+
+def partitioning(table: Table) -> str:
+    """The partition fields as calve.yaml writes them: `day(created_at), bucket(16, userid)`."""
+    return _listed(_term(table, each.source_id, str(each.transform)) for each in table.spec().fields)
+
+
+def sorting(table: Table) -> str:
+    """The sort fields as calve.yaml writes them: `price desc, symbol`."""
+    return _listed(
+        _term(table, each.source_id, str(each.transform))
+        + (" desc" if each.direction.value == "desc" else "")
+        for each in table.sort_order().fields
+    )
+
+
+def _term(table: Table, source_id: int, transform: str) -> str:
+    column = table.schema().find_column_name(source_id) or f"field {source_id}"
+    if transform == "identity":
+        return column
+    name, _, argument = transform.rstrip("]").partition("[")
+    return f"{name}({argument}, {column})" if argument else f"{name}({column})"
+
+
+def _listed(terms: Iterator[str]) -> str:
+    return ", ".join(terms) or "-"

@@ -1,0 +1,153 @@
+"""A query, run by DuckDB: it sees the tables that it names and nothing else, and it changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+from duckdb import DuckDBPyConnection
+
+from calve.config.job import Lake
+from calve.errors import CalveError, ConfigError, Fatal, Retryable
+from cli.duck import connect, identifier, literal
+from cli.look.query.statement import Opened, Reference, Statement
+
+HISTORY = "as of"
+"""The schema of tables that a query reads as of some time, under names that say so."""
+
+BATCH = 1_000
+AS_THEY_ARE = {"boolean", "float", "double", "varchar"} | {
+    f"{sign}{size}int" for sign in ("", "u") for size in ("tiny", "small", "big", "huge")
+}
+AS_THEY_ARE |= {"integer", "uinteger"}
+Value = Any
+"""A text, a number, a boolean, None, a list or a dict of such."""
+Place = tuple[str, str]
+"""A schema, and a view in it."""
+
+
+class Answer:
+    """The columns of an answer, and its rows as they are read."""
+
+    def __init__(self, connection: DuckDBPyConnection, sql: str) -> None:
+        """Bind the query; nothing is read before the rows are.
+
+        Raises:
+            ConfigError: it names a column or a function that there is not, or wants more than to read these tables.
+        """
+        self._connection = connection
+        with _errors():
+            asked = connection.sql(sql)
+            self.columns: Sequence[str] = asked.columns
+            self.types: Sequence[str] = [str(each) for each in asked.types]
+            self._relation = asked.project(
+                ", ".join(
+                    f"CAST(#{number} AS {_plain(kind)}) AS {identifier(name)}"
+                    for number, (name, kind) in enumerate(
+                        zip(asked.columns, asked.types, strict=True), start=1
+                    )
+                )
+            )
+
+    def rows(self) -> Iterator[tuple[Value, ...]]:
+        """Every row, as the query orders them.
+
+        Raises:
+            CalveError: a value cannot be computed, the memory does not suffice, or the store does not answer.
+        """
+        with _errors():
+            while found := self._relation.fetchmany(BATCH):
+                yield from found
+
+
+@contextmanager
+def answered(
+    statement: Statement, tables: Mapping[Reference, Opened], lake: Lake, database: str
+) -> Iterator[Answer]:
+    """The answer of a statement over these tables; names without a database are of `database`.
+
+    Raises:
+        CalveError: as `Answer`, `cli.duck.connect`.
+    """
+    with connect(lake) as connection:
+        with _errors():
+            places = {reference: _view(connection, reference, table) for reference, table in tables.items()}
+            for sql in _closing(database, tables.values()):
+                connection.execute(sql)
+        yield Answer(connection, statement.sql(places))
+
+
+def _view(connection: DuckDBPyConnection, reference: Reference, table: Opened) -> Place:
+    """A view of the table, and where it is.
+
+    `OFFSET 0` keeps filters out of the scan. DuckDB 1.5's Iceberg extension leaves files out by them, and gets it wrong: by days
+    before 1970, by NaN. Filters that joins make pass it nevertheless; `_closing` switches them off.
+    """
+    place = (table.name.database, table.name.table)
+    if reference.when is not None:
+        place = (HISTORY, f"{table.name} {table.snapshot}")
+    source = [literal(table.metadata)]
+    if table.snapshot is not None:
+        source.append(f"snapshot_from_id = {table.snapshot}")
+    schema, view = map(identifier, place)
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    scan = f"SELECT * FROM iceberg_scan({', '.join(source)}) OFFSET 0"  # noqa: S608  all of it is quoted
+    connection.execute(f"CREATE OR REPLACE VIEW {schema}.{view} AS {scan}")
+    return place
+
+
+def _closing(database: str, tables: Collection[Opened]) -> Iterator[str]:
+    """The statements after which a query can read these tables and nothing else, and leave nothing behind."""
+    yield f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}"
+    yield f"SET schema = {literal(identifier(database))}"
+    yield "SET disabled_optimizers = 'join_filter_pushdown'"
+    yield "SET temp_directory = ''"  # else rows would spill onto this machine's disk
+    folders = ", ".join(literal(f"{each.location.rstrip('/')}/") for each in tables)
+    yield f"SET allowed_directories = [{folders}]"
+    yield "SET enable_external_access = false"
+    yield "SET lock_configuration = true"
+
+
+def _plain(kind: Any) -> str:
+    """The type that a value of a DuckDBPyType is shown in: itself where JSON has it, else a text that says all of it."""
+    match kind.id:
+        case "struct":
+            fields = (f"{identifier(name)} {_plain(each)}" for name, each in kind.children)
+            return f"STRUCT({', '.join(fields)})"
+        case "list" | "array":
+            return f"{_plain(kind.children[0][1])}[]"
+        case "map":
+            return f"MAP(VARCHAR, {_plain(kind.children[1][1])})"
+        case known if known in AS_THEY_ARE:
+            return str(kind)
+        case _:
+            return "VARCHAR"
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
+        raise ConfigError(_told(error)) from None
+    except duckdb.PermissionException:
+        raise ConfigError(
+            "a query reads the tables of the lake and nothing else: no files, no addresses"
+        ) from None
+    except duckdb.OutOfMemoryException:
+        fix = "name fewer columns, or ask Athena: docs/query.md"
+        raise CalveError("the memory of this machine does not suffice for the query", fix=fix) from None
+    except duckdb.IOException as error:
+        raise Retryable(f"the lake cannot be read: {_told(error)}") from None
+    except (duckdb.InternalException, duckdb.FatalException) as error:
+        fix = "this is a fault of DuckDB's; ask Athena or Spark: docs/query.md"
+        raise Fatal(f"DuckDB fails on this query: {_told(error).splitlines()[0]}", fix=fix) from None
+    except duckdb.Error as error:
+        raise CalveError(_told(error)) from None
+
+
+def _told(error: duckdb.Error) -> str:
+    """DuckDB's message without the name of its kind: `Referenced column "pric" not found ...` and where it stands."""
+    return str(error).partition(": ")[2].strip()

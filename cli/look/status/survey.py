@@ -1,0 +1,355 @@
+"""How each table of a job fares, from what its commits say and what its topic holds now."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
+from pyiceberg.table import Table as Iceberg
+from pyiceberg.types import PrimitiveType
+
+from calve.config.job import Job, Table
+from calve.config.maintenance import (
+    ORPHANS_NOTE,
+    SURPLUS_FILES,
+    Figures,
+    Maintenance,
+    due,
+    surplus,
+)
+from calve.config.topics import NotKept
+from calve.errors import CalveError, Fatal, Retryable
+from calve.requests import backfill, forget, redrive, rollback
+from calve.requests.requests import Pause
+from calve.schema.columns import REJECTED_AT
+from calve.table.position import Offsets, Position
+from calve.table.protocol import complete_until
+from cli.act.dead_letters.selection import Selection
+from cli.kafka import Cluster, Topic, cluster_database
+from cli.lake import (
+    Snapshot,
+    ancestors,
+    aws_errors,
+    count_by,
+    latest_commit,
+    load,
+    open_catalog,
+    rows,
+    state_of,
+)
+from cli.look.condition import STOPPED, Conditions
+from cli.look.status.table_status import ANY_REASON, TableStatus, Waiting
+from cli.topics import surveyed, with_tables
+
+_T = TypeVar("_T")
+PATIENCE_S = 3.0
+"""Kafka is asked for no longer, question by question: behind a private network it never answers."""
+AT_ONCE = 16
+LETTER_FILES = 200
+"""Dead letters in more files are not read for a screen."""
+_COUNTED: dict[tuple[str, int], dict[str, int]] = {}
+"""Open dead letters by table and snapshot, which never change: they are read once, however often somebody looks."""
+REQUESTS = {
+    redrive.REQUEST: "redrive",
+    forget.REQUEST: "forget",
+    rollback.REQUEST: "rollback",
+    backfill.REQUEST: "backfill",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A table as its metadata say, and the position that its lag is counted from."""
+
+    status: TableStatus
+    position: Position | None
+    reported: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One job's tables, those of its patterns among them, and topics; without a cluster, the job's own reports stand for it.
+
+    unreached: why there is no cluster.
+    """
+
+    job: Job
+    catalog: Catalog
+    cluster: Cluster | None = None
+    topics: dict[str, Topic] = field(default_factory=dict)
+    database: str | None = None
+    conditions: Conditions = field(default_factory=Conditions)
+    not_kept: tuple[NotKept, ...] = ()
+    unreached: CalveError | None = None
+
+    @classmethod
+    def begin(cls, job: Job) -> Survey:
+        """Ask the cluster about all topics at once; where it does not answer, or may not be asked, go on without it.
+
+        Raises:
+            Retryable, Fatal: the catalog does not answer, or refuses; or Kafka, where the database is named after it.
+        """
+        catalog, database = open_catalog(job.lake), cluster_database(job, PATIENCE_S)
+        problems: list[CalveError] = []
+
+        def answered(question: Callable[[], _T]) -> _T | None:
+            try:
+                return question()
+            except CalveError as error:
+                problems.append(error)
+                return None
+
+        cluster = answered(lambda: Cluster(job.kafka, job.lake.region, PATIENCE_S))
+        listed = answered(cluster.topic_names) if cluster and job.patterns else []
+        found = surveyed(job, catalog, database or job.lake.database, listed or ())
+        whole = with_tables(job, found)
+        names = {table.topic for table in whole.tables}
+        topics = answered(lambda: cluster.topics(names)) if cluster and listed is not None else None
+        reached = cluster if topics is not None else None
+        unreached = problems[0] if problems else None
+        conditions = Conditions.of(job)
+        return cls(whole, catalog, reached, topics or {}, database, conditions, found.not_kept, unreached)
+
+    def statuses(self, only: Sequence[str] = ()) -> list[TableStatus]:
+        """The tables in the order of calve.yaml.
+
+        Raises:
+            Retryable: the catalog or the object store does not answer.
+        """
+        wanted = [table for table in self.job.tables if not only or table.name in only]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found = list(pool.map(self._found, wanted))
+        if self.cluster is None:
+            return [replace(each.status, **each.reported) for each in found]
+        return self._with_lag(found, self.cluster)
+
+    def _found(self, table: Table) -> Found:
+        name = self.job.table_name(table, self.database)
+        main, letters = load(self.catalog, name), load(self.catalog, name.dead_letters)
+        state = self.conditions.of_table(table.name, state_of(main) if main else None)
+        if self.cluster and table.topic not in self.topics and state.state not in STOPPED:
+            fix = f"make the topic, or correct that of {table.name} in calve.yaml"
+            state = replace(state, reason=f"topic {table.topic} does not exist", fix=fix)
+        commit, position = (main and latest_commit(main)) or (None, None)
+        shown = commit if position and position.offsets else None
+        history = ancestors(main) if main else []
+        # Merges say the position once more, and move nothing.
+        told = next((each for each in history if "freshness_s" in each.metrics), None)
+        moved = next((each for each in history if each.ledger), shown) if shown else None
+        metrics = told.metrics if told else {}
+        status = TableStatus(
+            job=self.job.job,
+            table=str(name),
+            topic=table.topic,
+            **asdict(state),
+            rows=rows(main) if main else 0,
+            snapshot_id=shown.id if shown else None,
+            committed_at=moved.committed_at.isoformat(timespec="milliseconds") if moved else None,
+            commit_age_s=_age_s(moved.committed_at) if moved else None,
+            freshness_s=metrics.get("freshness_s"),
+            freshness_p50_s=metrics.get("freshness_p50_s"),
+            freshness_p95_s=metrics.get("freshness_p95_s"),
+            freshness_target_s=table.freshness_s,
+            freshness_missed=metrics.get("missed"),
+            dead_letters=_open_letters(letters) if letters else {},
+            lost=sum(each.ledger.lost for each in history if each.ledger),
+            files=history[0].total("data-files") if history else 0,
+            bytes=history[0].total("files-size") if history else 0,
+            delete_files=history[0].total("delete-files") if history else 0,
+            snapshots=len(main.metadata.snapshots) if main else 0,
+            due=due(figures(main, letters, table.maintenance), table.maintenance) if main else (),
+            waiting=waiting(main.properties, state_of(main).state) if main else (),
+        )
+        return Found(status, position, _report(main, history, told) if main and told else {})
+
+    def _with_lag(self, found: Sequence[Found], cluster: Cluster) -> list[TableStatus]:
+        """As of now, by what the topics hold beyond each position; not known where that belongs to another incarnation."""
+        waves: defaultdict[int, dict[str, Offsets]] = defaultdict(dict)
+        turns: Counter[str] = Counter()
+        behind: list[tuple[Found, Offsets | None, int]] = []
+        for each in found:
+            topic = each.status.topic
+            unread = _unread(each.position, self.topics.get(topic))
+            behind.append((each, unread, turns[topic]))
+            waves[turns[topic]][topic] = unread or {}
+            turns[topic] += 1  # one consumer reads a topic at one place: the next table of it is another's
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            oldest = dict(zip(waves, pool.map(partial(_oldest, cluster), waves.values()), strict=True))
+        now = time.time()
+        return [
+            each.status
+            if unread is None
+            else replace(each.status, **_lag(unread, self.topics[each.status.topic], oldest[turn], now))
+            for each, unread, turn in behind
+        ]
+
+
+def _oldest(cluster: Cluster, unread: Mapping[str, Offsets]) -> dict[str, float | None]:
+    try:
+        return cluster.oldest_records(unread)
+    except (Retryable, Fatal):
+        return {}
+
+
+def waiting(properties: Mapping[str, str], state: str) -> tuple[Waiting, ...]:
+    """The requests among a table's properties."""
+    found = [
+        Waiting(title, json.loads(properties[name]).get("at"))
+        for name, title in REQUESTS.items()
+        if name in properties
+    ]
+    pause = Pause.of(properties, datetime.now(UTC))
+    if pause and state == "running":
+        found.append(Waiting("pause", pause.at))
+    return tuple(found)
+
+
+def unread_offsets(known: Offsets, topic: Topic) -> Offsets:
+    """The next offset to read of every partition that holds more; expired offsets are not waited for."""
+    starts = {p: max(known.get(p, first), first) for p, first in topic.log_start.items()}
+    return {p: offset for p, offset in starts.items() if offset < topic.end[p]}
+
+
+def _unread(position: Position | None, topic: Topic | None) -> Offsets | None:
+    if topic is None:
+        return None
+    known = position.of(topic.key) if position else None
+    if known is None and position and position.offsets:
+        return None
+    return unread_offsets(known or {}, topic)
+
+
+def _lag(unread: Offsets, topic: Topic, oldest: Mapping[str, float | None], now: float) -> dict[str, Any]:
+    """Records and seconds; transaction markers are no records, and how old a silent partition's are is not known."""
+    records = sum(topic.end[p] - offset for p, offset in unread.items())
+    lag_s: float | None = None
+    if not unread:
+        lag_s = 0.0
+    elif topic.name in oldest:
+        began = oldest[topic.name]
+        records, lag_s = (0, 0.0) if began is None else (records, round(max(0.0, now - began), 1))
+    as_of = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+    return {"lag_records": records, "lag_s": lag_s, "lag_source": "kafka", "lag_as_of": as_of}
+
+
+def _report(main: Iceberg, history: Sequence[Snapshot], told: Snapshot) -> dict[str, Any]:
+    """The lag as the job reported it: with its last round, or as complete until a later moment."""
+    as_of, lag = told.committed_at.timestamp(), told.metrics
+    records, lag_s = lag.get("lag_records"), lag.get("lag_s")
+    commits = (each.commit for each in history)
+    until = complete_until(commits, main.properties)
+    if until is not None and until > as_of:
+        as_of, records, lag_s = until, 0, 0.0
+    if records is None:
+        return {}
+    moment = datetime.fromtimestamp(as_of, UTC).isoformat(timespec="seconds")
+    return {"lag_records": records, "lag_s": lag_s, "lag_source": "job", "lag_as_of": moment}
+
+
+def _open_letters(letters: Iceberg) -> dict[str, int]:
+    """Open dead letters by reason; all of them under one where they are too many files to read, or may not be read."""
+    head = next(iter(ancestors(letters)), None)
+    if head is None:
+        return {}
+    if (place := (str(letters.metadata.table_uuid), head.id)) in _COUNTED:
+        return _COUNTED[place]
+    if head.total("data-files") <= LETTER_FILES:
+        with suppress(Retryable, Fatal):
+            _COUNTED[place] = count_by(letters, "reason", Selection().within(letters))
+            return _COUNTED[place]
+    count = rows(letters)
+    return {ANY_REASON: count} if count else {}
+
+
+def _age_s(moment: datetime) -> float:
+    return round((datetime.now(UTC) - moment).total_seconds(), 1)
+
+
+PER_SECOND = {"date": 1 / 86_400, "timestamp_ns": 10**9, "timestamptz_ns": 10**9}
+"""Units of Iceberg's types of time; of the others, microseconds."""
+
+
+def figures(main: Iceberg, letters: Iceberg | None, maintenance: Maintenance) -> Figures:
+    """Of the head of main, and of its dead letters.
+
+    Raises:
+        Retryable, Fatal: the object store does not answer, or refuses.
+    """
+    head = next(iter(ancestors(main)), None)
+    if head is None:
+        return Figures()
+    now, manifests = datetime.now(UTC).timestamp(), _manifests(main)
+    oldest_s = min(each.timestamp_ms for each in main.metadata.snapshots) / 1000
+    data_files, size_bytes = head.total("data-files"), head.total("files-size")
+    # The sizes of all files are read only where their number alone leaves it open.
+    many = data_files - -(-size_bytes // maintenance.file_bytes) >= SURPLUS_FILES
+    files = _data_files(main, manifests) if many or maintenance.rows else []
+    return Figures(
+        data_files=data_files,
+        surplus_files=_surplus(files, maintenance.file_bytes) if many else 0,
+        delete_files=head.total("delete-files"),
+        rows=head.total("records"),
+        deleted_rows=head.total("position-deletes"),
+        manifests=len(manifests),
+        manifest_bytes=sum(each.manifest_length for each in manifests),
+        snapshots=len(main.metadata.snapshots),
+        oldest_snapshot_s=now - oldest_s,
+        oldest_row_s=_oldest_s(now, main, files, maintenance.rows.column) if maintenance.rows else None,
+        oldest_letter_s=_oldest_s(now, letters, _data_files(letters, _manifests(letters)), REJECTED_AT)
+        if letters is not None and maintenance.dead_letters_s is not None
+        else None,
+        orphans_s=now - (_looked_at(main) or oldest_s),
+    )
+
+
+def _manifests(table: Iceberg) -> list[ManifestFile]:
+    current = table.current_snapshot()
+    with aws_errors(f"table {'.'.join(table.name())}"):
+        return current.manifests(table.io) if current else []
+
+
+def _data_files(table: Iceberg, manifests: Sequence[ManifestFile]) -> list[DataFile]:
+    with aws_errors(f"table {'.'.join(table.name())}"):
+        entries = (entry for each in manifests for entry in each.fetch_manifest_entry(table.io))
+        return [each.data_file for each in entries if each.data_file.content is DataFileContent.DATA]
+
+
+def _surplus(files: Sequence[DataFile], file_bytes: int) -> int:
+    sizes: dict[object, list[int]] = {}
+    for each in files:
+        sizes.setdefault((each.spec_id, repr(each.partition)), []).append(each.file_size_in_bytes)
+    return surplus(sizes, file_bytes)
+
+
+def _oldest_s(now: float, table: Iceberg, files: Sequence[DataFile], column: str) -> float | None:
+    """The age of the oldest row by what the table says of each file; None where it does not say it."""
+    try:
+        field = table.schema().find_field(column)
+    except ValueError:  # no round has made it yet
+        return None
+    kind = field.field_type
+    bounds = [(each.lower_bounds or {}).get(field.field_id) for each in files]
+    found = [int(from_bytes(kind, each)) for each in bounds if each and isinstance(kind, PrimitiveType)]
+    return now - min(found) / PER_SECOND.get(str(kind), 10**6) if found else None
+
+
+def _looked_at(table: Iceberg) -> float | None:
+    """When somebody looked for orphans last."""
+    note = table.io.new_input(f"{table.location().rstrip('/')}/metadata/{ORPHANS_NOTE}")
+    with aws_errors(f"table {'.'.join(table.name())}"):
+        try:
+            with note.open() as stream:
+                return float(json.loads(stream.read())["at"])
+        except (FileNotFoundError, PermissionError):  # who may not list a bucket is denied what is not there
+            return None

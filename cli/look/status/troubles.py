@@ -1,0 +1,181 @@
+"""What is wrong, and what to do about it: a sentence and a cure for each trouble, the most urgent first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from calve.config.topics import NotKept
+from cli.look.condition import STOPPED, Condition
+from cli.look.status import duration
+from cli.look.status.table_status import ANY_REASON, TableStatus
+from lambdas.publish_states import PublishState, State
+
+SILENT_AFTER_S = 300.0
+"""Records wait, and nothing has been committed for so long and for several times the promise: there is no job."""
+SILENT_PROMISES = 5
+UNANSWERED_S = 120.0
+LOOK_AT_THE_JOB = "see whether the job runs: start it with calve ingest, or look at its runs in AWS Glue"
+CAUSES = {
+    "capacity": (": more arrives than the job gets done", "more workers: `workers` of the job in calve.yaml"),
+    "catalog": (": commits take long", "see the catalog's limits, or promise a little less: `freshness`"),
+    "source": (
+        ": records come late into the topic",
+        "see their producers: the job has them as soon as they are there",
+    ),
+    "outage": (": it catches up with what an outage left", "wait; it ends by itself"),
+    "paused": (": it catches up with what a pause left", "wait; it ends by itself"),
+}
+"""Why a promise was not kept, as the job's commits say it, and what to do."""
+LASTING = ("capacity", "catalog", "source")
+"""Causes that go on where nothing waits any more."""
+
+
+class Urgency(StrEnum):
+    """STOPPED: a table gets nothing. LATE: it gets it later than promised. NOTE: records or a person wait for somebody."""
+
+    STOPPED = "stopped"
+    LATE = "late"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with a table, a topic, or with many; `fix` is what to do."""
+
+    urgency: Urgency
+    where: str
+    what: str
+    fix: str | None = None
+
+
+def troubles(
+    tables: Sequence[TableStatus],
+    published: Iterable[PublishState],
+    not_kept: Iterable[NotKept],
+    now: datetime,
+) -> list[Trouble]:
+    """All that is wrong, the most urgent first; tables with the same trouble and the same cure are named together."""
+    found = [trouble for table in tables for trouble in _of_table(table, now)]
+    found += [trouble for each in published if (trouble := _of_publishing(each, now))]
+    found += [Trouble(Urgency.NOTE, each.topic, f"is no table: {each.reason}", each.fix) for each in not_kept]
+    return _together(found)
+
+
+def of_states(conditions: Iterable[tuple[str, Condition]], now: datetime) -> list[Trouble]:
+    """The problems of tables, by their states alone."""
+    return _together(found for name, each in conditions if (found := of_condition(name, each, now)))
+
+
+def _together(found: Iterable[Trouble]) -> list[Trouble]:
+    together: dict[tuple[Urgency, str, str | None], list[str]] = {}
+    for each in found:
+        together.setdefault((each.urgency, each.what, each.fix), []).append(each.where)
+    order = list(Urgency)
+    return sorted(
+        (Trouble(urgency, _named(names), what, fix) for (urgency, what, fix), names in together.items()),
+        key=lambda each: order.index(each.urgency),
+    )
+
+
+def of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
+    """The problem of a table, by its state alone."""
+    what = f"{found.state}{_for(found.since, now)}: {found.words}"
+    if found.state in STOPPED or found.state == "retrying":
+        return Trouble(Urgency.LATE if found.state == "retrying" else Urgency.STOPPED, name, what, found.fix)
+    if found.state == "paused":
+        what = f"paused{_for(found.since, now)} {found.reason or ''}".rstrip()
+        return Trouble(Urgency.NOTE, name, what, found.fix)
+    if found.reason:
+        return Trouble(Urgency.STOPPED, name, found.reason, found.fix)
+    if found.state == "pending":
+        return Trouble(Urgency.NOTE, name, f"not made yet: {found.words}", found.fix)
+    return None
+
+
+def urgency(table: TableStatus, now: datetime) -> int:
+    """Where a table belongs in the list: the smaller, the more urgent."""
+    order = list(Urgency)
+    return min((order.index(each.urgency) for each in _of_table(table, now)), default=len(order))
+
+
+def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
+    name = table.name
+    if found := of_condition(name, table.condition, now):
+        yield found
+    elif table.state != "starting" or (_age_s(table.since, now) or 0.0) > SILENT_AFTER_S:
+        yield from _of_lag(table, now)
+    if table.lost:
+        what = f"{table.lost:,} offsets were gone before they could be read; its kept snapshots say when"
+        fix = f"lengthen the topic's retention.ms; see calve status {name}"
+        yield Trouble(Urgency.NOTE, name, what, fix)
+    if letters := sum(table.dead_letters.values()):
+        reasons = ", ".join(
+            f"{count:,} {reason}" for reason, count in _most(table.dead_letters) if reason != ANY_REASON
+        )
+        what = f"{letters:,} dead letters" + (f": {reasons}" if reasons else "")
+        yield Trouble(Urgency.NOTE, name, what, f"calve dead-letters list {name}")
+    for each in table.waiting:
+        age_s = _age_s(each.at, now)
+        if age_s is not None and age_s > max(UNANSWERED_S, 2 * table.freshness_target_s):
+            what = f"its {each.request} has waited for a job for {duration(age_s)}"
+            yield Trouble(Urgency.NOTE, name, what, LOOK_AT_THE_JOB)
+
+
+def _of_lag(table: TableStatus, now: datetime) -> Iterator[Trouble]:
+    lag_s, promise_s, age_s = table.lag_s, table.freshness_target_s, table.commit_age_s
+    silent_s = max(SILENT_AFTER_S, SILENT_PROMISES * promise_s)
+    ended = table.state == "ended"
+    if table.lag_source == "job":
+        told_s = _age_s(table.lag_as_of, now) or 0.0
+        if told_s > SILENT_AFTER_S + silent_s:
+            said = "ended" if ended else "last said something"
+            what = f"its job {said} {duration(told_s)} ago; whether records wait is not known here"
+            yield Trouble(Urgency.LATE, table.name, what, table.fix or LOOK_AT_THE_JOB)
+    why, fix = CAUSES.get(table.freshness_missed or "", ("", f"calve status {table.name} shows its rounds"))
+    if not table.lag_records or lag_s is None or lag_s <= promise_s:
+        if table.freshness_missed in LASTING and age_s is not None and age_s < SILENT_AFTER_S:
+            old = f"records of the last commit were {duration(table.freshness_p95_s or promise_s)} old"
+            yield Trouble(Urgency.LATE, table.name, f"late: {old}; {duration(promise_s)} promised{why}", fix)
+        return
+    wait = f"{table.lag_records:,} records wait, the oldest for {duration(lag_s)}"
+    if ended and table.lag_source == "kafka":
+        what = f"the job ended {duration(_age_s(table.since, now) or 0.0)} ago, and {wait}"
+        yield Trouble(Urgency.STOPPED, table.name, what, table.fix)
+    elif table.lag_source == "kafka" and (age_s is None or min(age_s, lag_s) > silent_s):
+        since = "nothing was ever committed" if age_s is None else f"no commit for {duration(age_s)}"
+        yield Trouble(Urgency.STOPPED, table.name, f"{since}, though {wait}", LOOK_AT_THE_JOB)
+    else:
+        yield Trouble(Urgency.LATE, table.name, f"late: {wait}; {duration(promise_s)} promised{why}", fix)
+
+
+def _of_publishing(each: PublishState, now: datetime) -> Trouble | None:
+    if each.state is not State.FAILED:
+        return None
+    long = duration(max(0.0, now.timestamp() - each.since_ms / 1000))
+    where = f"{each.table.rpartition('.')[2]} in {each.target}"
+    fix = f"cure that; it is tried again every five minutes (docs/{each.target}.md)"
+    return Trouble(Urgency.NOTE, where, f"failed for {long}: {each.reason}", fix)
+
+
+def _named(names: Sequence[str], at_most: int = 3) -> str:
+    more = len(names) - at_most
+    return ", ".join(names[:at_most]) + (f" and {more} more" if more > 0 else "")
+
+
+def _most(counts: dict[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda each: -each[1])
+
+
+def _for(moment: str | None, now: datetime) -> str:
+    age_s = _age_s(moment, now)
+    return "" if age_s is None else f" for {duration(age_s)}"
+
+
+def _age_s(moment: str | None, now: datetime) -> float | None:
+    if moment is None:
+        return None
+    then = datetime.fromisoformat(moment)
+    return max(0.0, (now - (then if then.tzinfo else then.replace(tzinfo=UTC))).total_seconds())

@@ -1,0 +1,133 @@
+"""`calve tables`: what the tables hold, and one table's columns and snapshots with their ledgers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
+from cli.console import Console, Output, OutputOption
+from cli.look.status import duration
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from calve.names import TableName
+    from cli.lake import Snapshot
+    from cli.look.condition import Conditions
+
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="TABLE", help="One table, to see inside it.", show_default=False)
+]
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-n", min=1, help="How many snapshots to show, newest first.")
+]
+
+
+def tables(
+    name: NameArgument = None,
+    limit: LimitOption = 10,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """List the tables; of one, its columns, snapshots and ledgers.
+
+    Example:
+      calve tables stock_trades --limit 20
+    """
+    from cli.kafka import cluster_database
+    from cli.lake import open_catalog
+    from cli.look.condition import Conditions
+    from cli.look.description import TableFacts, facts
+    from cli.look.status.command import say
+    from cli.look.status.troubles import of_states
+    from cli.topics import surveyed, with_tables
+
+    console = Console(output)
+    jobs = load_jobs(config, env, tables=[name] if name else ())
+    found: list[TableFacts] = []
+    for job in jobs:
+        catalog, database = open_catalog(job.lake), cluster_database(job)
+        if name is None:
+            job = with_tables(job, surveyed(job, catalog, database or job.lake.database, ()))
+        conditions = Conditions.of(job)
+        for table in job.tables:
+            if name is None:
+                found.append(facts(catalog, job.table_name(table, database), conditions))
+            elif table.name == name:
+                _show(console, catalog, job.table_name(table, database), conditions, limit)
+    if name is None:
+        rows = [asdict(each) for each in found]
+        why = ("code", "reason", "fix")
+        console.table("tables", [{key: row[key] for key in row if key not in why} for row in rows])
+        say(console, of_states(((each.name, each.condition) for each in found), datetime.now(UTC)))
+        console.document({"tables": rows})
+
+
+def _show(console: Console, catalog: Catalog, name: TableName, conditions: Conditions, limit: int) -> None:
+    from cli.lake import ancestors, load
+    from cli.look.description import columns, facts, mode, partitioning, sorting
+
+    table = load(catalog, name)
+    if table is None:
+        raise conditions.missing(name)
+    newest = ancestors(table)[:limit]
+    console.table(
+        str(name),
+        [{"column": path, "type": kind, "required": required} for path, kind, required in columns(table)],
+    )
+    console.table(
+        "layout", [{"mode": mode(table), "partitioned_by": partitioning(table), "sorted_by": sorting(table)}]
+    )
+    console.table("snapshots", [snapshot_line(each) for each in newest])
+    console.document(
+        asdict(facts(catalog, name, conditions))
+        | {
+            "location": table.location(),
+            "mode": mode(table),
+            "schema": json.loads(table.schema().model_dump_json()),
+            "snapshots": [snapshot_document(each) for each in newest],
+        }
+    )
+
+
+def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
+    """One snapshot for people; the ledger's figures are empty where a table was made or another writer committed."""
+    ledger = snapshot.ledger
+    return {
+        "snapshot": str(snapshot.id),
+        "committed": f"{duration((datetime.now(UTC) - snapshot.committed_at).total_seconds())} ago",
+        "operation": snapshot.operation,
+        "offsets": ledger.span if ledger else None,
+        "applied": ledger.applied if ledger else None,
+        "dead_letters": ledger.dead_lettered if ledger else None,
+        "skipped": (sum(ledger.skipped.values()) or None) if ledger else None,
+        "filtered": (ledger.filtered or None) if ledger else None,
+        "deduplicated": (ledger.deduplicated or None) if ledger else None,
+        "gaps": ledger.gaps if ledger else None,
+        "lost": ledger.lost if ledger else None,
+        "deleted": (ledger.rows_deleted or None) if ledger else None,
+        "rows": snapshot.total("records"),
+    }
+
+
+def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
+    """One snapshot for programs."""
+    ledger = snapshot.ledger
+    return {
+        "snapshot_id": snapshot.id,
+        "parent_id": snapshot.parent,
+        "committed_at": snapshot.committed_at.isoformat(timespec="milliseconds"),
+        "operation": snapshot.operation,
+        "topic": snapshot.summary.get("calve.topic"),
+        "round": snapshot.summary.get("calve.round"),
+        "from": json.loads(snapshot.summary.get("calve.from", "null")),
+        "to": json.loads(snapshot.summary.get("calve.to", "null")),
+        "ledger": asdict(ledger) if ledger else None,
+        "metrics": snapshot.metrics,
+    }

@@ -1,0 +1,1 @@
+"""Commands that change a project: init, preview, plan, deploy."""

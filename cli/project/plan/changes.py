@@ -1,0 +1,298 @@
+"""What a deploy would change: the comparison of calve.yaml with what is deployed. Asks nobody."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+
+from calve.config.deployment import Deployment, JobDeployment
+from calve.config.engine_choice import MODES
+from calve.config.export import Export
+from calve.config.job import Table, Upsert
+from calve.config.publishing import IcebergRest, Publish, Snowflake
+from calve.decoding.field_quarantine import leaves
+from calve.errors import CalveError, Retryable, Suspended
+from calve.modes.keys import described, noted
+from calve.schema.columns import Json
+from calve.schema.evolution import SchemaProblem, data_columns, show
+from calve.schema.evolution import changes as changes_of
+from cli.project.plan import consequences
+from cli.project.plan.change import (
+    NOTHING,
+    Change,
+    Difference,
+    Kind,
+    differences,
+    flat,
+    of_job,
+    of_table,
+    terms,
+)
+from cli.project.plan.consequences import Consequence
+from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
+
+LAYOUT = ("partition_by", "sort_by", "format_version")
+
+FIELD = re.compile(r"[^,\s(]+(?:\([^)]*\))?")
+
+Made = Mapping[str, "Json | CalveError"]
+"""Of tables with steps: the columns that those make, or why they cannot be run."""
+
+
+def changes(deployment: Deployment, deployed: Deployed, made: Made | None = None) -> list[Change]:
+    """Every job, table, export and target of either side, and the database, in the order of calve.yaml."""
+    jobs = {job.settings.job: job for job in deployment.jobs}
+    exports = {export.name: export for export in deployment.exports}
+    tables = {table.name: (name, table) for name, job in jobs.items() for table in job.settings.tables}
+    entries = {table.name for job in deployment.jobs for table in job.settings.patterns}
+    return [
+        Change("lake", f"database {deployed.database}", "=" if deployed.database_exists else "+"),
+        *(_job(job, deployed.jobs.get(name)) for name, job in jobs.items()),
+        *(_job_gone(name) for name in deployed.jobs if name not in jobs),
+        *(
+            replace(
+                _with_steps(
+                    of_entry(job, table, deployed), deployed.tables.get(name), (made or {}).get(name)
+                ),
+                entry=table.pattern,
+            )
+            for name, (job, table) in tables.items()
+        ),
+        *(
+            _table_gone(name, held=name in deployed.tables)
+            for name in {**deployed.tables, **deployed.settings}
+            if name not in tables and name not in entries
+        ),
+        *(_export(each, deployed.exports.get(name)) for name, each in exports.items()),
+        *(_export_gone(name) for name in deployed.exports if name not in exports),
+        *of_targets(deployment.publish, deployed.targets),
+    ]
+
+
+def of_entry(job: str, table: Table, deployed: Deployed) -> Change:
+    """What becomes of one entry of `tables`, or of one table of an entry with `topics`, whose settings are the entry's."""
+    held, entry = deployed.tables.get(table.name), deployed.settings.get(table.pattern or table.name)
+    if held is None and entry is None:
+        return Change("tables", table.name, "+", note=f"from {table.topic}")
+    before = None if table.pattern else entry
+    found = [*_settings(job, table, before, held), *(_held(table, held) if held else ())]
+    if found:
+        keys = {each.key for each in found}
+        told = consequences.of_table(before[1] if before else None, table, held, keys)
+        return Change("tables", table.name, "~", tuple(found), consequences=tuple(told))
+    if entry is None and any(each.settings for each in deployed.jobs.values()):
+        return Change("tables", table.name, "~", note="it is there, and a job writes it again")
+    return Change("tables", table.name, "=", note="" if held else "the job has not made it yet")
+
+
+def _settings(
+    job: str, table: Table, before: tuple[str, Table] | None, held: DeployedTable | None
+) -> Iterator[Difference]:
+    """What its job is told of it, but for what the table itself knows better."""
+    if before is None:
+        return
+    known = (*(LAYOUT if held else ()), *(MODES if held and not held.empty else ()))
+    if before[0] != job:
+        yield Difference("job", before[0], job)
+    for each in differences(of_table(before[1]), of_table(table)):
+        if each.key.partition(".")[0] not in known:
+            yield each
+
+
+def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
+    """What the table itself says."""
+    by_key = isinstance(table.mode, Upsert) and table.mode.bucketed
+    same = by_key or _fields(terms(table.partition_by)) == _fields(held.partition_by)
+    configured = {
+        "partition_by": held.partition_by if same else terms(table.partition_by),
+        "sort_by": terms(table.sort_by),
+        "format_version": str(table.format_version),
+    }
+    there = {
+        "partition_by": held.partition_by,
+        "sort_by": held.sort_by,
+        "format_version": str(held.format_version),
+    }
+    if not held.empty:
+        there["mode"], configured["mode"] = described(held.columns, held.mode), _mode(table, held)
+    yield from differences(there, configured)
+
+
+def _fields(partition_by: str) -> list[str]:
+    """Partition fields, whose order means nothing."""
+    return sorted(FIELD.findall(partition_by))
+
+
+def _mode(table: Table, held: DeployedTable) -> str:
+    try:
+        return described(held.columns, noted(held.columns, table.mode))
+    except Suspended as unusable:
+        return unusable.message
+
+
+def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveError | None) -> Change:
+    """The same, with what the steps of the table make."""
+    if made is None:
+        return change
+    kind: Kind = "+" if held is None else "~"
+    if isinstance(made, CalveError):
+        yet = " yet" if isinstance(made, Retryable) else ""
+        return replace(change, kind=kind, note=f"it cannot be made{yet}: {made.message}")
+    if held is None:
+        columns = ", ".join(f"{each['name']} {show(each['type'])}" for each in made["fields"])
+        return replace(change, differences=(*change.differences, Difference("columns", NOTHING, columns)))
+    try:
+        wanted = changes_of(data_columns(held.columns), made)
+    except SchemaProblem as problem:
+        suspended = Consequence(f"the job will suspend it: {problem.message}", breaking=True)
+        return replace(change, kind=kind, consequences=(*change.consequences, suspended))
+    renamed = [(".".join((*each.parent, each.name)), each.where) for each in wanted if each.kind == "rename"]
+    lost = leaves(data_columns(held.columns)).keys() - leaves(made).keys() - {old for old, _ in renamed}
+    told = tuple(consequences.of_columns(renamed, sorted(lost)))
+    if wanted:
+        added = Difference("columns", NOTHING, ", ".join(map(str, wanted)))
+        change = replace(change, kind=kind, differences=(*change.differences, added))
+    elif change.kind == "=":  # what its steps leave unfilled, they did before
+        return change
+    return replace(change, consequences=(*change.consequences, *told))
+
+
+def _table_gone(name: str, *, held: bool) -> Change:
+    if not held:
+        return Change("tables", name, "-")
+    return Change(
+        "tables", name, "-", consequences=(Consequence("it stays, and no job writes it", breaking=True),)
+    )
+
+
+def _job(job: JobDeployment, deployed: DeployedJob | None) -> Change:
+    name = job.settings.job
+    if deployed is None:
+        return Change("jobs", name, "+")
+    found = tuple(_job_differences(job, deployed))
+    if not found:
+        return Change("jobs", name, "=")
+    told = tuple(consequences.of_job({each.key for each in found}))
+    return Change("jobs", name, "~", found, consequences=told)
+
+
+def _job_differences(job: JobDeployment, deployed: DeployedJob) -> Iterator[Difference]:
+    before = {
+        "worker": deployed.worker,
+        "workers.min": str(deployed.workers if deployed.least is None else deployed.least),
+        "workers.max": str(deployed.workers),
+        "run": deployed.schedule or "continuous",
+    }
+    after = {
+        "worker": job.worker,
+        "workers.min": str(job.workers.min),
+        "workers.max": str(job.workers.max),
+        "run": job.schedule or "continuous",
+    }
+    if job.schedule and deployed.schedule:
+        before["time_zone"], after["time_zone"] = deployed.time_zone, job.time_zone
+    if job.schedule is None and deployed.maintenance_window:
+        before["maintenance_window"], after["maintenance_window"] = (
+            deployed.maintenance_window,
+            job.maintenance_window,
+        )
+    yield from differences(before, after)
+    yield from differences(deployed.conf, job.conf, "conf.")
+    if deployed.settings is None:
+        yield Difference("settings", "not readable", "as in calve.yaml")
+    else:
+        yield from differences(of_job(deployed.settings), of_job(job.settings))
+
+
+def _job_gone(name: str) -> Change:
+    return Change("jobs", name, "-", consequences=(Consequence("it ends its round, and is no more"),))
+
+
+def _export(export: Export, deployed: Export | None) -> Change:
+    if deployed is None:
+        return Change("exports", export.name, "+", note=f"of {export.table}, {export.schedule}")
+    found = tuple(differences(flat(asdict(deployed)), flat(asdict(export))))
+    if not found:
+        return Change("exports", export.name, "=")
+    told = tuple(consequences.of_export(deployed, export, {each.key for each in found}))
+    return Change("exports", export.name, "~", found, consequences=told)
+
+
+def _export_gone(name: str) -> Change:
+    told = Consequence(
+        "its recipients get no more of it; files that were delivered stay as long as before", breaking=True
+    )
+    return Change("exports", name, "-", consequences=(told,))
+
+
+PLACE = {
+    "iceberg_rest": ("uri", "warehouse", "namespace"),
+    "snowflake": ("account", "database", "schema", "tables"),
+}
+"""The keys that say where a table is found."""
+SHOWN = 10
+
+
+def of_targets(publish: Publish | None, deployed: Mapping[str, DeployedTarget]) -> list[Change]:
+    """A change for each target of either side."""
+    wanted: dict[str, IcebergRest | Snowflake] = {}
+    if publish and publish.iceberg_rest:
+        wanted["iceberg_rest"] = publish.iceberg_rest
+    if publish and publish.snowflake:
+        wanted["snowflake"] = publish.snowflake
+    found = [_target(name, each, publish, deployed.get(name)) for name, each in wanted.items() if publish]
+    return found + [
+        Change("publish", name, "-", consequences=tuple(_dropped(each.tables)))
+        for name, each in deployed.items()
+        if name not in wanted
+    ]
+
+
+def _target(
+    name: str, wanted: IcebergRest | Snowflake, publish: Publish, deployed: DeployedTarget | None
+) -> Change:
+    tables = {each.table for each in publish.tables}
+    if deployed is None:
+        return Change(
+            "publish", name, "+", note=f"of {_listed(tables) or 'the tables of topics by expression'}"
+        )
+    patterns = [re.compile(each) for each in publish.patterns]
+    if deployed.settings:
+        found = list(differences(_unmade(deployed.settings), _unmade(wanted)))
+    else:
+        found = [Difference("settings", "not readable", "as in calve.yaml")]
+    added = tables - deployed.tables
+    gone = {
+        table
+        for table in deployed.tables - tables
+        if not any(pattern.fullmatch(table) for pattern in patterns)
+    }
+    if added or gone:
+        found.append(Difference("tables", _listed(gone) or NOTHING, _listed(added) or NOTHING))
+    if not found:
+        return Change("publish", name, "=")
+    moved = [each.key for each in found if each.key in PLACE[name]]
+    consequences = [*_dropped(gone)]
+    if moved:
+        text = f"{', '.join(moved)}: every table leaves its place there and is made in the new one"
+        consequences.append(Consequence(text, breaking=True))
+    return Change("publish", name, "~", tuple(found), consequences=tuple(consequences))
+
+
+def _unmade(settings: IcebergRest | Snowflake) -> dict[str, str]:
+    """What is the same before and after a deploy: one that makes a catalog makes the credentials for it, too."""
+    if isinstance(settings, IcebergRest) and settings.bootstrap:
+        settings = replace(settings, secret=None, scope=None)
+    return flat(asdict(settings))
+
+
+def _dropped(tables: Iterable[str]) -> Iterator[Consequence]:
+    if names := _listed(tables):
+        yield Consequence(f"{names} can no longer be read there; the data stays in the lake", breaking=True)
+
+
+def _listed(tables: Iterable[str]) -> str:
+    names = sorted(tables)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

@@ -1,0 +1,219 @@
+"""What keeps the jobs and exports of calve.yaml from working, by the job's own rules; each with its place in the file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from pyiceberg.schema import Schema
+
+from calve.config.job import Deduplicate, Table, Transform, Upsert
+from calve.config.steps import masked_columns
+from calve.errors import CalveError, Retryable, Suspended, topic_missing
+from calve.modes.aggregate import columns_of, require_same_columns
+from calve.modes.column_rules import (
+    layout_problems,
+    require_age,
+    require_countable,
+    require_emit_key,
+    step_changes,
+    transform_problem,
+)
+from calve.modes.keys import keyed, kind_of
+from calve.schema.columns import KAFKA, Json, struct, with_ids
+from calve.schema.evolution import apply, column_at, data_columns
+from calve.settings.problems import Problem
+from cli.project.plan.survey import Read
+from lambdas.csv_export.aggregate import columns_written
+from lambdas.csv_export.failure import ExportFailed
+from lambdas.csv_export.scan import column_of, filter_of, in_window
+from lambdas.csv_export.window import previous
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from calve.config.export import Export
+    from calve.config.job import Aggregate, Job
+    from cli.project.plan.change import Change
+    from cli.project.plan.deployed import DeployedTable
+    from cli.project.plan.steps import Foreseen
+    from cli.project.plan.survey import Records, Survey
+
+
+def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
+    """Topics of tables that the cluster does not have."""
+    for job in jobs:
+        for table in job.tables:
+            if table.pattern is None and table.topic not in listed:
+                missing = topic_missing(table.topic, job.kafka.bootstrap_servers)
+                yield Problem(("tables", table.name, "topic"), missing.message, missing.fix)
+
+
+def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
+    """Expressions that match no topic: theirs may come later."""
+    for job in jobs:
+        for entry in job.patterns:
+            if not any(table.pattern == entry.name and table.topic in listed for table in job.tables):
+                reason = f"no topic matches {entry.topic}, but for those that other entries keep"
+                fix = "correct the expression, or create the topic: the job finds it while it runs"
+                yield Problem(("tables", entry.name, "topics"), reason, fix)
+
+
+def schema_warnings(records: Records) -> Iterator[Problem]:
+    """Newest versions whose records are dead letters."""
+    for name, each in records.items():
+        if isinstance(each, Read) and each.misfit:
+            reason = f"{name}: records of the newest version are dead letters: {each.misfit}"
+            fix = "register a version that fits, or name another table"
+            yield Problem(("tables", each.table.pattern or name, "value"), reason, fix)
+
+
+def problems(asked: Survey, deployed: Mapping[str, DeployedTable]) -> Iterator[Problem]:
+    """The problems of the tables whose records were read, and of their exports."""
+    deployment = asked.whole.deployment
+    for job in deployment.jobs:
+        for table in job.settings.tables:
+            if (read := asked.records.get(table.name)) is None:
+                continue
+            engine = asked.engines.get(table.name)
+            found: list[CalveError] = [engine] if isinstance(engine, Suspended) else []
+            columns = _columns(table, read, asked.made.get(table.name), deployed.get(table.name), found)
+            if columns is not None:
+                found += _of_columns(table, columns, read)
+            if asked.listed is not None and table.topic not in asked.listed:  # a problem of its own
+                found = [each for each in found if not isinstance(each, Retryable)]
+            yield from (_problem(table, each) for each in found)
+            if columns is None:
+                continue
+            for export in deployment.exports:
+                if export.table == table.name and table.pattern is None:
+                    yield from _of_export(export, columns, table.event_time)
+
+
+def consequences(changes: Iterable[Change], entries: Mapping[str, str]) -> Iterator[Problem]:
+    """What a change does to a table that exists so that its job suspends it. entries: of tables by their names."""
+    for change in changes:
+        for each in change.consequences:
+            if each.at is not None:
+                name = entries.get(change.name, change.name)
+                yield Problem(
+                    (change.section, name, *each.at), f"{change.name}: {each.text}", "take the change back"
+                )
+
+
+def _columns(
+    table: Table,
+    read: Read | CalveError,
+    made: Foreseen | None,
+    held: DeployedTable | None,
+    found: list[CalveError],
+) -> Json | None:
+    """The columns that the table will have; None: they are not known, for what is added to `found`."""
+    data = read if isinstance(read, CalveError) else made.columns if made else read.columns
+    try:
+        if isinstance(data, CalveError):
+            raise data
+        if table.aggregate:
+            found += (wrong := list(_of_measures(data, table.aggregate)))
+            if wrong:
+                return None
+            if held and kind_of(held.mode) == "aggregate":
+                require_same_columns(table.name, held.columns, data, table.aggregate)
+            data = columns_of(data, table.aggregate)
+        elif table.steps and held:
+            there = data_columns(held.columns)
+            data = apply(there, step_changes(table.name, there, data))
+    except CalveError as problem:
+        found.append(problem)
+        return None
+    return struct(*data["fields"], KAFKA)
+
+
+def _of_export(export: Export, columns: Json, event_time: str | None) -> Iterator[Problem]:
+    inherited = export.time_column == event_time and column_at(columns, event_time) is None
+    for at, failed in _export_problems(export, columns):
+        if not (inherited and at == ("time_column",)):  # a problem of the table
+            yield Problem(("exports", export.name, *at), failed.message, failed.fix)
+
+
+def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
+    """The problems of the groups, and of each measure."""
+    try:
+        columns_of(records, replace(aggregate, measures=()))
+    except Suspended as problem:
+        yield problem
+        return
+    for each in aggregate.measures:
+        yield from _refused(columns_of, records, replace(aggregate, measures=(each,)))
+
+
+def _of_columns(table: Table, columns: Json, read: Read | CalveError) -> Iterator[CalveError]:
+    """What calve.yaml names of the columns, and cannot."""
+    name, by_day = table.name, Transform(table.event_time, "day") if table.event_time else None
+    problem = transform_problem(name, by_day, columns, ("event_time",)) if by_day else None
+    if problem:
+        yield problem
+        table = replace(table, partition_by=tuple(each for each in table.partition_by if each != by_day))
+    yield from layout_problems(table, name, columns)
+    mode, emit, column, rows = table.mode, table.emit, table.count_by, table.maintenance.rows
+    if isinstance(mode, Upsert | Deduplicate):
+        yield from _refused(keyed, columns, mode)
+    if emit:
+        yield from _refused(require_emit_key, emit, columns)
+    if rows:
+        yield from _refused(require_age, name, rows.column, columns)
+    if column and isinstance(read, Read):
+        personal = masked_columns(table.steps, read.parts.tags(read.columns, read.versions))
+        yield from _refused(require_countable, name, column, columns, personal)
+
+
+def _refused(check: Callable[..., object], *of: object) -> Iterator[CalveError]:
+    try:
+        check(*of)
+    except (Suspended, ExportFailed) as problem:
+        yield problem
+
+
+def _problem(table: Table, error: CalveError) -> Problem:
+    at = error.at if isinstance(error, Suspended) else ()
+    if not at:
+        code = error.code if isinstance(error, Suspended) else None
+        at = (table.mode.kind, "key") if code == "key_unusable" and table.mode else ("value",)
+    told = error.message if table.pattern is None else f"{table.name}: {error.message}"
+    return Problem(("tables", table.pattern or table.name, *at), told, error.fix)
+
+
+At = tuple[str, ...]
+
+
+def _export_problems(export: Export, columns: Json) -> list[tuple[At, CalveError]]:
+    """What the export names and a table of these columns does not have, by the rules of the function that runs it.
+
+    Each with its key in calve.yaml.
+    """
+    schema = Schema.model_validate_json(json.dumps(with_ids(columns) | {"schema-id": 0}))
+    period = previous(export.window, datetime.now(UTC), ZoneInfo(export.time_zone))
+    checks: list[tuple[At, Callable[[], object]]] = [
+        (at, partial(column_of, schema, export, name)) for at, name in _named(export)
+    ]
+    checks.append((("time_column",), partial(in_window, schema, export, period)))
+    if export.filter:
+        checks.append((("filter",), partial(filter_of, schema, export.filter)))
+    found = [(at, failed) for at, check in checks for failed in _refused(check)]
+    if not found and export.measures:
+        read = tuple(column_of(schema, export, name) for _, name in _named(export))
+        found = [(("measures",), failed) for failed in _refused(columns_written, export, read)]
+    return found
+
+
+def _named(export: Export) -> Iterator[tuple[At, str]]:
+    for key in ("columns", "group_by"):
+        for number, name in enumerate(getattr(export, key)):
+            yield (key, str(number)), name
+    for each in export.measures:
+        if each.column:
+            yield ("measures", each.name), each.column

@@ -1,0 +1,302 @@
+"""`calve plan`: the configuration against what is deployed, or a schema against a table."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from calve.config.topics import PLACEHOLDER
+from calve.errors import ConfigError
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
+from cli.console import Branch, Console, Output, OutputOption
+from cli.look.cost.command import RateOption
+from cli.project.plan.change import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from calve.config.job import PartName
+    from calve.settings.problems import Place, Problem
+    from cli.project.plan.bill import Bills
+    from cli.project.plan.change import Change
+    from cli.project.plan.deployed import Deployed
+    from cli.project.plan.survey import Survey
+
+ALIKE = 3
+CHANGED, BREAKING = 3, 4
+"""2 is taken: as of every command, it says that it was misused, or its configuration cannot be used."""
+TableOption = Annotated[
+    str | None, typer.Option("--table", help="A table, to try a schema on.", show_default=False)
+]
+SchemaOption = Annotated[
+    Path | None,
+    typer.Option("--schema", help="A file that may become the next version.", show_default=False),
+]
+KeyOption = Annotated[bool, typer.Option("--key", help="The schema is one of the keys, not of the values.")]
+ExitCodeOption = Annotated[
+    bool,
+    typer.Option(
+        "--detailed-exitcode",
+        help=f"Exit with {CHANGED} where a deploy would change something, with {BREAKING} where that breaks something.",
+    ),
+]
+OfflineOption = Annotated[
+    bool,
+    typer.Option("--offline", help="Ask neither Kafka nor the registry; what they know is then not checked."),
+]
+SECTIONS = ("lake", "jobs", "tables", "exports", "publish")
+
+
+def plan(
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+    table: TableOption = None,
+    schema: SchemaOption = None,
+    *,
+    key: KeyOption = False,
+    offline: OfflineOption = False,
+    topic_rate: RateOption = 1.0,
+    detailed_exitcode: ExitCodeOption = False,
+) -> None:
+    """Show the changes of a deploy, their consequences, and every problem; change nothing.
+
+    What a month costs, before and after, stands below the changes.
+
+    + is new, ~ is changed, - is deployed and no longer configured; what is the same is counted. ! is a consequence that breaks
+    something for those who use what is deployed, ? a field that somebody should decide on. Below a table stands the engine that
+    makes its rows, and why not the columnar one. Code is not compared: a deploy always brings that of this folder.
+
+    Below the changes stands each problem with its line in calve.yaml and its fix: a topic that does not exist or that
+    the job would refuse, a column that the schemas do not have, a schema that no table can hold, steps that cannot be run, or a
+    change that would suspend a table.
+
+    Exits with 0 when all of it can work, with 1 when something cannot work or a system does not answer, with 2 when
+    the configuration is invalid.
+
+    With --table and --schema: what registering the schema would change in the table, or why the table refuses it, by path and
+    rule. The exit code is then 0 or 1.
+
+    Examples:
+      calve plan --env prod
+      calve plan --table stock_trades --schema stock_trades.v3.avsc
+    """
+    console = Console(output)
+    if table and schema:
+        code = 0 if _plan_schema(console, config, env, table, schema, "key" if key else "value") else 1
+    elif table or schema or key:
+        raise ConfigError("--table and --schema go together")
+    else:
+        code = _plan_deploy(console, config, env, topic_rate, detailed=detailed_exitcode, offline=offline)
+    if code:
+        raise typer.Exit(code)
+
+
+def _plan_schema(
+    console: Console, config: Path, env: str | None, table: str, schema: Path, part: PartName
+) -> bool:
+    """Show what a schema would change in a table; False where the table refuses it."""
+    from cli.config import load_jobs
+    from cli.project.plan.plan_without_table import lines, proposed, read_candidate
+    from cli.project.plan.plan_without_table import tree as candidate_tree
+
+    candidate = read_candidate(schema)
+    found, undecided = proposed(load_jobs(config, env, tables=[table]), table, candidate, part)
+    accepted = found.problem is None
+    console.tree("plan", candidate_tree(f"{schema.name} -> {table}", lines(found), undecided))
+    console.document(
+        {
+            "table": table,
+            "schema": str(schema),
+            "accepted": accepted,
+            "changes": [asdict(each) for each in lines(found)],
+            "undecided": undecided,
+        }
+    )
+    return accepted
+
+
+def _plan_deploy(
+    console: Console,
+    config: Path,
+    env: str | None,
+    topic_rate: float,
+    *,
+    detailed: bool,
+    offline: bool,
+) -> int:
+    """Show the changes and the problems; return the exit code."""
+    from calve.settings import read_source
+    from calve.settings.problems import rows
+    from cli.account import Account
+    from cli.config import found as found_config
+    from cli.look.cost.model import Load, rates
+    from cli.project.plan.account import read
+    from cli.project.plan.bill import bills
+    from cli.project.plan.fields_to_review import DECIDE, PERSONAL
+    from cli.project.plan.survey import survey
+
+    deployment, embedded = load_target(config, env)
+    if offline and deployment.lake.namespace == "cluster_id":
+        raise ConfigError(
+            "--offline cannot be used with `namespace: cluster_id`",
+            fix="leave it out: Kafka names the database",
+        )
+    account = Account.of(embedded, deployment.region)
+    number = account.id()
+    deployed = read(deployment, account)
+    asked = survey(deployment, deployed, offline=offline)
+    found = planned(asked, deployed)
+    costs = bills(deployment, deployed, Load(topic_rate), rates())
+    where = "the embedded stack" if embedded else f"account {number}, {account.region}"
+    source = read_source(found_config(config), env)
+    problems, warnings = findings(asked, found, deployed)
+    shown = folded(found) if console.is_terminal else found
+    console.tree("plan", tree(deployment.name, where, shown, costs, topic_rate))
+    console.problems("warning", rows(source.placed(warnings)))
+    console.problems("problem", rows(source.placed(problems)))
+    decide = [DECIDE] if any(PERSONAL in text for each in found for text in each.undecided) else []
+    for told in (*decide, *asked.skipped):
+        console.say(told)
+    console.say(counted(found, len(problems)))
+    console.document(
+        {
+            "name": deployment.name,
+            "account": number,
+            "region": account.region,
+            "embedded": embedded is not None,
+            "problems": documented(source.placed(problems)),
+            "warnings": documented(source.placed(warnings)),
+            "skipped": asked.skipped,
+            "changes": [asdict(each) | {"breaking": each.breaking} for each in found],
+            "cost": asdict(costs) | {"topic_mb_s": topic_rate},
+        }
+    )
+    if problems:
+        return 1
+    return exit_code(found) if detailed else 0
+
+
+def planned(asked: Survey, deployed: Deployed) -> list[Change]:
+    """What a deploy would change, with the engine of each table, and what somebody should decide on in it."""
+    from cli.project.plan.changes import changes
+    from cli.project.plan.fields_to_review import undecided
+    from cli.project.plan.survey import with_engines
+
+    made = {name: each.columns for name, each in asked.made.items()}
+    told = undecided(asked.records, deployed.tables)
+    found = [
+        replace(each, undecided=told.get(each.name, ())) if each.section == "tables" else each
+        for each in changes(asked.whole.deployment, deployed, made)
+    ]
+    return [*with_engines(found, asked.engines), *asked.whole.entries]
+
+
+def findings(
+    asked: Survey, found: Sequence[Change], deployed: Deployed
+) -> tuple[list[Problem], list[Problem]]:
+    """Problems and warnings, each once for its place."""
+    from cli.project.plan.checks import (
+        consequences,
+        problems,
+        schema_warnings,
+        topic_problems,
+        topic_warnings,
+    )
+
+    jobs = [job.settings for job in asked.whole.deployment.jobs]
+    entries = {table.name: table.pattern for job in jobs for table in job.tables if table.pattern}
+    told = [*asked.faults, *problems(asked, deployed.tables)]
+    told += consequences(found, entries)
+    warnings = list(schema_warnings(asked.records))
+    if asked.listed is not None:
+        told += topic_problems(jobs, asked.listed)
+        warnings += topic_warnings(jobs, asked.listed)
+    return told, warnings
+
+
+def documented(placed: Iterable[tuple[Place, Problem]]) -> list[dict[str, str | None]]:
+    """Problems as programs read them."""
+    from calve.settings.problems import in_order, shown
+
+    return [
+        {"place": str(place), "path": shown(each.path), "reason": each.reason, "fix": each.fix}
+        for place, each in in_order(placed)
+    ]
+
+
+def exit_code(found: Sequence[Change]) -> int:
+    if any(each.breaking for each in found):
+        return BREAKING
+    return CHANGED if any(each.kind != "=" for each in found) else 0
+
+
+def counted(found: Sequence[Change], problems: int = 0) -> str:
+    """`1 new, 12 same`, and how many break something; entries with `topics` are counted by their tables."""
+    plain = [each for each in found if PLACEHOLDER.search(each.name) is None]
+    counts = [(sum(each.kind == kind for each in plain), word) for kind, word in KINDS.items()]
+    counts.append((sum(each.breaking for each in plain), "breaking"))
+    text = ", ".join(f"{count} {word}" for count, word in counts if count)
+    told = "1 problem" if problems == 1 else f"{problems} problems"
+    return f"{told}: this cannot work. {text}" if problems else text
+
+
+def folded(found: Sequence[Change]) -> list[Change]:
+    """The changes; tables of one entry with equal changes become one line."""
+    alike: dict[Change, list[Change]] = {}
+    for each in found:
+        alike.setdefault(replace(each, name="", note="") if each.entry else each, []).append(each)
+    return [
+        each
+        if len(same) <= ALIKE
+        else replace(
+            each, name=f"{', '.join(one.name for one in same[:ALIKE])}, {len(same) - ALIKE} more", note=""
+        )
+        for same in alike.values()
+        for each in (same if len(same) <= ALIKE else same[:1])
+    ]
+
+
+def tree(name: str, where: str, found: Sequence[Change], costs: Bills, topic_rate: float) -> Branch:
+    """What changes, by section, with its differences and consequences below it; and what a month costs."""
+    shown = [each for each in found if each.kind != "=" or each.undecided or each.note]
+    entries = {each.name for each in found if each.entry is None and PLACEHOLDER.search(each.name)}
+    tops = [each for each in shown if each.entry not in entries]
+    below = [
+        Branch(section, below=[_branch(each, shown) for each in tops if each.section == section])
+        for section in SECTIONS
+        if any(each.section == section for each in tops)
+    ]
+    return Branch(name, note=f"in {where}", below=[*below, _cost(costs, topic_rate)])
+
+
+def _branch(change: Change, shown: Sequence[Change]) -> Branch:
+    """A change with what is said of it; below an entry with `topics` its tables."""
+    width = max((len(each.key) for each in change.differences), default=0)
+    below = [
+        Branch("", note=f"{each.key.ljust(width)}  {each.deployed} -> {each.configured}")
+        for each in change.differences
+    ]
+    below += [Branch("", "!" if each.breaking else "", each.text) for each in change.consequences]
+    below += [Branch("", "?", each) for each in change.undecided]
+    below += [_branch(each, ()) for each in shown if each.entry == change.name]
+    engine = f"engine {change.engine}" if change.engine else ""
+    if change.engine != "columnar" and engine:
+        below.append(Branch("", note=engine))
+        engine = ""
+    return Branch(change.name, change.kind, ", ".join(filter(None, (change.note, engine))), below)
+
+
+def _cost(costs: Bills, topic_rate: float) -> Branch:
+    """Dollars a month: the parts that differ, and all of them."""
+    changed = (
+        f"{costs.before:,.2f} -> {costs.after:,.2f} US dollars a month ({costs.after - costs.before:+,.2f})"
+    )
+    same = f"{costs.after:,.2f} US dollars a month, as now"
+    below = [Branch("", note=f"{each.part}  {each.before:,.2f} -> {each.after:,.2f}") for each in costs.parts]
+    below += [Branch("", "?", f"what job {each} costs now is not known") for each in costs.unknown]
+    total = f"all  {changed if costs.parts else same}, at {topic_rate:g} MB/s a topic"
+    return Branch("cost", below=[*below, Branch("", note=total)])

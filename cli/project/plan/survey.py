@@ -1,0 +1,282 @@
+"""What a plan asks Kafka, the registry and Spark: which topics are which tables, and what is read, made and written of each."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from calve.config.deployment import UNKNOWN_SERVERS
+from calve.config.engine_choice import Chosen, choose, of_settings
+from calve.config.job import ChangeData
+from calve.config.topics import Expansion, expand
+from calve.decoding.avro_program import reasons
+from calve.decoding.record_schemas import parts_of
+from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
+from calve.modes.keys import require_tombstones
+from calve.registry.registry import open_registry
+from calve.schema.evolution import apply, data_columns
+from calve.settings.problems import Problem
+from cli.kafka import Cluster
+from cli.project.plan.changes import of_entry
+from cli.topics import joined, of_lake, with_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from calve.config.deployment import Deployment, JobDeployment
+    from calve.config.job import Job, Table
+    from calve.decoding.record_schemas import Parts, Versions
+    from calve.registry.registry import Registry
+    from calve.schema.columns import Json
+    from cli.project.plan.change import Change
+    from cli.project.plan.deployed import Deployed, DeployedTable
+    from cli.project.plan.steps import Foreseen
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The schemas of a table's records. `columns`: what records are decoded to, in a table without steps its data columns.
+    misfit: why no value of the newest version is a row.
+    """
+
+    table: Table
+    parts: Parts
+    versions: Versions
+    columns: Json
+    misfit: str | None = None
+
+
+Records = dict[str, "Read | CalveError"]
+"""By table; an error says why its records cannot be read."""
+
+
+def asks_registry(table: Table) -> bool:
+    """Whether the schemas of its records are those of the registry."""
+    return table.value.registered or (table.key is not None and table.key.registered)
+
+
+def read_records(jobs: Iterable[Job], deployed: Mapping[str, DeployedTable]) -> Records:
+    """The records of all tables of these jobs.
+
+    Raises:
+        CalveError: the registry does not answer, or its secret cannot be read.
+    """
+    found: Records = {}
+    for job in jobs:
+        registry = open_registry(job.registry) if any(map(asks_registry, job.tables)) else None
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            read = pool.map(partial(_read, registry, deployed), job.tables)
+            found |= {table.name: each for table, each in zip(job.tables, read, strict=True)}
+    return found
+
+
+def _read(
+    registry: Registry | None, deployed: Mapping[str, DeployedTable], table: Table
+) -> Read | CalveError:
+    parts, held = parts_of(table, registry), deployed.get(table.name)
+    for each in filter(None, (parts.value, parts.key)):
+        each.schemas.listed()  # a registry that does not answer is no fault of the table
+    try:
+        versions = parts.versions()
+        if held is None or table.aggregate or table.steps:
+            columns = parts.first_columns(versions)
+        else:
+            columns = _evolved(parts, data_columns(held.columns), versions)
+        decoding = parts.decoding(columns, versions)
+    except (Retryable, Suspended) as problem:
+        return problem
+    newest = versions.values[-1].id
+    refused = newest in decoding.incompatible
+    misfit = parts.misfit(columns, parts.value.wire.name(newest)) if refused else None
+    return Read(table, parts, versions, columns, misfit)
+
+
+def _evolved(parts: Parts, held: Json, versions: Versions) -> Json:
+    """The columns of a table that exists, once its job has added those of newer versions."""
+    while found := parts.evolution(held, versions):
+        held = apply(held, found[0][1])
+    return held
+
+
+Engines = dict[str, "Chosen | Suspended"]
+"""By table; an error says why it cannot have the engine that calve.yaml wants."""
+
+
+def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines:
+    """The engine of each table whose records can be read.
+
+    by_rows: what keeps the steps of a table from being columnar.
+    """
+    return {
+        name: _of_table(each, by_rows.get(name, ()))
+        for name, each in records.items()
+        if isinstance(each, Read)
+    }
+
+
+def with_engines(found: Sequence[Change], told: Engines) -> list[Change]:
+    """The changes, those of tables with their engines."""
+    shown = {name: str(each) for name, each in told.items() if isinstance(each, Chosen)}
+    return [
+        replace(each, engine=shown.get(each.name)) if each.section == "tables" and each.kind != "-" else each
+        for each in found
+    ]
+
+
+def _of_table(read: Read, by_rows: tuple[str, ...]) -> Chosen | Suspended:
+    table, parts = read.table, read.parts
+    try:
+        why = of_settings(table)
+        if not why:
+            columns = parts.first_columns(read.versions)
+            why = by_rows or tuple(reasons(parts.decoding(columns, read.versions), columns))
+        return choose(table.name, table.engine, why)
+    except Suspended as refused:
+        return refused
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """The deployment with the tables of its patterns. `entries`: a line for each pattern."""
+
+    deployment: Deployment
+    entries: list[Change]
+
+
+def expanded(deployment: Deployment, deployed: Deployed, listed: Collection[str]) -> Expanded:
+    """By the topics that Kafka lists, and by what the lake has."""
+    topics = {name: each.topic for name, each in deployed.tables.items() if each.topic}
+    jobs: list[JobDeployment] = []
+    entries: list[Change] = []
+    for job in deployment.jobs:
+        settings = job.settings
+        found = joined(expand(settings, listed, topics.get), of_lake(settings, topics))
+        jobs.append(replace(job, settings=with_tables(settings, found)))
+        entries += _entries(settings, found, deployed)
+    return Expanded(replace(deployment, jobs=tuple(jobs)), entries)
+
+
+def _entries(settings: Job, found: Expansion, deployed: Deployed) -> Iterator[Change]:
+    for each in settings.patterns:
+        count = sum(table.pattern == each.name for table in found.tables)
+        yield replace(
+            of_entry(settings.job, each, deployed),
+            note=f"from topics {each.topic}: {count} {'table' if count == 1 else 'tables'}",
+            undecided=tuple(
+                f"topic {one.topic} is not kept: {one.reason}; {one.fix}"
+                for one in found.not_kept
+                if one.entry == each.name
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What was found. made: what steps make. listed: the topics, None where they are not known. faults: systems that did not
+    answer, and topics that their tables refuse. skipped: what was not looked at, and why.
+    """
+
+    whole: Expanded
+    records: Records
+    made: dict[str, Foreseen]
+    engines: Engines
+    listed: Collection[str] | None = None
+    faults: list[Problem] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Survey:
+    """Ask; offline: neither Kafka nor the registry, and of the tables those whose schemas are files."""
+    faults: list[Problem] = []
+    listed, skipped = (None, _SKIPPED) if offline else _listed(deployment.jobs[0].settings, faults)
+    whole = expanded(deployment, deployed, listed or ())
+    jobs = _jobs(
+        whole.deployment, lambda table: table.pattern is None or listed is None or table.topic in listed
+    )
+    without_registry = _jobs(
+        replace(deployment, jobs=whole.deployment.jobs), lambda table: not asks_registry(table)
+    )
+    try:
+        records = read_records(without_registry if offline else jobs, deployed.tables)
+    except (Retryable, Fatal, ConfigError) as error:
+        faults.append(_fault("registry", error))
+        records = read_records(without_registry, deployed.tables)
+    faults += _refused_topics(jobs, listed or (), deployed)
+    made = _made_by_steps([_only(job, lambda each: isinstance(records.get(each.name), Read)) for job in jobs])
+    failed = {name for name, each in made.items() if isinstance(each.columns, CalveError)}
+    shaped = {name: each for name, each in records.items() if name not in failed}
+    by_rows = {name: each.by_rows for name, each in made.items()}
+    return Survey(whole, records, made, engines(shaped, by_rows), listed, faults, skipped)
+
+
+_SKIPPED = ["neither topics nor registered schemas were looked at, nor what depends on them: --offline"]
+
+
+def _listed(job: Job, faults: list[Problem]) -> tuple[Collection[str] | None, list[str]]:
+    if job.kafka.bootstrap_servers == UNKNOWN_SERVERS:
+        return None, ["topics were not looked for: a deploy makes the cluster"]
+    try:
+        return set(Cluster(job.kafka, job.lake.region).topic_names()), []
+    except (Retryable, Fatal) as error:
+        faults.append(_fault("kafka", error))
+        return None, []
+
+
+def _refused_topics(jobs: Sequence[Job], listed: Collection[str], deployed: Deployed) -> list[Problem]:
+    """What the job would refuse of a topic: offsets to start at that it does not hold, and compaction that loses deletions."""
+    every = (table for job in jobs for table in job.tables if table.topic in listed)
+    asked = [each for each in every if each.start.offsets or isinstance(each.mode, ChangeData)]
+    if not asked:
+        return []
+    from glue_jobs.kafka.cluster import Cluster as JobCluster
+
+    found = []
+    try:
+        with closing(JobCluster(jobs[0].kafka)) as cluster:
+            for table in asked:
+                try:
+                    topic = cluster.state(table.topic)
+                    require_tombstones(table.topic, table.mode, compacted=topic.compacted)
+                    if table.name not in deployed.tables:
+                        cluster.first_offsets(topic, table.start)
+                except Suspended as error:
+                    entry = ("tables", table.pattern or table.name, *(error.at or ("topic",)))
+                    found.append(Problem(entry, error.message, error.fix))
+    except (Retryable, Fatal, ConfigError) as error:
+        found.append(_fault("kafka", error))
+    return found
+
+
+def _fault(section: str, error: CalveError) -> Problem:
+    fix = f"{error.fix}; or" if error.fix else "make it reachable from here, or"
+    return Problem(
+        (section,),
+        f"nothing could be checked against it: {error.message}",
+        f"{fix} plan without it: --offline",
+    )
+
+
+def _jobs(deployment: Deployment, wanted: Callable[[Table], bool]) -> list[Job]:
+    return [_only(job.settings, wanted) for job in deployment.jobs]
+
+
+def _only(job: Job, wanted: Callable[[Table], bool]) -> Job:
+    return replace(job, tables=tuple(filter(wanted, job.tables)))
+
+
+def _made_by_steps(jobs: Sequence[Job]) -> dict[str, Foreseen]:
+    """What steps make now, asked of Spark: only where a table has some."""
+    found: dict[str, Foreseen] = {}
+    stepped = [job for job in jobs if any(each.steps for each in job.tables)]
+    if not stepped:
+        return found
+    from cli.project.plan.steps import made_by_steps
+    from cli.spark import local_session
+
+    spark = local_session(stepped[0])
+    for job in stepped:
+        found |= made_by_steps(spark, job)
+    return found

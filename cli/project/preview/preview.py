@@ -1,0 +1,156 @@
+"""The newest records of a topic, read and shaped by the job's own code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from calve.config.job import Job, Table
+from calve.names import SYSTEM_COLUMN, quote
+from calve.schema.columns import REASONS
+from calve.table.position import Offsets
+from calve.table.protocol import TopicState, bounded
+from glue_jobs.decode.change_events import IDLE
+from glue_jobs.decode.decode import OTHER, REJECT, decode
+from glue_jobs.engines.reading import errors_of_source
+from glue_jobs.iceberg.catalog import Lake
+from glue_jobs.ingest import open_targets
+from glue_jobs.kafka.client import settings_of
+from glue_jobs.kafka.cluster import Cluster
+from glue_jobs.kafka.source import read_few
+from glue_jobs.table.records import rows
+from glue_jobs.transform.row_columns import FILTERED, data
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Records that would be dead letters for one reason, and where the first of them is."""
+
+    reason: str
+    records: int
+    partition: int
+    offset: int
+
+    @property
+    def why(self) -> str:
+        return REASONS[self.reason]
+
+
+class _Row(NamedTuple):
+    """A record, or a row of one: where it is, what is said of it, and its columns."""
+
+    partition: int
+    offset: int
+    reject: str | None
+    left_out: bool | None
+    other: int | None
+    idle: bool | None
+    values: Sequence[tuple[str, Any]]
+
+    @property
+    def is_live(self) -> bool:
+        return self.reject is None and self.other is None and not self.left_out and not self.idle
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What becomes of the newest records.
+
+    rows: those that the table would get, before its mode is applied, and of them `shown`, in the order of their places.
+    filtered: records that a step leaves out; cut: rows that one behind an explosion leaves out; others: other tables' records.
+    """
+
+    records: int
+    rows: int
+    shown: tuple[Mapping[str, Any], ...]
+    filtered: int
+    cut: int
+    others: int
+    refused: tuple[Refused, ...]
+
+
+def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
+    """What the steps make of the `newest` records of the table's topic; neither the table nor a position is looked at.
+
+    Raises:
+        CalveError: the topic, the registry or a step cannot be used.
+    """
+    with closing(Cluster(job.kafka)) as cluster:
+        [target] = open_targets(replace(job, tables=(table,)), Lake(spark, job.name), cluster)
+        target.foresee()
+        topic = cluster.state(table.topic)
+        where = settings_of(target.cluster.connection), topic.name, topic.key.topic_id
+        with errors_of_source(target):
+            records = read_few(spark, *where, _start(topic, newest), topic.end)
+            found = target.shaping.records(decode(records, target.decoding, os.urandom(8), target.mode))
+            if not target.shaping.chain.explodes:
+                return _preview(_collected(found, data(found)))
+            found = found.cache()
+            try:
+                made = target.shaping.all_rows(rows(found))
+                return _preview(_collected(found, ()), _collected(made, data(made)))
+            finally:
+                found.unpersist()
+
+
+def _start(topic: TopicState, newest: int) -> Offsets:
+    """Where the newest records begin, as many of each partition as it has, up to a fair share."""
+    backwards = {p: -end for p, end in topic.end.items()}
+    first = {p: -start for p, start in topic.log_start.items()}
+    share = bounded(backwards, first, budget_records=newest, partition_records=newest)
+    return {p: -offset for p, offset in share.items()}
+
+
+def _collected(frame: DataFrame, names: Iterable[str]) -> list[_Row]:
+    """Every row with its place, what is said of it, and these columns; in the order of places."""
+    said = [F.col(each) if each in frame.columns else F.lit(None) for each in (REJECT, FILTERED, OTHER, IDLE)]
+    place = [F.col(f"{SYSTEM_COLUMN}.{each}") for each in ("partition", "offset")]
+    columns = [each.alias(f"calve:{n}") for n, each in enumerate((*place, *said))]
+    found = frame.select(*columns, *map(quote, names)).collect()
+    made = [
+        _Row(
+            row[0],
+            row[1],
+            row[2],
+            row[3],
+            row[4],
+            row[5],
+            list(row.asDict(recursive=True).items())[len(columns) :],
+        )
+        for row in found
+    ]
+    return sorted(made, key=lambda row: row[:2])
+
+
+def _preview(records: list[_Row], made: list[_Row] | None = None) -> Preview:
+    """`made`: the rows of records that may make several; None: each of the records is one."""
+    good = [each for each in (records if made is None else made) if each.is_live]
+    return Preview(
+        records=len(records),
+        rows=len(good),
+        shown=tuple(
+            {"partition": each.partition, "offset": each.offset} | dict(each.values) for each in good
+        ),
+        filtered=sum(bool(each.left_out) for each in records),
+        cut=sum(bool(each.left_out) for each in made or ()),
+        others=sum(each.other is not None for each in records),
+        refused=(*_refused(records), *_refused(made or ())),
+    )
+
+
+def _refused(judged: Iterable[_Row]) -> tuple[Refused, ...]:
+    """By reason; of several rows of a record each counts."""
+    places: dict[str, list[_Row]] = {}
+    for each in judged:
+        if each.reject is not None:
+            places.setdefault(each.reject, []).append(each)
+    return tuple(
+        Refused(reason, len(found), found[0].partition, found[0].offset)
+        for reason, found in sorted(places.items())
+    )

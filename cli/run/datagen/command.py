@@ -1,0 +1,150 @@
+"""The command `calve datagen`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from calve.errors import ConfigError
+from cli.config import EnvOption, load_jobs
+from cli.console import Console, Output, OutputOption
+from cli.run.datagen.plan import DATASETS, MALFORMED, Dataset, Plan, in_turn
+
+if TYPE_CHECKING:
+    from cli.run.datagen.produce import Target
+
+TopicArgument = Annotated[
+    str,
+    typer.Argument(metavar="TOPIC", help=f"The topic; its name picks the records: {', '.join(DATASETS)}."),
+]
+Count = Annotated[int, typer.Option("--count", "-n", min=1, help="Records in all.")]
+Like = Annotated[
+    str | None, typer.Option("--like", help="Records of this kind, for a topic with another name.")
+]
+Seed = Annotated[int, typer.Option(help="The same seed makes the same records.")]
+Rate = Annotated[float | None, typer.Option(help="Records per second; as fast as possible without it.")]
+Duplicates = Annotated[float, typer.Option(help="Share of records that repeat an earlier one.")]
+Tombstones = Annotated[float, typer.Option(help="Share of records without a value.")]
+Malformed = Annotated[int, typer.Option(min=0, help="Malformed records, of every kind in turn.")]
+MalformedKind = Annotated[
+    list[str] | None, typer.Option("--malformed-kind", help=f"KIND=N, repeatable: {', '.join(MALFORMED)}.")
+]
+NegativePrices = Annotated[float, typer.Option(help="Share of trades with a price below 0.")]
+LargeQuantities = Annotated[float, typer.Option(help="Share of trades of more than 4,000.")]
+Evolve = Annotated[bool, typer.Option("--evolve", help="Write the second half with a second schema version.")]
+Partitions = Annotated[int, typer.Option(min=1, help="Partitions, where the topic is made.")]
+Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="A cluster's host:port, with --registry.")]
+RegistryUrl = Annotated[
+    str | None, typer.Option("--registry", help="A schema registry's URL, with --bootstrap.")
+]
+Config = Annotated[
+    Path | None, typer.Option("--config", "-c", help="Produce to this configuration's cluster.")
+]
+
+
+def datagen(
+    topic: TopicArgument,
+    *,
+    count: Count = 10_000,
+    like: Like = None,
+    seed: Seed = 0,
+    rate: Rate = None,
+    duplicates: Duplicates = 0.0,
+    tombstones: Tombstones = 0.0,
+    malformed: Malformed = 0,
+    malformed_kind: MalformedKind = None,
+    negative_prices: NegativePrices = 0.0,
+    large_quantities: LargeQuantities = 0.0,
+    evolve: Evolve = False,
+    partitions: Partitions = 6,
+    bootstrap: Bootstrap = None,
+    registry: RegistryUrl = None,
+    config: Config = None,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Produce example records: trades, users.
+
+    They go to the embedded stack unless a cluster is named. The topic is made where it is absent.
+
+    Examples:
+      calve datagen stock_trades --count 300000 --duplicates 0.01 --malformed 60
+      calve datagen stock_trades --evolve
+    """
+    from cli.run.datagen.produce import produce
+
+    plan = Plan(
+        topic=topic,
+        count=count,
+        dataset=_dataset(like or topic),
+        seed=seed,
+        rate=rate,
+        duplicates=duplicates,
+        tombstones=tombstones,
+        malformed=_malformed(malformed, malformed_kind or []),
+        negative_prices=negative_prices,
+        large_quantities=large_quantities,
+        evolve=evolve,
+        partitions=partitions,
+    )
+    console = Console(output)
+    target = _target(bootstrap, registry, config, env)
+    with console.progress().task(f"producing {topic}", total=count, unit="records") as task:
+        produced = produce(plan, target, task.update)
+    console.table(
+        "produced",
+        [
+            {
+                "topic": produced.topic,
+                "records": produced.records,
+                "per_second": int(produced.records / max(produced.seconds, 0.001)),
+                "applied": produced.fates.applied,
+                "duplicates": produced.fates.duplicates,
+                "dead_letters": sum(produced.fates.dead_lettered.values()),
+            }
+        ],
+    )
+    console.document(asdict(produced))
+
+
+def _dataset(name: str) -> Dataset:
+    for known in DATASETS:
+        if name == known:
+            return known
+    raise ConfigError(
+        f'there are no example records "{name}"', fix=f"add --like {' or --like '.join(DATASETS)}"
+    )
+
+
+def _malformed(total: int, kinds: list[str]) -> dict[str, int]:
+    counts = in_turn(total)
+    for each in kinds:
+        kind, _, number = each.partition("=")
+        if not number.isdecimal():
+            raise ConfigError(f'"{each}" is not KIND=N', fix="--malformed-kind bad_magic=10")
+        counts[kind] = counts.get(kind, 0) + int(number)
+    return counts
+
+
+def _target(bootstrap: str | None, registry: str | None, config: Path | None, env: str | None) -> Target:
+    """The cluster that is named, the configuration's, or the embedded one."""
+    from calve.config import job
+    from cli.embedded.layout import project_root
+    from cli.embedded.stack import current
+    from cli.run.datagen.produce import Target
+
+    if bootstrap and registry:
+        return Target(job.Kafka(bootstrap), job.Registry(registry))
+    if bootstrap or registry:
+        raise ConfigError("--bootstrap and --registry belong together", fix="give both, or --config, or none")
+    if config:
+        first, *_ = load_jobs(config, env)
+        return Target(first.kafka, first.registry, first.lake.region)
+    if stack := current(project_root()):
+        return Target(job.Kafka(stack.bootstrap_servers), job.Registry(stack.registry_url), stack.region)
+    raise ConfigError(
+        "the embedded stack is not up", fix="calve up, or name a cluster: --bootstrap and --registry"
+    )

@@ -1,0 +1,260 @@
+"""Producing a plan: the topic is made where it is absent, and every record is acknowledged before the report is given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from calve.config import job
+from calve.errors import CalveError, ConfigError, Retryable
+from calve.registry.registry import open_registry
+from calve.secrets import read_secret
+from cli.kafka import client_properties
+from cli.run.datagen.plan import DUPLICATE, Block, Fates, Kind, Plan, blocks
+from cli.run.datagen.records import Breaker, Encoder, later_rows, register, rows, schema_text
+
+TIMEOUT_S = 10
+PRODUCER = {
+    "enable.idempotence": True,
+    "partitioner": "murmur2_random",  # Java's, so that a key meets the partition that a Java producer chooses
+    "delivery.report.only.error": True,
+    "delivery.timeout.ms": 120_000,
+    "linger.ms": 50,
+    "batch.size": 1_000_000,
+    "compression.type": "lz4",
+    "queue.buffering.max.messages": 200_000,
+}
+
+Record = tuple[bytes, bytes | None]
+Progress = Callable[[int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to produce; `region` is where an MSK cluster stands."""
+
+    kafka: job.Kafka
+    registry: job.AnyRegistry | None
+    region: str = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What was acknowledged. `kinds` counts the records that are not new well-formed ones."""
+
+    topic: str
+    records: int
+    bytes: int
+    seconds: float
+    fates: Fates
+    kinds: dict[Kind, int] = field(default_factory=dict)
+    created: bool = False
+
+
+def produce(plan: Plan, target: Target, progress: Progress = lambda _: None) -> Produced:
+    """Produce the plan's records and wait until the cluster has acknowledged all of them.
+
+    `progress` is called with the number of records handed to the producer so far. Records with the same key keep their
+    order.
+
+    Raises:
+        Retryable: the cluster or the registry does not answer.
+        CalveError: the registry refuses the schema, or records were not acknowledged.
+    """
+    registry = _registry(target.registry, plan.topic)
+    properties = client_properties(target.kafka, target.region)
+    created = create_topic(plan.topic, plan.partitions, properties)
+    source = Source(plan, registry)
+    sender = _Sender(plan, properties)
+    started = time.monotonic()
+    done = 0
+    for batch in _paced(source, plan.rate):
+        sender.send(batch)
+        done += len(batch)
+        progress(done)
+    sender.finish()
+    seconds = time.monotonic() - started
+    return Produced(plan.topic, plan.count, sender.bytes, seconds, plan.fates(), plan.special(), created)
+
+
+def _registry(settings: job.AnyRegistry | None, topic: str) -> SchemaRegistryClient:
+    """Confluent's client, for a registry that answers: its own errors are those of its HTTP library.
+
+    Raises:
+        ConfigError: the example records cannot be produced with this registry.
+    """
+    if settings is None:
+        raise ConfigError("no schema registry is named", fix="add `registry: {url: https://host}`")
+    if not isinstance(settings, job.Registry) or settings.oauth or settings.client_certificate:
+        raise ConfigError(
+            "example records are produced with a Confluent-compatible registry, with basic authentication or none",
+            fix="name another: --bootstrap and --registry",
+        )
+    given = {"url": settings.url}
+    credentials = read_secret(settings.secret) if settings.secret else None
+    open_registry(settings).versions(f"{topic}-value")
+    if credentials:
+        given["basic.auth.user.info"] = f"{credentials['username']}:{credentials['password']}"
+    if settings.ca_file:
+        given["ssl.ca.location"] = settings.ca_file
+    return SchemaRegistryClient(given)
+
+
+def create_topic(topic: str, partitions: int, properties: Mapping[str, Any]) -> bool:
+    """Create a topic; False where it exists already. `properties` are librdkafka's.
+
+    Raises:
+        Retryable: the cluster does not answer.
+        CalveError: the cluster refuses.
+    """
+    admin = AdminClient(dict(properties))
+    future = admin.create_topics([NewTopic(topic, partitions)], request_timeout=TIMEOUT_S)[topic]
+    try:
+        future.result()
+    except KafkaException as error:
+        cause = error.args[0]
+        if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        if cause.retriable() or cause.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+            where = properties["bootstrap.servers"]
+            fix = "the embedded broker starts with `calve up`"
+            raise Retryable(f"Kafka at {where} does not answer: {cause.str()}", fix=fix) from None
+        raise CalveError(f"topic {topic} cannot be created: {cause.str()}") from None
+    return True
+
+
+class Source:
+    """Iterates over the plan's records, block after block."""
+
+    def __init__(self, plan: Plan, registry: SchemaRegistryClient) -> None:
+        self._plan = plan
+        self._registry = registry
+        first = next(iter(blocks(plan)))
+        row = next(rows(plan, first))
+        self._encoder = self._register(plan.topic, "", row)
+        self._later: Encoder | None = None
+        other = b""
+        if "incompatible_schema" in plan.malformed:
+            other = self._other()
+        before_string = b"" if plan.dataset == "stock_trades" else b"\x00"
+        self._breaker = Breaker(self._encoder.frame, before_string, other)
+
+    def _register(self, topic: str, version: str, row: dict[str, Any]) -> Encoder:
+        try:
+            return register(self._registry, topic, schema_text(self._plan.dataset, version), row)
+        except SchemaRegistryError as error:
+            raise CalveError(
+                f"the registry refuses the schema of {topic}: HTTP {error.http_status_code}",
+                fix="another schema is registered for this topic already: name another topic, with --like",
+            ) from None
+
+    def _other(self) -> bytes:
+        row: dict[str, Any] = (
+            {"side": True, "quantity": "many", "userid": 1}
+            if self._plan.dataset == "stock_trades"
+            else {"userid": 1, "gender": True}
+        )
+        return self._register(f"{self._plan.topic}_other", "other", row).encode(row)
+
+    def __iter__(self) -> Iterator[Record]:
+        return chain.from_iterable(self._records(block) for block in blocks(self._plan))
+
+    def _records(self, block: Block) -> list[Record]:
+        made = self._well_formed(block)
+        for place, kind in block.special.items():
+            key, value = made[place]
+            if kind == DUPLICATE:
+                made[place] = made[_good_before(place, block)]
+            else:
+                made[place] = (key, self._breaker.broken(kind, value or b""))
+        return made
+
+    def _well_formed(self, block: Block) -> list[Record]:
+        encoder = self._encoder
+        middle = self._plan.count // 2 if self._plan.evolve else self._plan.count
+        early = min(max(middle - block.first, 0), block.size)
+        made: list[Record] = [
+            (row["userid"].encode(), encoder.encode(row)) for row in islice(rows(self._plan, block), early)
+        ]
+        if early < block.size:
+            for row in islice(later_rows(self._plan, block), early, None):
+                self._later = self._later or self._register(self._plan.topic, "v2", row)
+                made.append((row["userid"].encode(), self._later.encode(row)))
+        return made
+
+
+def _good_before(place: int, block: Block) -> int:
+    """The nearest well-formed record before `place`."""
+    return next(earlier for earlier in range(place - 1, -1, -1) if earlier not in block.special)
+
+
+def _paced(source: Source, rate: float | None) -> Iterator[list[Record]]:
+    """Batches of records, held back to `rate` records per second."""
+    size = 2_000 if rate is None else max(1, min(2_000, int(rate / 20)))
+    records = iter(source)
+    started = time.monotonic()
+    sent = 0
+    while batch := list(islice(records, size)):
+        if rate is not None and (early := sent / rate - (time.monotonic() - started)) > 0:
+            time.sleep(early)
+        yield batch
+        sent += len(batch)
+
+
+def _clock(plan: Plan) -> tuple[float, float]:
+    """The first record's timestamp and the step to the next, in ms; librdkafka takes 0 for now."""
+    if plan.period is None:
+        return 0.0, 0.0
+    first, last = (at.timestamp() * 1000 for at in plan.period)
+    return first, (last - first) / plan.count
+
+
+class _Sender:
+    """An idempotent producer that remembers the first record that was not delivered."""
+
+    def __init__(self, plan: Plan, properties: Mapping[str, Any]) -> None:
+        self._topic = plan.topic
+        self._first_ms, self._step_ms = _clock(plan)
+        self._sent = 0
+        self._failed = 0
+        self._cause: KafkaError | None = None
+        self._producer = Producer({**properties, **PRODUCER, "on_delivery": self._delivered})
+        self.bytes = 0
+
+    def _delivered(self, error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            self._failed += 1
+            self._cause = self._cause or error
+
+    def send(self, batch: list[Record]) -> None:
+        hand_over = self._producer.produce
+        for number, (key, value) in enumerate(batch, self._sent):
+            timestamp = int(self._first_ms + number * self._step_ms)
+            while True:
+                try:
+                    hand_over(self._topic, value, key, timestamp=timestamp)
+                    break
+                except BufferError:
+                    self._producer.poll(0.05)
+        self._sent += len(batch)
+        self.bytes += sum(len(key) + len(value or b"") for key, value in batch)
+        self._producer.poll(0)
+        self._check()
+
+    def finish(self) -> None:
+        self._producer.flush()
+        self._check()
+
+    def _check(self) -> None:
+        if self._cause is not None:
+            raise CalveError(
+                f"{self._failed} records were not delivered to {self._topic}: {self._cause.str()}"
+            )

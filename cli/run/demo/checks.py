@@ -1,0 +1,176 @@
+"""What the demo checks: every figure of a table, by readers that share no code with the engine, and what verify proves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from calve.errors import Fatal
+from calve.names import SYSTEM_COLUMN
+from cli import lake
+from cli.duck import connect
+from cli.verify.command import show
+from cli.verify.sources import Sources
+from cli.verify.verification import verify
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from calve.config.job import Job, Lake
+    from calve.names import TableName
+    from cli.console import Console
+    from cli.run.datagen.plan import Fates
+    from cli.verify.findings import Verification
+
+Spans = dict[int, tuple[int, int]]
+"""Offsets [from, to) by partition."""
+
+
+ROWS = """
+WITH kept AS (
+    SELECT rows.* EXCLUDE (_kafka)
+    FROM iceberg_scan(?) AS rows JOIN span ON _kafka.partition = part AND _kafka.offset >= first AND _kafka.offset < past
+)
+SELECT
+    (SELECT count(*) FROM iceberg_scan(?)),
+    (SELECT count(*) FROM kept),
+    (SELECT count(*) FROM (SELECT DISTINCT * FROM kept))
+"""
+REASONS = """
+SELECT reason, count(*)
+FROM iceberg_scan(?) AS letters
+JOIN span ON letters.partition = part AND letters.offset >= first AND letters.offset < past
+GROUP BY reason
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a reader sees: `total` rows in the table; the rest are figures of some offsets only.
+
+    `repeated` counts rows whose values, without `_kafka`, are those of another row.
+    """
+
+    total: int
+    rows: int
+    repeated: int
+    dead_letters: Mapping[str, int]
+
+
+def by_pyiceberg(table: Table, letters: Table | None, spans: Spans) -> Found:
+    """Read a table and its dead letters with PyIceberg."""
+    rows = table.scan().to_arrow()
+    origin = rows[SYSTEM_COLUMN]
+    within = _within(pc.struct_field(origin, "partition"), pc.struct_field(origin, "offset"), spans)
+    values = rows.filter(within).drop_columns([SYSTEM_COLUMN])
+    distinct = values.group_by(values.column_names).aggregate([]).num_rows
+    return Found(rows.num_rows, values.num_rows, values.num_rows - distinct, _reasons(letters, spans))
+
+
+def _reasons(letters: Table | None, spans: Spans) -> dict[str, int]:
+    if letters is None:
+        return {}
+    rows = letters.scan(selected_fields=("partition", "offset", "reason")).to_arrow()
+    reasons = rows.filter(_within(rows["partition"], rows["offset"], spans))["reason"]
+    return {each["values"]: each["counts"] for each in reasons.value_counts().to_pylist()}
+
+
+def _within(partition: Any, offset: Any, spans: Spans) -> Any:
+    masks = [
+        pc.and_(pc.equal(partition, p), pc.and_(pc.greater_equal(offset, start), pc.less(offset, to)))
+        for p, (start, to) in spans.items()
+    ]
+    return reduce(pc.or_, masks)
+
+
+def by_duckdb(table: Table, letters: Table | None, spans: Spans, place: Lake) -> Found:
+    """Read a table and its dead letters with DuckDB, from their metadata files in the emulator's S3."""
+    with connect(place) as connection:
+        connection.execute("CREATE TABLE span (part INTEGER, first BIGINT, past BIGINT)")
+        bounds = [[p, start, to] for p, (start, to) in spans.items()]
+        connection.executemany("INSERT INTO span VALUES (?, ?, ?)", bounds)
+        counted = connection.execute(ROWS, [table.metadata_location] * 2).fetchall()[0]
+        location = [letters.metadata_location] if letters else []
+        reasons = connection.execute(REASONS, location).fetchall() if letters else []
+    total, rows, distinct = counted
+    return Found(total, rows, rows - distinct, dict(reasons))
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """One figure of a table, and what each reader says instead."""
+
+    table: str
+    figure: str
+    expected: int
+    found: Mapping[str, int]
+
+    @property
+    def state(self) -> str:
+        """The count in a word."""
+        return "differs" if self.differs else "exact"
+
+    @property
+    def differs(self) -> str | None:
+        """The count in a sentence where any reader finds another figure than the one expected."""
+        others = [
+            f"{reader} finds {figure:,}" for reader, figure in self.found.items() if figure != self.expected
+        ]
+        return (
+            f"{self.table}, {self.figure}: expected {self.expected:,}, {', '.join(others)}"
+            if others
+            else None
+        )
+
+
+def counts_of(
+    table: str, fates: Fates, found: Mapping[str, Found], *, total: Mapping[str, int]
+) -> list[Count]:
+    """Every figure of a table. `total`: its rows by others than these readers; the first of them is believed."""
+
+    def count(name: str, expected: int, figures: Mapping[str, int]) -> Count:
+        return Count(table, name, expected, figures)
+
+    counts = [
+        count("applied", fates.applied, {name: each.rows for name, each in found.items()}),
+        count("duplicates", fates.duplicates, {name: each.repeated for name, each in found.items()}),
+    ]
+    reasons = set(fates.dead_lettered).union(*(each.dead_letters for each in found.values()))
+    for reason in sorted(reasons):
+        figures = {name: each.dead_letters.get(reason, 0) for name, each in found.items()}
+        counts.append(count(reason, fates.dead_lettered.get(reason, 0), figures))
+    totals = {name: each.total for name, each in found.items()} | dict(total)
+    return [*counts, count("rows in all", next(iter(total.values())), totals)]
+
+
+def opened(catalog: Catalog, name: TableName) -> Table:
+    """A table of a job that has run.
+
+    Raises:
+        Fatal: there is none.
+    """
+    found = lake.load(catalog, name)
+    if found is None:
+        raise Fatal(f"the job ended well, but there is no table {name}")
+    return found
+
+
+def verified(catalog: Catalog, job: Job, console: Console) -> dict[str, Verification]:
+    """What `calve verify` says of each table, by the table's name; shown, too."""
+    found = {}
+    for table in job.tables:
+        sources = Sources.of(catalog, job, table)
+        found[table.name] = verify(job.table_name(table), sources, console.progress())
+        show(console, found[table.name], digests=False)
+    return found
+
+
+def unproved(found: Mapping[str, Verification]) -> list[str]:
+    """A sentence for each table in which something is wrong, and one for each of which not all is proved."""
+    wrong = [f"{name}: verify found what is listed above" for name, each in found.items() if each.findings]
+    return wrong + [f"{name}: not all of it is proved" for name, each in found.items() if not each.complete]

@@ -1,0 +1,225 @@
+"""The demo's second part: `examples/sales_channel`, from events with personal data to the analyst's mail without."""
+
+from __future__ import annotations
+
+import csv
+import json
+import runpy
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from calve.errors import CalveError
+from calve.names import SYSTEM_COLUMN
+from cli import lake
+from cli.config import load_jobs, table_named
+from cli.embedded import aws
+from cli.embedded.layout import CHECKOUT, Layout
+from cli.kafka import Cluster
+from cli.project import deploy
+from cli.run import run_job
+from cli.run.demo.checks import Count, opened, unproved, verified
+from cli.run.demo.monday import Monday, last_week
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from cli.console import Console
+    from cli.embedded.stack import Stack
+
+EXAMPLE = CHECKOUT / "examples" / "sales_channel"
+TOPIC, CLEAN, RAW, SALES = "sales_channel", "sales_clean", "sales_raw", "sales"
+EXPORT, ZONE = "weekly_sales", "Europe/Vilnius"
+SECRET = "sales/masking"  # noqa: S105 the name of one
+EVENTS = 1_000
+SHOWN = ("customer_email", "customer_phone", "customer_birth_date", "payment_card", "items_sku", "amount")
+LINES = 5
+READER = "the demo"
+
+
+def run(stack: Stack, console: Console) -> list[str]:
+    """Do and show everything; returns what differs from what was produced, a sentence each.
+
+    Raises:
+        CalveError: a step could not be done at all.
+    """
+    sales = _Sales(stack, console)
+    sales.deploy()
+    sales.produce()
+    sales.ingest()
+    sales.show()
+    return sales.verify() + sales.count() + sales.monday()
+
+
+class _Sales:
+    """One run of the example; its events come after those of earlier runs on the same stack."""
+
+    def __init__(self, stack: Stack, console: Console) -> None:
+        self._stack, self._console = stack, console
+        [self._job] = load_jobs(EXAMPLE / "calve.yaml")
+        self._catalog = lake.open_catalog(self._job.lake)
+        self._week = last_week(datetime.now(UTC), ZONE)
+        self._start = self._week[0] + timedelta(hours=8)
+
+    @cached_property
+    def _events(self) -> list[dict[str, Any]]:
+        made = _script("sales")["events"](EVENTS, start=self._start, first=self._before[TOPIC])
+        return list(made)
+
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        """What the table has of these events, with `_kafka`."""
+        numbers = {each["event_id"] for each in self._events}
+        rows = self._table().scan().to_arrow().to_pylist()
+        return [row for row in rows if row["event_id"] in numbers]
+
+    def deploy(self) -> None:
+        self._console.heading("12  The sales channel: examples/sales_channel, deployed beside it")
+        secrets = aws.client("secretsmanager", self._stack.aws_endpoint)
+        if SECRET not in {each["Name"] for each in secrets.list_secrets()["SecretList"]}:
+            secrets.create_secret(Name=SECRET, SecretString=(EXAMPLE / "masking.json").read_text())
+        outputs = deploy.app(self._stack, EXAMPLE / "calve.yaml", "aws").deploy(self._console.progress())
+        self._console.say(
+            f"{len(outputs)} stacks more. The key that masks is in Secrets Manager, as {SECRET}."
+        )
+
+    def produce(self) -> None:
+        self._before = self._ends()
+        again = EVENTS - len({each["event_id"] for each in self._events})
+        self._console.heading(f"13  Order events: {EVENTS:,}, of which {again} come twice")
+        with self._console.progress().task(f"producing {TOPIC}"):
+            _script("generate")["generate"](
+                *(TOPIC, self._stack.bootstrap_servers, self._stack.registry_url, EVENTS),
+                start=self._start,
+                first=self._before[TOPIC],
+            )
+
+    def ingest(self) -> None:
+        if run_job.run(self._stack, "sales-main", self._console, drain=True, quick=True, expected=2 * EVENTS):
+            raise CalveError("the job left a table suspended or failed", fix="see the reason above")
+
+    def show(self) -> None:
+        """One event, and what the table keeps of it."""
+        event = next(each for each in self._events if _tells_much(each))
+        self._console.heading("14  An event as it came, and its rows: a name is gone, an address is a token")
+        lines = [
+            f"{name}: {json.dumps(part, default=str, ensure_ascii=False)}" for name, part in event.items()
+        ]
+        self._console.quote(TOPIC, "\n".join(lines))
+        rows = [row for row in self._rows if row["event_id"] == event["event_id"]]
+        self._console.table("row", [{name: _short(row[name]) for name in SHOWN} for row in rows], title="")
+
+    def verify(self) -> list[str]:
+        return unproved(verified(self._catalog, self._job, self._console))
+
+    def count(self) -> list[str]:
+        """Rows against what plain Python makes of the events; the topic; and values that nobody may find."""
+        expected = list(_script("expected")["rows"](self._events))
+        same = sum(row in expected for row in map(_plain, self._rows))
+        written = self._ends()[CLEAN] - self._before[CLEAN]
+        texts = repr(self._rows)
+        leaked = sum(value in texts for value in _personal(self._events))
+        counts = [
+            _counted("rows as plain Python has them", len(expected), same),
+            _counted("rows in all", len(expected), len(self._rows)),
+            _counted(f"records of {CLEAN}", len(expected), written),
+            _counted("names, e-mails, cards, addresses found in rows", 0, leaked),
+        ]
+        self._console.table("count", [_line(each) for each in counts], title="")
+        return [each.differs for each in counts if each.differs]
+
+    def monday(self) -> list[str]:
+        """From the schedule to the file in a browser."""
+        monday = Monday(self._stack, "sales", EXPORT)
+        self._console.heading(
+            "15  Monday morning: the export's schedule fires, and the analyst gets this mail"
+        )
+        monday.subscribe()
+        with self._console.progress().task(f"exporting {EXPORT}"):
+            export = monday.fire()
+            mail = monday.mail()
+        self._console.quote(mail.subject, mail.text)
+        file = mail.save(Layout(self._stack.root).demo, EXPORT, export["recipients"][0])
+        self._console.say(f"Saved as {file.relative_to(self._stack.root)}.")
+        self._console.heading("16  The link: a page with a button, and behind the button the file")
+        page = monday.page(mail)
+        self._console.say(
+            "The emulator answers for the address in the mail. The page, as long as the stack is up:"
+        )
+        self._console.say(page)
+        lines = monday.download(page).splitlines()
+        first, rest = lines[: LINES + 1], len(lines) - LINES - 1
+        self._console.quote(f"{EXPORT}.csv", "\n".join([*first, f"... and {rest} more"]))
+        return self._wrong_in(lines, "\n".join([mail.subject, mail.text, *lines]))
+
+    def _wrong_in(self, lines: list[str], sent: str) -> list[str]:
+        """What the file counts otherwise than the table, and what is personal in all that was sent."""
+        since, until = self._week
+        rows = self._table().scan(selected_fields=("created_at", "items_quantity")).to_arrow()
+        of_week = [
+            row["items_quantity"] or 0 for row in rows.to_pylist() if since <= row["created_at"] < until
+        ]
+        in_file, in_table = sum(int(row["items"] or 0) for row in csv.DictReader(lines)), sum(of_week)
+        leaked = sum(value in sent for value in _personal(self._events))
+        wrong = [f"{leaked} personal values are in the mail or its file"] if leaked else []
+        if in_file != in_table:
+            wrong.append(f"the CSV counts {in_file:,} items of last week, the table has {in_table:,}")
+        return wrong
+
+    def _table(self) -> Table:
+        _, table = table_named([self._job], SALES)
+        return opened(self._catalog, self._job.table_name(table))
+
+    def _ends(self) -> dict[str, int]:
+        """How many records each of the topics has had."""
+        found = Cluster(self._job.kafka, self._job.lake.region).topics({TOPIC, CLEAN})
+        return {name: sum(found[name].end.values()) if name in found else 0 for name in (TOPIC, CLEAN)}
+
+
+def _counted(figure: str, expected: int, found: int) -> Count:
+    return Count(SALES, figure, expected, {READER: found})
+
+
+def _line(count: Count) -> dict[str, object]:
+    """A count for people; there is one reader."""
+    return {
+        "figure": count.figure,
+        "expected": count.expected,
+        "found": count.found[READER],
+        "state": count.state,
+    }
+
+
+def _tells_much(event: dict[str, Any]) -> bool:
+    """An event with two items and all that is personal."""
+    whole = event["delivery"] and event["payment"]["card"] and all(event["customer"].values())
+    return bool(whole) and len(event["items"]) == 2
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of PyIceberg's as the example's `expected` makes one."""
+    return {
+        name: dict(value) if name == "attributes" else value
+        for name, value in row.items()
+        if name != SYSTEM_COLUMN
+    }
+
+
+def _personal(events: list[dict[str, Any]]) -> set[str]:
+    """Every text of the events that is personal, as it came."""
+    found = set()
+    for each in events:
+        customer = each["customer"]
+        found |= {customer["name"], customer["email"], customer["phone"], each["payment"]["card"]}
+        found.add((each["delivery"] or {}).get("address"))
+    return found - {None}
+
+
+def _short(value: object) -> object:
+    """A token is long, and no two of its first letters say less than the rest."""
+    return f"{value[:12]}…" if isinstance(value, str) and len(value) > 24 else value
+
+
+def _script(name: str) -> dict[str, Any]:
+    """What a script of the example's defines."""
+    return runpy.run_path(str(EXAMPLE / f"{name}.py"))

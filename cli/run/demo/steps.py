@@ -1,0 +1,216 @@
+"""What the demo does and shows, one step after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from calve.config.job import Job, Kafka, Lake, Registry, Table
+from calve.errors import CalveError
+from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import REASONS
+from cli import lake
+from cli.embedded import elsewhere
+from cli.kafka import Cluster
+from cli.look.condition import Conditions
+from cli.look.description import facts
+from cli.look.tables import snapshot_line
+from cli.project import deploy
+from cli.run import run_job
+from cli.run.datagen.plan import Plan, in_turn
+from cli.run.datagen.produce import Target, produce
+from cli.run.demo import published, sales
+from cli.run.demo.checks import (
+    Count,
+    Spans,
+    by_duckdb,
+    by_pyiceberg,
+    counts_of,
+    opened,
+    unproved,
+    verified,
+)
+from cli.run.demo.monday import last_week
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table as Iceberg
+
+    from cli.console import Console
+    from cli.embedded.elsewhere import Elsewhere
+    from cli.embedded.stack import Stack
+    from cli.kafka import Topic
+    from cli.verify.findings import Verification
+
+WEEK = last_week(datetime.now(UTC))
+TRADES = Plan("stock_trades", 300_000, duplicates=0.01, malformed=in_turn(60), period=WEEK)
+USERS = Plan("users", 10_000, dataset="users")
+PLANS = (TRADES, USERS)
+SAMPLE = 5
+PYICEBERG, DUCKDB, VERIFY = "PyIceberg", "DuckDB", "verify"
+
+
+def job_on(stack: Stack) -> Job:
+    """The job of the calve.yaml that ships, as its readers see it."""
+    return Job(
+        name="trading",
+        job="main",
+        kafka=Kafka(stack.bootstrap_servers),
+        registry=Registry(stack.registry_url),
+        lake=Lake("trading", f"s3://{stack.bucket}", region=stack.region, endpoint=stack.aws_endpoint),
+        tables=tuple(Table(plan.topic, plan.topic) for plan in PLANS),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A plan's table, its dead letters where it has any, and the offsets that this run produced."""
+
+    table: Iceberg
+    letters: Iceberg | None
+    spans: Spans
+
+
+def run(stack: Stack, console: Console) -> list[str]:
+    """Do and show everything; returns what differs from what was produced, a sentence each.
+
+    Raises:
+        CalveError: a step could not be done at all.
+    """
+    job = job_on(stack)
+    others = elsewhere.up(stack)
+    states = _deploy(stack, job, others, console)
+    spans = _produce(job, console)
+    _ingest(stack, job, console)
+    catalog = lake.open_catalog(job.lake)
+    kept = {table.topic: _open(catalog, job, table, spans[table.topic]) for table in job.tables}
+    _show_tables(catalog, job, console)
+    _show_rows(kept[TRADES.topic], console)
+    _show_snapshots(kept[TRADES.topic], console)
+    _show_dead_letters(kept[TRADES.topic], console)
+    console.heading("9  Verified: topics and tables read again, without Spark, and compared")
+    proved = verified(catalog, job, console)
+    counts = _count(job, kept, proved, console)
+    console.heading("11  Published: each commit was announced, and followed in both")
+    counts += published.count(stack, job, states, [each.table for each in kept.values()], others, console)
+    wrong = [each.differs for each in counts if each.differs] + unproved(proved)
+    return wrong + sales.run(stack, console)
+
+
+def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
+    """Deploy, with whom the tables are published to; returns the name of the table that says how far they are there."""
+    console.heading("2  Deployed: calve.yaml as AWS stacks, by the CDK CLI, as into an account")
+    outputs = deploy.app(stack, published.configuration(stack, others)).deploy(console.progress())
+    lake_of = outputs[f"{job.name}-lake"]
+    console.say(
+        f"{len(outputs)} stacks: {', '.join(outputs)}. The tables will lie in {lake_of['Warehouse']},"
+        " and be published to an Iceberg REST catalog and a stand-in for Snowflake, which run here, too."
+    )
+    return outputs[f"{job.name}-publish"]["PublishStatesTable"]
+
+
+def _produce(job: Job, console: Console) -> dict[str, Spans]:
+    """Produce both plans; returns the offsets that they came to, by topic."""
+    fates = TRADES.fates()
+    console.heading(f"3  Records: {TRADES.count:,} trades and {USERS.count:,} users")
+    console.say(
+        f"{fates.duplicates:,} trades repeat an earlier one, {sum(fates.dead_lettered.values())} are malformed"
+        " in eight ways. Their timestamps are those of last week."
+    )
+    names = {plan.topic for plan in PLANS}
+    cluster = Cluster(job.kafka, job.lake.region)
+    before = cluster.topics(names)
+    if held := ", ".join(sorted(name for name, topic in before.items() if any(topic.end.values()))):
+        console.say(
+            f"{held}: there are records already. They stay; what is counted below are those of this run."
+        )
+    target = Target(job.kafka, job.registry, job.lake.region)
+    for plan in PLANS:
+        with console.progress().task(f"producing {plan.topic}", total=plan.count, unit="records") as task:
+            produce(plan, target, task.update)
+    return {name: _grown(before.get(name), topic) for name, topic in cluster.topics(names).items()}
+
+
+def _grown(before: Topic | None, after: Topic) -> Spans:
+    first = before.end if before else {}
+    return {p: (first.get(p, 0), end) for p, end in after.end.items()}
+
+
+def _ingest(stack: Stack, job: Job, console: Console) -> None:
+    console.heading("4  The job: what was deployed into Glue, here on local Spark")
+    expected = sum(plan.count for plan in PLANS)
+    name = f"{job.name}-{job.job}"
+    if run_job.run(stack, name, console, drain=True, quick=True, expected=expected):
+        raise CalveError("the job left a table suspended or failed", fix="see the reason above")
+
+
+def _open(catalog: Catalog, job: Job, table: Table, spans: Spans) -> Kept:
+    name = job.table_name(table)
+    return Kept(opened(catalog, name), lake.load(catalog, name.dead_letters), spans)
+
+
+def _show_tables(catalog: Catalog, job: Job, console: Console) -> None:
+    console.heading("5  The tables, in the emulator's Glue Data Catalog and S3")
+    shown = ("table", "state", "rows", "files", "bytes", "dead_letters")
+    conditions = Conditions.of(job)
+    found = [facts(catalog, job.table_name(table), conditions) for table in job.tables]
+    console.table("tables", [{name: getattr(each, name) for name in shown} for each in found], title="")
+
+
+def _show_rows(kept: Kept, console: Console) -> None:
+    console.heading("6  Some rows: the schema's fields, and from where in Kafka they come")
+    rows = []
+    for row in kept.table.scan(limit=SAMPLE).to_arrow().to_pylist():
+        origin = row.pop(SYSTEM_COLUMN)
+        rows.append(row | {name: origin[name] for name in ("partition", "offset")})
+    console.table("row", rows, title="")
+
+
+def _show_snapshots(kept: Kept, console: Console) -> None:
+    console.heading("7  Snapshots: each accounts for every offset that it took in")
+    lines = [snapshot_line(each) for each in lake.ancestors(kept.table)]
+    for line in lines:
+        for each in ("operation", "skipped", "filtered", "deduplicated", "deleted"):
+            del line[each]
+    console.table("snapshot", lines, title="")
+
+
+def _show_dead_letters(kept: Kept, console: Console) -> None:
+    console.heading("8  Dead letters: what could not be read, kept byte for byte")
+    found = lake.count_by(kept.letters, "reason") if kept.letters else {}
+    rows = [{"reason": reason, "records": n, "meaning": REASONS.get(reason)} for reason, n in found.items()]
+    console.table("dead letters", rows, title="")
+
+
+def _count(job: Job, kept: dict[str, Kept], proved: dict[str, Verification], console: Console) -> list[Count]:
+    """What was produced against what every reader finds; rows in all also by Iceberg's own totals and by verify."""
+    console.heading(f"10  Counted again by PyIceberg {version('pyiceberg')} and DuckDB {version('duckdb')}")
+    counts: list[Count] = []
+    for plan in PLANS:
+        here = kept[plan.topic]
+        found = {
+            PYICEBERG: by_pyiceberg(here.table, here.letters, here.spans),
+            DUCKDB: by_duckdb(here.table, here.letters, here.spans, job.lake),
+        }
+        total = {"Iceberg": lake.rows(here.table), VERIFY: _rows_verified(proved[plan.topic])}
+        counts += counts_of(plan.topic, plan.fates(), found, total=total)
+    console.table("count", [_line(each) for each in counts], title="")
+    return counts
+
+
+def _rows_verified(found: Verification) -> int:
+    return next((int(each.figures["rows"]) for each in found.checks if each.name == "contents"), 0)
+
+
+def _line(count: Count) -> dict[str, object]:
+    """A count for people; a reader without a figure does not know it."""
+    figures = {name: count.found.get(name) for name in (PYICEBERG, DUCKDB, VERIFY)}
+    return {
+        "table": count.table,
+        "figure": count.figure,
+        "expected": count.expected,
+        **figures,
+        "state": count.state,
+    }

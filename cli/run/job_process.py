@@ -1,0 +1,177 @@
+"""A job's process: what it says is shown, Ctrl-C ends it in order, and it never outlives the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from calve.errors import CalveError, ConfigError, Fatal
+from calve.outputs.job_status import JobStatus
+from cli.console import Console
+from cli.progress import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is started, and where its standard error goes; `drains`: it ends by itself.
+
+    said: reads what the job says of its tables; None: it keeps none, and nothing is summed up.
+    """
+
+    command: list[str]
+    environment: Mapping[str, str]
+    folder: Path
+    log: Path
+    drains: bool
+    said: Callable[[], JobStatus] | None = None
+
+
+def follow(program: Program, console: Console, *, title: str, expected: int | None = None) -> int:
+    """Run a job until it ends, show what it does, and sum it up; returns its exit code. `expected` records are known to be there.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C ended a drain early, or any run before its rounds were finished.
+        Fatal: the job could not go on, or ended without saying why.
+        ConfigError: its settings are of no use.
+    """
+    from cli.run.run_summary import RunSummary
+
+    ended, failed, summary = False, None, RunSummary()
+    with (
+        _process(program) as running,
+        console.progress().task(title, total=expected, unit="records") as task,
+    ):
+        running.task = task
+        task.update(0, note="starting Spark")
+        shown = _Shown(console, task, expected or 0)
+        for event in _events(running.process):
+            ended |= event["event"] in ("job.ended", "job.failed")
+            failed = event if event["event"] == "job.failed" else failed
+            summary.hear(event)
+            shown.see(event)
+            running.remind()
+        code = running.process.wait()
+        over = summary.ended(_said(program)) if program.said and ended and not failed else None
+        if over:
+            task.end(*over.how)
+        elif code:
+            task.end("fail", f"exit code {code}")
+        if running.interrupts and (program.drains or not ended):
+            raise KeyboardInterrupt
+        if failed:
+            raise (ConfigError if code == 2 else Fatal)(failed["reason"], fix=failed["fix"])
+    if over:
+        over.show(console)
+    if not ended:
+        from cli.embedded.processes import tail
+
+        raise Fatal(
+            f"the job ended with code {code} without a reason; its log ends:\n{tail(program.log)}",
+            fix=f"read {program.log}",
+        )
+    return code
+
+
+def _said(program: Program) -> JobStatus | None:
+    """What the job says of its tables, if that can be read."""
+    with suppress(CalveError):
+        return program.said() if program.said else None
+    return None
+
+
+@dataclass(slots=True)
+class _Running:
+    """The job's process. Ctrl-C and SIGTERM reach it as SIGTERM, upon which it finishes its rounds; the next one kills it."""
+
+    process: subprocess.Popen[str]
+    task: Task | None = None
+    interrupts: int = 0
+
+    def interrupt(self, *_: object) -> None:
+        self.interrupts += 1
+        if self.interrupts > 1:
+            self.kill()
+            return
+        self.process.send_signal(signal.SIGTERM)
+        self.remind()
+
+    def remind(self) -> None:
+        """Say, once Ctrl-C was pressed, what is waited for."""
+        if self.task and self.interrupts:
+            self.task.update(note="ending; again: at once")
+
+    def kill(self) -> None:
+        """Kill what is left of it, Spark's JVM too."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def _process(program: Program) -> Iterator[_Running]:
+    """Start the job; its process never outlives the block."""
+    program.log.parent.mkdir(parents=True, exist_ok=True)
+    with program.log.open("w") as errors:
+        process = subprocess.Popen(
+            program.command,
+            cwd=program.folder,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=dict(program.environment),
+            start_new_session=True,
+        )
+        running = _Running(process)
+        before = {each: signal.signal(each, running.interrupt) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield running
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            process.communicate()
+            running.kill()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    for line in process.stdout or ():
+        if line.startswith("{"):
+            yield json.loads(line)
+
+
+class _Shown:
+    """Shows events: how far the tables are together, and a line for everything that is not routine."""
+
+    def __init__(self, console: Console, task: Task, expected: int) -> None:
+        self._console, self._task, self._expected = console, task, expected
+        self._done: dict[str, int] = {}
+        self._behind: dict[str, int] = {}
+
+    def see(self, event: dict[str, Any]) -> None:
+        match event:
+            case {"event": "round.committed", "table": table, "records": records, "lag_records": behind}:
+                self._done[table] = self._done.get(table, 0) + records
+                self._behind[table] = behind
+                done, lag = sum(self._done.values()), sum(self._behind.values())
+                self._task.update(done, total=max(done + lag, self._expected), note=f"lag {lag:,}")
+            case {"event": "job.started", "tables": tables}:
+                self._task.update(note="reading" if len(tables) < 2 else f"reading {len(tables)} topics")
+            case {"event": "topics.matched", "count": count}:
+                self._task.update(note=f"reading {count} topics")
+            case {"event": "table.state", "state": "running"} | {"event": "table.engine", "reasons": []}:
+                return
+            case {"event": "table.complete" | "job.ended" | "job.failed"}:
+                return
+            case _:
+                hidden = ("event", "time", *(["topic"] if "table" in event else []))
+                facts = {
+                    name: value for name, value in event.items() if name not in hidden and value is not None
+                }
+                self._console.event(event["event"], **facts)

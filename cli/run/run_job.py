@@ -1,0 +1,191 @@
+"""`calve run-job`: a job as it is deployed in the emulator's Glue, on local Spark."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+from calve.errors import ConfigError, Fatal
+from cli.console import Console
+from cli.run.job_process import Program, follow
+
+if TYPE_CHECKING:
+    from calve.outputs.job_status import JobStatus
+    from cli.embedded.stack import Stack
+
+CONF, PY_FILES, FILES, JARS = "--conf", "--extra-py-files", "--extra-files", "--extra-jars"
+
+
+def run_job(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the Glue job, such as trading-main.")],
+    *,
+    drain: Annotated[bool, typer.Option("--drain", help="Stop at the topics' ends as they are now.")] = False,
+    memory: Annotated[str, typer.Option(help="Heap of the Spark driver.")] = "2g",
+) -> None:
+    """Run a deployed job on local Spark.
+
+    Script, files, arguments and settings are those that Glue would start, fetched from the emulator. `calve deploy` comes
+    first. Without --drain it runs until Ctrl-C, or until a deploy hands over to another generation.
+
+    Example:
+      calve run-job trading-main --drain
+    """
+    from cli.embedded.layout import project_root
+    from cli.embedded.stack import current
+
+    stack = current(project_root())
+    if stack is None:
+        raise Fatal("the embedded stack is not up", fix="calve up, then: calve deploy")
+    if run(stack, name, Console(), drain=drain, memory=memory) != 0:
+        raise typer.Exit(1)
+
+
+def run(
+    stack: Stack,
+    name: str,
+    console: Console,
+    *,
+    drain: bool,
+    memory: str = "2g",
+    quick: bool = False,
+    expected: int | None = None,
+) -> int:
+    """Run the deployed job until it ends and show what it does, as `follow` does; returns its exit code.
+
+    Raises:
+        ConfigError: no job of this name is deployed.
+    """
+    from cli.embedded import aws
+
+    definition = Definition.deployed(aws.client("glue", stack.aws_endpoint), name)
+    with tempfile.TemporaryDirectory(prefix="calve-job-") as folder:
+        program = prepared(definition, stack, Path(folder), drain=drain, memory=memory, quick=quick)
+        return follow(program, console, title=f"running {name}", expected=expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A job as Glue holds it."""
+
+    name: str
+    script: str
+    arguments: Mapping[str, str]
+
+    @classmethod
+    def deployed(cls, glue: Any, name: str) -> Self:
+        """Ask Glue.
+
+        Raises:
+            ConfigError: it has no job of this name.
+        """
+        jobs = {each["Name"]: each for each in glue.get_jobs()["Jobs"]}
+        if name not in jobs:
+            known = ", ".join(sorted(jobs))
+            raise ConfigError(
+                f'no job "{name}" is deployed', fix=f"use one of {known}" if known else "calve deploy"
+            )
+        job = jobs[name]
+        return cls(name, job["Command"]["ScriptLocation"], job["DefaultArguments"])
+
+    def files(self, argument: str) -> list[str]:
+        """The S3 URIs that an argument lists."""
+        return [uri for uri in self.arguments.get(argument, "").split(",") if uri]
+
+    @property
+    def conf(self) -> dict[str, str]:
+        return parse_conf(self.arguments.get(CONF, ""))
+
+    def script_arguments(self, given: Mapping[str, str]) -> list[str]:
+        """What the script sees, as on Glue: its own arguments, and some of Glue's."""
+        own = {
+            key: value for key, value in self.arguments.items() if key not in (CONF, PY_FILES, FILES, JARS)
+        }
+        host = {"--JOB_NAME": self.name, "--JOB_RUN_ID": f"jr_{uuid.uuid4().hex}"}
+        return [word for pair in (host | own | dict(given)).items() for word in pair]
+
+
+def parse_conf(text: str) -> dict[str, str]:
+    """The settings of Glue's one `--conf` argument, which chains them: `k=v --conf k2=v2`."""
+    pairs = [each.partition("=") for each in re.split(r"(?:^|\s)\s*--conf\s+", text) if each.strip()]
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def prepared(
+    definition: Definition, stack: Stack, folder: Path, *, drain: bool, memory: str, quick: bool
+) -> Program:
+    """Fetch what the definition names into the folder, which is the script's working directory, and say how to start it."""
+    from cli.embedded import aws
+    from cli.embedded.layout import Layout
+    from cli.spark import spark_environment
+
+    s3 = aws.client("s3", stack.aws_endpoint)
+    (script,) = _fetch(s3, [definition.script], folder)
+    _fetch(s3, definition.files(FILES), folder)
+    packages = _fetch(s3, definition.files(PY_FILES), Layout(stack.root).job_code)
+    environment = spark_environment(
+        stack.root,
+        stack,
+        memory=memory,
+        quick=quick,
+        jars=_jars(stack.root, _fetch(s3, definition.files(JARS), folder)),
+        conf=definition.conf,
+    )
+    return Program(
+        [
+            sys.executable,
+            str(script),
+            *definition.script_arguments({"--drain": "true"} if drain else {}),
+        ],
+        # Before what is installed: calve itself is, on this machine, and must come from the deployed archive.
+        environment | {"PYTHONPATH": os.pathsep.join(map(str, packages))},
+        folder,
+        Layout(stack.root).logs / f"{definition.name}.log",
+        drains=drain or definition.arguments.get("--drain") == "true",
+        said=_said(definition, stack, folder),
+    )
+
+
+def _said(definition: Definition, stack: Stack, folder: Path) -> Callable[[], JobStatus] | None:
+    """A way to read what the job says of its tables; a maintenance job says nothing."""
+    from calve.config.job import Job
+    from cli.look.condition import said_of
+
+    if "--control" not in definition.arguments:
+        return None
+    job = Job.from_json((folder / definition.arguments["--settings-file"]).read_text())
+    warehouse = definition.arguments["--warehouse"]
+    lake = replace(job.lake, warehouse=warehouse, region=stack.region, endpoint=stack.aws_endpoint)
+    return partial(said_of, replace(job, lake=lake))
+
+
+def _fetch(s3: Any, uris: Sequence[str], folder: Path) -> list[Path]:
+    """The files, which are named by their content: one that is there already is left as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = []
+    for uri in uris:
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        found.append(folder / Path(key).name)
+        if not found[-1].exists():
+            s3.download_file(bucket, key, str(found[-1]))
+    return found
+
+
+def _jars(root: Path, deployed: Sequence[Path]) -> list[Path]:
+    """The deployed jars, and of ours those that Glue has by itself."""
+    from cli.embedded.layout import Layout
+    from stacks.jobs.jars import pinned
+
+    known = {hashlib.sha256(each.read_bytes()).hexdigest() for each in deployed}
+    ours = [jar for jar in pinned() if jar.class_path == "spark" and jar.sha256 not in known]
+    return [*deployed, *(Layout(root).jars / jar.file for jar in ours)]

@@ -1,0 +1,1 @@
+"""Arrow arrays and compiled loops, for every room that decodes."""

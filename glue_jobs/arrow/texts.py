@@ -1,0 +1,138 @@
+"""Text and bytes as Arrow arrays out of their places in a buffer: cells (place << 32 | length), copied by compiled loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from llvmlite import ir
+from numba import types
+from numba.core.cgutils import get_or_insert_function, pointer_add
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from glue_jobs.arrow.kernels import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
+
+LENGTH = 0xFFFFFFFF
+"""The part of a cell that is the number of bytes; the rest is their place in the buffer."""
+MOVED, AHEAD = 16, 16
+"""Bytes that are copied at once; rows whose bytes are asked for before their turn."""
+
+Bytes = NDArray[np.uint8]
+Longs = NDArray[np.int64]
+NOTHING: Bytes = np.zeros(0, np.uint8)
+
+
+@kernel(types.int64(LONGS, BYTES, PLACES_OUT))
+def lay_out(cells: Any, marks: Any, offsets: Any) -> Any:
+    """The offsets of the bytes of each cell once they are copied, and their number; without marks every cell has some."""
+    total = np.int64(0)
+    offsets[0] = 0
+    for row in range(cells.size):
+        if marks.size == 0 or marks[row]:
+            total += cells[row] & LENGTH
+        offsets[row + 1] = total
+    return total
+
+
+def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, bits: int) -> Any:
+    """To so many bits in an array of bytes."""
+    begin = context.make_array(kind)(context, builder, array).data
+    return pointer_add(builder, begin, at, ir.IntType(bits).as_pointer())  # type: ignore[no-untyped-call]
+
+
+def _moving(_: Any, out: Any, at: Any, data: Any, place: Any) -> Any:
+    """Copy `MOVED` bytes at once: a loop over them is not made one instruction, as the arrays might overlap."""
+
+    def generate(context: Any, builder: Any, _: Any, given: Any) -> Any:
+        source = _pointer(context, builder, data, given[2], given[3], 8 * MOVED)
+        to = _pointer(context, builder, out, given[0], given[1], 8 * MOVED)
+        builder.store(builder.load(source, align=1), to, align=1)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, data, types.int64), generate
+
+
+def _expecting(_: Any, data: Any, place: Any) -> Any:
+    """Have bytes brought nearer that are read soon: those of neighbours in a column lie a record apart."""
+
+    def generate(context: Any, builder: Any, _: Any, given: Any) -> Any:
+        number, at = ir.IntType(32), _pointer(context, builder, data, given[0], given[1], 8)
+        kind = ir.FunctionType(ir.VoidType(), [at.type, number, number, number])
+        prefetch = get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
+        builder.call(prefetch, [at, *(ir.Constant(number, each) for each in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64), generate
+
+
+_move: Any = intrinsic(_moving)
+_expect: Any = intrinsic(_expecting)
+
+
+@kernel(types.void(LONGS, BYTES, PLACES, BYTES_OUT))
+def copy(cells: Any, data: Any, offsets: Any, out: Any) -> Any:
+    """What `lay_out` has laid out."""
+    for row in range(cells.size):
+        if row + AHEAD < cells.size:
+            _expect(data, cells[row + AHEAD] >> 32)
+        at, end, place = np.int64(offsets[row]), np.int64(offsets[row + 1]), cells[row] >> 32
+        while at < end and at + MOVED <= out.size and place + MOVED <= data.size:
+            _move(out, at, data, place)  # what is too much is written over by the next row
+            at += MOVED
+            place += MOVED
+        while at < end:
+            out[at] = data[place]
+            at += 1
+            place += 1
+
+
+@kernel(types.int64(LONGS, BYTES, BYTES, BYTES_OUT))
+def find_no_utf_8(cells: Any, marks: Any, data: Any, found: Any) -> Any:
+    """Mark the cells whose bytes are no UTF-8; the number of such cells."""
+    count = np.int64(0)
+    for row in range(cells.size):
+        found[row] = 0
+        if marks.size and not marks[row]:
+            continue
+        at = cells[row] >> 32
+        end = at + (cells[row] & LENGTH)
+        while at < end:
+            lead = data[at]
+            size = 1 if lead < 0x80 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+            if (lead >= 0x80 and lead < 0xC2) or lead > 0xF4 or at + size > end:
+                break
+            if size > 1:
+                low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
+                high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
+                if data[at + 1] < low or data[at + 1] > high:
+                    break
+                rest = True
+                for place in range(at + 2, at + size):
+                    rest = rest and data[place] & 0xC0 == 0x80
+                if not rest:
+                    break
+            at += size
+        if at < end:
+            found[row] = 1
+            count += 1
+    return count
+
+
+def bits(marks: NDArray[Any]) -> Bytes:
+    return np.packbits(marks, bitorder="little")
+
+
+def validity(marks: Bytes) -> Any:
+    """Arrow's bitmap of marks."""
+    return pa.py_buffer(bits(marks)) if marks.size else None
+
+
+def texts(kind: Any, numbers: Longs, marks: Bytes, data: Bytes) -> Any:
+    """An array of text or bytes out of their places."""
+    offsets = np.empty(numbers.size + 1, np.int32)
+    content = np.empty(lay_out(numbers, marks, offsets), np.uint8)
+    copy(numbers, data, offsets, content)
+    buffers = [validity(marks), pa.py_buffer(offsets), pa.py_buffer(content)]
+    return pa.Array.from_buffers(kind, numbers.size, buffers)

@@ -1,0 +1,134 @@
+"""Dead letters of tables that mask are sealed: encrypted before they are written, and opened where they are decoded (ADR 22).
+
+A seal is AES-256-GCM: a random nonce of 12 bytes, the data, a tag of 16. Each round has a key of its own, the HMAC-SHA-256 of
+its id by `calve.config.masking_keys.Key.seal`. What is sealed is bound to its column and its place: moved elsewhere, it does not
+open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from calve.config.masking_keys import Key, pads
+from calve.requests.redrive import Request
+from calve.schema.columns import DEAD_LETTERS, REDRIVEN, SEALED, UNDELIVERED
+from glue_jobs.dead_letters.redriven import rows_at
+from glue_jobs.iceberg.catalog import Table
+from glue_jobs.kafka.records import REFUSED
+from glue_jobs.table.target import Target
+from glue_jobs.transform.tokens import frame_of, hmac_hex, struct_of
+
+UNOPENED = "calve:unopened"
+"""True: with the keys that there are the letter could not be opened; what was sealed is null."""
+BYTES = ("key", "value")
+HEADERS = "headers"
+PLACE = ("cluster_id", "topic_id", "partition", "offset")
+SEAL, ROUND_KEY = "calve:seal", "calve:round_key"
+SEAL_TYPE = "struct<id: string, inner: binary, outer: binary>"
+
+Turn = Callable[[Column, Column], Column]
+"""Data and what it is bound to -> the data sealed, or opened."""
+
+
+def sealed(letters: DataFrame, key: Key) -> DataFrame:
+    """The letters with their keys, values and the values of their headers sealed; null stays null."""
+    keyed = _with_round_key(letters.crossJoin(F.broadcast(_seals(letters.sparkSession, [key]))))
+    return keyed.withColumns(_turned(_seal) | {SEALED: F.col(SEAL)["id"]}).select(*letters.columns)
+
+
+def opened(letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
+    """The letters with the bytes of their records, whether they are sealed or not, and `UNOPENED`."""
+    seals = F.broadcast(_seals(letters.sparkSession, keys))
+    keyed = _with_round_key(letters.join(seals, F.col(SEALED) == F.col(SEAL)["id"], "left"))
+    is_sealed = F.col(SEALED).isNotNull()
+    clear = {part: f"calve:opened:{part}" for part in (*BYTES, HEADERS)}
+    found = keyed.withColumns({clear[part]: data for part, data in _turned(_open).items()})
+    lost = (~_filled(part, part).eqNullSafe(_filled(part, name)) for part, name in clear.items())
+    told = {UNOPENED: is_sealed & reduce(Column.__or__, lost)}
+    told |= {part: F.when(is_sealed, F.col(name)).otherwise(F.col(part)) for part, name in clear.items()}
+    # All at once: what is opened must be compared with what is sealed.
+    return found.withColumns(told).select(*letters.columns, UNOPENED)
+
+
+def _turned(turn: Turn) -> dict[str, Column]:
+    found = {part: turn(F.col(part), _bound(F.lit(part))) for part in BYTES}
+    headers = F.transform(
+        HEADERS,
+        lambda each, n: each.withField(
+            "value", turn(each["value"], _bound(F.concat(F.lit(f"{HEADERS}."), n.cast("string"))))
+        ),
+    )
+    return found | {HEADERS: headers}
+
+
+def _seal(data: Column, bound: Column) -> Column:
+    return F.aes_encrypt(data, F.col(ROUND_KEY), F.lit("GCM"), F.lit("DEFAULT"), F.lit(bytearray()), bound)
+
+
+def _open(data: Column, bound: Column) -> Column:
+    return F.try_aes_decrypt(data, F.col(ROUND_KEY), F.lit("GCM"), F.lit("DEFAULT"), bound)
+
+
+def _bound(part: Column) -> Column:
+    """What is authenticated with the data: its column, and the place of its record."""
+    return F.concat_ws("/", part, *PLACE).cast("binary")
+
+
+def _filled(part: str, name: str) -> Column:
+    """How much of a part is there."""
+    if part == HEADERS:
+        return F.size(F.filter(name, lambda each: each["value"].isNotNull()))
+    return F.col(name).isNotNull()
+
+
+def _with_round_key(keyed: DataFrame) -> DataFrame:
+    return keyed.withColumn(ROUND_KEY, F.unhex(hmac_hex(F.col(SEAL), F.col("round").cast("binary"))))
+
+
+def _seals(spark: SparkSession, keys: Sequence[Key]) -> DataFrame:
+    """A row with `SEAL` for each key."""
+    made = [struct_of(spark, [each.id, *pads(each.seal)]) for each in keys]
+    return frame_of(spark, f"`{SEAL}` {SEAL_TYPE}", [[each] for each in made])
+
+
+LETTER = "calve:letter"
+"""A column beside those of a record: the letter as it is."""
+
+
+def as_records(target: Target, table: Table, request: Request) -> DataFrame:
+    """The selected letters as records, each with its `LETTER`, which stays sealed, and `UNOPENED`.
+
+    Those that the source has refused it refuses again: they are not all of their records.
+    """
+    found = rows_at(target.lake, table, table.head).where(F.col(REDRIVEN).isNull())
+    for wanted in _conditions(request):
+        found = found.where(wanted)
+    return records_of(target, found)
+
+
+def records_of(target: Target, letters: DataFrame) -> DataFrame:
+    """As `as_records`, of these letters."""
+    names = [each["name"] for each in DEAD_LETTERS["fields"]]
+    found = opened(letters.withColumn(LETTER, F.struct(*names)), target.masking_keys)
+    return found.select(
+        *(LETTER, UNOPENED),
+        *("key", "value", "headers", "topic", "partition", "offset", "timestamp"),
+        F.col("timestamp_type").alias("timestampType"),
+        F.when(F.col("reason").isin(*UNDELIVERED), F.col("reason")).alias(REFUSED),
+    )
+
+
+def _conditions(request: Request) -> Iterable[Column]:
+    if request.reason is not None:
+        yield F.col("reason") == request.reason
+    if request.schema_id is not None:
+        yield F.col("schema_id") == request.schema_id
+    if request.since is not None:
+        yield F.col("rejected_at") >= F.lit(datetime.fromisoformat(request.since))
+    if request.until is not None:
+        yield F.col("rejected_at") < F.lit(datetime.fromisoformat(request.until))

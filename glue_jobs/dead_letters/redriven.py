@@ -1,0 +1,162 @@
+"""Marks of dead letters that came back: their rows are written anew, in one commit that compares before it swaps.
+
+Files are replaced whole: position deletes would need a writer of their own, and not every reader knows equality deletes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from calve.config.spark_conf import CATALOG
+from calve.errors import Retryable
+from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import LATER, REDRIVEN
+from calve.schema.evolution import column_at
+from calve.table.position import DeadLetterRound
+from calve.table.protocol import Commit
+from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.iceberg.staging import NOTHING, Staged, commit, stage
+from glue_jobs.process import faults
+from glue_jobs.process.java import elements
+
+LETTER = ("cluster_id", "topic_id", "partition", "offset")
+"""What tells a dead letter from all others."""
+RECORD = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key")
+"""What a row of the table keeps of its record: it names no incarnation of the topic, but no two records agree in all of this."""
+TOLD_WITHOUT_KEY = RECORD[:-1]
+"""The same where keys cannot be compared: the table may have hashed them, the letters sealed them. A record of another
+incarnation agrees in this only where it stands in the same place with the same timestamp.
+"""
+FILE = "_file"
+
+Validator = Callable[[Iterator[Commit]], bool]
+
+
+class Marks:
+    """The column `redriven` of a dead-letter table, as of the table's last refresh; `main` names the table that it is beside."""
+
+    def __init__(self, lake: Lake, table: Table, main: str) -> None:
+        self._lake = lake
+        self._table = table
+        self._main = main
+
+    def of(self, rounds: AbstractSet[str]) -> bool:
+        """True where letters are marked by one of these rounds."""
+        if not rounds or not self._known:
+            return False
+        return bool(self._rows().where(F.col(REDRIVEN).isin(*rounds)).limit(1).collect())
+
+    def counts(self) -> dict[str, int]:
+        """Redrive -> how many letters are marked by it."""
+        if not self._known:
+            return {}
+        marked = self._rows().where(F.col(REDRIVEN).isNotNull()).groupBy(REDRIVEN).count()
+        return {row[REDRIVEN]: row["count"] for row in marked.collect()}
+
+    def without_rows(self, main: DataFrame) -> frozenset[str]:
+        """Redrives that main was rolled back before: it holds no record of theirs, and would hold all of them."""
+        if not (marked := self.counts()):
+            return frozenset()
+        letters = self._rows().where(F.col(REDRIVEN).isNotNull())
+        held = main.select(*(F.col(f"{SYSTEM_COLUMN}.{name}").alias(name) for name in TOLD_WITHOUT_KEY))
+        found = by_record(letters, held, "left_semi", TOLD_WITHOUT_KEY).select(REDRIVEN).distinct()
+        return frozenset(marked) - {row[REDRIVEN] for row in found.collect()}
+
+    def place(
+        self, named: DeadLetterRound, marked: Staged, summary: dict[str, str], accept: Validator
+    ) -> None:
+        """Put the letters of a redrive, which its branch holds with their marks, in the place of those without.
+
+        Raises:
+            LostRace, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
+            Retryable: the branch's snapshot is gone.
+        """
+        if self._table.snapshot(named.snapshot) is None:
+            raise Retryable(f"the marks of redrive {named.round} are gone from {self._table.name}")
+        keys = self._rows(named.snapshot).where(F.col(REDRIVEN) == named.round).select(*LETTER)
+        rows = self._rows()
+        touched = rows.join(keys, [*LETTER], "left_semi")
+        self._rewrite(
+            touched,
+            lambda kept: kept.join(keys, [*LETTER], "left_anti"),
+            marked,
+            summary,
+            accept,
+            named.round,
+        )
+
+    def withdraw(self, rounds: AbstractSet[str], summary: dict[str, str], accept: Validator) -> None:
+        """Delete the letters of these rounds, and open those again that the redrives among them had marked.
+
+        Raises:
+            LostRace, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
+        """
+        marked = F.col(REDRIVEN).isin(*rounds)
+        touched = self._rows().where(F.col("round").isin(*rounds) | marked)
+        opened = F.when(~marked, F.col(REDRIVEN))
+
+        def left(rows: DataFrame) -> DataFrame:
+            return rows.where(~F.col("round").isin(*rounds)).withColumn(REDRIVEN, opened)
+
+        self._rewrite(touched, left, NOTHING, summary, accept, f"{min(rounds)}-withdrawn")
+
+    def _rewrite(
+        self,
+        touched: DataFrame,
+        left: Callable[[DataFrame], DataFrame],
+        added: Staged,
+        summary: dict[str, str],
+        accept: Validator,
+        stage_id: str,
+    ) -> None:
+        """Replace the files of `touched` rows by what is `left` of all their rows, and by the `added` files."""
+        table, head = self._table, self._table.head
+        paths = {row[FILE] for row in touched.select(FILE).distinct().collect()}
+        rows = self._rows().where(F.col(FILE).isin(*paths))
+        columns = [each["name"] for each in table.schema["fields"]]
+        staged = stage(self._lake, table, left(rows).select(*columns).coalesce(1), f"{stage_id}-rest")
+        faults.point("letters.rewritten", self._main)
+        update = table.java.newOverwrite()
+        for task in elements(table.java.newScan().useSnapshot(head).planFiles()):
+            if str(task.file().location()) in paths:
+                update = update.deleteFile(task.file())
+        for each in (*added.files, *staged.files):
+            update = update.addFile(each)
+
+        def unmoved(ancestors: Iterator[Commit]) -> bool:
+            first = next(ancestors, None)
+            return first is not None and first.id == head and accept(chain([first], ancestors))
+
+        commit(table, update, summary, unmoved)
+
+    @property
+    def _known(self) -> bool:
+        return column_at(self._table.schema, REDRIVEN) is not None
+
+    def _rows(self, snapshot: int | None = None) -> DataFrame:
+        return rows_at(self._lake, self._table, snapshot or self._table.head)
+
+
+def rows_at(lake: Lake, table: Table, snapshot: int | None) -> DataFrame:
+    """All rows of a dead-letter table as a snapshot has them, with the `_file` of each; older ones lack `LATER` columns."""
+    found = lake.spark.read.option("versionAsOf", str(snapshot)).table(table.name.quoted(CATALOG))
+    lacking = {name: F.lit(None).cast("string") for name in LATER if name not in found.columns}
+    return found.select("*", F.col(FILE)).withColumns(lacking)
+
+
+def records_in(main: DataFrame, letters: DataFrame) -> DataFrame:
+    """Those records of the letters that a table holds, told by all that a row keeps of its record."""
+    rows = main.select(*(F.col(f"{SYSTEM_COLUMN}.{name}").alias(name) for name in RECORD))
+    return by_record(rows, letters, "left_semi").distinct()
+
+
+def by_record(these: DataFrame, those: DataFrame, how: str, told_by: Sequence[str] = RECORD) -> DataFrame:
+    """Join by columns that both have and that tell records apart; those without a key are records, too."""
+    others = those.select(*(F.col(name).alias(f"other_{name}") for name in told_by))
+    same = [F.col(name).eqNullSafe(F.col(f"other_{name}")) for name in told_by]
+    return these.join(others, same, how)

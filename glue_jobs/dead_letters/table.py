@@ -1,0 +1,277 @@
+"""The dead-letter table beside a table: rejects wait on a branch until main names their round, then are rolled forward.
+
+Two tables have no common transaction. Main commits first and names the round of its rejects (ADR 5); whoever comes next
+publishes that round, once. What is decided here is decided by `calve.table.dead_letters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from calve.config.spark_conf import CATALOG
+from calve.errors import LostRace, Retryable
+from calve.names import BRANCH_PREFIX, TableName
+from calve.schema.columns import DEAD_LETTERS, LATER
+from calve.schema.evolution import Change, column_at
+from calve.table.dead_letters import (
+    Leftover,
+    LetterBranch,
+    leftover_by_offsets,
+    leftover_letters,
+    letters_round,
+    may_release,
+    recover_letters,
+    rounds_since,
+    was_rolled_back,
+)
+from calve.table.position import (
+    INITIALISED,
+    NO_LETTERS,
+    DeadLetterRound,
+    Position,
+    published_letters,
+    root,
+)
+from calve.table.protocol import Commit, nearest_position
+from glue_jobs.dead_letters.redriven import Marks
+from glue_jobs.iceberg.catalog import Lake, Table, settings
+from glue_jobs.iceberg.exposure import OF_LETTERS, cover, require_own_paths, without_bounds
+from glue_jobs.iceberg.staging import NOTHING, Ambiguous, Conflict, Staged, commit, publish
+from glue_jobs.process import faults
+from glue_jobs.process.java import elements
+
+COVERED = without_bounds(DEAD_LETTERS, OF_LETTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The dead-letter table before main was read: the newest round published, and the branches that were there."""
+
+    newest: str | None
+    branches: tuple[LetterBranch, ...]
+
+
+class Letters:
+    """The dead letters of the table `main`; file_bytes: as of its `Maintenance`."""
+
+    def __init__(self, lake: Lake, main: TableName, file_bytes: int) -> None:
+        self._lake = lake
+        self._file_bytes = file_bytes
+        self._main = main
+        self._name = main.dead_letters
+        self._absent = False
+
+    @property
+    def table(self) -> Table | None:
+        """The dead-letter table as it is now; None where no record was ever rejected, or where somebody dropped it."""
+        if self._absent and not self._lake.has(self._name):
+            return None
+        found = self._lake.load(self._name)
+        self._absent = found is None
+        return found
+
+    def ensure(self) -> Table:
+        """The dead-letter table, made where it does not exist; its first snapshot says that nothing was published yet."""
+        if (table := self.table) is not None:
+            self._evolve(table)
+            return table
+        summary = root(writer="", topic="", round_id=NO_LETTERS)
+        properties = settings(self._file_bytes) | {INITIALISED: "true"} | COVERED
+        created = self._lake.create(self._name, DEAD_LETTERS, properties=properties, summary=summary)
+        faults.point("letters.created", self._main.table)
+        return created
+
+    def _evolve(self, table: Table) -> None:
+        """Add the columns that earlier releases did not know."""
+        missing = [
+            Change("add", (), each["name"], each["type"], each["doc"])
+            for each in DEAD_LETTERS["fields"]
+            if each["name"] in LATER and column_at(table.schema, each["name"]) is None
+        ]
+        if missing:
+            table.evolve(missing)
+            table.refresh()
+            faults.point("letters.evolved", self._main.table)
+        cover(table, COVERED)
+
+    def look(self) -> Look | None:
+        """The table as it is before main is read; None where it does not exist."""
+        table = self.table
+        return None if table is None else Look(letters_round(table.ancestors()), tuple(_branches(table)))
+
+    def hold(self, staged: Staged, *, round_id: str, base: Position) -> DeadLetterRound:
+        """Commit staged rejects to a branch of their own, out of readers' sight."""
+        branch = BRANCH_PREFIX + round_id
+        summary = {"calve.round": round_id, "calve.base": base.round}
+        try:
+            snapshot = publish(self.ensure(), staged, summary, lambda _: True, branch=branch)
+        except Ambiguous as error:
+            raise Retryable(error.message) from None
+        return DeadLetterRound(round_id, snapshot, staged.rows)
+
+    def recover(self, main: Position, before: Look | None) -> bool:
+        """Bring the dead letters level with main; False where both must be looked at again.
+
+        `before` was taken before `main` was read. The table is read once more here, after it: a round published between
+        the two looks would otherwise be taken for what a rollback left behind.
+
+        Raises:
+            Suspended: main names dead letters that are nowhere (`dead_letters_lost`).
+        """
+        table = self.table
+        if table is None or before is None:
+            if table is None:
+                recover_letters(main, published=False, branches=())
+            return table is None
+        newest = nearest_position(table.ancestors())
+        if before.newest != (newest.round if newest else None):
+            return False
+        if newest is None or was_rolled_back(main, newest):
+            self._undo_rollback(table, main, before.newest)
+            return False
+        named = main.dead_letters
+        published = named is not None and newest.round == named.round
+        plan = recover_letters(main, published=published, branches=(*before.branches, *_held(table, main)))
+        if plan.publish:
+            self.release(main)
+        for branch in plan.drop:
+            self._drop(table, branch.name)
+        return True
+
+    def release(self, main: Position, staged: Staged | None = None) -> None:
+        """Publish the round that main names, exactly once, and drop its branch.
+
+        `staged`: the files, where this process wrote them itself; they stand in for a branch that was dropped meanwhile.
+
+        Raises:
+            Retryable: it could not be published now; the next `recover` finds out why.
+        """
+        table, named = self.table, main.dead_letters
+        if table is None or named is None:
+            raise Retryable(f"table {self._name} is gone")
+        files = _added_files(table, named.snapshot) or staged
+        if files is None:
+            raise Retryable(f"the dead letters of round {named.round} are gone from {table.name}")
+        summary = published_letters(main, named.round)
+        try:
+            if named.redriven:
+                self._marks(table).place(
+                    named, files, summary, lambda ancestors: may_release(main, ancestors)
+                )
+            else:
+                publish(table, files, summary, lambda ancestors: may_release(main, ancestors))
+        except (LostRace, Ambiguous) as error:
+            table.refresh()
+            if letters_round(table.ancestors()) != named.round:
+                raise Retryable(error.message) from None
+        faults.point("release.appended", self._main.table)
+        self._drop(table, BRANCH_PREFIX + named.round)
+
+    def drop_branches(self, table: Table) -> None:
+        """Drop all branches of rounds. Their rounds can be published no more once main stands at a later one of this job's."""
+        for each in _branches(table):
+            self._drop(table, each.name)
+
+    def _drop(self, table: Table, branch: str) -> None:
+        table.refresh()
+        if branch in table.refs():
+            table.drop_branch(branch)
+            faults.point("branch.dropped", self._main.table)
+
+    def _undo_rollback(self, table: Table, main: Position, newest: str | None) -> None:
+        """Delete what a rolled-back main will read again, and say which dead letters are the newest now, in one commit.
+
+        Rounds are deleted, never offsets: another writer may have begun to replay.
+        """
+        left = leftover_letters(main, table.ancestors()) or self._search(table, main, newest)
+        summary = published_letters(main, left.back_to) | left.summary
+
+        def unchanged(ancestors: Iterator[Commit]) -> bool:
+            return letters_round(ancestors) == newest
+
+        marks = self._marks(table)
+        try:
+            if marks.of(left.rounds):
+                marks.withdraw(left.rounds, summary, unchanged)
+            elif left.rounds:
+                self._delete_rounds(table, left, summary, unchanged)
+            else:
+                publish(table, NOTHING, summary, unchanged)
+        except (LostRace, Ambiguous) as error:
+            raise Retryable(error.message) from None
+        faults.point("letters.withdrawn", self._main.table)
+
+    def _delete_rounds(
+        self,
+        table: Table,
+        left: Leftover,
+        summary: dict[str, str],
+        unchanged: Callable[[Iterator[Commit]], bool],
+    ) -> None:
+        """Every round has files of its own; where a foreign compaction has mixed them, rows are deleted first."""
+        rounds = self._lake.jvm.java.util.ArrayList(sorted(left.rounds))
+        condition = getattr(self._lake.jvm.org.apache.iceberg.expressions.Expressions, "in")("round", rounds)
+        try:
+            commit(table, table.java.newDelete().deleteFromRowFilter(condition), summary, unchanged)
+        except Conflict:
+            require_own_paths(table)
+            listed = ", ".join(f"'{each}'" for each in sorted(left.rounds))
+            self._lake.spark.sql(f"DELETE FROM {table.name.quoted(CATALOG)} WHERE round IN ({listed})")  # noqa: S608
+            faults.point("letters.deleted", self._main.table)
+            table.refresh()
+            publish(table, NOTHING, summary, unchanged)
+
+    def _search(self, table: Table, main: Position, newest: str | None) -> Leftover:
+        """What the history does not tell, looked up in the rows."""
+        rows = self._lake.spark.table(table.name.quoted(CATALOG))
+        stored = {row["round"]: row["count"] for row in rows.groupBy("round").count().collect()}
+        beyond = {row["round"] for row in rows.where(_beyond(main)).select("round").distinct().collect()}
+        marks = self._marks(table)
+        main_rows = self._lake.spark.table(self._main.quoted(CATALOG))
+        return leftover_by_offsets(
+            main,
+            newest=newest,
+            beyond=beyond | marks.without_rows(main_rows),
+            stored=stored | marks.counts(),
+            since=rounds_since(main, table.ancestors()),
+        )
+
+    def _marks(self, table: Table) -> Marks:
+        return Marks(self._lake, table, self._main.table)
+
+
+def _branches(table: Table) -> list[LetterBranch]:
+    return [
+        LetterBranch(name, found.summary["calve.round"], found.summary["calve.base"])
+        for name, snapshot_id in table.refs().items()
+        if name.startswith(BRANCH_PREFIX) and (found := table.snapshot(snapshot_id))
+    ]
+
+
+def _held(table: Table, main: Position) -> list[LetterBranch]:
+    """The rejects that main names, where their snapshot is still there: it outlives its branch until it is expired."""
+    named = main.dead_letters
+    found = table.snapshot(named.snapshot) if named else None
+    if named is None or found is None:
+        return []
+    return [LetterBranch(BRANCH_PREFIX + named.round, named.round, found.summary["calve.base"])]
+
+
+def _added_files(table: Table, snapshot_id: int) -> Staged | None:
+    snapshot: Any = table.java.snapshot(snapshot_id)
+    if snapshot is None:
+        return None
+    files = tuple(elements(snapshot.addedDataFiles(table.java.io())))
+    return Staged(files, sum(f.recordCount() for f in files), sum(f.fileSizeInBytes() for f in files))
+
+
+def _beyond(main: Position) -> str:
+    """SQL for dead letters that lie at or beyond main's position; of incarnations main does not know, all do."""
+    inside = [
+        f"(cluster_id = '{topic.cluster_id}' AND topic_id = '{topic.topic_id}' AND `partition` = {p} AND `offset` < {o})"
+        for topic, offsets in main.offsets.items()
+        for p, o in offsets.items()
+    ]
+    return f"NOT ({' OR '.join(inside)})" if inside else "true"

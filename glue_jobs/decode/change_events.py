@@ -1,0 +1,105 @@
+"""Change events to rows: which row an event tells of, and what it says of it (ADR 19). No Python per record.
+
+An event is decoded as `calve.schema.change_events.read_as` has it: `op`, `before`, `after` and some of `source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from calve.config.job import ChangeData
+from calve.schema.change_events import slots
+from calve.schema.columns import CHANGE
+from glue_jobs.decode.json_leaves import GREATEST_MILLIS
+from glue_jobs.decode.reject_reasons import DECODED
+from glue_jobs.decode.shapes import false, kept_within_years
+
+TOMBSTONE = "calve:tombstone"
+IDLE = "calve:idle"
+WRITES, DELETES, TRUNCATES, SAYS = ("c", "r", "u"), "d", "t", "m"
+OP = f"{CHANGE['name']}.op"
+DIGITS = 20
+"""Those of the greatest number of 64 bits. Whole numbers are written with so many, so that text sorts as they do."""
+VALUE = DECODED["value"]
+
+
+def with_rows(decoded: DataFrame, order: Sequence[str]) -> DataFrame:
+    """`decoded.value` becomes the row that an event tells of, with the column `CHANGE`; a deleted one as the event has it.
+
+    Days and moments before the year 1 or after 9999, which databases have, become the first or the last one (ADR 40).
+
+    The event is a column of its own before: an expression that is used so often would decode each record as often.
+    """
+    read = decoded.schema[VALUE].dataType["value"].dataType  # type: ignore[index]
+    if "op" not in read.names:
+        return decoded
+    event = F.col(VALUE)["value"]
+    row = F.when(event["op"] == DELETES, event["before"]).otherwise(event["after"])
+    columns = (
+        kept_within_years(row[each.name], each.dataType).alias(each.name)
+        for each in read["after"].dataType.fields
+    )
+    change = F.struct(
+        event["op"].alias("op"),
+        _moment(event["source"]).alias("at"),
+        _position(event["source"], order).alias("position"),
+        (event["op"] == DELETES).alias("deleted"),
+    )
+    made = F.struct(
+        F.struct(*columns, change.alias(CHANGE["name"])).alias("value"),
+        F.col(VALUE)["end"].alias("end"),
+        event["after"].isNotNull().alias("written"),
+    )
+    return decoded.withColumn(VALUE, made)
+
+
+def is_bad(rows: DataFrame) -> Column:
+    """True for events of no known kind, or without the row that they write; of what `with_rows` has made."""
+    if not _has_events(rows):
+        return false()
+    op = _op()
+    fine = (op.isin(*WRITES) & F.col(VALUE)["written"]) | op.isin(DELETES, TRUNCATES, SAYS)
+    return ~F.coalesce(fine, false())
+
+
+def tombstones_and_idle(rows: DataFrame, mode: ChangeData) -> dict[str, Column]:
+    """What deletes a row, and what is about no single row: truncations, messages, tombstones that name none."""
+    empty = F.col("value").isNull()
+    op = _op() if _has_events(rows) else F.lit(None).cast("string")
+    deletes = false() if mode.keep_deleted else F.coalesce(op == DELETES, false())
+    idle = F.coalesce(op.isin(TRUNCATES, SAYS), false())
+    if mode.deletes:
+        return {TOMBSTONE: deletes | empty, IDLE: idle}
+    return {TOMBSTONE: deletes, IDLE: idle | empty}
+
+
+def _has_events(rows: DataFrame) -> bool:
+    return "written" in rows.schema[VALUE].dataType.names  # type: ignore[attr-defined]
+
+
+def _op() -> Column:
+    return F.col(VALUE)["value"][CHANGE["name"]]["op"]
+
+
+def _moment(source: Column) -> Column:
+    millis = source["ts_ms_long"]
+    coarse = F.when(millis.between(-GREATEST_MILLIS, GREATEST_MILLIS), F.timestamp_millis(millis))
+    return F.coalesce(F.timestamp_micros(source["ts_us_long"]), coarse)
+
+
+def _position(source: Column, order: Sequence[str]) -> Column:
+    """Text that sorts as the fields do, one after the other; null where an event has none of them."""
+    parts = []
+    for name in order:
+        held = [source[slot] for slot, (field, _) in slots(order).items() if field == name]
+        text = F.coalesce(*(each.cast("string") for each in held))
+        number = text.rlike(r"\A[0-9]{1,20}\z")
+        parts.append(F.when(number, F.lpad(text, DIGITS, "0")).otherwise(text))
+    if not parts:
+        return F.lit(None).cast("string")
+    some = reduce(Column.__or__, (each.isNotNull() for each in parts))
+    return F.when(some, F.concat_ws("/", *(F.coalesce(each, F.lit("")) for each in parts)))

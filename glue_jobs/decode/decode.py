@@ -1,0 +1,223 @@
+"""Records to rows: one pass, no Python per record, and a verdict for each record.
+
+An Avro value is decoded together with its frame and eight bytes appended to it: the schemas are wrapped in a record
+(frame, value, end) by `calve.schema.avro_reader.framed`. `end` comes out as the appended bytes only where the payload was exactly
+as long as its schema says. Cut short, the decoder runs into the end and `from_avro` gives null; longer, `end` holds left-over
+bytes.
+
+A JSON value is parsed in a projection of its own, so that it is parsed once; `end` is there where `JsonValue` finds it good. All
+Protobuf values are decoded together, whichever schema wrote them, by `glue_jobs.decode.protobuf`.
+
+Where a wire format has compressed payloads, `value` and `key` are what they would be without compression, and `RAW` as received.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import BinaryType
+
+from calve.config.job import ChangeData, Mode, PartName, Upsert
+from calve.decoding.decode_plan import Decoding
+from calve.schema.wire import GLUE
+from calve.schema.writers import (
+    AvroWriter,
+    JsonWriter,
+    PlainWriter,
+    ProtobufWriter,
+    WholeWriter,
+    Writer,
+)
+from glue_jobs.decode.change_events import TOMBSTONE, is_bad, tombstones_and_idle, with_rows
+from glue_jobs.decode.json_values import JsonValue
+from glue_jobs.decode.protobuf.decoder import Frame, from_protobuf
+from glue_jobs.decode.reject_reasons import (
+    DECODED,
+    begins_with,
+    begins_with_any,
+    case,
+    is_good,
+    message,
+    other,
+    schema_id,
+    verdict,
+    verdict_on_key,
+)
+from glue_jobs.decode.shapes import shaped
+from glue_jobs.kafka.records import REFUSED
+
+REJECT = "calve:reject"
+SIZE = "calve:size"
+OTHER = "calve:other"
+RAW: dict[PartName, str] = {"value": "calve:raw", "key": "calve:raw_key"}
+"""They stand beside the data columns: no field can have a name with a colon (`calve.names`)."""
+SCHEMA_ID = "schema_id"
+NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
+
+
+def decode(records: DataFrame, decoding: Decoding, end: bytes, mode: Mode | None = None) -> DataFrame:
+    """Add `decoded` (struct of `value` and `end`), `schema_id`, `REJECT` (a word of `REASONS`, null: a good record) and `SIZE`.
+
+    Keeps every column and every record; what the source has `REFUSED` stays so. `end`: eight random bytes of this round, so
+    that no record can be made to end in them. The size is that of key and value in bytes, as received. Where the key is read,
+    it is decoded likewise. Where records may belong to other tables, `OTHER` is the place of their schema in
+    `Decoding.other_ids`, at most `MAX_OTHERS`; such a record has no `REJECT`. Where records delete, `TOMBSTONE` tells them, and
+    those without a value have no `REJECT` for that. Of change events `decoded` holds the rows that they tell of; `IDLE` tells
+    those that say nothing
+    of a single row.
+    """
+    records = _plain(records, decoding)
+    parsed: dict[str, Column] = {}
+    decoded = {DECODED["value"]: _decoded(decoding, "value", end, parsed)}
+    if decoding.key is not None:
+        decoded[DECODED["key"]] = _decoded(decoding.key, "key", end, parsed)
+    found = (records.withColumns(parsed) if parsed else records).withColumns(decoded)
+    delivered = F.col(REFUSED).isNull()
+    reject, ours = F.coalesce(F.col(REFUSED), verdict(decoding, end)), is_good(end) & delivered
+    empty = F.col("value").isNull() & delivered
+    told: dict[str, Column] = {}
+    if isinstance(mode, ChangeData):
+        found = with_rows(found, mode.source_order)
+        reject = F.coalesce(reject, F.when(is_bad(found) & ~empty, F.lit("bad_change")))
+        told = tombstones_and_idle(found, mode)
+    elif isinstance(mode, Upsert) and mode.deletes:
+        told = {TOMBSTONE: empty}
+    if told:
+        reject, ours = F.when(~empty, reject), ours | empty
+    if decoding.key is not None:
+        on_key = verdict_on_key(decoding.key, end)
+        reject = F.coalesce(reject, F.when(ours, on_key) if decoding.others else on_key)
+    size = [F.coalesce(F.length(raw(records, part)), F.lit(0)) for part in DECODED]
+    judged = {
+        SCHEMA_ID: schema_id(decoding),
+        REJECT: reject,
+        SIZE: reduce(Column.__add__, size).cast("long"),
+    }
+    if decoding.others:
+        judged[OTHER] = F.when(~ours & delivered, other(decoding))
+    return found.withColumns(judged | told).drop(*parsed)
+
+
+def raw(records: DataFrame, part: PartName) -> Column:
+    """The value, or the key, as received."""
+    return F.col(RAW[part] if RAW[part] in records.columns else part)
+
+
+def _decoded(decoding: Decoding, part: PartName, end: bytes, parsed: dict[str, Column]) -> Column:
+    """What one part of the record is decoded to. What must be evaluated once is put into `parsed`, under names of its own."""
+    branches = [
+        (_is_ours(writer, part), _read(writer, F.col(part), end, parsed))
+        for writer in decoding.writers
+        if message(writer) is None
+    ]
+    branches += _messages(decoding.writers, part, end, parsed)
+    return case(branches, F.lit(None)) if branches else F.lit(None).cast(NOTHING)
+
+
+def _is_ours(writer: Writer, part: PartName) -> Column:
+    return F.lit(True) if isinstance(writer, PlainWriter) else begins_with(writer.prefix, part)  # noqa: FBT003 a literal column
+
+
+def _read(writer: Writer, bytes_: Column, end: bytes, parsed: dict[str, Column]) -> Column:
+    """A struct of `value`, a struct of columns, and `end`, which is there where the bytes are good."""
+    match writer:
+        case AvroWriter():
+            return _from_avro(F.concat(bytes_, F.lit(bytearray(end))), writer, end)
+        case JsonWriter():
+            return _from_json(bytes_, writer, end, parsed)
+        case PlainWriter():
+            return _kept(bytes_, writer, end)
+        case WholeWriter():
+            inner = _read(writer.inner, bytes_, end, parsed)
+            return F.struct(
+                F.struct(inner["value"].alias(writer.column)).alias("value"),
+                inner["end"].alias("end"),
+            )
+        case ProtobufWriter():
+            raise AssertionError("messages are read together, by `_messages`")
+
+
+def _from_avro(framed: Column, writer: AvroWriter, end: bytes) -> Column:
+    decoded = from_avro(framed, writer.schema, {"mode": "PERMISSIVE", "avroSchema": writer.reader})
+    return decoded if writer.shape is None else shaped(decoded, writer.shape, end)
+
+
+def _from_json(bytes_: Column, writer: JsonWriter, end: bytes, parsed: dict[str, Column]) -> Column:
+    payload = F.substring(bytes_, len(writer.prefix) + 1, 2**31 - 1)
+    word = f"w{end.hex()}"  # Spark parses it as a name in places: digits alone would be a number
+    json = JsonValue(payload, writer.shape, word, writer.scalar, writer.rest, writer.member)
+    name = f"calve:json:{len(parsed)}"
+    parsed[name] = F.when(begins_with(writer.prefix, bytes_), json.parsed())
+    return F.struct(
+        json.row(F.col(name), writer.table).alias("value"),
+        F.when(json.is_good(F.col(name)), F.lit(bytearray(end))).alias("end"),
+    )
+
+
+def _messages(
+    writers: Iterable[Writer], part: PartName, end: bytes, parsed: dict[str, Column]
+) -> list[tuple[Column, Column]]:
+    """One branch for all messages: they are decoded together."""
+    messages = [inner for writer in writers if (inner := message(writer)) is not None]
+    if not messages:
+        return []
+    ours, name = begins_with_any([each.prefix for each in messages], part), f"calve:protobuf:{len(parsed)}"
+    frames = [Frame(each.prefix, each.plan) for each in messages]
+    parsed[name] = from_protobuf(F.when(ours, F.col(part)), frames)
+    value, good = F.col(name)["value"], F.when(F.col(name)["good"], F.lit(bytearray(end)))
+    for whole in (each.column for each in writers if isinstance(each, WholeWriter)):
+        value = F.struct(value.alias(whole))
+        break
+    return [(ours, F.struct(value.alias("value"), good.alias("end")))]
+
+
+def _kept(bytes_: Column, writer: PlainWriter, end: bytes) -> Column:
+    """The bytes as they are; null is a value, too."""
+    found = F.lit(bytearray(end))
+    if not writer.text:
+        return F.struct(F.struct(bytes_.alias(writer.column)).alias("value"), found.alias("end"))
+    text = bytes_.cast("string")
+    good = F.when(bytes_.isNull() | F.is_valid_utf8(text), found)
+    return F.struct(F.struct(text.alias(writer.column)).alias("value"), good.alias("end"))
+
+
+def _plain(records: DataFrame, decoding: Decoding) -> DataFrame:
+    """The records with values and keys as they would be without compression; what cannot be inflated stays as it is."""
+    parts: tuple[tuple[PartName, Decoding | None], ...] = (("value", decoding), ("key", decoding.key))
+    for part, each in parts:
+        if each is not None and each.wire.deflated is not None:
+            inflated = inflate(F.when(begins_with(each.wire.deflated, part), F.col(part)))
+            records = records.withColumns({RAW[part]: F.col(part), part: F.coalesce(inflated, part)})
+    return records
+
+
+CHUNK_BYTES = 16 * 2**20
+
+
+def inflated(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    """The values as they would be without compression, null where they cannot be inflated.
+
+    What comes out in one piece is bounded, whatever the batches hold: `CHUNK_BYTES` and one more value.
+    """
+    for batch in batches:
+        chunk: list[bytes | None] = []
+        size = 0
+        for each in batch:
+            value = each.as_py()
+            found = None if value is None else GLUE.plain(value)
+            chunk.append(found)
+            size += len(found or b"")
+            if size >= CHUNK_BYTES:
+                yield pa.array(chunk, pa.binary())
+                chunk, size = [], 0
+        if chunk:
+            yield pa.array(chunk, pa.binary())
+
+
+inflate: Callable[[Column], Column] = arrow_udf(inflated, BinaryType())  # type: ignore[call-overload]

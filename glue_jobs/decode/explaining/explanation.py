@@ -1,0 +1,112 @@
+"""The sentence of a dead letter that says where and why its value, or its key, does not match the schema."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import StringType
+
+from calve.config.job import PartName
+from calve.decoding.decode_plan import Decoding
+from calve.schema.writers import (
+    AvroWriter,
+    JsonWriter,
+    PlainWriter,
+    ProtobufWriter,
+    WholeWriter,
+    Writer,
+)
+from glue_jobs.decode.explaining import avro_values, json_values, protobuf_values
+from glue_jobs.decode.explaining.walk import Misfit, Walk
+
+EXPLAINED: dict[str, PartName] = {
+    "malformed": "value",
+    "trailing_bytes": "value",
+    "incompatible_schema": "value",
+    "key_malformed": "key",
+    "key_incompatible_schema": "key",
+}
+"""Reasons for which a record is looked at again -> the part of it that is."""
+MOST_LETTERS = 1_000
+"""So many records of each reason are explained, in a task; those behind them have the sentence of their reason."""
+MOST_STEPS, STEPS_OF_ONE = 5_000_000, 200_000
+
+
+@dataclass(slots=True)
+class Explainer:
+    """Explains records as long as its steps last. It says nothing where it finds nothing wrong, and never raises."""
+
+    decoding: Decoding
+    left: int = MOST_STEPS
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def explain(self, reason: str, data: bytes) -> str | None:
+        part = EXPLAINED[reason]
+        self.seen[reason] += 1
+        if self.seen[reason] > MOST_LETTERS or self.left <= 0:
+            return None
+        decoding = self.decoding.key if part == "key" else self.decoding
+        walk = Walk(f"the {part}", min(STEPS_OF_ONE, self.left))
+        given = walk.left
+        try:
+            for writer in decoding.writers if decoding else ():
+                _explain(data, writer, walk, by_message=reason.endswith("incompatible_schema"))
+        except Misfit as misfit:
+            return str(misfit)
+        except Exception:  # noqa: BLE001 it gave up or failed: an explanation must not cost the letter
+            return None
+        finally:
+            self.left -= given - walk.left
+        return None
+
+
+def explanation(decoding: Decoding, reason: Column, value: Column, key: Column) -> Column:
+    """The sentence, null where there is none. `value` and `key`: without compression."""
+
+    def explained(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+        explainer = Explainer(decoding)
+        for reasons, parts in batches:
+            found = [
+                None if data is None else explainer.explain(each, data)
+                for each, data in zip(reasons.to_pylist(), (each.as_py() for each in parts), strict=True)
+            ]
+            yield pa.array(found, pa.string())
+
+    parts: dict[PartName, Column] = {"value": value, "key": key}
+    looked_at = [F.when(reason == each, parts[part]) for each, part in EXPLAINED.items()]
+    made: Any = arrow_udf(explained, StringType())  # type: ignore[call-overload]
+    found: Column = made.asNondeterministic()(reason, F.coalesce(*looked_at))
+    return found
+
+
+def _explain(data: bytes, writer: Writer, walk: Walk, *, by_message: bool) -> None:
+    inner = writer.inner if isinstance(writer, WholeWriter) else writer
+    if by_message:
+        if isinstance(inner, ProtobufWriter):
+            _explain_message(data, inner, walk)
+        return
+    if not data.startswith(inner.prefix):
+        return
+    match inner:
+        case AvroWriter():
+            avro_values.explain(data, inner, walk)
+        case JsonWriter():
+            json_values.explain(data, inner, walk)
+        case ProtobufWriter():
+            protobuf_values.explain(data, inner, walk)
+        case PlainWriter() if inner.text:
+            raise walk.wrong("a text in UTF-8", "other bytes")
+
+
+def _explain_message(data: bytes, writer: ProtobufWriter, walk: Walk) -> None:
+    """Raises `Misfit` where the value is another message of the writer's file."""
+    for prefix, name in writer.others.items():
+        if data.startswith(prefix):
+            raise walk.wrong(f"the message {writer.message}", f"the message {name}")

@@ -1,0 +1,274 @@
+"""Why bytes are no JSON value of a shape (`calve.schema.json_schema`). What they may be in doubt, they are."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import partial
+from typing import Any
+
+from calve.schema.columns import Json, decimal_digits
+from calve.schema.writers import JsonWriter
+from glue_jobs.decode.explaining.walk import Walk, article
+from glue_jobs.decode.json_leaves import DATABASE_NUMBERS, NOT_FINITE
+from glue_jobs.decode.shapes import DATE, FAR, MOMENT
+
+STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+BRACKET = re.compile(r"[\[\]{}]")
+WHOLE = re.compile(r"-?[0-9]++")
+TEXTS = {"date": "a date", "timestamptz": "a date-time", "instant": "a date-time"}
+DAY, INSTANT, FAR_AWAY = (re.compile(each.replace(r"\z", r"\Z")) for each in (DATE, MOMENT, FAR))
+OFFSET = re.compile(r"(?:[Zz]|[+-](?:(?:0[0-9]|1[0-7]):[0-5][0-9]|18:00))\Z")
+BITS = {"int": 32, "long": 64, "days": 32, "millis": 64, "local_millis": 64, "local_micros": 64}
+MOST_DEPTH = 998
+MOST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number as it was written."""
+
+    text: str
+
+    @property
+    def kind(self) -> str:
+        if "e" in self.text.lower():
+            return "a number with an exponent"
+        return "a number with a fraction" if "." in self.text else "a number"
+
+
+def explain(data: bytes, writer: JsonWriter, walk: Walk) -> None:
+    """Raises `Misfit` where the value, with its frame, is none of the writer's."""
+    walk.step(len(data) // 100)
+    try:
+        text = data[len(writer.prefix) :].decode()
+    except UnicodeDecodeError:
+        raise walk.wrong("a text in UTF-8", "other bytes") from None
+    value, found = _parsed(text, walk), JsonValues(walk)
+    shape = writer.shape if writer.scalar is None else writer.shape["fields"][0]["type"]
+    if writer.member is not None:
+        found.with_member(value, writer.member, shape, null=writer.scalar is not None)
+    else:
+        found.value(value, shape, null=writer.scalar is not None)
+
+
+def _parsed(text: str, walk: Walk) -> Any:
+    """An object is a tuple of names and values; a float is NaN or infinite, which JSON has not."""
+    _bound(text, walk)
+    # The parser calls itself for each level, and Python's own limit is close to ours.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * MOST_DEPTH))
+    try:
+        return json.loads(
+            text, object_pairs_hook=tuple, parse_int=Number, parse_float=Number, parse_constant=float
+        )
+    except json.JSONDecodeError as error:
+        # The message names what the parser looked for; behind a colon, it may quote the text.
+        why = error.msg.partition(": ")[0]
+        raise walk.wrong("JSON", f"an error at character {error.pos + 1:,} ({why})") from None
+
+
+def _bound(text: str, walk: Walk) -> None:
+    """Look at depth and number of values before any are made."""
+    walk.step(text.count('"') // 50)
+    signs, depth = STRING.sub("", text), 0
+    for each in BRACKET.finditer(signs):
+        walk.step()
+        depth += 1 if each[0] in "[{" else -1
+        if depth > MOST_DEPTH:
+            raise walk.wrong(f"at most {MOST_DEPTH} levels", "more")
+    walk.step(signs.count(","))
+
+
+class JsonValues:
+    """Compares parsed values with shapes."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+
+    def value(self, value: Any, shape: Json, *, null: bool = True) -> None:
+        """A value of the shape, or null."""
+        if null and value is None:
+            return
+        if isinstance(shape, str):
+            self._leaf(value, shape)
+        elif shape["type"] == "list":
+            for number, each in enumerate(self._of_kind(value, list, "a list")):
+                with self._walk.at(f"[{number}]"):
+                    self.value(each, shape["element"])
+        elif shape["type"] == "map":
+            self._map(value, shape["value"])
+        else:
+            self._struct(value, {each["name"]: each["type"] for each in shape["fields"]})
+
+    def with_member(self, value: Any, wanted: str, shape: Json, *, null: bool) -> None:
+        """An object with one member that is the value."""
+        self._struct(value, {wanted: shape}, null=null)
+        if all(name != wanted for name, _ in value):
+            raise self._walk.wrong(f"an object with {wanted}", "an object without it")
+
+    def _members(self, value: Any) -> Iterator[tuple[str, Any]]:
+        for name, each in self._of_kind(value, tuple, "an object"):
+            yield self._whole_text(name), each
+
+    def _struct(self, value: Any, kinds: Mapping[str, Json], *, null: bool = True) -> None:
+        """Declared members, which alone may be named, and others."""
+        for name, each in self._members(value):
+            if name in kinds:
+                with self._walk.at(name):
+                    self.value(each, kinds[name], null=null)
+            else:
+                self._anything(each)
+
+    def _map(self, value: Any, shape: Json) -> None:
+        names = set()
+        for name, each in self._members(value):
+            if name in names:
+                raise self._walk.wrong("each key once", "a key that is there twice")
+            names.add(name)
+            with self._walk.at("[key]"):
+                self.value(each, shape)
+
+    def _leaf(self, value: Any, shape: str) -> None:
+        if shape in BITS:
+            self._whole(value, shape)
+        elif shape.endswith(("float", "double")):
+            self._real(value, shape.removeprefix("database_"), texts=shape in DATABASE_NUMBERS)
+        elif digits := decimal_digits(shape):
+            self._decimal(value, *digits)
+        elif shape == "boolean":
+            self._of_kind(value, bool, "a boolean")
+        elif shape == "json":
+            self._anything(value)
+        else:
+            self._text(value, shape)
+
+    def _whole(self, value: Any, shape: str) -> None:
+        text = self._of_kind(value, Number, "a whole number").text
+        if not WHOLE.fullmatch(text):
+            raise self._walk.wrong("a whole number", _kind(value))
+        unit = 1000 if shape == "millis" else 1
+        bound = 2 ** (BITS[shape] - 1)
+        if len(text) > 20 or not -bound <= int(text) * unit < bound:
+            raise self._walk.wrong(f"a whole number of {BITS[shape]} bits", "a number beyond it")
+
+    def _real(self, value: Any, shape: str, *, texts: bool) -> None:
+        if texts and isinstance(value, str):
+            if self._whole_text(value) not in NOT_FINITE:
+                raise self._walk.wrong(article(shape), "another string")
+            return
+        number = float(self._of_kind(value, Number, article(shape)).text)
+        try:
+            struct.pack("<f" if shape == "float" else "<d", number)
+        except OverflowError:
+            number = math.inf
+        if math.isinf(number):
+            raise self._walk.wrong(article(shape), "a number beyond it")
+
+    def _decimal(self, value: Any, precision: int, scale: int) -> None:
+        kind = f"a decimal({precision}, {scale})"
+        if isinstance(value, str):
+            number = _of_base64(self._whole_text(value))
+            if number is None:
+                raise self._walk.wrong(kind, "a string that is no number in Base64")
+            fits = abs(number) < 10**precision
+        else:
+            text = self._of_kind(value, Number, kind).text
+            if "e" in text.lower():
+                raise self._walk.wrong(kind, _kind(value))
+            whole, _, fraction = text.lstrip("-").partition(".")
+            fits = len(fraction.rstrip("0")) <= scale and len(whole.lstrip("0")) <= precision - scale
+        if not fits:
+            raise self._walk.wrong(kind, "a number with more digits")
+
+    def _text(self, value: Any, shape: str) -> None:
+        kind = TEXTS.get(shape, "a string")
+        text = self._whole_text(self._of_kind(value, str, kind))
+        if shape == "binary" and not _is_base64(text):
+            raise self._walk.wrong("a string in Base64", "another string")
+        if (
+            (shape == "date" and not _is_day(text))
+            or (shape == "timestamptz" and not is_moment(text))
+            or (shape == "instant" and not is_database_moment(text))
+        ):
+            raise self._walk.wrong(kind, "another string")
+
+    def _of_kind(self, value: Any, kind: type[Any], expected: str) -> Any:
+        if not isinstance(value, kind):
+            raise self._walk.wrong(expected, _kind(value))
+        return value
+
+    def _whole_text(self, text: str) -> str:
+        if not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text):
+            raise self._walk.wrong("a string", "a string with half of a surrogate pair")
+        return text
+
+    def _anything(self, value: Any) -> None:
+        """Any value, however deep."""
+        waiting = [value]
+        while waiting:
+            match waiting.pop():
+                case tuple() as members:
+                    waiting += [part for member in members for part in member]
+                case list() as items:
+                    waiting += items
+                case str() as text:
+                    self._whole_text(text)
+                case float():
+                    raise self._walk.wrong("a JSON value", "no JSON value")
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case tuple():
+            return "an object"
+        case list():
+            return "a list"
+        case Number():
+            return value.kind
+        case str():
+            return "a string"
+    return "no JSON value"
+
+
+def _is_day(text: str) -> bool:
+    return bool(DAY.fullmatch(text)) and _is_taken(date.fromisoformat, text)
+
+
+def is_database_moment(text: str) -> bool:
+    return bool(FAR_AWAY.fullmatch(text)) or is_moment(text)
+
+
+def is_moment(text: str) -> bool:
+    """Whether a text says date, time and offset as `glue_jobs.moments.moment` reads them."""
+    if not (INSTANT.fullmatch(text) and OFFSET.search(text)):
+        return False
+    return _is_taken(datetime.fromisoformat, text.upper())
+
+
+def _is_base64(text: str) -> bool:
+    return _is_taken(partial(base64.b64decode, validate=True), text)
+
+
+def _is_taken(parse: Callable[[str], object], text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _of_base64(text: str) -> int | None:
+    """Two's complement, big-endian."""
+    data = base64.b64decode(text) if _is_base64(text) else b""
+    return int.from_bytes(data, "big", signed=True) if 1 <= len(data) <= MOST_BYTES else None

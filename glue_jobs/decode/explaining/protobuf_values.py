@@ -1,0 +1,239 @@
+"""Why bytes are no message of a plan (`calve.schema.protobuf.reading`). It takes and refuses what `glue_jobs.decode.protobuf`
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from calve.schema.columns import decimal_digits
+from calve.schema.protobuf.known import DATE, DECIMAL, TIMESTAMP, WRAPPERS
+from calve.schema.protobuf.reading import Read, Struct, Value
+from calve.schema.writers import ProtobufWriter
+from glue_jobs.decode.explaining.walk import Misfit, Walk, article
+from glue_jobs.decode.protobuf.leaves import WIRES, is_sized
+from glue_jobs.decode.protobuf.scan import (
+    FIXED32,
+    FIXED64,
+    GREATEST_LENGTH,
+    GREATEST_TAG,
+    LENGTH,
+    SHORT_VARINT_BYTES,
+    VARINT,
+    VARINT_BYTES,
+)
+from glue_jobs.decode.protobuf.values import (
+    FIRST_SECOND,
+    LAST_SECOND,
+    LIMBS,
+    entry,
+    members,
+    rescaled,
+)
+
+WIRE_NAMES = {
+    VARINT: "a varint",
+    FIXED64: "a field of 8 bytes",
+    LENGTH: "a field with a length",
+    FIXED32: "a field of 4 bytes",
+}
+
+SIZES = {FIXED64: 8, FIXED32: 4}
+END = "the end of the message"
+
+
+def explain(data: bytes, writer: ProtobufWriter, walk: Walk) -> None:
+    """Raises `Misfit` where the value, with its frame, is none of the writer's."""
+    walk.step(len(data) // 100)
+    Messages(walk).read(writer.plan, [data[len(writer.prefix) :]])
+    walk.end()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A field as it was written: its number or, where it has a length, its bytes."""
+
+    wire: int
+    number: int = 0
+    data: bytes = b""
+
+
+class Messages:
+    """Reads messages; every value is looked at, as a message that is broken anywhere is broken."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+
+    def read(self, plan: Struct, pieces: Sequence[bytes], *, of_map: bool = False) -> list[list[Written]]:
+        """One message, which may come in several pieces. `of_map`: an entry of a map, where an absent message is an empty one."""
+        found: list[list[Written]] = [[] for _ in plan.fields]
+        replaced: list[tuple[int, Written]] = []
+        oneofs = {place: number for number, oneof in enumerate(plan.oneofs) for place in oneof}
+        holders: dict[int, int] = {}
+        names = _names(plan)
+        known = {each.number: (n, names[n], _named(each.value)) for n, each in enumerate(plan.fields)}
+        for piece in pieces:
+            for place, written in self._fields(piece, plan, known):
+                if (oneof := oneofs.get(place)) is not None:
+                    other = holders.setdefault(oneof, place)
+                    if other != place:
+                        replaced += [(other, each) for each in found[other]]
+                        found[other], holders[oneof] = [], place
+                found[place].append(written)
+        for place, written in replaced:
+            with self._walk.apart(), self._walk.at(names[place]):
+                self._value(plan.fields[place].value, [written])
+        for name, field, several in zip(names, plan.fields, found, strict=True):
+            with self._walk.at(name):
+                self._field(field, several, of_map=of_map)
+        return found
+
+    def _field(self, field: Read, written: list[Written], *, of_map: bool) -> None:
+        if field.key is not None:
+            self._map(field, field.key, written)
+        elif field.repeated:
+            for number, each in enumerate(written):
+                with self._walk.at(f"[{number}]"):
+                    if each.wire == LENGTH and not is_sized(field.value.kind):
+                        self._packed(field.value, each.data)
+                    else:
+                        self._value(field.value, [each])
+        elif written:
+            self._value(field.value, written)
+        elif field.required:
+            self._unfit(field.value, "nothing")
+        elif of_map and is_sized(field.value.kind) and field.value.kind not in ("string", "bytes"):
+            self._value(field.value, [Written(LENGTH)])
+
+    def _map(self, field: Read, key: Value, written: Sequence[Written]) -> None:
+        plan = entry(key, field.value)
+        by_key: dict[object, list[Misfit]] = {}
+        for each in written:
+            with self._walk.apart() as unfit:
+                keys, _ = self.read(plan, [each.data], of_map=True)
+            by_key[_key(key, keys)] = unfit
+        # Of several entries with one key, the last counts.
+        self._walk.unfit += [each for found in by_key.values() for each in found]
+
+    def _value(self, value: Value, written: Sequence[Written]) -> None:
+        """One value that was written in several pieces or several times."""
+        self._walk.step()
+        if value.kind == "string":
+            for each in written:
+                try:
+                    each.data.decode()
+                except UnicodeDecodeError:
+                    raise self._walk.wrong("a string in UTF-8", "other bytes") from None
+        elif is_sized(value.kind) and value.kind != "bytes":
+            found = self.read(value.message or members(value), [each.data for each in written])
+            if value.message is None and value.kind not in WRAPPERS:
+                parts = [each[-1] if each else Written(VARINT) for each in found]
+                if problem := _problem(value, parts):
+                    self._walk.unfit.append(self._walk.wrong(*problem))
+
+    def _packed(self, value: Value, data: bytes) -> None:
+        """The numbers of a field that holds several."""
+        wire, place = WIRES[value.kind], 0
+        self._walk.step(len(data) // 100)
+        if wire == VARINT:
+            while place < len(data):
+                _, place = self._varint(data, place, VARINT_BYTES, _named(value))
+        elif len(data) % SIZES[wire]:
+            raise self._walk.wrong("whole numbers of the field's size", "bytes left over")
+
+    def _fields(
+        self, data: bytes, plan: Struct, known: Mapping[int, tuple[int, str, str]]
+    ) -> Iterator[tuple[int, Written]]:
+        """The fields of the plan, each with its place there; `known`: place, name and type by number."""
+        place = 0
+        while place < len(data):
+            self._walk.step()
+            tag, place = self._varint(data, place, SHORT_VARINT_BYTES, "a field")
+            wire = tag & 7
+            if not 8 <= tag <= GREATEST_TAG or wire not in WIRE_NAMES:
+                raise self._walk.wrong("a field", "a number that begins none")
+            nth, name, kind = known.get(tag >> 3, (None, f"(field {tag >> 3})", "a field"))
+            with self._walk.at(name):
+                written, place = self._content(data, place, wire, kind)
+                wanted = nth is not None and self._is_of_its_type(plan.fields[nth], wire)
+            if nth is not None and wanted:
+                yield nth, written
+
+    def _content(self, data: bytes, place: int, wire: int, kind: str) -> tuple[Written, int]:
+        if wire == VARINT:
+            number, after = self._varint(data, place, VARINT_BYTES, kind)
+            return Written(wire, number % 2**64), after
+        size = SIZES.get(wire)
+        if size is None:
+            size, place = self._varint(data, place, SHORT_VARINT_BYTES, kind)
+        content = data[place : place + size]
+        if len(content) < size or size > GREATEST_LENGTH:
+            raise self._walk.wrong(kind, END)
+        if wire == LENGTH:
+            return Written(wire, data=content), place + size
+        return Written(wire, int.from_bytes(content, "little")), place + size
+
+    def _is_of_its_type(self, field: Read, wire: int) -> bool:
+        own = LENGTH if field.key else WIRES.get(field.value.kind, LENGTH)
+        good = wire == own or (field.repeated and wire == LENGTH)
+        if not good:
+            self._unfit(field.value, WIRE_NAMES[wire])
+        return good
+
+    def _varint(self, data: bytes, place: int, most: int, expected: str) -> tuple[int, int]:
+        return self._walk.varint(data, place, most, expected, END)
+
+    def _unfit(self, value: Value, found: str) -> None:
+        self._walk.unfit.append(self._walk.wrong(_named(value), found))
+
+
+def _names(plan: Struct) -> list[str]:
+    """What each field is called: as the column that it fills, else by its number."""
+    found = [f"(field {each.number})" for each in plan.fields]
+    for column in plan.columns:
+        members = [(f"{column.name}.{each.name}", each.source) for each in column.oneof]
+        for name, source in ((column.name, column.source), *members):
+            if source is not None:
+                found[source] = name
+    return found
+
+
+def _named(value: Value) -> str:
+    return article("message" if value.message else value.kind.removeprefix("."))
+
+
+def _key(key: Value, written: Sequence[Written]) -> object:
+    """What tells a key from others: numbers without the bits that their type does not have."""
+    last = written[-1] if written else Written(VARINT)
+    if key.kind == "bool":
+        return last.number != 0
+    return last.number & (2**32 - 1 if key.kind.endswith("32") else 2**64 - 1), last.data
+
+
+def _signed(written: Written, bits: int) -> int:
+    number = written.number & (1 << bits) - 1
+    return number - (number >> bits - 1 << bits)
+
+
+def _problem(value: Value, parts: Sequence[Written]) -> tuple[str, str] | None:
+    """What is expected and what was found, where the parts of a message are not the value that it stands for."""
+    if value.kind == TIMESTAMP:
+        seconds, nanos = _signed(parts[0], 64), _signed(parts[1], 32)
+        if not FIRST_SECOND <= seconds <= LAST_SECOND:
+            return "a Timestamp of the years 1 to 9999", "seconds out of this range"
+        if not 0 <= nanos <= 999_999_999 or nanos % 1000:
+            return "a Timestamp with whole microseconds", "other nanos"
+    elif value.kind == DATE:
+        try:
+            date(*(_signed(each, 32) for each in parts))
+        except ValueError:
+            return "a Date of the years 1 to 9999", "year, month and day that are no date"
+    elif value.kind == DECIMAL:
+        precision, scale = decimal_digits(value.column) or (0, 0)
+        unscaled = int.from_bytes(parts[0].data, "big", signed=True)
+        moved = rescaled(unscaled, scale - _signed(parts[2], 32))
+        if len(parts[0].data) > LIMBS or moved is None or abs(moved) >= 10**precision:
+            return f"a decimal({precision}, {scale})", "more digits"
+    return None

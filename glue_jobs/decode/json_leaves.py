@@ -1,0 +1,256 @@
+"""The types of a JSON shape, one by one: as what each is parsed, what is wrong with a parsed value, and its column."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.avro.functions import from_avro
+
+from calve.schema.columns import Json, decimal_digits
+from glue_jobs.decode.shapes import (
+    any_in,
+    any_of,
+    database_millis,
+    database_moment,
+    date,
+    false,
+    moment,
+    spark_type,
+)
+
+TYPES: dict[str, T.DataType] = {
+    "boolean": T.BooleanType(),
+    "int": T.IntegerType(),
+    "long": T.LongType(),
+    "float": T.FloatType(),
+    "double": T.DoubleType(),
+    "string": T.StringType(),
+    "binary": T.BinaryType(),
+    "date": T.DateType(),
+    "timestamp": T.TimestampNTZType(),
+    "timestamptz": T.TimestampType(),
+}
+PARSED: dict[str, T.DataType] = {
+    "binary": T.StringType(),
+    "date": T.StringType(),
+    "timestamptz": T.StringType(),
+    "instant": T.StringType(),
+    "days": T.IntegerType(),
+    "millis": T.LongType(),
+    "local_millis": T.LongType(),
+    "local_micros": T.LongType(),
+    "json": T.VariantType(),
+    "database_float": T.FloatType(),
+    "database_double": T.DoubleType(),
+}
+"""Types that the parser would read too freely, or not at all, are read as something from which they can be made exactly."""
+TEXTS = ("string", "binary")
+BASE64 = r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
+DECIMAL_BYTES = 16
+GREATEST_MILLIS = (2**63 - 1) // 1000
+LIKE_NO_STRING = r"\A(?:true\z|false\z|-?[0-9][0-9.eE+-]*\z|[{\[])"
+"""Texts that the parser makes of what is no string; some strings look like them."""
+DATABASE_NUMBERS = ("database_float", "database_double")
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+"""The texts that converters write for numbers of a database for which JSON has none."""
+INFINITE = float("inf")
+OVERFLOWN = '"-?Infinity"'
+CAN_OVERFLOW = r"[eE][+]?[0-9]{3}|[0-9]{309}"
+
+Walk = Callable[[Json, Column], Column | None]
+NONE: Mapping[str, Column] = {}
+
+
+def parse_type(shape: Json) -> T.StructType:
+    """The Spark type that values of a struct are parsed as."""
+    return cast("T.StructType", _mapped(shape, _parsed))
+
+
+def strings(shape: Json) -> T.DataType | None:
+    """A Spark type that holds only the strings of a shape, as what the parser takes from any JSON string and nothing else."""
+    return _mapped(shape, lambda leaf: T.CalendarIntervalType() if leaf in TEXTS else None)
+
+
+def suspicious(shape: Json, value: Column) -> Column | None:
+    """True where a text may have been no string in the JSON; None: there are no strings."""
+    if shape in TEXTS:
+        first = F.substring(value, 1, 1)
+        return first.isin(*"tf-0123456789{[") & value.rlike(LIKE_NO_STRING)
+    return _any(shape, value, suspicious)
+
+
+def strict_numbers(shape: Json) -> T.DataType | None:
+    """A Spark type that holds only the numbers of a shape that may be texts, as what shows which of both they are."""
+    return _mapped(shape, lambda leaf: T.VariantType() if leaf in DATABASE_NUMBERS else None)
+
+
+def not_finite(shape: Json, value: Column) -> Column | None:
+    """True where a number that may be a text is NaN or infinite; None: there are no such numbers."""
+    if isinstance(shape, str):
+        return F.isnan(value) | (F.abs(value) == INFINITE) if shape in DATABASE_NUMBERS else None
+    return _any(shape, value, not_finite)
+
+
+def no_number(shape: Json, value: Column) -> Column | None:
+    """True where a value of `strict_numbers` is a text of none, or a number beyond its type."""
+    if isinstance(shape, str):
+        if shape not in DATABASE_NUMBERS:
+            return None
+        number = F.try_variant_get(value, "$", shape.removeprefix("database_"))
+        text = F.schema_of_variant(value) == "STRING"
+        return F.when(text, ~value.cast("string").isin(*NOT_FINITE)).otherwise(F.abs(number) == INFINITE)
+    return _any(shape, value, no_number)
+
+
+def invalid(shape: Json, value: Column, text: Column) -> Column | None:
+    """True (else false or null) where a parsed value is not what the JSON `text` says; None: that cannot be."""
+    match shape:
+        case "float" | "double":
+            return F.abs(value) == INFINITE
+        case "binary" | "date" | "timestamptz" | "instant" | "millis":
+            return value.isNotNull() & _made(shape, value).isNull()
+        case "json":
+            overflown = F.to_json(value).rlike(OVERFLOWN)
+            return F.when(overflown, text.rlike(CAN_OVERFLOW))
+        case str() if shape.startswith("decimal"):
+            return value.isNotNull() & ~F.is_variant_null(value) & _made(shape, value).isNull()
+    found = _any(shape, value, lambda inner, each: invalid(inner, each, text))
+    if isinstance(shape, dict) and shape["type"] == "map":
+        names = F.map_keys(value)
+        twice = F.size(names) != F.size(F.array_distinct(names))
+        return twice if found is None else twice | F.coalesce(found, false())
+    return found
+
+
+def converted(shape: Json, column: Json, value: Column, given: Mapping[str, Column] = NONE) -> Column:
+    """A parsed value as a column of this type (Iceberg, JSON form) of a table; some fields of a struct may be `given`."""
+    if _same(shape, column):
+        return value
+    if isinstance(shape, str):
+        return _made(shape, value).cast(spark_type(column))
+    match shape["type"]:
+        case "struct":
+            held = {each["name"]: each["type"] for each in shape["fields"]}
+            fields = []
+            for each in column["fields"]:
+                source = _source(each)
+                if source in held:
+                    found = converted(held[source], each["type"], value[source])
+                else:
+                    found = given.get(each["name"], F.lit(None).cast(spark_type(each["type"])))
+                fields.append(found.alias(each["name"]))
+            return F.when(value.isNotNull(), F.struct(*fields))
+        case "list":
+            return F.transform(value, lambda each: converted(shape["element"], column["element"], each))
+        case _:
+            return F.transform_values(value, lambda _, each: converted(shape["value"], column["value"], each))
+
+
+def _bytes(text: Column) -> Column:
+    """Strictly: the parser's own reader of Base64 passes over space and control characters, which JSON has in no string."""
+    return F.unbase64(F.when(text.rlike(BASE64), text))
+
+
+MADE: Mapping[str, Callable[[Column], Column]] = {
+    "binary": _bytes,
+    "date": date,
+    "timestamptz": moment,
+    "instant": database_moment,
+    "days": F.date_from_unix_date,
+    "local_millis": database_millis,
+    "local_micros": F.timestamp_micros,
+}
+
+
+def _made(shape: str, value: Column) -> Column:
+    """The value of a leaf, null where it has none."""
+    match shape:
+        case "millis":
+            return F.when(value.between(-GREATEST_MILLIS, GREATEST_MILLIS), F.timestamp_millis(value))
+        case "json":
+            return F.when(~F.is_variant_null(value), F.to_json(value))
+        case str() if shape.startswith("decimal"):
+            return _decimal(shape, value)
+    return MADE[shape](value) if shape in MADE else value
+
+
+def _decimal(shape: str, value: Column) -> Column:
+    """A number whose digits all fit. The parser keeps up to 38 digits exactly, and makes a double of what it does not keep.
+
+    A string is the number without its point in Base64, as Kafka Connect writes decimals unless it is told otherwise.
+    """
+    _, scale = cast("tuple[int, int]", decimal_digits(shape))
+    text, kind = value.cast("string"), F.schema_of_variant(value)
+    fits = text.rlike(rf"\A-?[0-9]+(?:\.[0-9]{{1,{scale}}})?\z" if scale else r"\A-?[0-9]+\z")
+    number = F.when(kind.rlike(r"\A(?:BIGINT|DECIMAL)") & fits, text.try_cast(shape))
+    return F.when(kind == "STRING", _from_base64(text, scale).try_cast(shape)).otherwise(number)
+
+
+def _from_base64(text: Column, scale: int) -> Column:
+    """Two's complement, big-endian, of at most 16 bytes: what Avro's decimals are behind a byte that tells their length."""
+    unscaled = _bytes(text)
+    size = F.length(unscaled)
+    framed = F.when(
+        (size >= 1) & (size <= DECIMAL_BYTES), F.concat(F.char(size * 2).cast("binary"), unscaled)
+    )
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": scale}
+    return from_avro(framed, json.dumps(kind), {"mode": "PERMISSIVE"})
+
+
+def _any(shape: Json, value: Column, test: Walk) -> Column | None:
+    """True where a test finds something in a part of a value."""
+    if isinstance(shape, str):
+        return None
+    match shape["type"]:
+        case "struct":
+            return any_of(test(each["type"], value[each["name"]]) for each in shape["fields"])
+        case "list":
+            return any_in(value, lambda each: test(shape["element"], each))
+        case _:
+            return any_in(F.map_values(value), lambda each: test(shape["value"], each))
+
+
+def _same(shape: Json, column: Json) -> bool:
+    """True where a parsed value is the column's value as it stands."""
+    if isinstance(shape, str):
+        return shape == column and shape in TYPES and shape not in PARSED
+    if shape["type"] == "struct":
+        pairs = zip(shape["fields"], column["fields"], strict=False)
+        return len(shape["fields"]) == len(column["fields"]) and all(
+            held["name"] == each["name"] == _source(each) and _same(held["type"], each["type"])
+            for held, each in pairs
+        )
+    inner = "element" if shape["type"] == "list" else "value"
+    return _same(shape[inner], column[inner])
+
+
+def _source(column: Json) -> str | None:
+    """The name by which the writer writes a column."""
+    name: str | None = column.get("written", column["name"])
+    return name
+
+
+def _parsed(leaf: str) -> T.DataType:
+    return T.VariantType() if leaf.startswith("decimal") else PARSED.get(leaf) or TYPES[leaf]
+
+
+def _mapped(shape: Json, leaf: Callable[[str], T.DataType | None]) -> T.DataType | None:
+    """A Spark type of the same form; parts without a type are left out."""
+    if isinstance(shape, str):
+        return leaf(shape)
+    match shape["type"]:
+        case "struct":
+            found = [(each["name"], _mapped(each["type"], leaf)) for each in shape["fields"]]
+            fields = [T.StructField(name, kind) for name, kind in found if kind is not None]
+            return T.StructType(fields) if fields else None
+        case "list":
+            element = _mapped(shape["element"], leaf)
+            return T.ArrayType(element) if element is not None else None
+        case _:
+            value = _mapped(shape["value"], leaf)
+            return T.MapType(T.StringType(), value) if value is not None else None

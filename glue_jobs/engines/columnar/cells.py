@@ -1,0 +1,253 @@
+"""Cells of the machine as Arrow arrays: no Python for each record, and a copy of every byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import types
+from numpy.typing import NDArray
+
+from calve.decoding.avro_operations import Absent, Group, Items, Leaf, Pairs, Part, Program
+from glue_jobs.arrow.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.arrow.texts import LENGTH, NOTHING, Bytes, Longs, bits, texts, validity
+from glue_jobs.arrow.types import arrow_type
+from glue_jobs.engines.columnar.types import stored
+
+PLAINER = {
+    pa.string(): pa.binary(), pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64(), pa.timestamp("us", "UTC"): pa.int64()
+}  # fmt: skip
+"""Types that hold the same, and all of it can be an object of Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """What the machine has written. rows: of each level. cell_base, mark_base: where each column begins. every_entry: maps that
+    are written as lists are to hold all entries, also where keys are repeated.
+    """
+
+    program: Program
+    data: Bytes
+    rows: Longs
+    cells: Longs
+    marks: Bytes
+    cell_base: Longs
+    mark_base: Longs
+    every_entry: bool = False
+
+    def numbers(self, cell: int) -> Longs:
+        base = self.cell_base[cell]
+        return self.cells[base : base + self.rows[self.program.cells[cell]]]
+
+    def marked(self, mark: int | None) -> Bytes:
+        """1 for each row that has a value; empty: all have."""
+        if mark is None:
+            return NOTHING
+        base = self.mark_base[mark]
+        found = self.marks[base : base + self.rows[self.program.marks[mark]]]
+        return NOTHING if found.all() else found
+
+
+Build = Callable[[Cells], Any]
+
+
+def builder(part: Part, level: int = 0) -> Build:
+    """What makes a column of cells; looks at the column's type once for all records."""
+    kind = arrow_type(part.type)
+    match part:
+        case Leaf():
+            return _leaf(part, kind)
+        case Group():
+            return _group(part, kind, level)
+        case Items():
+            return _items(part, kind)
+        case Pairs():
+            return _pairs(part, kind)
+        case Absent():
+            return lambda cells: pa.nulls(int(cells.rows[level]), kind)
+
+
+def _leaf(part: Leaf, kind: Any) -> Build:
+    match part.kind:
+        case "bytes":
+            return lambda cells: texts(kind, cells.numbers(part.cell), cells.marked(part.mark), cells.data)
+        case "fixed":
+            return lambda cells: _fixed(part, kind, cells)
+        case "enum":
+            symbols = pa.array(part.symbols, pa.string())
+            return lambda cells: _enum(part, symbols, cells)
+        case "decimal":
+            return lambda cells: _plain(part, kind, cells, _halves(part, cells))
+        case "boolean":
+            return lambda cells: _plain(part, kind, cells, bits(cells.numbers(part.cell) == 1))
+    return _number(part, kind)
+
+
+CUT = {
+    "int": (np.int32, np.int32),
+    "long": (np.int64, np.int64),
+    "float": (np.uint32, np.float32),
+    "double": (np.int64, np.float64),
+}
+"""How the numbers of cells are cut, and what their bits are then."""
+
+
+def _number(part: Leaf, kind: Any) -> Build:
+    (cut, bits), wide = CUT[part.kind], stored(kind)
+
+    def made(cells: Cells) -> Any:
+        numbers = cells.numbers(part.cell).astype(cut).view(bits)
+        return _plain(part, kind, cells, numbers.astype(wide, copy=False))
+
+    return made
+
+
+def _plain(part: Leaf, kind: Any, cells: Cells, numbers: Any) -> Any:
+    marks, size = cells.marked(part.mark), cells.numbers(part.cell).size
+    return pa.Array.from_buffers(kind, size, [validity(marks), pa.py_buffer(numbers)])
+
+
+def _halves(part: Leaf, cells: Cells) -> Longs:
+    return np.stack([cells.numbers(part.cell), cells.numbers(part.cell + 1)], axis=1)
+
+
+def _fixed(part: Leaf, kind: Any, cells: Cells) -> Any:
+    numbers, marks = cells.numbers(part.cell), cells.marked(part.mark)
+    content = np.empty(numbers.size * part.size, np.uint8)
+    copy_fixed(numbers, marks, cells.data, part.size, content)
+    return pa.Array.from_buffers(kind, numbers.size, [validity(marks), pa.py_buffer(content)])
+
+
+def _enum(part: Leaf, symbols: Any, cells: Cells) -> Any:
+    numbers, marks = cells.numbers(part.cell).astype(np.int32), cells.marked(part.mark)
+    places = pa.Array.from_buffers(pa.int32(), numbers.size, [validity(marks), pa.py_buffer(numbers)])
+    return symbols.take(places)
+
+
+def _group(part: Group, kind: Any, level: int) -> Build:
+    fields = [builder(each, level) for each in part.fields]
+
+    def made(cells: Cells) -> Any:
+        children = [build(cells) for build in fields]
+        marks = validity(cells.marked(part.mark))
+        return pa.Array.from_buffers(kind, int(cells.rows[level]), [marks], children=children)
+
+    return made
+
+
+def _counts(part: Items | Pairs, cells: Cells, marks: Bytes) -> NDArray[np.int32]:
+    """The offsets of lists out of the numbers of their items."""
+    counts = cells.numbers(part.cell)
+    offsets = np.zeros(counts.size + 1, np.int32)
+    np.cumsum(np.where(marks, counts, 0) if marks.size else counts, out=offsets[1:])
+    return offsets
+
+
+def _items(part: Items, kind: Any) -> Build:
+    item = builder(part.item, part.level)
+
+    def made(cells: Cells) -> Any:
+        marks = cells.marked(part.mark)
+        offsets = _counts(part, cells, marks)
+        buffers = [validity(marks), pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(kind, offsets.size - 1, buffers, children=[item(cells)])
+
+    return made
+
+
+def _pairs(part: Pairs, kind: Any) -> Build:
+    sides = [builder(each, part.level) for each in (part.key, part.value)]
+
+    def made(cells: Cells) -> Any:
+        marks = cells.marked(part.mark)
+        offsets = _counts(part, cells, marks)
+        key, value = (build(cells) for build in sides)
+        repeated, all_kept = np.empty(offsets.size - 1, np.uint8), cells.every_entry and part.listed
+        if not all_kept and find_repeated(_digests(part.key, cells), offsets, repeated):
+            keys, values, offsets = _last_of_each(key, offsets, np.flatnonzero(repeated))
+            key, value = key.take(pa.array(keys)), value.take(pa.array(values))
+        entries = pa.StructArray.from_arrays([key, value], fields=[kind.key_field, kind.item_field])
+        buffers = [validity(marks), pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(kind, offsets.size - 1, buffers, children=[entries])
+
+    return made
+
+
+def _digests(key: Leaf, cells: Cells) -> Longs:
+    """Numbers that are equal where keys are."""
+    numbers = cells.numbers(key.cell)
+    if key.kind == "decimal":
+        mixed: Longs = numbers ^ cells.numbers(key.cell + 1) * 1099511628211
+        return mixed
+    if key.kind not in ("bytes", "fixed"):
+        return numbers
+    found = np.empty(numbers.size, np.int64)
+    digest(numbers, cells.data, found)
+    return found
+
+
+def _last_of_each(keys: Any, offsets: NDArray[np.int32], repeated: Longs) -> tuple[Longs, Longs, Any]:
+    """Places of the entries to be kept, and their offsets: each key where it was first, with the value that it had last."""
+    first, last = list[Longs](), list[Longs]()
+    counts = np.diff(offsets)
+    comparable = keys.view(PLAINER[keys.type]) if keys.type in PLAINER else keys
+    done = 0
+    for row in repeated.tolist():
+        begin, end = int(offsets[row]), int(offsets[row + 1])
+        lasts: dict[Any, tuple[int, int]] = {}
+        for place, key in enumerate(comparable.slice(begin, end - begin).to_pylist(), begin):
+            lasts[key] = (lasts.get(key, (place, 0))[0], place)
+        first += [np.arange(done, begin), np.array([one for one, _ in lasts.values()])]
+        last += [np.arange(done, begin), np.array([other for _, other in lasts.values()])]
+        counts[row], done = len(lasts), end
+    rest = np.arange(done, len(keys))
+    kept = np.zeros(offsets.size, np.int32)
+    np.cumsum(counts, out=kept[1:])
+    return np.concatenate([*first, rest]), np.concatenate([*last, rest]), kept
+
+
+FEW = 16
+
+
+@kernel(types.void(LONGS, BYTES, BYTES, types.int64, BYTES_OUT))
+def copy_fixed(cells: Any, marks: Any, data: Any, size: Any, out: Any) -> Any:
+    """So many bytes of each cell, zeros where there is no mark."""
+    for row in range(cells.size):
+        marked = marks.size == 0 or marks[row]
+        place = cells[row] >> 32
+        for at in range(size):
+            out[row * size + at] = data[place + at] if marked else 0
+
+
+@kernel(types.void(LONGS, BYTES, LONGS_OUT))
+def digest(cells: Any, data: Any, out: Any) -> Any:
+    """A number of the bytes of each cell; those of equal bytes are equal."""
+    for row in range(cells.size):
+        place = cells[row] >> 32
+        found = np.int64(-3750763034362895579)
+        for at in range(place, place + (cells[row] & LENGTH)):
+            found = (found ^ np.int64(data[at])) * 1099511628211
+        out[row] = found
+
+
+@kernel(types.int64(LONGS, PLACES, BYTES_OUT))
+def find_repeated(digests: Any, offsets: Any, found: Any) -> Any:
+    """Mark the maps of which two entries have one digest; the number of such maps."""
+    count = np.int64(0)
+    for row in range(found.size):
+        begin, end = offsets[row], offsets[row + 1]
+        repeated = False
+        if end - begin <= FEW:
+            for one in range(begin, end):
+                for other in range(one + 1, end):
+                    repeated = repeated or digests[one] == digests[other]
+        else:
+            ordered = np.sort(digests[begin:end])
+            for place in range(1, ordered.size):
+                repeated = repeated or ordered[place - 1] == ordered[place]
+        found[row] = repeated
+        count += np.int64(repeated)
+    return count

@@ -1,0 +1,276 @@
+"""Kafka records to the columns of a table: which records are good, and their values as Arrow arrays.
+
+A record is good where `glue_jobs.decode.decode` finds it good, and its values are those that it finds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import types
+from numpy.typing import NDArray
+
+from calve.decoding.avro_program import program, require_avro
+from calve.decoding.decode_plan import Decoding
+from calve.schema.columns import Json
+from calve.schema.wire import Wire
+from calve.schema.writers import PlainWriter, Writer
+from glue_jobs.arrow.kernels import BYTES, LONGS, PLACES, PLACES_OUT, kernel
+from glue_jobs.arrow.texts import Bytes, Longs
+from glue_jobs.arrow.types import arrow_type
+from glue_jobs.decode.reject_reasons import MAX_OTHERS
+from glue_jobs.engines.columnar.reader import PlainReader, Reader, Spans
+from glue_jobs.kafka.records import DELIVERED, Records
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """columns: those of the good records (a table of Arrow's), in their order. good, rejected: places in the records; those in
+    neither are of other tables, counted in `others` by the place of their schema in `Decoding.other_ids`, at most `MAX_OTHERS`.
+    schema_id: as `_kafka.schema_id` of the good ones (an array of int32).
+    """
+
+    columns: Any
+    good: Longs
+    rejected: Longs
+    others: Mapping[int, int]
+    schema_id: Any
+
+
+class Decoder:
+    """Not to be shared between threads. columns: all that records are decoded to (`glue_jobs.table.records.Shaping.source`).
+
+    Besides the columns that it gives it takes what `Reader` does for each schema that it has met, and what `inflated` does.
+    `calve.decoding.avro_program.reasons` says beforehand whether there is a program for all.
+    """
+
+    def __init__(self, decoding: Decoding, columns: Json) -> None:
+        self._schema = pa.schema(arrow_type(columns))
+        self._value = _Part(decoding, columns)
+        self._key = _Part(decoding.key, columns) if decoding.key else None
+
+    def decode(self, records: Records) -> Decoded:
+        delivered = np.flatnonzero(records.refused == DELIVERED)
+        found = self._value.read(Spans(records.buffer, records.value_at, records.value_size, delivered))
+        rejected = np.ones(len(records), np.bool_)
+        for each in found.foreign:
+            rejected[each] = False
+        columns, good, numbers = found.columns, found.records, found.numbers
+        if self._key is not None:
+            keys, kept = self._key.of(good, records)
+            mask = pa.array(kept)
+            columns, good, numbers = columns.filter(mask), good[kept], numbers.filter(mask)
+            for name in keys.column_names:
+                columns = columns.append_column(name, keys.column(name))
+        rejected[good] = False
+        names = set(columns.column_names)
+        arrays = [
+            columns.column(each.name) if each.name in names else pa.nulls(good.size, each.type)
+            for each in self._schema
+        ]
+        made = pa.Table.from_arrays(arrays, schema=self._schema)
+        return Decoded(made, good, np.flatnonzero(rejected), found.others, numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What has been read of values or keys. numbers: of the schemas. foreign: records of other tables."""
+
+    columns: Any
+    records: Longs
+    numbers: Any
+    foreign: list[Longs]
+    others: Counter[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Good values of one writer."""
+
+    writer: int
+    records: Longs
+    batch: Any
+
+
+class _Part:
+    """The values of records, or their keys. A program is made where a writer's first value comes."""
+
+    def __init__(self, decoding: Decoding, columns: Json) -> None:
+        self._decoding, self._columns = decoding, columns
+        self._readers: dict[int, Reader | PlainReader] = {}
+        self._plain = any(isinstance(each, PlainWriter) for each in decoding.writers)
+        places = {each: min(place, MAX_OTHERS) for place, each in enumerate(decoding.other_ids)}
+        self._places = [places[decoding.wire.schema_id(each)] for each in decoding.others]
+        self._prefixes = Prefixes([*(each.prefix for each in decoding.writers), *decoding.others])
+
+    def read(self, spans: Spans) -> _Found:
+        """The good values in the order of their records."""
+        foreign, others = list[Longs](), Counter[int]()
+        pieces = list[_Piece]()
+        for each in inflated(spans, self._decoding.wire):
+            whose = self._whose(each)
+            for number in np.flatnonzero(np.bincount(whose + 1)[1:]).tolist():
+                theirs = each.records[whose == number]
+                place = number - len(self._decoding.writers)
+                if place < 0:
+                    read = self._reader(number).read(replace(each, records=theirs))
+                    pieces += [_Piece(number, records, batch) for records, batch in read]
+                else:
+                    foreign.append(theirs)
+                    others[self._places[place]] += theirs.size
+        records = np.concatenate([np.zeros(0, np.int64), *(each.records for each in pieces)])
+        columns, numbers = _together(pieces), self._numbers(pieces)
+        if np.any(records[1:] < records[:-1]):
+            order = np.argsort(records)
+            places = pa.array(order)
+            records, numbers = records[order], numbers.take(places)
+            columns = columns.combine_chunks().take(places)
+        return _Found(columns, records, numbers, foreign, others)
+
+    def _whose(self, spans: Spans) -> Any:
+        """The number of the writer of each value, or of the other table, after those; -1: of nobody."""
+        if self._plain:
+            return np.zeros(spans.records.size, np.int32)
+        found = self._prefixes.find(spans.data, spans.places, spans.sizes, spans.records)
+        return np.maximum(found, NOBODY)
+
+    def _reader(self, number: int) -> Reader | PlainReader:
+        if number not in self._readers:
+            self._readers[number] = _reader(self._decoding.writers[number], self._columns)
+        return self._readers[number]
+
+    def _numbers(self, pieces: list[_Piece]) -> Any:
+        numbers = [_number(self._decoding, each) for each in self._decoding.writers]
+        made = [pa.repeat(pa.scalar(numbers[each.writer], pa.int32()), each.records.size) for each in pieces]
+        return pa.concat_arrays(made) if made else pa.nulls(0, pa.int32())
+
+    def of(self, chosen: Longs, records: Records) -> tuple[Any, Any]:
+        """The columns of the keys of chosen records, null where there is no key; which of the records they are, but for those
+        whose key is bad.
+        """
+        has_key = records.key_size[chosen] >= 0
+        found = self.read(Spans(records.buffer, records.key_at, records.key_size, chosen[has_key]))
+        place = np.full(len(records), -1)
+        place[found.records] = np.arange(found.records.size)
+        places = place[chosen]
+        kept = ~has_key | (places >= 0)
+        places = places[kept]
+        return found.columns.take(pa.array(places, mask=places < 0)), kept
+
+
+def _together(pieces: list[_Piece]) -> Any:
+    """All columns that any of them has."""
+    fields = {each.name: each for piece in pieces for each in piece.batch.schema}
+    schema = pa.schema(fields.values())
+    batches = [
+        each.batch if each.batch.schema.equals(schema) else _padded(each.batch, schema) for each in pieces
+    ]
+    return pa.Table.from_batches(batches, schema)
+
+
+def _padded(batch: Any, schema: Any) -> Any:
+    held = set(batch.schema.names)
+    arrays = [
+        batch.column(each.name) if each.name in held else pa.nulls(batch.num_rows, each.type)
+        for each in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _reader(writer: Writer, columns: Json) -> Reader | PlainReader:
+    if isinstance(writer, PlainWriter):
+        kinds = {each["name"]: each["type"] for each in columns["fields"]}
+        return PlainReader(writer.column, kinds[writer.column], text=writer.text)
+    return Reader(program(require_avro(writer), columns), len(writer.prefix))
+
+
+def _number(decoding: Decoding, writer: Writer) -> int | None:
+    """What `glue_jobs.decode.reject_reasons.schema_id` finds for a good value of this writer."""
+    if not decoding.wire.size:
+        return decoding.numbers.get(writer.id, writer.id) or None
+    if decoding.wire.names_are_numbers:
+        return int(decoding.wire.name(writer.id))
+    return decoding.numbers.get(writer.id)
+
+
+NULL, NOBODY = -2, -1
+
+
+@kernel(types.void(BYTES, PLACES, PLACES, LONGS, BYTES, PLACES, PLACES_OUT))
+def _find(data: Any, places: Any, sizes: Any, records: Any, prefixes: Any, ends: Any, found: Any) -> Any:
+    """The first prefix that each value begins with; that of the value before is most often that of the next, too."""
+    last = 0
+    for number in range(records.size):
+        at, size = places[records[number]], sizes[records[number]]
+        found[number] = NOBODY if size >= 0 else NULL
+        for turn in range(-1, ends.size):
+            prefix = last if turn < 0 else turn
+            if size < 0 or prefix >= ends.size:
+                break
+            begin = 0 if prefix == 0 else ends[prefix - 1]
+            length = ends[prefix] - begin
+            same = size >= length
+            for place in range(length):
+                same = same and data[at + place] == prefixes[begin + place]
+                if not same:
+                    break
+            if same:
+                found[number] = last = prefix
+                break
+
+
+class Prefixes:
+    """What values begin with, none of which begins with another."""
+
+    def __init__(self, prefixes: Sequence[bytes]) -> None:
+        self._bytes = np.frombuffer(b"".join(prefixes), np.uint8)
+        self._ends = np.cumsum([len(each) for each in prefixes], dtype=np.int32)
+
+    def find(
+        self, data: Bytes, places: NDArray[np.int32], sizes: NDArray[np.int32], records: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """The number of the prefix of each record's value, `NOBODY` or `NULL`."""
+        found = np.empty(records.size, np.int32)
+        _find(data, places, sizes, records, self._bytes, self._ends, found)
+        return found
+
+
+INFLATED_BYTES = 16 * 2**20
+"""So much is inflated at once, and one value more."""
+
+
+def inflated(spans: Spans, wire: Wire) -> Iterator[Spans]:
+    """All of the values; what cannot be inflated stays as it is."""
+    if wire.deflated is None:
+        yield spans
+        return
+    deflated = Prefixes([wire.deflated]).find(spans.data, spans.places, spans.sizes, spans.records) == 0
+    kept = [spans.records[~deflated]]
+    values: dict[int, bytes] = {}
+    size = 0
+    for record in spans.records[deflated].tolist():
+        begin = spans.places[record]
+        found = wire.plain(spans.data[begin : begin + spans.sizes[record]].tobytes())
+        if found is None:
+            kept.append(np.array([record]))
+            continue
+        values[record], size = found, size + len(found)
+        if size >= INFLATED_BYTES:
+            yield _spans(values, spans.places.size)
+            values, size = {}, 0
+    if values:
+        yield _spans(values, spans.places.size)
+    yield Spans(spans.data, spans.places, spans.sizes, np.sort(np.concatenate(kept)))
+
+
+def _spans(values: dict[int, bytes], count: int) -> Spans:
+    records = np.fromiter(values, np.int64, len(values))
+    lengths = np.fromiter(map(len, values.values()), np.int32, len(values))
+    places, sizes = np.zeros(count, np.int32), np.zeros(count, np.int32)
+    places[records], sizes[records] = np.cumsum(lengths) - lengths, lengths
+    return Spans(np.frombuffer(b"".join(values.values()), np.uint8), places, sizes, records)

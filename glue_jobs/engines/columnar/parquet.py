@@ -1,0 +1,297 @@
+"""Rows as Parquet data files of an Iceberg table, which no snapshot holds yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise, starmap, takewhile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from calve.errors import Fatal
+from glue_jobs.engines.columnar.arranging import arranged
+from glue_jobs.engines.columnar.layouts import Layout, Leaf, leaves, schema
+from glue_jobs.engines.columnar.storage import failures
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A data file.
+
+    footer: a Parquet file of its footer alone. partition: its tuple in Iceberg's JSON; None: there is none. splits: where row
+    groups begin. nans: how many NaN there are, by the id of the column.
+    """
+
+    path: str
+    size: int
+    rows: int
+    footer: bytes
+    partition: str | None
+    splits: tuple[int, ...]
+    nans: dict[int, int]
+
+
+class Files:
+    """The data files of one task; their names begin with `location`, which no other attempt of any task has.
+
+    Rows are gathered up to `Layout.batch_bytes` of Arrow, then written as one row group; where the table has a partitioning or a
+    sort order they are arranged first, and each partition is a file. One file is open at a time: however many partitions there
+    are, memory holds a batch three times at most, and the row group made of it.
+    """
+
+    def __init__(self, layout: Layout, location: str) -> None:
+        self._layout = layout
+        self._location = location
+        self._leaves = leaves(layout.columns)
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self._schema: pa.Schema | None = None
+        self._encodings: Encodings | None = None
+        self._file: _File | None = None
+        self._written: list[Written] = []
+        self._count = 0
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Rows with columns of the table, in any order; those that are not there are null. A leaf may be a dictionary.
+
+        Raises:
+            Retryable: the object store fails.
+            Fatal: there is a column that the table has not, or has of another type.
+        """
+        table = self._fitted(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows)
+        if not table.num_rows:
+            return
+        self._pending.append(table)
+        self._pending_bytes += table.nbytes
+        if self._pending_bytes >= self._layout.batch_bytes:
+            self._flush()
+
+    def close(self) -> list[Written]:
+        """What was written, once all of it is in the object store.
+
+        Raises:
+            Retryable: the object store fails.
+        """
+        self._flush()
+        self._finish()
+        return self._written
+
+    def abort(self) -> None:
+        """Leave nothing half sent; what is in the object store by then is no table's, and `data_files.sweep` deletes it."""
+        self._pending.clear()
+        if self._file:
+            self._file.drop()
+
+    def _fitted(self, rows: pa.Table) -> pa.Table:
+        """The rows with the field ids of the table.
+
+        Leaves are dictionaries where those of the first rows were, until others come that are not: a new file then has none.
+        """
+        columns = self._layout.columns
+        if self._schema is None:
+            self._schema = schema(columns, rows.schema)
+        if unknown := set(rows.column_names) - set(self._schema.names):
+            raise Fatal(f"the table has no column {', '.join(sorted(unknown))}")
+        try:
+            return _cast(rows, self._schema)
+        except pa.ArrowException:
+            self._flush()
+            self._finish()
+            self._schema, self._encodings = schema(columns, pa.schema([])), None
+        try:
+            return _cast(rows, self._schema)
+        except pa.ArrowException:
+            raise Fatal(_misfit(rows, self._schema)) from None
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        rows = pa.concat_tables(self._pending).unify_dictionaries()
+        self._pending, self._pending_bytes = [], 0
+        layout = self._layout
+        encodings = self._encodings or encodings_of(
+            rows, self._leaves, delta=layout.delta, dictionary_bytes=layout.dictionary_bytes
+        )
+        self._encodings = encodings
+        if layout.partition or layout.order:
+            for partition, part in arranged(rows, layout):
+                self._append(part, encodings, partition)
+                self._finish()
+        else:
+            self._append(rows, encodings, None)
+
+    def _append(self, rows: pa.Table, encodings: Encodings, partition: str | None) -> None:
+        if self._file is None:
+            path = f"{self._location}-{self._count:05d}.parquet"
+            self._file = _File(self._layout, path, rows.schema, encodings, self._leaves, partition)
+            self._count += 1
+        self._file.write(rows)
+        if self._file.size >= self._layout.file_bytes:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._file:
+            self._written.append(self._file.close())
+            self._file = None
+
+
+def _cast(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
+    columns = []
+    for each in wanted:
+        column = rows.column(each.name) if each.name in rows.column_names else pa.nulls(len(rows), each.type)
+        columns.append(column if column.type.equals(each.type) else column.cast(each.type))
+    return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def _misfit(rows: pa.Table, wanted: pa.Schema) -> str:
+    """Which columns are not what they should be; Arrow's own message would show a value."""
+    held = ((each.name, each.type, wanted.field(each.name).type) for each in rows.schema)
+    return "; ".join(f"column {name} is {kind}, not {of}" for name, kind, of in held if not kind.equals(of))
+
+
+class _File:
+    """A file that is being written, row group by row group."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        path: str,
+        fields: pa.Schema,
+        encodings: Encodings,
+        parts: list[Leaf],
+        partition: str | None,
+    ) -> None:
+        self._path = path
+        self._partition = partition
+        measured = [each for each in parts if each.id not in layout.unmeasured]
+        self._real = [each for each in measured if each.kind in ("float", "double") and not each.repeated]
+        self._nans = dict.fromkeys((each.id for each in self._real), 0)
+        self._footers: list[pq.FileMetaData] = []
+        self._sink = layout.storage.create(path)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            fields,
+            compression=layout.codec,
+            compression_level=layout.level,
+            use_dictionary=encodings.dictionaries,
+            column_encoding=encodings.others,
+            write_statistics=[each.path for each in measured],
+            data_page_size=layout.page_bytes,
+            data_page_version="2.0" if layout.delta else "1.0",
+            dictionary_pagesize_limit=layout.dictionary_bytes,
+            store_decimal_as_integer=True,
+            store_schema=False,
+            write_page_index=True,
+            metadata_collector=self._footers,
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of the row groups so far."""
+        return int(self._sink.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        """One row group."""
+        with failures():
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+        for leaf in self._real:
+            self._nans[leaf.id] += sum(pc.sum(pc.is_nan(each)).as_py() or 0 for each in leaf.values(rows))
+
+    def close(self) -> Written:
+        with failures():
+            self._writer.close()
+            size = self.size
+            self._sink.close()
+        (footer,) = self._footers
+        alone = pa.BufferOutputStream()
+        footer.write_metadata_file(alone)
+        firsts = (footer.row_group(at).column(0) for at in range(footer.num_row_groups))
+        return Written(
+            path=self._path,
+            size=size,
+            rows=footer.num_rows,
+            footer=alone.getvalue().to_pybytes(),
+            partition=self._partition,
+            splits=tuple(each.dictionary_page_offset or each.data_page_offset for each in firsts),
+            nans=self._nans,
+        )
+
+    def drop(self) -> None:
+        with suppress(OSError, ValueError, pa.ArrowException):
+            self._writer.close()
+            self._sink.close()
+
+
+SAMPLE = 4_096
+NEIGHBOURS = 64
+WHOLE = frozenset({"int", "long", "date", "timestamp", "timestamptz"})
+TEXTS = frozenset({"string", "binary"})
+
+
+@dataclass(frozen=True, slots=True)
+class Encodings:
+    """Paths of the columns with dictionaries, and the encodings of others that are not plain.
+
+    What lies in a struct, a list or a map may be delta-encoded: readers take such columns row by row, and know every encoding.
+    Other columns have a dictionary or are plain, unless the table asks for Parquet's second version of pages: Iceberg's
+    vectorised readers know no delta encodings before 1.11, and refuse to read them.
+    """
+
+    dictionaries: list[str]
+    others: dict[str, str]
+
+
+def encodings_of(rows: pa.Table, leaves: Iterable[Leaf], *, delta: bool, dictionary_bytes: int) -> Encodings:
+    """delta: also of columns that are no part of a struct."""
+    found = Encodings([], {})
+    for leaf in leaves:
+        free = delta or len(leaf.way) > 1
+        if free and leaf.kind in WHOLE and len(leaf.way) > 1:
+            found.others[leaf.path] = "DELTA_BINARY_PACKED"
+            continue
+        values = pa.chunked_array(leaf.values(rows))
+        if pa.types.is_dictionary(values.type) or _repeats(values, dictionary_bytes):
+            found.dictionaries.append(leaf.path)
+        elif free and leaf.kind in WHOLE:
+            found.others[leaf.path] = "DELTA_BINARY_PACKED"
+        elif free and leaf.kind in TEXTS and _alike(values):
+            found.others[leaf.path] = "DELTA_BYTE_ARRAY"
+    return found
+
+
+def _repeats(values: pa.ChunkedArray, dictionary_bytes: int) -> bool:
+    """Whether there are far fewer different values than values, and few enough for a dictionary.
+
+    The sample lies over all rows: values that come one after another are alike more often than others.
+    """
+    held = _sample(values).drop_null()
+    count = len(held)
+    different = pc.count_distinct(held).as_py()
+    if different * 2 <= count:
+        return True
+    twice = count - different
+    likely = count * count / (2 * twice) if twice else len(values)
+    return bool(likely * 2 <= len(values) and likely * held.nbytes / count <= dictionary_bytes)
+
+
+def _sample(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Chunk by chunk: Arrow puts all chunks together where it takes of them all."""
+    step = 1 + len(values) // SAMPLE
+    taken = [each.take(pa.array(np.arange(0, len(each), step))) for each in values.chunks]
+    return pa.chunked_array(taken, values.type)
+
+
+def _alike(values: pa.ChunkedArray) -> bool:
+    """Whether most of a text is how the one before it begins."""
+    first = values.slice(0, NEIGHBOURS).drop_null().cast(pa.binary())
+    texts = pc.binary_slice(first, 0, NEIGHBOURS).to_pylist()
+    return sum(starmap(_shared, pairwise(texts))) * 2 > sum(map(len, texts))
+
+
+def _shared(one: bytes, other: bytes) -> int:
+    """How many bytes at the beginning are the same."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

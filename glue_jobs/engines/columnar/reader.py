@@ -1,0 +1,156 @@
+"""A program at work on the values of many records: room for its cells, and record batches made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
+from calve.decoding.avro_operations import CELL, MARKED, SECOND, WIDTH, Op, Program
+from calve.schema.columns import Json
+from glue_jobs.arrow.texts import NOTHING, Bytes, Longs, find_no_utf_8, texts
+from glue_jobs.arrow.types import arrow_type
+from glue_jobs.engines.columnar.cells import Cells, builder
+from glue_jobs.engines.columnar.machine import DOUBTFUL, MALFORMED, UNFIT, run
+
+ROOM = 4_194_304
+"""Cells of one batch, if it holds more than one record: 9 bytes each, and about as much again in Arrow's arrays."""
+SPARE = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Values in a buffer (as in `Records`): of which record each is, where it begins and how long it is."""
+
+    data: Bytes
+    places: NDArray[np.int32]
+    sizes: NDArray[np.int32]
+    records: Longs
+
+
+class Reader:
+    """Not to be shared between threads: its room is used again and again.
+
+    It takes `ROOM` cells, or those of one record: of each list as many rows as the record has items, of which each has bytes.
+    """
+
+    def __init__(self, program: Program, prefix: int) -> None:
+        self._program, self._prefix = program, prefix
+        self._code = np.array(program.code, np.int64).reshape(-1, WIDTH)
+        self._pool = np.array(program.pool, np.int64)
+        self._cell_level = np.array(program.cells, np.int64)
+        self._mark_level = np.array(program.marks, np.int64)
+        self._widths = np.bincount(self._cell_level, minlength=program.levels)
+        self._lists = np.empty((max(1, program.depth), 4), np.int64)
+        self._per_record = np.ones(program.levels)
+        self._cells, self._marks = np.empty(0, np.int64), np.empty(0, np.uint8)
+        fitted, floats = (
+            np.isin(self._code[:, 0], each) for each in ((Op.DECIMAL, Op.MILLIS), (Op.FLOAT, Op.DOUBLE))
+        )
+        self._fitted = self._code[fitted][:, [CELL, MARKED]].tolist()
+        self._floats = self._code[floats][:, CELL].tolist()
+        self._build = builder(program.row)
+
+    def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
+        """The good values as record batches, and the records that they are of; those that are in none are malformed."""
+        begin, space = 0, self._space(spans.records.size)
+        while begin < spans.records.size:
+            verdicts, cells, full = self._run(spans, begin, space)
+            if verdicts.size:
+                begin += verdicts.size
+                self._per_record = np.maximum(1.0, cells.rows / verdicts.size)
+                good = spans.records[begin - verdicts.size : begin][verdicts != MALFORMED]
+                batch = self._batch(cells)
+                if (verdicts == DOUBTFUL).any():
+                    kept = self._kept(cells, verdicts[verdicts != MALFORMED] == DOUBTFUL)
+                    good, batch = good[kept], batch.filter(pa.array(kept))
+                yield good, batch
+                space = self._space(spans.records.size - begin)
+            else:
+                space[full] *= 2
+
+    def _batch(self, cells: Cells) -> Any:
+        return pa.RecordBatch.from_struct_array(self._build(cells))
+
+    def _kept(self, cells: Cells, doubtful: Any) -> Any:
+        """Which rows are good: of the doubtful ones those that are the same when values that fit no column are others.
+
+        Spark looks at each entry of a map that is written as a list; of Avro's own maps only the last one of a key reaches it.
+        """
+        cells = replace(cells, every_entry=True, cells=cells.cells.copy())
+        for cell in self._floats:
+            cells.numbers(cell)[:] = 0  # NaN does not equal itself
+        others = replace(cells, cells=cells.cells.copy())
+        for cell, mark in self._fitted:
+            numbers, base = others.numbers(cell), cells.mark_base[mark]
+            numbers[cells.marks[base : base + numbers.size] == UNFIT] ^= 1
+        one, other = self._batch(cells), self._batch(others)
+        kept = np.ones(one.num_rows, np.bool_)
+        for row in np.flatnonzero(doubtful).tolist():
+            kept[row] = one.slice(row, 1).equals(other.slice(row, 1))
+        return kept
+
+    def _space(self, records: int) -> Longs:
+        """Rows of each level for so many records, or for fewer of them, by what records had before."""
+        most = int(ROOM / max(1.0, (self._per_record * self._widths).sum()))
+        return (min(records, max(1, most)) * self._per_record * SPARE + 16).astype(np.int64)
+
+    def _run(self, spans: Spans, begin: int, space: Longs) -> tuple[Bytes, Cells, int]:
+        """The verdicts on the records that there was space for, the cells of the good ones, and the level that is full."""
+        chosen = spans.records[begin : begin + space[0]]
+        cell_base, size = _bases(self._cell_level, space)
+        mark_base, marked = _bases(self._mark_level, space)
+        if not size <= self._cells.size <= max(size, 2 * ROOM):
+            self._cells = np.empty(size, np.int64)
+        if not marked <= self._marks.size <= max(marked, 2 * ROOM):
+            self._marks = np.empty(marked, np.uint8)
+        self._marks[:marked] = 0
+        code = self._code.copy()
+        if cell_base.size:
+            code[:, [CELL, SECOND]] = cell_base[code[:, [CELL, SECOND]]]
+        code[:, MARKED] = mark_base[code[:, MARKED]]
+        rows, verdicts = np.zeros(space.size, np.int64), np.empty(chosen.size, np.uint8)
+        end, full = run(
+            code.reshape(-1), self._pool, spans.data, spans.places, spans.sizes, chosen, self._prefix, verdicts, rows,
+            np.empty_like(rows), space, self._cells, self._marks, self._mark_level, mark_base, self._lists, STRING_LIMIT,
+            ITEMS_LIMIT,
+        )  # fmt: skip
+        cells = Cells(self._program, spans.data, rows, self._cells, self._marks, cell_base, mark_base)
+        return verdicts[:end], cells, full
+
+
+def _bases(levels: Longs, space: Longs) -> tuple[Longs, int]:
+    """Where each column begins, one row longer than its level's space, and where the last one ends."""
+    ends = np.cumsum(space[levels] + 1)
+    return ends - space[levels] - 1, int(ends[-1]) if ends.size else 0
+
+
+class PlainReader:
+    """Values that are kept as they are, in one column; null is a value, too."""
+
+    def __init__(self, column: str, kind: Json, *, text: bool) -> None:
+        self._column, self._kind, self._text = column, arrow_type(kind), text
+
+    def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
+        """As `Reader.read`."""
+        records = spans.records
+        cells, marks = self._cells(spans, records)
+        if self._text:
+            wrong = np.empty(records.size, np.uint8)
+            if find_no_utf_8(cells, marks, spans.data, wrong):
+                records = records[wrong == 0]
+                cells, marks = self._cells(spans, records)
+        column = texts(self._kind, cells, marks, spans.data)
+        yield records, pa.RecordBatch.from_arrays([column], [self._column])
+
+    @staticmethod
+    def _cells(spans: Spans, records: Longs) -> tuple[Longs, Bytes]:
+        sizes = spans.sizes[records].astype(np.int64)
+        marks = (sizes >= 0).view(np.uint8)
+        cells = spans.places[records].astype(np.int64) << 32 | np.maximum(sizes, 0)
+        return cells, NOTHING if marks.all() else marks

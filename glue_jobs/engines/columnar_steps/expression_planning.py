@@ -1,0 +1,374 @@
+"""Expressions that Spark has resolved, as `columnar_steps.expressions`; what is not known to be the same is
+refused.
+
+Spark's optimizer may leave out, or add up, what could have failed. So what may fail stands only where it does not do that: not
+beside a constant that settles an AND or OR, not twice in a comparison, and in nothing that computes an operand only sometimes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+
+from calve.config.engine_choice import Unsupported
+from glue_jobs.engines.columnar_steps.expressions import At, Call, Constant, Expression
+from glue_jobs.process.java import elements
+
+KINDS = {
+    "boolean": pa.bool_(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+MOST_DIGITS = 38
+INTEGER_DIGITS = {pa.int32(): 10, pa.int64(): 19}
+MOMENT = KINDS["timestamp"]
+LIKE = re.compile(r"(%?)([^%_\\]*)(%?)", re.DOTALL)
+LIKE_IS = {("", ""): "equal", ("", "%"): "begins_with", ("%", ""): "ends_with", ("%", "%"): "contains"}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """kind: the type of the values; None: one that is only passed on. fails: whether there may be rows without a value."""
+
+    of: Expression
+    kind: pa.DataType | None
+    fails: bool = False
+
+
+Arguments = Sequence[Planned]
+
+
+def kind_of(tree: Any) -> pa.DataType | None:
+    """The type of a resolved expression of Spark's."""
+    name = str(tree.dataType().json()).strip('"')
+    digits = DECIMAL.fullmatch(name)
+    return pa.decimal128(int(digits[1]), int(digits[2])) if digits else KINDS.get(name)
+
+
+def planned_call(name: str, arguments: Arguments, tree: Any) -> Planned | None:
+    """A function by the name of its class in Spark; None: it is not computed here, or not of such arguments."""
+    if name in QUIET and not any(each.fails for each in arguments):
+        return QUIET[name](arguments, tree)
+    return STRICT[name](arguments, tree) if name in STRICT else None
+
+
+def _call(function: str, arguments: Arguments, kind: pa.DataType, *, fails: bool = False) -> Planned:
+    fails = fails or any(each.fails for each in arguments)
+    return Planned(Call(function, tuple(each.of for each in arguments), kind), kind, fails)
+
+
+def _alike(arguments: Arguments) -> bool:
+    first = arguments[0].kind
+    return first is not None and all(each.kind == first for each in arguments)
+
+
+def _compared(function: str) -> Callable[[Arguments, Any], Planned | None]:
+    def planned(arguments: Arguments, _: Any) -> Planned | None:
+        left, right = arguments
+        if not _alike(arguments) or (left.fails and left.of == right.of):
+            return None
+        return _call(function, arguments, pa.bool_())
+
+    return planned
+
+
+def _connected(function: str) -> Callable[[Arguments, Any], Planned | None]:
+    def planned(arguments: Arguments, _: Any) -> Planned | None:
+        fails = any(each.fails for each in arguments)
+        if fails and any(isinstance(each.of, Constant) for each in arguments):
+            return None
+        return _call(function, arguments, pa.bool_())
+
+    return planned
+
+
+def _summed(of_integers: str, of_others: str) -> Callable[[Arguments, Any], Planned | None]:
+    def planned(arguments: Arguments, tree: Any) -> Planned | None:
+        kind = kind_of(tree)
+        if kind is None:
+            return None
+        if pa.types.is_decimal(kind):
+            room = _has_room(of_others, arguments, kind)
+            return _call(of_others, arguments, kind) if room and _mode(tree) == "ANSI" else None
+        if not _alike(arguments):
+            return None
+        if pa.types.is_floating(kind):
+            return _call(of_others, arguments, kind)
+        found = _attempted(of_integers, arguments, kind, tree) if kind in INTEGER_DIGITS else None
+        return found if found and _constants(found.of, of_integers) <= 1 else None
+
+    return planned
+
+
+def _attempted(function: str, arguments: Arguments, kind: pa.DataType, tree: Any) -> Planned | None:
+    """What fails, or where Spark is to try it, has no value then."""
+    match _mode(tree):
+        case "ANSI":
+            return _call(function, arguments, kind, fails=True)
+        case "TRY" if not any(each.fails for each in arguments):
+            return Planned(Call(function, tuple(each.of for each in arguments), kind, tries=True), kind)
+    return None
+
+
+def _constants(of: Expression, function: str) -> int:
+    """How many there are in a sum, or in a product: Spark may add them up before anything else."""
+    if isinstance(of, Call) and of.function == function:
+        return sum(_constants(each, function) for each in of.arguments)
+    return isinstance(of, Constant)
+
+
+def _has_room(function: str, arguments: Arguments, kind: pa.DataType) -> bool:
+    """Whether the type has every digit that a sum, or a product, of such decimals can have."""
+    one, other = (each.kind for each in arguments)
+    if one is None or other is None or not all(pa.types.is_decimal(each) for each in (one, other)):
+        return False
+    if function == "times":
+        digits, scale = one.precision + other.precision + 1, one.scale + other.scale
+    else:
+        scale = max(one.scale, other.scale)
+        digits = max(one.precision - one.scale, other.precision - other.scale) + scale + 1
+    return bool(kind == pa.decimal128(digits, scale)) if digits <= MOST_DIGITS else False
+
+
+def _divided(function: str, *kinds: pa.DataType) -> Callable[[Arguments, Any], Planned | None]:
+    def planned(arguments: Arguments, tree: Any) -> Planned | None:
+        known = _alike(arguments) and arguments[0].kind in kinds
+        return _attempted(function, arguments, arguments[0].kind, tree) if known else None
+
+    return planned
+
+
+def _mode(tree: Any) -> str:
+    return str(tree.evalMode().toString())
+
+
+def _cast(arguments: Arguments, tree: Any) -> Planned | None:
+    [of], to = arguments, kind_of(tree)
+    if of.kind is None or to is None:
+        return None
+    if of.kind == MOMENT and to == pa.date32():
+        return _call("day_of", arguments, to)
+    return _call("cast", arguments, to) if _holds(of.kind, to) else None
+
+
+def _holds(of: pa.DataType, to: pa.DataType) -> bool:
+    """Whether a type has all values of another one, texts the one text of each, and floating point the nearest."""
+    if of in INTEGER_DIGITS:
+        if pa.types.is_decimal(to):
+            return bool(to.precision - to.scale >= INTEGER_DIGITS[of])
+        return bool(
+            pa.types.is_floating(to) or pa.types.is_string(to) or (of, to) == (pa.int32(), pa.int64())
+        )
+    if pa.types.is_decimal(of):
+        wide = pa.types.is_decimal(to) and to.scale >= of.scale
+        return bool(wide and to.precision - to.scale >= of.precision - of.scale)
+    return (of, to) == (pa.float32(), pa.float64()) or (to == pa.string() and of in (pa.bool_(), pa.date32()))
+
+
+def _one_of(arguments: Arguments, _: Any) -> Planned | None:
+    value, *others = arguments
+    if not _alike(arguments) or pa.types.is_floating(value.kind):
+        return None
+    return _call("one_of", arguments, pa.bool_()) if all(isinstance(o.of, Constant) for o in others) else None
+
+
+def _chosen(arguments: Arguments, tree: Any) -> Planned | None:
+    kind = kind_of(tree)
+    otherwise = [] if len(arguments) % 2 else [Planned(Constant(None, kind), kind)]
+    parts = [*arguments, *otherwise]
+    if kind is None or any(each.kind != kind for each in (*parts[1::2], parts[-1])):
+        return None
+    return _call("chosen", parts, kind)
+
+
+def _same(function: str) -> Callable[[Arguments, Any], Planned | None]:
+    """Of arguments of one type, with a value of it."""
+
+    def planned(arguments: Arguments, _: Any) -> Planned | None:
+        return _call(function, arguments, arguments[0].kind) if _alike(arguments) else None
+
+    return planned
+
+
+def _joined(arguments: Arguments, _: Any) -> Planned | None:
+    texts = all(each.kind == pa.string() for each in arguments)
+    return _call("joined", arguments, pa.string()) if texts else None
+
+
+def _patterned(function: str) -> Callable[[Arguments, Any], Planned | None]:
+    def planned(arguments: Arguments, _: Any) -> Planned | None:
+        value, pattern = arguments
+        texts = value.kind == pattern.kind == pa.string()
+        known = isinstance(pattern.of, Constant) and pattern.of.value is not None
+        return _call(function, arguments, pa.bool_()) if texts and known else None
+
+    return planned
+
+
+def _like(arguments: Arguments, tree: Any) -> Planned | None:
+    value, pattern = arguments
+    if not isinstance(pattern.of, Constant) or str(tree.escapeChar()) != "\\":
+        return None
+    found = LIKE.fullmatch(str(pattern.of.value))
+    if found is None or pattern.of.value is None:
+        return None
+    plain = Planned(Constant(found[2], pa.string()), pa.string())
+    return _patterned(LIKE_IS[found[1], found[3]])([value, plain], tree)
+
+
+def _at_key(arguments: Arguments, tree: Any) -> Planned | None:
+    _, key = arguments
+    if not isinstance(key.of, Constant) or key.kind != pa.string() or key.of.value is None:
+        return None
+    return Planned(Call("at_key", tuple(each.of for each in arguments), kind_of(tree)), kind_of(tree))
+
+
+def _told(function: str) -> Callable[[Arguments, Any], Planned | None]:
+    return lambda arguments, _: _call(function, arguments, pa.bool_())
+
+
+def _moment(function: str, *, fails: bool = True) -> Callable[[Arguments, Any], Planned | None]:
+    def planned(arguments: Arguments, _: Any) -> Planned | None:
+        whole = arguments[0].kind in INTEGER_DIGITS
+        return _call(function, arguments, MOMENT, fails=fails) if whole else None
+
+    return planned
+
+
+STRICT: Mapping[str, Callable[[Arguments, Any], Planned | None]] = {
+    "EqualTo": _compared("equal"),
+    "LessThan": _compared("less"),
+    "GreaterThan": _compared("greater"),
+    "LessThanOrEqual": _compared("less_equal"),
+    "GreaterThanOrEqual": _compared("greater_equal"),
+    "And": _connected("and"),
+    "Or": _connected("or"),
+    "Not": _told("not"),
+    "Add": _summed("add", "plus"),
+    "Subtract": _summed("subtract", "minus"),
+    "Multiply": _summed("multiply", "times"),
+    "Divide": _divided("divide", pa.float64()),
+    "Remainder": _divided("remainder", pa.int32(), pa.int64()),
+    "IntegralDivide": _divided("quotient", pa.int64()),
+    "Cast": _cast,
+    "SecondsToTimestamp": _moment("moment_of_seconds"),
+    "MillisToTimestamp": _moment("moment_of_millis"),
+}
+QUIET: Mapping[str, Callable[[Arguments, Any], Planned | None]] = {
+    "IsNull": _told("is_null"),
+    "IsNotNull": _told("is_not_null"),
+    "EqualNullSafe": _compared("equal_or_both_null"),
+    "In": _one_of,
+    "Coalesce": _same("first_there"),
+    "If": _chosen,
+    "CaseWhen": _chosen,
+    "Concat": _joined,
+    "StartsWith": _patterned("begins_with"),
+    "EndsWith": _patterned("ends_with"),
+    "Contains": _patterned("contains"),
+    "Like": _like,
+    "GetMapValue": _at_key,
+}
+"""Those of which no argument may fail."""
+
+
+def spelled(frame: DataFrame, path: Sequence[str]) -> tuple[str, ...]:
+    """A path of names, which are found in any case of letters, as the columns spell it."""
+    kind: Any = frame.schema
+    found: list[str] = []
+    for name in path:
+        field = next(each for each in kind.fields if each.name.lower() == name.lower())
+        kind = field.dataType
+        found.append(field.name)
+    return tuple(found)
+
+
+class Planning:
+    """Of expressions on the columns of a frame. place: where calve.yaml has them."""
+
+    def __init__(self, frame: DataFrame, place: str) -> None:
+        self._frame = frame
+        self._place = place
+        jvm: Any = frame.sparkSession._jvm
+        self._tree = jvm.org.apache.spark.sql.classic.ExpressionUtils.expression
+        self._replaceable = jvm.java.lang.Class.forName(
+            "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
+        )
+        self._shared: dict[str, Planned] = {}
+
+    def of(self, column: Column | str) -> Expression:
+        """Of an expression, or of the column of a name.
+
+        Raises:
+            Unsupported: it is not known to be computed the same.
+        """
+        if isinstance(column, str):
+            return At(spelled(self._frame, [column]))
+        return self._planned(self._tree(column._jc)).of
+
+    def _planned(self, tree: Any) -> Planned:
+        if self._replaceable.isInstance(tree):
+            return self._planned(tree.replacement())
+        if tree.foldable():
+            return self._constant(tree)
+        match str(tree.getClass().getSimpleName()):
+            case "AttributeReference":
+                return self._at(tree, (str(tree.name()),))
+            case "Alias":
+                return self._planned(tree.child())
+            case "GetStructField":
+                return self._field(tree)
+            case "With":
+                for each in elements(tree.defs()):
+                    self._shared[each.id().toString()] = self._planned(each.child())
+                return self._planned(tree.child())
+            case "CommonExpressionRef":
+                return self._shared[tree.id().toString()]
+            case name:
+                found = planned_call(name, [self._planned(each) for each in elements(tree.children())], tree)
+        if found is None:
+            raise self._refused(tree)
+        return found
+
+    def _at(self, tree: Any, path: tuple[str, ...]) -> Planned:
+        return Planned(At(spelled(self._frame, path)), kind_of(tree))
+
+    def _field(self, tree: Any) -> Planned:
+        above = self._planned(tree.child()).of
+        if not isinstance(above, At):
+            raise self._refused(tree)
+        return self._at(tree, (*above.path, str(tree.childSchema().fieldNames()[tree.ordinal()])))
+
+    def _constant(self, tree: Any) -> Planned:
+        """What Spark computes of it."""
+        kind = kind_of(tree)
+        try:
+            value = tree.eval(None)
+        except (Py4JJavaError, PySparkException):
+            raise Unsupported(f"{self._place}: {tree.sql()} fails for every record") from None
+        if kind is None:
+            raise self._refused(tree)
+        if value is not None and pa.types.is_decimal(kind):
+            value = Decimal(value.toString())
+        elif value is not None and pa.types.is_string(kind):
+            value = str(value.toString())
+        return Planned(Constant(value, kind), kind)
+
+    def _refused(self, tree: Any) -> Unsupported:
+        return Unsupported(f"{self._place}: {tree.prettyName()} is computed by rows alone")

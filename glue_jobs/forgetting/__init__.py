@@ -1,1 +1,0 @@
-"""Who and what goes when a person is forgotten; `glue_jobs.forget` does one after the other."""

@@ -1,0 +1,354 @@
+"""Iceberg as the job sees it: tables are made, evolved and looked at through Iceberg's Java API, over py4j.
+
+Everything that knows a Java class of the catalog stands here and in `glue_jobs.iceberg.staging`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from calve.config.job import Transform
+from calve.config.spark_conf import CATALOG
+from calve.errors import Retryable
+from calve.names import OWNER_TAG, TableName
+from calve.outputs.announcement import Found
+from calve.schema.columns import Json, with_ids
+from calve.schema.evolution import Change
+from calve.table.protocol import Commit
+from glue_jobs.iceberg.glue_columns import GlueColumns
+from glue_jobs.iceberg.specs import partition_spec, sort_order
+from glue_jobs.process.java import Packages, elements, java_cause, java_class, strings
+
+PROPERTIES = {
+    "write.parquet.compression-codec": "zstd",
+    "write.parquet.compression-level": "3",
+    "write.metadata.compression-codec": "gzip",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    "commit.manifest.min-count-to-merge": "20",
+    "commit.retry.num-retries": "10",
+}
+"""What keeps metadata small. A reader that polls, or a catalog that follows by the minute, still finds the hundred metadata files
+before the newest.
+"""
+SETTINGS = "calve.settings"
+"""The property that says which of calve's settings a table has been given; what a person changes later stays so."""
+
+
+def settings(file_bytes: int) -> dict[str, str]:
+    """The properties that a table is born with; an older one is given them once, and again where calve.yaml says otherwise."""
+    given = PROPERTIES | {"write.target-file-size-bytes": str(file_bytes)}
+    return given | {SETTINGS: f"1/{file_bytes}"}
+
+
+class Table:
+    """An Iceberg table; every method sees the state of the last `refresh`."""
+
+    def __init__(self, jvm: Any, java: Any, name: TableName, glue: GlueColumns) -> None:
+        self.jvm = jvm
+        self.java = java
+        self.name = name
+        self._glue = glue
+
+    def refresh(self) -> None:
+        """Load the table's newest metadata.
+
+        Raises:
+            Retryable: the catalog or the object store does not answer.
+        """
+        with catalog_errors(f"table {self.name}"):
+            self.java.refresh()
+
+    @property
+    def schema(self) -> Json:
+        return json.loads(self.jvm.org.apache.iceberg.SchemaParser.toJson(self.java.schema()))
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return strings(self.jvm, self.java.properties())
+
+    @property
+    def head(self) -> int | None:
+        """Id of main's snapshot."""
+        current = self.java.currentSnapshot()
+        return None if current is None else int(current.snapshotId())
+
+    def total(self, name: str) -> int:
+        """One of Iceberg's totals as of main's snapshot, such as `data-files`."""
+        current = self.java.currentSnapshot()
+        return 0 if current is None else int(strings(self.jvm, current.summary()).get(f"total-{name}", 0))
+
+    @property
+    def found(self) -> Found:
+        """Which table this is, by which metadata file."""
+        return Found(str(self.java.uuid()), str(self.java.operations().current().metadataFileLocation()))
+
+    def ancestors(self, head: int | None = None) -> Iterator[Commit]:
+        """Snapshots from `head` (default: main's) towards the root, as far as expiry has left them."""
+        current = self.java.currentSnapshot() if head is None else self.java.snapshot(head)
+        while current is not None:
+            yield commit_of(self.jvm, current)
+            parent = current.parentId()
+            current = None if parent is None else self.java.snapshot(parent)
+
+    def refs(self) -> dict[str, int]:
+        """Branches and tags -> snapshot id."""
+        refs = self.java.refs()
+        return {str(name): int(refs.get(name).snapshotId()) for name in elements(refs.keySet())}
+
+    def snapshot(self, snapshot_id: int) -> Commit | None:
+        found = self.java.snapshot(snapshot_id)
+        return None if found is None else commit_of(self.jvm, found)
+
+    def committed(self) -> None:
+        """To be called after every commit: Iceberg has written Glue's list of columns anew."""
+        self._glue.level(self.java, self.name)
+
+    def _commit(self, update: Any) -> None:
+        update.commit()
+        self.committed()
+
+    def set_properties(self, values: Mapping[str, str], *, remove: Iterable[str] = ()) -> None:
+        with catalog_errors(f"table {self.name}"):
+            update = self.java.updateProperties()
+            for name, value in values.items():
+                update.set(name, value)
+            for name in remove:
+                update.remove(name)
+            self._commit(update)
+
+    def roll_back(self, snapshot_id: int, values: Mapping[str, str], *, remove: Iterable[str]) -> None:
+        """Let main be a snapshot again and change properties, in one commit that holds only for the table as it is known here.
+
+        Iceberg's own rollback would try again on whatever another writer has committed meanwhile.
+
+        Raises:
+            Retryable: another writer was faster, or the answer was lost.
+        """
+        with catalog_errors(f"table {self.name}"):
+            operations = self.java.operations()
+            base = operations.current()
+            given = self.jvm.java.util.HashMap()
+            for name, value in values.items():
+                given.put(name, value)
+            taken = self.jvm.java.util.HashSet()
+            for name in remove:
+                taken.add(name)
+            update = self.jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+            update = update.setBranchSnapshot(snapshot_id, "main").setProperties(given)
+            operations.commit(base, update.removeProperties(taken).build())
+            self.java.refresh()
+            self.committed()
+
+    def set_tag(self, name: str, snapshot_id: int) -> None:
+        """Make the tag point to a snapshot, new or moved."""
+        with catalog_errors(f"table {self.name}"):
+            manage = self.java.manageSnapshots()
+            known = name in self.refs()
+            (manage.replaceTag if known else manage.createTag)(name, snapshot_id)
+            self._commit(manage)
+
+    def expire(self, kept: int, older_than: float) -> int:
+        """Expire what is neither among main's `kept` newest snapshots, nor held by a branch or tag, nor as young as `older_than`,
+        in seconds since epoch; gives the number of snapshots. Files that none of the others needs are deleted.
+        """
+        with catalog_errors(f"table {self.name}"):
+            before = int(self.java.snapshots().size())
+            update = self.java.expireSnapshots().retainLast(kept).expireOlderThan(int(older_than * 1000))
+            self._commit(update)
+            self.java.refresh()
+            return before - int(self.java.snapshots().size())
+
+    def drop_branch(self, name: str) -> None:
+        with catalog_errors(f"table {self.name}"):
+            if name in self.refs():
+                self._commit(self.java.manageSnapshots().removeBranch(name))
+
+    def evolve(self, changes: list[Change]) -> None:
+        """Change columns in one commit; those that another writer added meanwhile are left as they are."""
+        with catalog_errors(f"table {self.name}"):
+            update = self.java.updateSchema()
+            for change in changes:
+                match change.kind:
+                    case "rename":
+                        update.renameColumn(change.path, change.to)
+                    case "widen":
+                        update.updateColumn(change.path, self._type(change.type))
+                    case "comment":
+                        update.updateColumnDoc(change.path, change.doc)
+                    case "add":
+                        parent = [".".join(change.parent)] if change.parent else []
+                        update.addColumn(*parent, change.name, self._type(change.type), change.doc)
+            self._commit(update)
+
+    def _type(self, kind: Json) -> Any:
+        schema = {
+            "type": "struct",
+            "schema-id": 0,
+            "fields": [{"id": 1, "name": "x", "required": False, "type": kind}],
+        }
+        wrapped = self.jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(with_ids(schema)))
+        return wrapped.findType("x")
+
+
+class Lake:
+    """The catalog of one job; one Java catalog, shared by all tables and threads.
+
+    A database that it makes names `owner`, the deployment.
+    """
+
+    def __init__(self, spark: SparkSession, owner: str) -> None:
+        self.spark = spark
+        self.owner = owner
+        self.jvm = Packages(spark._jvm)
+        self._glue = GlueColumns(spark)
+
+    @cached_property
+    def _catalog(self) -> Any:
+        """Made when a table is first asked for: a preview asks for none, and AWS's classes take seconds to load."""
+        manager = self.spark._jsparkSession.sessionState().catalogManager()
+        return manager.catalog(CATALOG).icebergCatalog()
+
+    def enter_thread(self, pool: str) -> None:
+        """Make the session active in this thread, without which catalogs are looked up in empty settings, and name its pool."""
+        self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self.spark._jsparkSession)
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+
+    def load(self, name: TableName) -> Table | None:
+        """The table, or None where the catalog has none.
+
+        Raises:
+            Retryable: the catalog does not answer.
+        """
+        with catalog_errors(f"table {name}"):
+            try:
+                return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
+            except Py4JJavaError as error:
+                if java_class(error).endswith(("NoSuchTableException", "NoSuchNamespaceException")):
+                    return None
+                raise
+
+    def has(self, name: TableName) -> bool:
+        """Whether the catalog has the table. Where it has none this takes a quarter of what `load` does, else as long.
+
+        Raises:
+            Retryable: the catalog does not answer.
+        """
+        with catalog_errors(f"table {name}"):
+            return bool(self._catalog.tableExists(self._identifier(name)))
+
+    def create(
+        self,
+        name: TableName,
+        columns: Json,
+        *,
+        partition_by: tuple[Transform, ...] = (),
+        sort_by: tuple[Transform, ...] = (),
+        properties: Mapping[str, str],
+        summary: Mapping[str, str],
+    ) -> Table:
+        """Make the table together with its first, empty snapshot, in one catalog commit; load it where it exists already.
+
+        `summary` stands in the first snapshot, so that a table of calve's has a position from its first moment.
+        """
+        with catalog_errors(f"table {name}"):
+            self._create_database(name.database)
+            iceberg = self.jvm.org.apache.iceberg
+            schema = iceberg.SchemaParser.fromJson(json.dumps(with_ids(columns) | {"schema-id": 0}))
+            builder = (
+                self._catalog.buildTable(self._identifier(name), schema)
+                .withPartitionSpec(partition_spec(iceberg, schema, partition_by))
+                .withSortOrder(sort_order(iceberg, schema, sort_by))
+            )
+            for key, value in properties.items():
+                builder.withProperty(key, value)
+            try:
+                transaction = builder.createTransaction()
+                first = transaction.newFastAppend()
+                for key, value in summary.items():
+                    first.set(key, value)
+                first.commit()
+                transaction.commitTransaction()
+            except Py4JJavaError as error:
+                if not java_class(error).endswith("AlreadyExistsException"):
+                    raise
+            return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
+
+    def databases(self) -> list[str]:
+        """The databases that the owner's jobs have made.
+
+        Raises:
+            Retryable: the catalog does not answer.
+        """
+        with catalog_errors("the catalog"):
+            found = [
+                (each.level(0), self._catalog.loadNamespaceMetadata(each))
+                for each in self._catalog.listNamespaces()
+            ]
+            return sorted(name for name, properties in found if properties.get(OWNER_TAG) == self.owner)
+
+    def tables(self, database: str) -> list[str]:
+        """The names of a database's tables.
+
+        Raises:
+            Retryable: the catalog does not answer.
+        """
+        namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))
+        with catalog_errors(f"database {database}"):
+            return sorted(str(each.name()) for each in self._catalog.listTables(namespace))
+
+    def _create_database(self, database: str) -> None:
+        """Make the database where it does not exist; its tables lie in a folder of the warehouse with its name."""
+        namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))
+        if self._catalog.namespaceExists(namespace):
+            return
+        warehouse = self.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
+        try:
+            made = {"location": f"{warehouse}/{database}", OWNER_TAG: self.owner}
+            self._catalog.createNamespace(namespace, made)
+        except Py4JJavaError as error:
+            if not java_class(error).endswith("AlreadyExistsException"):
+                raise
+
+    def _identifier(self, name: TableName) -> Any:
+        return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(self.strings(name.database, name.table))
+
+    def strings(self, *values: str) -> Any:
+        """A Java array of strings."""
+        gateway: Any = self.spark.sparkContext._gateway
+        array = gateway.new_array(gateway.jvm.java.lang.String, len(values))
+        for index, value in enumerate(values):
+            array[index] = value
+        return array
+
+
+class catalog_errors:
+    """Java exceptions of the catalog or the object store become `Retryable`; what they hold of secrets does not get out."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Py4JJavaError):
+            raise Retryable(f"{self._what}: {java_cause(error)}") from None
+
+
+def commit_of(jvm: Any, snapshot: Any) -> Commit:
+    """A Java snapshot as the protocol sees it."""
+    parent = snapshot.parentId()
+    return Commit(
+        int(snapshot.snapshotId()),
+        None if parent is None else int(parent),
+        strings(jvm, snapshot.summary()),
+        snapshot.timestampMillis() / 1000,
+        int(snapshot.sequenceNumber()),
+        snapshot.operation(),
+    )

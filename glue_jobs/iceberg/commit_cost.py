@@ -1,0 +1,106 @@
+"""The receipt of a commit: CPU seconds that threads and tasks took for it, bytes written, and the requests behind them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from calve.config.job import Mode
+from calve.rounds.commit_cost import Held, Requests, requests, requests_of_work
+from glue_jobs.iceberg.catalog import PROPERTIES, Lake, Table
+from glue_jobs.iceberg.staging import Staged
+
+GROUP = "spark.jobGroup.id"
+MERGE_AT = "commit.manifest.min-count-to-merge"
+
+
+class Meter:
+    """Measures what happens in the thread that made it, and in the tasks of the Spark jobs that it starts, from then on.
+
+    The CPU seconds are those of this thread, and of the tasks as far as Spark, or who staged files, has accounted for them; not
+    what all threads share, such as the garbage collector, and not those of the commit that a receipt is written into. A second
+    receipt has what the first one has not.
+    """
+
+    def __init__(self, lake: Lake) -> None:
+        self._context: Any = lake.spark.sparkContext
+        self._group = uuid.uuid4().hex
+        self._context.setLocalProperty(GROUP, self._group)
+        self._told = self._threads_s()
+
+    def of_round(
+        self, main: Table, mode: Mode | None, staged: Staged, letters: Staged, *, had_letters: bool
+    ) -> dict[str, Any]:
+        """What the round has taken, with the commit that it is about to make, as figures for `calve.metrics`.
+
+        `had_letters`: earlier rounds had dead letters.
+        """
+        asked = requests(
+            _sizes(staged, letters),
+            _held(main),
+            mode,
+            merge_at=_merge_at(main),
+            letters=bool(letters.rows),
+            had_letters=had_letters,
+        )
+        return self._receipt(asked, staged, letters)
+
+    def of_work(self, table: Table, *staged: Staged, read: int = 0, all_read: bool = False) -> dict[str, Any]:
+        """What a commit has taken that is no round. read: files that it has read, beside all of the table's if `all_read`."""
+        held = _held(table)
+        read += held.files if all_read else 0
+        asked = requests_of_work(_sizes(*staged), held, read=read, merge_at=_merge_at(table))
+        return self._receipt(asked, *staged)
+
+    def _receipt(self, asked: Requests, *staged: Staged) -> dict[str, Any]:
+        told, self._told = self._told, self._threads_s() + self._tasks_s()
+        cpu_s = self._told - told + sum(each.cpu_s for each in staged)
+        return asked.metrics() | {"bytes_written": sum(_sizes(*staged)), "cpu_s": round(cpu_s, 3)}
+
+    def _threads_s(self) -> float:
+        """Of this thread in Python, and of the one in the JVM that works for it."""
+        return time.thread_time() + float(_java_clock(self._context._gateway)()) / 1e9
+
+    def _tasks_s(self) -> float:
+        """What Spark has forgotten already, in a job with very many tables, is left out."""
+        spark, taken = self._context._jsc.sc(), 0
+        store = spark.statusStore()
+        for job in spark.statusTracker().getJobIdsForGroup(self._group):
+            with suppress(Py4JJavaError):
+                stages = store.job(job).stageIds()
+                for stage in [int(stages.apply(at)) for at in range(stages.size())]:
+                    with suppress(Py4JJavaError):
+                        taken += store.lastStageAttempt(stage).executorCpuTime()
+        return taken / 1e9
+
+
+@cache
+def _java_clock(gateway: Any) -> Callable[[], int]:
+    """Nanoseconds of CPU of the thread in the JVM that is asked."""
+    java = gateway.jvm.java.lang
+    bean = java.management.ManagementFactory.getThreadMXBean()
+    none, arguments = gateway.new_array(java.Class, 0), gateway.new_array(java.Object, 0)
+    # The bean's own class is hidden from py4j: its interface is not.
+    bean_type = java.Class.forName("java.lang.management.ThreadMXBean")
+    clock = bean_type.getMethod("getCurrentThreadCpuTime", none)
+    return lambda: clock.invoke(bean, arguments)
+
+
+def _sizes(*staged: Staged) -> list[int]:
+    files = (each for made in staged for each in (*made.files, *(made.deletes.files if made.deletes else ())))
+    return [int(each.fileSizeInBytes()) for each in files]
+
+
+def _held(table: Table) -> Held:
+    head = table.snapshot(table.head) if table.head else None
+    return Held.of(head.summary if head else {})
+
+
+def _merge_at(table: Table) -> int:
+    return int(table.properties.get(MERGE_AT, PROPERTIES[MERGE_AT]))

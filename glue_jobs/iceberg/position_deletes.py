@@ -1,0 +1,138 @@
+"""Position deletes without a commit: Spark deletes from a copy of the table's metadata that this process alone can see (ADR 16).
+
+The copy lies in an Iceberg catalog in memory, over the table's own files. What the commit on it has added are ordinary delete
+files; `glue_jobs.iceberg.staging` publishes them together with the rows. Iceberg's in-memory catalog has no setting for its
+FileIO; this module is the only one that knows, and `tests/integration/test_deletes.py` is its contract.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from calve.config.spark_conf import COPIES
+from calve.errors import Suspended
+from calve.names import quote, quote_path
+from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.iceberg.exposure import require_own_paths
+from glue_jobs.iceberg.staging import Deletes
+from glue_jobs.process.java import elements, strings
+
+NAMESPACE = "staged"
+DELETED = "spark.merge-into.num-target-rows-deleted"
+FOR_COPIES = {
+    "write.merge.mode": "merge-on-read",
+    "write.delete.granularity": "file",
+    "write.metadata.delete-after-commit.enabled": "false",
+    "read.split.adaptive-size.enabled": "false",
+}
+"""Properties of a copy. It must not clean up: the metadata files that it knows are the table's."""
+
+
+def stage_deletes(
+    lake: Lake, table: Table, keys: DataFrame, columns: Sequence[str], stage_id: str
+) -> Deletes | None:
+    """Write deletes of the rows of main, as of its last refresh, whose `columns` are one of the `keys`; None: there are none.
+
+    `keys` has a column for each of `columns`, in their order; no two are equal, none is null.
+
+    Raises:
+        Suspended: `ledger_imbalance`: Spark counted other rows than the files delete.
+    """
+    head = table.java.currentSnapshot()
+    if head is None or strings(lake.jvm, head.summary()).get("total-data-files") == "0":
+        return None
+    copies = _Copies(lake)
+    copy = copies.make(table, stage_id)
+    try:
+        name = ".".join(quote(part) for part in (COPIES, NAMESPACE, stage_id))
+        pairs = zip(columns, keys.columns, strict=True)
+        same = reduce(Column.__and__, (_of_copy(stage_id, path) == F.col(quote(key)) for path, key in pairs))
+        keys.mergeInto(name, same).whenMatched().delete().merge()
+        copy.refresh()
+        return _harvested(lake, table, copy, int(head.snapshotId()))
+    finally:
+        copies.forget(copy, stage_id)
+
+
+def _of_copy(name: str, path: str) -> Column:
+    return F.col(f"{quote(name)}.{quote_path(path)}")
+
+
+def _harvested(lake: Lake, table: Table, copy: Any, base: int) -> Deletes | None:
+    """What the newest snapshot of the copy has added to the table's snapshot `base`."""
+    snapshot, io = copy.currentSnapshot(), table.java.io()
+    if int(snapshot.snapshotId()) == base:
+        return None
+    files, replaced = (
+        tuple(elements(each)) for each in (snapshot.addedDeleteFiles(io), snapshot.removedDeleteFiles(io))
+    )
+    rows = sum(each.recordCount() for each in files) - sum(each.recordCount() for each in replaced)
+    counted = int(strings(lake.jvm, snapshot.summary()).get(DELETED, "0"))
+    if rows != counted:
+        text = f"{rows} rows are deleted by the round's files, {counted} were counted where they were read"
+        raise Suspended("ledger_imbalance", f"the round does not balance and was not published: {text}")
+    util = lake.jvm.org.apache.iceberg.util.ContentFileUtil
+    touched = tuple(str(util.referencedDataFileLocation(each)) for each in files)
+    return Deletes(base, files, replaced, touched, rows) if files else None
+
+
+class _Copies:
+    """Copies of tables in the catalog in memory, named by their stage."""
+
+    _lock = threading.Lock()
+
+    def __init__(self, lake: Lake) -> None:
+        self._iceberg = lake.jvm.org.apache.iceberg
+        self._lake = lake
+        manager = lake.spark._jsparkSession.sessionState().catalogManager()
+        self._catalog = manager.catalog(COPIES).icebergCatalog()
+
+    def make(self, table: Table, name: str) -> Any:
+        """A table of its own with the metadata that `table` has, and the properties `FOR_COPIES`."""
+        require_own_paths(table)
+        with self._lock:
+            self._prepare(table)
+        properties = self._lake.jvm.java.util.HashMap()
+        for key, value in FOR_COPIES.items():
+            properties.put(key, value)
+        builder = self._iceberg.TableMetadata.buildFrom(table.java.operations().current())
+        metadata = builder.setProperties(properties).discardChanges().build()
+        file = table.java.io().newOutputFile(f"{table.java.location()}/metadata/{name}.metadata.json")
+        self._iceberg.TableMetadataParser.write(metadata, file)
+        return self._catalog.registerTable(self._identifier(name), file.location())
+
+    def forget(self, copy: Any, name: str) -> None:
+        """Drop the copy, and delete its metadata; what a crash leaves of that are orphans."""
+        base = f"{copy.location()}/metadata/{name}.metadata.json"
+        snapshot, io = copy.currentSnapshot(), copy.io()
+        last = str(copy.operations().current().metadataFileLocation())
+        self._catalog.dropTable(self._identifier(name), False)  # noqa: FBT003 do not purge
+        for path in {base, last}:
+            io.deleteFile(path)
+        if last == base:
+            return
+        for each in elements(snapshot.allManifests(io)):
+            if int(each.snapshotId()) == int(snapshot.snapshotId()):
+                io.deleteFile(each.path())
+        io.deleteFile(snapshot.manifestListLocation())
+
+    def _prepare(self, table: Table) -> None:
+        """Give the catalog a FileIO like the table's: by reflection, as it has no setting for one."""
+        namespace = self._iceberg.catalog.Namespace.of(self._lake.strings(NAMESPACE))
+        if self._catalog.namespaceExists(namespace):
+            return
+        io, configuration = table.java.io(), self._lake.spark._jsc.hadoopConfiguration()
+        like = self._iceberg.CatalogUtil.loadFileIO(io.getClass().getName(), io.properties(), configuration)
+        field = self._catalog.getClass().getDeclaredField("io")
+        field.setAccessible(True)
+        field.set(self._catalog, like)
+        self._catalog.createNamespace(namespace)
+
+    def _identifier(self, name: str) -> Any:
+        return self._iceberg.catalog.TableIdentifier.of(self._lake.strings(NAMESPACE, name))

@@ -1,0 +1,282 @@
+"""Write data files without a commit, then publish them by one Iceberg append that compares before it swaps (ADR 2).
+
+Spark writes the files the way Iceberg's own compaction does: through a table registered under an id of its own, whose "commit"
+only hands the data files over. `SparkTableCache` and `FileRewriteCoordinator` are internal classes of Iceberg; this module is
+the only one that knows them, and `tests/integration/test_staging.py` is their contract.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import DataFrame
+
+from calve.errors import CalveError, LostRace, Retryable, Suspended
+from calve.table.protocol import Commit
+from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors, commit_of
+from glue_jobs.iceberg.exposure import require_own_paths
+from glue_jobs.process.java import elements, java_class, java_message
+from glue_jobs.table.value_counts import count_values
+
+Validator = Callable[[Iterator[Commit]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Files that no snapshot holds yet; they may be committed again until a commit is known to have succeeded.
+
+    `deletes`: position deletes of rows that the data files, or tombstones, take the place of. `counts`: what `count_values` has
+    counted, where the table has a column for it. `cpu_s`: CPU seconds of tasks that Spark does not account for.
+    """
+
+    files: tuple[Any, ...]
+    rows: int
+    size_bytes: int
+    deletes: Deletes | None = None
+    counts: Mapping[str, Any] | None = None
+    cpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """Delete files of `rows` rows of the snapshot `base`; those in `replaced` are merged into them.
+
+    `touched`: paths of the data files that they delete from. A position means nothing in a file that compaction has written
+    anew, so they are published only as long as all of these are there.
+    """
+
+    base: int
+    files: tuple[Any, ...]
+    replaced: tuple[Any, ...]
+    touched: tuple[str, ...]
+    rows: int
+
+
+NOTHING = Staged((), 0, 0)
+
+
+class Ambiguous(CalveError):
+    """The commit may or may not have been applied: look for the round in the table before anything else."""
+
+
+class Conflict(Retryable):
+    """Iceberg itself refused the commit: files that it takes for granted are gone, or others delete from them; nothing was
+    committed.
+    """
+
+
+def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by: str | None = None) -> Staged:
+    """Write `rows` as data files of `table`, already clustered by the caller; main is not touched.
+
+    count_by: a column whose values are counted while they pass.
+
+    Raises:
+        Retryable: the object store failed; nothing is committed, files already written are orphans.
+        Suspended: `foreign_path`: the files would lie where other people may read them.
+    """
+    require_own_paths(table)
+    iceberg = lake.jvm.org.apache.iceberg.spark
+    cache, coordinator = _singleton(lake, iceberg, "SparkTableCache"), iceberg.FileRewriteCoordinator.get()
+    cache.add(stage_id, table.java)
+    rows, counted = count_values(rows, count_by) if count_by else (rows, None)
+    try:
+        (
+            rows.write.format("iceberg")
+            .option("rewritten-file-scan-task-set-id", stage_id)
+            .option("use-table-distribution-and-ordering", "false")
+            .mode("append")
+            .save(stage_id)
+        )
+        files = tuple(elements(coordinator.fetchNewFiles(table.java, stage_id)))
+    finally:
+        coordinator.clearRewrite(table.java, stage_id)
+        cache.remove(stage_id)
+    count = sum(f.recordCount() for f in files)
+    counts = counted(count) if counted else None
+    return Staged(files, count, sum(f.fileSizeInBytes() for f in files), counts=counts)
+
+
+@contextmanager
+def added_rows(lake: Lake, table: Table, snapshot_id: int) -> Iterator[DataFrame | None]:
+    """The rows of the data files that a snapshot added, as it added them, to be read inside; None: it added none.
+
+    Raises:
+        Suspended: `snapshot_lost`: it has expired.
+    """
+    snapshot = table.java.snapshot(snapshot_id)
+    if snapshot is None:
+        raise Suspended("snapshot_lost", f"snapshot {snapshot_id} of table {table.name} has expired")
+    with rows_of(lake, table, whole(lake, table, elements(snapshot.addedDataFiles(table.java.io())))) as rows:
+        yield rows
+
+
+def whole(lake: Lake, table: Table, files: Iterable[Any]) -> list[Any]:
+    """What Iceberg is to read of data files to have all their rows, those that were deleted by position, too."""
+    iceberg = lake.jvm.org.apache.iceberg
+    schema = iceberg.SchemaParser.toJson(table.java.schema())
+    gateway: Any = lake.spark.sparkContext._gateway
+    none = gateway.new_array(iceberg.DeleteFile, 0)
+    every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
+    specs = table.java.specs()
+    return [
+        iceberg.BaseFileScanTask(
+            file, none, schema, iceberg.PartitionSpecParser.toJson(specs.get(file.specId())), every
+        )
+        for file in files
+    ]
+
+
+@contextmanager
+def rows_of(
+    lake: Lake, table: Table, scan_tasks: Iterable[Any], *, split_bytes: int | None = None
+) -> Iterator[DataFrame | None]:
+    """The rows that Iceberg's scan tasks say, to be read inside; None: there are no tasks.
+
+    split_bytes: how much of the files each of Spark's tasks reads.
+    """
+    tasks = lake.jvm.java.util.ArrayList()
+    for each in scan_tasks:
+        tasks.add(each)
+    if tasks.isEmpty():
+        yield None
+        return
+    group, iceberg = uuid.uuid4().hex, lake.jvm.org.apache.iceberg.spark
+    cache = _singleton(lake, iceberg, "SparkTableCache")
+    sets = _singleton(lake, iceberg, "ScanTaskSetManager")
+    cache.add(group, table.java)
+    sets.stageTasks(table.java, group, tasks)
+    try:
+        reader = lake.spark.read.format("iceberg").option("scan-task-set-id", group)
+        if split_bytes is not None:
+            reader = reader.option("split-size", split_bytes).option("file-open-cost", 0)
+        yield reader.load(group)
+    finally:
+        sets.removeTasks(table.java, group)
+        cache.remove(group)
+
+
+def discard(table: Table, staged: Staged) -> None:
+    """Delete staged files that no commit was ever tried with."""
+    for each in (*staged.files, *(staged.deletes.files if staged.deletes else ())):
+        table.java.io().deleteFile(each.location())
+
+
+def publish(
+    table: Table,
+    staged: Staged,
+    summary: Mapping[str, str],
+    validator: Validator,
+    *,
+    branch: str | None = None,
+) -> int:
+    """Put the staged files into one snapshot, if `validator` accepts the ancestry of every head that it is tried on.
+
+    Returns the id of the snapshot.
+
+    Raises:
+        LostRace: the validator refused; nothing was committed.
+        Ambiguous: the answer was lost; the commit may have been applied, or may still be.
+        Conflict: a file that rows are deleted from was written anew meanwhile, or another writer deletes from it.
+    """
+    if staged.deletes is not None:
+        return commit(table, _replacing(table, staged, staged.deletes), summary, validator)
+    append = table.java.newAppend()
+    for each in staged.files:
+        append = append.appendFile(each)
+    return commit(table, append.toBranch(branch) if branch else append, summary, validator, branch=branch)
+
+
+def _replacing(table: Table, staged: Staged, deletes: Deletes) -> Any:
+    """Rows and deletes as one update that holds only where nobody else has touched the same data files."""
+    paths = table.jvm.java.util.ArrayList()
+    for path in deletes.touched:
+        paths.add(path)
+    update = table.java.newRowDelta().validateFromSnapshot(deletes.base)
+    update = update.validateDataFilesExist(paths).validateDeletedFiles().validateNoConflictingDeleteFiles()
+    for each in staged.files:
+        update = update.addRows(each)
+    for each in deletes.files:
+        update = update.addDeletes(each)
+    for each in deletes.replaced:
+        update = update.removeDeletes(each)
+    return update
+
+
+def commit(
+    table: Table, update: Any, summary: Mapping[str, str], validator: Validator, *, branch: str | None = None
+) -> int:
+    """Commit any of Iceberg's snapshot updates the way `publish` does.
+
+    Raises:
+        LostRace, Ambiguous, Conflict: as `publish`.
+    """
+    for key, value in summary.items():
+        update = update.set(key, value)
+    guard = _Guard(table.jvm, validator)
+    try:
+        update.validateWith(guard).commit()
+    except Py4JJavaError as error:
+        if guard.error is not None:
+            raise guard.error from None
+        if guard.refused:
+            raise LostRace(
+                f"table {table.name}: another writer published first, or main was rolled back"
+            ) from None
+        if java_class(error).endswith(".ValidationException"):
+            raise Conflict(f"table {table.name}: {java_message(error)}") from None
+        raise Ambiguous(f"table {table.name}: {java_class(error)}: {java_message(error)}") from None
+    except (
+        IllegalArgumentException
+    ):  # PySpark's own class for Java's, raised by Iceberg before it writes anything
+        raise Conflict(f"table {table.name}: the snapshot that rows are deleted from has expired") from None
+    with catalog_errors(
+        f"table {table.name}"
+    ):  # Iceberg has refreshed it, unless the catalog failed just then
+        table.committed()
+        return table.refs()[branch or "main"]
+
+
+class _Guard:
+    """Iceberg's `SnapshotAncestryValidator` in Python, called back from the JVM at every commit attempt.
+
+    It must define `errorMessage` (py4j does not see Java's default) and must not raise: an exception in a callback would
+    reach Java as a Py4JException and hide the refusal.
+    """
+
+    def __init__(self, jvm: Any, accept: Validator) -> None:
+        self._jvm = jvm
+        self._accept = accept
+        self.refused = False
+        self.error: Exception | None = None
+
+    def validate(self, ancestors: Any) -> bool:
+        try:
+            self.refused = not self._accept(commit_of(self._jvm, each) for each in elements(ancestors))
+        except Exception as error:  # noqa: BLE001 kept, and raised again on the Python side
+            self.error, self.refused = error, True
+        return not self.refused
+
+    def errorMessage(self) -> str:
+        return "calve: the table no longer stands where this round began"
+
+    class Java:
+        implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+
+def _singleton(lake: Lake, package: Any, name: str) -> Any:
+    """`SparkTableCache.get()`: hidden from py4j by an overload `get(String)`, so called by reflection."""
+    gateway: Any = lake.spark.sparkContext._gateway
+    kind = gateway.jvm.java.lang.Class.forName(f"org.apache.iceberg.spark.{name}", True, _loader(lake))  # noqa: FBT003
+    none = gateway.new_array(gateway.jvm.java.lang.Class, 0)
+    arguments = gateway.new_array(gateway.jvm.java.lang.Object, 0)
+    return kind.getMethod("get", none).invoke(None, arguments)
+
+
+def _loader(lake: Lake) -> Any:
+    return lake.jvm.java.lang.Thread.currentThread().getContextClassLoader()

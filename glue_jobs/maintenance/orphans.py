@@ -1,0 +1,91 @@
+"""Files below a table that none of its snapshots names are deleted, by the second run that finds them (ADR 31).
+
+Iceberg's action lists them; it looks below the table's own folder alone, and at no file younger than `AGE_S`: what a job has
+written and not committed yet is younger. The first run only notes what it has found, in a file beside the table's metadata; the
+next one deletes of these what nothing names still.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calve.config.maintenance import ORPHANS_NOTE
+from glue_jobs.iceberg.carry_position import Upkept
+from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
+from glue_jobs.iceberg.purge import delete
+from glue_jobs.process import faults
+from glue_jobs.process.java import elements, read_json, write_text
+
+AGE_S = 3 * 86_400.0
+MOST = 100_000
+"""So many files are noted by a run, and deleted by the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """found: files that nothing names, whose deletion the next run may do. deleted: those that an earlier run had found."""
+
+    found: int = 0
+    deleted: int = 0
+
+
+def sweep(lake: Lake, upkept: Upkept, *, age_s: float = AGE_S) -> Swept:
+    """Delete what the last run has found and nothing names still; note what there is for the next.
+
+    Raises:
+        Retryable: the object store failed; some files may be gone.
+    """
+    table = upkept.table
+    upkept.refresh()  # the action takes for orphans what is newer than the metadata that it is given
+    noted, found = set(_read(table).get("files", ())), _orphans(lake, table, age_s)
+    gone = sorted(noted & found)
+    upkept.refresh()
+    if upkept.is_forgetting:
+        return Swept()
+    delete(table, gone)
+    faults.point("orphans.deleted", table.name.table)
+    left = sorted(found - noted)[:MOST]
+    _note(table, left)
+    faults.point("orphans.noted", table.name.table)
+    return Swept(len(left), len(gone))
+
+
+def looked_at(table: Table) -> float | None:
+    """When a run has looked for orphans last, in seconds since epoch; None: none has.
+
+    Raises:
+        Retryable: the object store failed.
+    """
+    return _read(table).get("at")
+
+
+def _orphans(lake: Lake, table: Table, age_s: float) -> set[str]:
+    """The paths of old files that nothing names, the note not among them."""
+    actions = lake.jvm.org.apache.iceberg.spark.actions.SparkActions.get(lake.spark._jsparkSession)
+    action = actions.deleteOrphanFiles(table.java).usePrefixListing(True)  # noqa: FBT003 Java knows no names
+    action = action.olderThan(int((time.time() - age_s) * 1000))
+    with catalog_errors(f"table {table.name}, orphans"):
+        # Iceberg hands each file to a function that is to delete it: this one only gathers them.
+        result = action.deleteWith(lake.jvm.java.util.stream.Stream.builder()).execute()
+    return {str(each) for each in elements(result.orphanFileLocations())} - {_place(table)}
+
+
+def _place(table: Table) -> str:
+    return f"{str(table.java.location()).rstrip('/')}/metadata/{ORPHANS_NOTE}"
+
+
+def _read(table: Table) -> dict[str, Any]:
+    """What the last run has noted; nothing where there was none."""
+    io, place = table.java.io(), _place(table)
+    with catalog_errors(f"table {table.name}, orphans"):
+        return dict(read_json(io, place)) if io.newInputFile(place).exists() else {}
+
+
+def _note(table: Table, files: Sequence[str]) -> None:
+    said = json.dumps({"at": int(time.time()), "files": list(files)})
+    with catalog_errors(f"table {table.name}, orphans"):
+        write_text(table.java.io(), _place(table), said)

@@ -1,0 +1,149 @@
+"""Rows that are old enough leave a table, and no others: files that hold nothing else go, the rest is written anew (ADR 31)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+
+from calve.config.maintenance import RETAINED, Kind, after, retained
+from calve.config.spark_conf import CATALOG
+from calve.errors import CalveError
+from calve.modes.column_rules import require_age
+from calve.table.protocol import Commit
+from glue_jobs.iceberg.carry_position import Upkept
+from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.iceberg.commit_cost import Meter
+from glue_jobs.iceberg.layout import BYTES_PER_TASK, clustered
+from glue_jobs.iceberg.rewriting import sets_of
+from glue_jobs.iceberg.staging import NOTHING, Conflict, Staged, discard, rows_of, stage
+from glue_jobs.process import faults
+from glue_jobs.process.java import elements
+from glue_jobs.transform.keys import at, kind_at
+
+FILE = "_file"
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Rows that left, and the files that they were in; `conflict`: others wrote to these, and nothing was done."""
+
+    rows: int = 0
+    files: int = 0
+    conflict: bool = False
+
+
+def retain(
+    lake: Lake, upkept: Upkept, kind: Kind, column: str, before: datetime, *, budget_bytes: int
+) -> Gone:
+    """Delete the rows whose `column` is before a moment, in one commit; files beyond the budget wait.
+
+    Raises:
+        Suspended: the column is no time.
+        Retryable: as `Upkept.commit`.
+    """
+    upkept.refresh()
+    table, meter = upkept.table, Meter(lake)
+    _note(upkept)
+    if table.head is None:
+        return Gone()
+    start, old = table.java.currentSnapshot(), _Old(lake, table, column, before)
+    held = old.by_file()
+    tasks = _within(held, elements(table.java.newScan().planFiles()), budget_bytes)
+    if not tasks:
+        return Gone()
+    rows = sum(held[str(each.file().location())] for each in tasks)
+    left = _rest(lake, table, tasks, held, old.is_old)
+    faults.point("retention.staged", table.name.table)
+    files, deletes = sets_of(lake, tasks)
+
+    def update() -> Any:
+        made = table.java.newOverwrite().deleteFiles(files, deletes)
+        for each in left.files:
+            made = made.addFile(each)
+        return made.validateFromSnapshot(start.snapshotId()).validateNoConflictingDeletes()
+
+    def also(stood: Commit) -> dict[str, str]:
+        known = retained(table.ancestors(), table.properties)
+        return {RETAINED: after(known, column, _micros(before), rows, stood.summary).to_json()}
+
+    try:
+        upkept.commit(kind, update, meter.of_work(table, left, read=len(tasks), all_read=True), also)
+    except Conflict:
+        discard(table, left)
+        return Gone(conflict=True)
+    faults.point("retention.committed", table.name.table)
+    _note(upkept)
+    return Gone(rows, len(tasks))
+
+
+class _Old:
+    """Which rows of a table are old, at the head that it has now."""
+
+    def __init__(self, lake: Lake, table: Table, column: str, before: datetime) -> None:
+        self._held = (
+            lake.spark.read.option("versionAsOf", table.head)
+            .table(table.name.quoted(CATALOG))
+            .select("*", FILE)
+        )
+        require_age(str(table.name), column, table.schema)
+        limits: dict[Any, Column] = {
+            TimestampType: F.lit(before),
+            TimestampNTZType: F.lit(before).cast("timestamp_ntz"),
+            DateType: F.lit(before.date()),  # a day is before a moment when all of it is
+        }
+        self.is_old = at(column) < limits[type(kind_at(self._held.schema, column))]
+
+    def by_file(self) -> dict[str, int]:
+        """How many old rows there are in each data file that has any."""
+        counted = self._held.where(self.is_old).groupBy(FILE).count().collect()
+        return {each[FILE]: each["count"] for each in counted}
+
+
+def _within(held: Mapping[str, int], tasks: Iterable[Any], budget_bytes: int) -> list[Any]:
+    """Those of the scan tasks whose files have old rows, as many as the budget allows: a file of old rows alone costs nothing."""
+    found: list[Any] = []
+    spent = 0
+    for each in tasks:
+        file = each.file()
+        rows = held.get(str(file.location()), 0)
+        spent += 0 if rows in (0, file.recordCount()) else int(file.fileSizeInBytes())
+        if rows and (not found or spent <= budget_bytes):
+            found.append(each)
+    return found
+
+
+def _rest(lake: Lake, table: Table, tasks: list[Any], held: Mapping[str, int], is_old: Column) -> Staged:
+    """What is left of the files, as files that no snapshot holds."""
+    mixed = [each for each in tasks if held[str(each.file().location())] < each.file().recordCount()]
+    size = sum(int(each.file().fileSizeInBytes()) for each in mixed)
+    with rows_of(lake, table, mixed) as rows:
+        if rows is None:
+            return NOTHING
+        rest = rows.where(F.coalesce(~is_old, F.lit(True)))  # noqa: FBT003
+        staged = stage(lake, table, clustered(rest, table, -(-size // BYTES_PER_TASK)), uuid.uuid4().hex)
+    expected = sum(int(each.file().recordCount()) - held[str(each.file().location())] for each in mixed)
+    if staged.rows > expected or (staged.rows < expected and all(each.deletes().isEmpty() for each in mixed)):
+        discard(table, staged)
+        raise CalveError(f"table {table.name}: {staged.rows} rows would be left of its files, not {expected}")
+    return staged
+
+
+def _note(upkept: Upkept) -> None:
+    """Let the table's properties say what its newest commits say: these expire, and rows stay away."""
+    table = upkept.table
+    found = retained(table.ancestors(), table.properties)
+    if found is not None and table.properties.get(RETAINED) != found.to_json():
+        table.set_properties({RETAINED: found.to_json()})
+        faults.point("retention.noted", table.name.table)
+        table.refresh()
+
+
+def _micros(moment: datetime) -> int:
+    return int(moment.timestamp()) * 1_000_000 + moment.microsecond

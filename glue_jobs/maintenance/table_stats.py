@@ -1,0 +1,122 @@
+"""The tables of a job, and what is known of each from metadata alone, for `calve.config.maintenance.due` to judge.
+
+Neither Kafka nor a registry is asked.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from calve.config import job
+from calve.config.maintenance import SMALL, SURPLUS_FILES, Figures, Maintenance
+from calve.config.spark_conf import CATALOG
+from calve.config.topics import expand, name_pattern
+from calve.names import DEAD_LETTERS_SUFFIX, TableName
+from calve.schema.columns import REJECTED_AT
+from calve.table.position import INITIALISED, TOPIC
+from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.maintenance.orphans import looked_at
+from glue_jobs.process.java import elements, strings
+from glue_jobs.transform.keys import at
+
+
+def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Table]]:
+    """Tables that calve has made, by what calve.yaml says of them; those of patterns, too.
+
+    Raises:
+        Retryable: the catalog does not answer.
+    """
+    for database in databases(settings, catalog):
+        declared = {
+            each.name: each for each in (*settings.tables, *_of_patterns(settings, catalog, database))
+        }
+        for name, table in declared.items():
+            found = catalog.load(TableName(database, name))
+            if found is not None and INITIALISED in found.properties:
+                yield table, found
+
+
+def databases(settings: job.Job, catalog: Lake) -> list[str]:
+    """Those that the job's tables may be in: under `namespace: cluster_id` each that the deployment has made."""
+    return catalog.databases() if settings.lake.namespace == "cluster_id" else [settings.database()]
+
+
+def _of_patterns(settings: job.Job, catalog: Lake, database: str) -> Iterable[job.Table]:
+    """The tables of the job's patterns, by what each table says that it was made for."""
+    patterns = [re.compile(name_pattern(each.name)) for each in settings.patterns]
+    topics: dict[str, str] = {}
+    for name in catalog.tables(database) if patterns else ():
+        if not name.endswith(DEAD_LETTERS_SUFFIX) and any(each.fullmatch(name) for each in patterns):
+            found = catalog.load(TableName(database, name))
+            if found is not None and TOPIC in found.properties:
+                topics[name] = found.properties[TOPIC]
+    made = expand(settings, topics.values(), topics.get).tables
+    return (each for each in made if topics.get(each.name) == each.topic)
+
+
+def figures(lake: Lake, table: Table, letters: Table | None, maintenance: Maintenance) -> Figures:
+    """Of main as of its last refresh, and of its dead letters.
+
+    Raises:
+        Retryable: the object store does not answer.
+    """
+    head, now = table.java.currentSnapshot(), time.time()
+    if head is None:
+        return Figures()
+    totals = strings(lake.jvm, head.summary())
+    data_files, delete_files, rows, deleted = (
+        int(totals.get(f"total-{name}", 0))
+        for name in ("data-files", "delete-files", "records", "position-deletes")
+    )
+    manifests = [int(each.length()) for each in elements(head.allManifests(table.java.io()))]
+    taken = [each.timestampMillis() / 1000 for each in elements(table.java.snapshots())]
+    timed, aging = maintenance.rows, maintenance.dead_letters_s is not None
+    return Figures(
+        data_files=data_files,
+        surplus_files=_surplus(_files(lake, table), maintenance.file_bytes)
+        if data_files >= SURPLUS_FILES
+        else 0,
+        delete_files=delete_files,
+        rows=rows,
+        deleted_rows=deleted,
+        manifests=len(manifests),
+        manifest_bytes=sum(manifests),
+        snapshots=len(taken),
+        oldest_snapshot_s=now - min(taken),
+        oldest_row_s=_age(lake, now, table, timed.column) if timed else None,
+        oldest_letter_s=_age(lake, now, letters, REJECTED_AT) if letters and aging else None,
+        orphans_s=now - (looked_at(table) or min(taken)),
+    )
+
+
+def _files(lake: Lake, table: Table) -> DataFrame:
+    """Iceberg's list of a table's data files."""
+    return lake.spark.table(f"{table.name.quoted(CATALOG)}.data_files")
+
+
+def _surplus(files: DataFrame, file_bytes: int) -> int:
+    """How many fewer files there were if the small ones of each partition were merged (`calve.config.maintenance.surplus`)."""
+    small = files.where(F.col("file_size_in_bytes") < SMALL * file_bytes)
+    place = [name for name in ("spec_id", "partition") if name in files.columns]
+    merged = F.ceil(F.sum("file_size_in_bytes") / file_bytes)
+    spare = small.groupBy(*place).agg((F.count("*") - merged).alias("spare"))
+    return int(spare.agg(F.coalesce(F.sum("spare"), F.lit(0))).collect()[0][0])
+
+
+def _age(lake: Lake, now: float, table: Table, column: str) -> float | None:
+    """The age of the oldest row, by what Iceberg knows of each file, or else by the column itself; None: no row has one."""
+    known = F.col("readable_metrics")[column]["lower_bound"]
+    oldest = _oldest(_files(lake, table), known)
+    if oldest is None:
+        oldest = _oldest(lake.spark.table(table.name.quoted(CATALOG)), at(column))
+    return None if oldest is None else now - oldest
+
+
+def _oldest(rows: DataFrame, moment: Column) -> float | None:
+    found: float | None = rows.agg(F.min(moment).cast("timestamp").cast("double")).collect()[0][0]
+    return found

@@ -1,0 +1,148 @@
+"""Each kind of maintenance of one table, within bounds; what is left over is done by the next run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from calve.config import job
+from calve.config.maintenance import Kind
+from calve.log import event
+from calve.outputs.announcement import sent_to
+from calve.requests import redrive
+from calve.schema.columns import REJECTED_AT
+from glue_jobs.iceberg.carry_position import Upkept
+from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.maintenance.compaction import (
+    GROUP_FILES,
+    Compacted,
+    compact,
+    groups,
+    rewrite_deletes,
+    rewrite_manifests,
+)
+from glue_jobs.maintenance.orphans import AGE_S, sweep
+from glue_jobs.maintenance.retention import Gone, retain
+from glue_jobs.maintenance.upkeep import expire
+
+RUN_BYTES = 16_000_000_000
+"""So much of a table is rewritten by a run of the maintenance: half an hour's work of two small workers."""
+
+Found = dict[str, int]
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What can be done to a table, `settings` being what calve.yaml says of it. age_s: see `glue_jobs.maintenance.orphans`."""
+
+    lake: Lake
+    settings: job.Table
+    main: Table
+    letters: Table | None
+    age_s: float = AGE_S
+
+    @property
+    def who(self) -> dict[str, str]:
+        """The table, as events name it."""
+        return {"table": str(self.main.name), "topic": self.settings.topic}
+
+    @property
+    def is_forgetting(self) -> bool:
+        return Upkept(self.main, self.main).is_forgetting
+
+    def has_left(self) -> bool:
+        """Whether a turn would find anything to rewrite.
+
+        Raises:
+            Retryable: the object store does not answer.
+        """
+        self.main.refresh()
+        return bool(groups(self.lake, self.main, self.settings.maintenance.file_bytes, 1))
+
+    def run(self, kind: Kind, stop: Stop) -> Found:
+        """Do what is due of a kind, and log it; what it came to.
+
+        Raises:
+            CalveError: it cannot be done, or not now.
+        """
+        return self._done(kind, RUN_BYTES, GROUP_FILES, stop)
+
+    def turn(self, kind: Kind, stop: Stop) -> Found:
+        """As much of it as does not hold up the rounds of the table: one group of files, that come to one."""
+        return self._done(kind, self.settings.maintenance.file_bytes, 1, stop)
+
+    def _done(self, kind: Kind, budget_bytes: int, group_files: int, stop: Stop) -> Found:
+        began = time.monotonic()
+        match kind:
+            case "compact" | "deletes":
+                found = self._compacted(kind, budget_bytes, group_files, stop)
+            case "manifests":
+                found = {"manifests": sum(rewrite_manifests(self.lake, each) for each in self._both())}
+            case "orphans":
+                swept = [sweep(self.lake, each, age_s=self.age_s) for each in self._both()]
+                found = {"found": sum(s.found for s in swept), "deleted": sum(s.deleted for s in swept)}
+            case "rows":
+                found = self._retained(budget_bytes)
+            case "dead_letters":
+                found = self._letters_retained(budget_bytes)
+            case "snapshots":
+                said = sent_to(self.main.ancestors()) or None  # of a table that nobody announces none waits
+                found = {"snapshots": expire(self.settings, self.main, self.letters, said=said)}
+        took_ms = int((time.monotonic() - began) * 1000)
+        event("maintenance.done", **self.who, kind=kind, done=found, ms=took_ms)
+        return found
+
+    def _both(self) -> list[Upkept]:
+        tables = [self.main, *([self.letters] if self.letters else [])]
+        return [Upkept(each, self.main) for each in tables]
+
+    def _compacted(self, kind: Kind, budget_bytes: int, group_files: int, stop: Stop) -> Found:
+        total = Compacted()
+        for each in self._both():
+            total += compact(
+                self.lake,
+                each,
+                file_bytes=self.settings.maintenance.file_bytes,
+                budget_bytes=budget_bytes,
+                group_files=group_files,
+                stop=stop,
+            )
+        found = {
+            "files": total.files,
+            "into": total.made,
+            "bytes": total.size_bytes,
+            "conflicts": total.conflicts,
+        }
+        if kind == "deletes":
+            found["delete_files"] = rewrite_deletes(self.lake, Upkept(self.main, self.main))
+        return found
+
+    def _retained(self, budget_bytes: int) -> Found:
+        rows = self.settings.maintenance.rows
+        if rows is None:
+            return {"rows": 0}
+        upkept = Upkept(self.main, self.main)
+        return _figures(
+            retain(self.lake, upkept, "rows", rows.column, _before(rows.keep_s), budget_bytes=budget_bytes)
+        )
+
+    def _letters_retained(self, budget_bytes: int) -> Found:
+        """Letters that somebody has asked to bring back stay until that is answered."""
+        keep_s = self.settings.maintenance.dead_letters_s
+        if keep_s is None or self.letters is None or redrive.REQUEST in self.main.properties:
+            return {"rows": 0}
+        upkept = Upkept(self.letters, self.main)
+        return _figures(
+            retain(self.lake, upkept, "dead_letters", REJECTED_AT, _before(keep_s), budget_bytes=budget_bytes)
+        )
+
+
+def _before(keep_s: float) -> datetime:
+    return datetime.now(UTC) - timedelta(seconds=keep_s)
+
+
+def _figures(gone: Gone) -> Found:
+    return {"rows": gone.rows, "files": gone.files, "conflicts": int(gone.conflict)}

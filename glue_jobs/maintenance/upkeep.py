@@ -1,0 +1,276 @@
+"""A table is kept as it was on its first day by its own writer, between two rounds (ADR 30, `docs/maintenance.md`).
+
+Small files of its own are merged, and old snapshots expire. Each is one commit that moves nothing, refused where anybody else has
+moved the table; whatever goes wrong is done another time. What is too much for the wait between two rounds is left to the
+maintenance job.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from py4j.protocol import Py4JNetworkError
+
+from calve.config import job
+from calve.config.maintenance import snapshots_to_keep
+from calve.errors import Fatal
+from calve.log import event
+from calve.outputs.emitting import Emitted, left
+from calve.requests.expired_history import Earlier, earlier
+from calve.requests.redrive import is_level
+from calve.table.position import (
+    EARLIER,
+    NO_LETTERS,
+    POSITION_TAG,
+    Position,
+    has_position,
+    restated,
+)
+from calve.table.protocol import Commit, may_publish, nearest_position, standing
+from glue_jobs.iceberg.catalog import SETTINGS, Table, settings
+from glue_jobs.iceberg.commit_cost import Meter
+from glue_jobs.iceberg.rewriting import Group, groups, rewrite
+from glue_jobs.iceberg.staging import Staged
+from glue_jobs.operations.redrive import carried
+from glue_jobs.process import faults
+from glue_jobs.process.java import problem
+from glue_jobs.rounds.outcome import Outcome
+from glue_jobs.table.target import REQUESTS, Target
+
+MERGED_AT_ONCE = 32
+"""So many files of about the same size make one: a row is written anew two or three times on its way to a file of full size."""
+TIERS = (1024, 32)
+"""Shares of the wanted size, below which files are merged with their like."""
+LEAST_COST = 12_000_000
+"""What a turn may cost however short the wait is: as many of the smallest files as are merged at once."""
+FIRST_RATE = 4_000_000.0
+"""Cost per second that is expected of the first merge; later ones show it."""
+LOOK_EVERY_S = 300.0
+AT_END_S = 60.0
+"""How long a job that ends may merge; the table is complete by then."""
+
+
+@dataclass(slots=True)
+class Upkeep:
+    """The upkeep of one table; all that it remembers may be lost at any time."""
+
+    target: Target
+    rate: float = FIRST_RATE
+    settled: bool = False
+    unmerged: int = MERGED_AT_ONCE
+    """Commits since small files were looked for, as those of other processes, whom nobody knows."""
+    unexpired: int = 0
+    looked_at: float | None = None
+    _failed: bool = field(default=False, init=False)
+
+    def between(self, outcome: Outcome, wait_s: float | None) -> float | None:
+        """Do what is due, in the wait before the next round or, where there is none (None), at the end; what is left of it.
+
+        It never fails the table.
+        """
+        began = time.monotonic()
+        try:
+            self._turn(outcome, AT_END_S if wait_s is None else wait_s)
+            self._failed = False
+        except (Fatal, Py4JNetworkError, ConnectionError):
+            raise
+        except Exception as error:  # noqa: BLE001 a table is kept, whatever becomes of its upkeep
+            if not self._failed:
+                self._failed = True
+                event("upkeep.postponed", **self._who(), why=problem(error))
+        return None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
+
+    def _turn(self, outcome: Outcome, spare_s: float) -> None:
+        committed = outcome.snapshot is not None
+        self.unmerged += committed
+        self.unexpired += committed
+        if not self.settled:
+            self.settled = True
+            self._settle(self.target.main)
+        if spare_s and self.unmerged >= MERGED_AT_ONCE:
+            self.unmerged = 0
+            self._merge(outcome.position, spare_s)
+        if self._is_time_to_expire():
+            self.unexpired, self.looked_at = 0, time.monotonic()
+            self._expire()
+
+    def _settle(self, table: Table) -> None:
+        wanted = settings(self.target.table.maintenance.file_bytes)
+        if table.properties.get(SETTINGS) != wanted[SETTINGS]:
+            table.set_properties(wanted)
+            faults.point("upkeep.settled", self.target.table.name)
+
+    def _merge(self, base: Position, spare_s: float) -> None:
+        """Merge the smallest files of which there are enough, as many as the time allows."""
+        target, main = self.target, self.target.main
+        main.refresh()
+        if main.total("data-files") < MERGED_AT_ONCE or len(base.offsets) != 1:
+            return  # rows of a topic that was made again since are told apart by their files
+        began, meter = time.monotonic(), Meter(target.lake)
+        chosen, left = self._chosen(int(spare_s * self.rate))
+        if not chosen:
+            return
+        stood = standing(main.ancestors())
+        if stood is None or not may_publish([stood], base):
+            return
+
+        def said(staged: Staged) -> dict[str, str]:
+            receipt = meter.of_work(main, staged, read=_files(chosen))
+            return restated(stood.summary, receipt | carried(target))
+
+        done = rewrite(
+            target.lake,
+            main,
+            chosen,
+            said,
+            lambda ancestors: may_publish(ancestors, base),
+            cores=target.cores,
+            name=target.table.name,
+        )
+        self.unexpired += 1
+        if left >= MERGED_AT_ONCE:
+            self.unmerged = MERGED_AT_ONCE // 2  # else what cannot be afforded would become ever more
+        took_s = time.monotonic() - began
+        self.rate = (self.rate + sum(each.cost for each in chosen) / took_s) / 2
+        event(
+            "table.merged",
+            **self._who(),
+            snapshot_id=done.snapshot,
+            files=done.before,
+            into=done.after,
+            bytes=done.bytes_before,
+            bytes_written=done.bytes_after,
+            ms=int(took_s * 1000),
+        )
+
+    def _chosen(self, budget: int) -> tuple[list[Group], int]:
+        """Of the smallest files of which there are enough those that can be afforded, and how many cannot."""
+        for share in TIERS:
+            found = list(groups(self.target.lake, self.target.main, self._options(share)))
+            if chosen := affordable(found, budget):
+                return chosen, _files(found) - _files(chosen)
+        return [], 0
+
+    def _options(self, share: int) -> dict[str, str]:
+        size = self.target.table.maintenance.file_bytes
+        return {
+            "target-file-size-bytes": str(size),
+            "min-file-size-bytes": str(size // share),
+            "max-file-group-size-bytes": str(size),
+            "min-input-files": str(MERGED_AT_ONCE),
+        }
+
+    def _is_time_to_expire(self) -> bool:
+        if self.looked_at is None or time.monotonic() - self.looked_at >= LOOK_EVERY_S:
+            return True
+        maintenance = self.target.table.maintenance
+        return self.unexpired >= max(maintenance.snapshots_at_most, maintenance.snapshots_at_least) // 2
+
+    def _expire(self) -> None:
+        target, letters = self.target, self.target.letters.table
+        if letters is not None:
+            self._settle(letters)
+        announcer = target.announcer
+        expire(
+            target.table,
+            target.main,
+            letters,
+            said=None if announcer.outbox is None else announcer.sent_to or 0,
+        )
+
+    def _who(self) -> dict[str, str]:
+        return {"table": str(self.target.name), "topic": self.target.table.topic}
+
+
+def _files(of: Iterable[Group]) -> int:
+    return sum(len(each.tasks) for each in of)
+
+
+def affordable(found: Iterable[Group], budget: int) -> list[Group]:
+    """Groups, or parts of them, that cost no more than `budget`, or one that costs little."""
+    chosen: list[Group] = []
+    for each in found:
+        part = each.part(budget, least=MERGED_AT_ONCE)
+        if part.cost > max(budget, 0 if chosen else LEAST_COST):
+            continue
+        chosen.append(part)
+        budget -= part.cost
+        if budget <= 0:
+            break
+    return chosen
+
+
+MOST_UNSAID = 1_000
+"""Snapshots that wait for EventBridge: more of them are no reason to let the table's metadata grow."""
+
+
+def expire(settings: job.Table, main: Table, letters: Table | None, *, said: int | None) -> int:
+    """Expire snapshots of the table and of its dead letters; how many went. None do while a request waits for its answer.
+
+    said: the sequence number up to which snapshots have been announced; None: nobody announces them.
+
+    Raises:
+        Retryable: the catalog or the object store failed.
+    """
+    main.refresh()
+    line = list(main.ancestors())
+    stood = nearest_position(line)
+    if stood is None or stood.snapshot is None or not REQUESTS.isdisjoint(main.properties):
+        return 0
+    emitted = Emitted.of(main.properties) if settings.emit else None
+    kept = _kept(settings, line, needed(line, emitted, said))
+    gone = 0
+    if kept < len(line):
+        noted = earlier(line, kept, Earlier.of(main.properties, line), settings.dead_letter_budget)
+        main.set_properties({EARLIER: noted.to_json()})
+        faults.point("expiry.noted", settings.name)
+        main.set_tag(POSITION_TAG, stood.snapshot)  # else it holds a snapshot that is no ancestor any more
+        gone = _expire(settings, main, line, kept)
+    if letters is None or not is_level(stood, letters.ancestors()):
+        return gone  # letters that main names and that are still to be published may be on no branch any more
+    oldest = nearest_position(line[kept - 1 :])
+    named = oldest.dead_letters.round if oldest and oldest.dead_letters else NO_LETTERS
+    line = list(letters.ancestors())
+    kept = _kept(settings, line, needed_of_letters(line, named))
+    return gone + (_expire(settings, letters, line, kept) if kept < len(line) else 0)
+
+
+def _kept(settings: job.Table, line: Sequence[Commit], used: int) -> int:
+    now = time.time()
+    ages = [now - each.committed_at for each in line]
+    return down_to_a_position(line, snapshots_to_keep(ages, used, settings.maintenance))
+
+
+def _expire(settings: job.Table, table: Table, line: Sequence[Commit], kept: int) -> int:
+    began = time.monotonic()
+    gone = table.expire(kept, line[kept - 1].committed_at)
+    faults.point("snapshots.expired", settings.name)
+    ms = int((time.monotonic() - began) * 1000)
+    event("table.expired", table=str(table.name), topic=settings.topic, snapshots=gone, left=kept, ms=ms)
+    return gone
+
+
+def needed(line: Sequence[Commit], emitted: Emitted | None = None, said: int | None = None) -> int:
+    """How many of main's newest snapshots, `line`, are used still: down to the one that says where the table stands, the last
+    one that has not been emitted, and those that have not been announced, all above the sequence number `said`.
+    """
+    found = next((n for n, each in enumerate(line) if has_position(each.summary)), len(line) - 1) + 1
+    if emitted is not None and (waiting := left(line, emitted)):
+        found = max(found, 1 + [each.id for each in line].index(waiting[0].id))
+    if said is not None:
+        found = max(found, min(MOST_UNSAID, sum(each.sequence > said for each in line)))
+    return found
+
+
+def down_to_a_position(line: Sequence[Commit], kept: int) -> int:
+    """How many snapshots stay, if so many were to: the oldest says where the table stood, so that main can go back to it."""
+    return next((n for n in range(kept, len(line)) if has_position(line[n - 1].summary)), len(line))
+
+
+def needed_of_letters(line: Sequence[Commit], named: str) -> int:
+    """How many snapshots of the dead-letter table are used still: down to the round that the table's oldest snapshot names, so
+    that a rollback finds there what it leaves behind.
+    """
+    return next((n for n, each in enumerate(line, 1) if each.summary.get("calve.round") == named), 1)

@@ -1,0 +1,253 @@
+"""A round of a table of totals: those of its records are added to those that the table has, group by group (ADR 20).
+
+A record is the totals of itself, a row those of all records so far, and both are folded by the same function. So it makes no
+difference in which rounds, in which order or by how many tasks the records come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from calve.config.job import Aggregate, Window
+from calve.config.spark_conf import CATALOG
+from calve.errors import Suspended
+from calve.modes.aggregate import (
+    EMPTY,
+    WINDOW_START,
+    Total,
+    groups_of,
+    require_same_columns,
+    totals_of,
+)
+from calve.modes.measures import Cast, ColumnAt, Nearest, Number, Typed, columns_in, decimal
+from calve.modes.measures import Expression as Tree
+from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import KAFKA
+from glue_jobs.decode.shapes import false
+from glue_jobs.iceberg.layout import clustered
+from glue_jobs.iceberg.position_deletes import stage_deletes
+from glue_jobs.iceberg.staging import Staged, discard, stage
+from glue_jobs.table.target import Target
+from glue_jobs.transform.keys import at, keys_of
+
+SIGNS = {"+": F.try_add, "-": F.try_subtract, "*": F.try_multiply}
+SPARK_TYPES = {"timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
+"""Those that Spark calls by another name than Iceberg."""
+
+
+def value(of: Typed) -> Column:
+    """The value of an expression: null where a column is, or where it cannot be computed exactly."""
+    return _value(of.of)
+
+
+def is_lost(of: Typed) -> Column:
+    """True where all columns of the expression are there and its value is not: it has more digits than there is room for."""
+    given = [at(path).isNotNull() for path in columns_in(of.of)]
+    return reduce(Column.__and__, given, value(of).isNull())
+
+
+def spark_type(kind: str) -> str:
+    """The name of an Iceberg type in Spark."""
+    return "binary" if kind.startswith("fixed") else SPARK_TYPES.get(kind, kind)
+
+
+def _value(tree: Tree) -> Column:
+    match tree:
+        case ColumnAt(path):
+            return at(path)
+        case Number(text):
+            return F.lit(text).cast(tree.kind)
+        case Cast(of, kind):
+            return _value(of).try_cast(kind)
+        case Nearest(of, precision, scale):
+            return _nearest(_value(of).cast("double"), precision, scale)
+    return SIGNS[tree.sign](_value(tree.left), _value(tree.right))
+
+
+def _nearest(of: Column, precision: int, scale: int) -> Column:
+    """As `Nearest` says; null where it has more digits. Every step is exact but the first."""
+    scaled = of * F.lit(10.0**scale)
+    size = F.abs(scaled)
+    below = F.floor(size)
+    units = below + F.when(size - below.cast("double") >= 0.5, 1).otherwise(0)
+    signed = F.when(scaled < 0, -units).otherwise(units).cast("decimal(19, 0)")
+    unit = F.lit(f"1e-{scale}").cast(decimal(max(scale, 1), scale))
+    found = F.try_multiply(signed, unit).try_cast(decimal(precision, scale))
+    return F.when(size < 10.0**precision, found)
+
+
+LAST = "calve:last"
+"""What `_kafka` says of the last record of the round that changed the group; null in rows of the table."""
+OF_LAST = ("timestamp", "partition", "offset", "topic", "timestamp_type", "schema_id")
+"""Its fields: the first three say which record is the last."""
+NULLS = {"key": "binary", "headers": "array<struct<key: string, value: binary>>"}
+WIDE = "decimal(38, 0)"
+"""In which whole numbers are added up: no sum of a round can be too large for it."""
+
+
+def stage_totals(
+    target: Target, aggregate: Aggregate, good: DataFrame, tasks: int, stage_id: str
+) -> tuple[Staged, int]:
+    """Write the new totals of the groups that the good records change, and deletes of the old ones, as files that no snapshot
+    holds; gives the number of groups, too.
+
+    Raises:
+        Retryable: the object store failed; nothing is committed.
+        Suspended: `measure_changed`, `measure_unusable`, `key_unusable`: the records do not make what the table holds;
+            `measure_overflow`: a total is too large for its column; `ledger_imbalance`: as `stage_deletes`.
+    """
+    require_same_columns(str(target.name), target.main.schema, target.shaping.made, aggregate)
+    fold = _Fold(groups_of(target.shaping.made, aggregate), totals_of(target.shaping.made, aggregate), tasks)
+    batch = fold.folded(fold.alone(good, aggregate)).persist()
+    try:
+        held = fold.held(_near(target, aggregate, batch), batch)
+        counted = Observation()
+        figures = [F.count(F.lit(1)).alias("rows"), *(F.count_if(each).alias(each) for each in fold.flags)]
+        changed = fold.rows(fold.folded(batch.unionByName(held))).observe(counted, *figures).persist()
+        try:
+            rows = clustered(changed.drop(*fold.flags), target.main, tasks)
+            staged = stage(target.lake, target.main, rows, stage_id, count_by=target.table.count_by)
+            found = {name: int(count) for name, count in counted.get.items()}
+            _require_exact(target, fold.totals, found, staged)
+            keys = F.broadcast(keys_of(changed, list(fold.groups)))
+            deletes = stage_deletes(target.lake, target.main, keys, list(fold.groups), stage_id)
+            return replace(staged, deletes=deletes), found["rows"]
+        finally:
+            changed.unpersist()
+    finally:
+        batch.unpersist()
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """How totals become totals of more records. `groups`: the columns that tell rows apart, with the types of the table."""
+
+    groups: Mapping[str, str]
+    totals: Sequence[Total]
+    tasks: int
+
+    @property
+    def flags(self) -> list[str]:
+        """Columns beside the totals, each true where its total is not exact."""
+        return [_flag(each) for each in self.totals]
+
+    def alone(self, good: DataFrame, aggregate: Aggregate) -> DataFrame:
+        """Each record as the totals of itself."""
+        groups = [at(path) for path in aggregate.by]
+        outside = false()
+        if aggregate.window is not None:
+            start = _window_start(aggregate.window)
+            groups.append(start)
+            outside = start.isNull()
+        names = [
+            group.cast(spark_type(kind)).alias(name)
+            for group, (name, kind) in zip(groups, self.groups.items(), strict=True)
+        ]
+        totals = [_alone(each).cast(_folding(each)).alias(each.name) for each in self.totals]
+        flags = [
+            (outside | is_lost(each.of) if each.of else outside).alias(_flag(each)) for each in self.totals
+        ]
+        last = F.struct(*(at(f"{SYSTEM_COLUMN}.{name}") for name in OF_LAST)).alias(LAST)
+        return good.select(*names, *totals, *flags, last)
+
+    def held(self, rows: DataFrame, batch: DataFrame) -> DataFrame:
+        """Rows of the table, of the groups of the batch, as totals."""
+        mine = rows.join(F.broadcast(batch.select(*self.groups)), list(self.groups), "left_semi")
+        totals = [F.col(each.name).cast(_folding(each)).alias(each.name) for each in self.totals]
+        flags = [false().alias(name) for name in self.flags]
+        last = F.lit(None).cast(batch.schema[LAST].dataType).alias(LAST)
+        return mine.select(*self.groups, *totals, *flags, last)
+
+    def folded(self, totals: DataFrame) -> DataFrame:
+        """One row for each group."""
+        folded = {each: _folded(each) for each in self.totals}
+        values = [found.cast(_folding(each)).alias(each.name) for each, found in folded.items()]
+        flags = [
+            (F.max(_flag(each)) | ((F.count(each.name) > 0) & found.isNull())).alias(_flag(each))
+            for each, found in folded.items()
+        ]
+        together = totals.repartition(self.tasks, *self.groups)
+        return together.groupBy(*self.groups).agg(*values, *flags, F.max(LAST).alias(LAST))
+
+    def rows(self, folded: DataFrame) -> DataFrame:
+        """The same as rows of the table, with the flags beside them."""
+        kept = {each: F.col(each.name).try_cast(spark_type(each.kind)) for each in self.totals}
+        values = [found.alias(each.name) for each, found in kept.items()]
+        flags = [
+            (F.col(_flag(each)) | (F.col(each.name).isNotNull() & found.isNull())).alias(_flag(each))
+            for each, found in kept.items()
+        ]
+        return folded.select(*self.groups, *values, _kafka().alias(SYSTEM_COLUMN), *flags)
+
+
+def _near(target: Target, aggregate: Aggregate, batch: DataFrame) -> DataFrame:
+    """The table as it is now, without the windows before and after those of the batch, whose files are not opened.
+
+    Another round that is published meanwhile makes this one lose. The batch is read here alone, before it is read by two at
+    once: executors that both need a part of it would each decode its records, and count them twice.
+    """
+    rows = target.lake.spark.table(target.name.quoted(CATALOG))
+    if aggregate.window is None:
+        batch.count()
+        return rows
+    bounds = batch.agg(*(F.unix_micros(each(WINDOW_START)) for each in (F.min, F.max))).collect()[0]
+    since, until = (F.timestamp_micros(F.lit(each).cast("long")) for each in bounds)
+    return rows.where(F.col(WINDOW_START).between(since, until))
+
+
+def _window_start(window: Window) -> Column:
+    """The last whole number of windows since the epoch that is not after the moment."""
+    micros = F.unix_micros(at(window.column))
+    return F.timestamp_micros(F.try_subtract(micros, F.pmod(micros, F.lit(window.size_ms * 1000))))
+
+
+def _alone(total: Total) -> Column:
+    if total.of is None:
+        return F.lit(1)
+    found = value(total.of)
+    return found.isNotNull() if total.term.function == "count" else found
+
+
+def _folded(total: Total) -> Column:
+    match total.term.function:
+        case "min":
+            return F.min(total.name)
+        case "max":
+            return F.max(total.name)
+    return F.try_sum(total.name)
+
+
+def _folding(total: Total) -> str:
+    """The type in which a measure is added up."""
+    return WIDE if total.term.function == "sum" and total.kind == "long" else spark_type(total.kind)
+
+
+def _flag(total: Total) -> str:
+    return f"calve:lost:{total.name}"
+
+
+def _kafka() -> Column:
+    names = [each["name"] for each in KAFKA["type"]["fields"]]
+    fields = {name: F.lit(None).cast(NULLS[name]) if name in EMPTY else F.col(LAST)[name] for name in names}
+    return F.struct(*(found.alias(name) for name, found in fields.items()))
+
+
+def _require_exact(
+    target: Target, totals: Sequence[Total], counted: Mapping[str, int], staged: Staged
+) -> None:
+    """Refuse what was staged where a total, or a value that it is made of, could not be computed exactly."""
+    lost = [f"{each.name} of {counted[_flag(each)]} groups" for each in totals if counted[_flag(each)]]
+    if not lost:
+        return
+    discard(target.main, staged)
+    raise Suspended(
+        "measure_overflow",
+        f"table {target.name} cannot hold the totals of the next records: {', '.join(lost)} would have more digits than the"
+        " column or an expression has room for",
+        fix="name another table whose measures have more room, or roll this one back and start it behind these records",
+    )

@@ -1,0 +1,133 @@
+"""A round of a table without duplicates: the first record of each key becomes a row, unless the table has one (ADR 17).
+
+First is what was read first: of a partition by offset, of several partitions of one round by timestamp. With a window, a record
+is a duplicate of those rows only whose timestamps are less than the window away from its own, on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import Column, DataFrame, Observation, Window
+from pyspark.sql import functions as F
+
+from calve.config.job import Deduplicate
+from calve.config.spark_conf import CATALOG
+from calve.names import SYSTEM_COLUMN, quote
+from glue_jobs.iceberg.layout import clustered
+from glue_jobs.iceberg.staging import Staged, stage
+from glue_jobs.table.target import Target
+from glue_jobs.transform.keys import (
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    at,
+    key_columns,
+    key_names,
+    keys_of,
+)
+
+RANK, PLACES, ROWS, HELD = "calve:rank", "calve:places", "calve:rows", "calve:held"
+KEPT = "array<struct<at: bigint, partition: int, offset: bigint>>"
+"""Rows of a key: timestamp in ms since epoch; a place only where the row is of this batch."""
+
+
+def stage_firsts(
+    target: Target,
+    mode: Deduplicate,
+    good: DataFrame,
+    made: Callable[[DataFrame], DataFrame],
+    tasks: int,
+    stage_id: str,
+) -> tuple[Staged, int]:
+    """Write the rows that are `made` of those good records that are no duplicates, as files that no snapshot holds; gives the
+    number of these records, too.
+
+    Raises:
+        Retryable: the object store failed; nothing is committed.
+    """
+    batch = good.repartition(tasks, *(at(path) for path in mode.key)).persist()
+    try:
+        counted = Observation()
+        kept = without_duplicates(target, mode, batch).observe(counted, F.count(F.lit(1)).alias("rows"))
+        staged = stage(
+            target.lake,
+            target.main,
+            clustered(made(kept), target.main, tasks),
+            stage_id,
+            count_by=target.table.count_by,
+        )
+        return staged, int(counted.get["rows"])
+    finally:
+        batch.unpersist()
+
+
+def without_duplicates(target: Target, mode: Deduplicate, batch: DataFrame) -> DataFrame:
+    """Those of the batch, rows of the table with whatever stands beside them, that neither it nor the table has before.
+
+    Reads the batch three times, and the key columns of the table as main is now: a round that is published meanwhile makes
+    this one lose.
+    """
+    low, high = batch.agg(*(F.unix_millis(each(TIMESTAMP)) for each in (F.min, F.max))).collect()[0]
+    rows = target.lake.spark.table(target.name.quoted(CATALOG))
+    if mode.window_ms is not None and low is not None:
+        since, until = (
+            F.timestamp_millis(F.lit(each)) for each in (low - mode.window_ms, high + mode.window_ms)
+        )
+        rows = rows.where(F.col(TIMESTAMP).between(since, until))
+    names = key_names(mode.key)
+    held = rows.select(*key_columns(mode.key), F.unix_millis(TIMESTAMP).alias("at"))
+    held = held.join(F.broadcast(keys_of(batch, mode.key)), names, "left_semi")
+    if mode.window_ms is None:
+        return _first_of_each(batch, mode, held)
+    return _apart(batch, mode, mode.window_ms, held)
+
+
+def _first_of_each(batch: DataFrame, mode: Deduplicate, held: DataFrame) -> DataFrame:
+    """The first record of each key that is not among those held."""
+    key = [at(path) for path in mode.key]
+    in_partition = Window.partitionBy(*key, at(PARTITION)).orderBy(at(OFFSET))
+    in_all = Window.partitionBy(*key).orderBy(at(TIMESTAMP), at(PARTITION))
+    firsts = batch
+    for window in (in_partition, in_all):
+        firsts = firsts.withColumn(RANK, F.row_number().over(window)).where(F.col(RANK) == 1)
+    names = key_names(mode.key)
+    keyed = firsts.drop(RANK).withColumns(dict(zip(names, key, strict=True)))
+    return keyed.join(F.broadcast(held.select(*names).distinct()), names, "left_anti").drop(*names)
+
+
+def _apart(batch: DataFrame, mode: Deduplicate, window_ms: int, held: DataFrame) -> DataFrame:
+    """Record after record of each key, those that are a window away from all rows before them.
+
+    In the order of the partitions' records, merged by the latest timestamp that each partition has come to.
+    """
+    key, names = [at(path) for path in mode.key], key_names(mode.key)
+    so_far = (
+        Window.partitionBy(*key, at(PARTITION)).orderBy(at(OFFSET)).rowsBetween(Window.unboundedPreceding, 0)
+    )
+    place = F.struct(F.max(at(TIMESTAMP)).over(so_far), *_place(F.col(SYSTEM_COLUMN)))
+    by_key = batch.select(*key_columns(mode.key), place.alias(PLACES), F.struct("*").alias(ROWS)).groupBy(
+        *names
+    )
+    records = by_key.agg(F.sort_array(F.collect_list(PLACES)).alias(PLACES), F.collect_list(ROWS).alias(ROWS))
+    of_table = F.struct("at", F.lit(None).alias("partition"), F.lit(None).alias("offset"))
+    there = held.groupBy(*names).agg(F.collect_list(of_table).cast(KEPT).alias(HELD))
+    both = records.join(F.broadcast(there), names, "left")
+
+    def or_with(found: Column, record: Column) -> Column:
+        near = F.exists(found, lambda row: F.abs(row["at"] - record["at"]) < window_ms)
+        added = F.array(F.struct(record["at"], record["partition"], record["offset"])).cast(KEPT)
+        return F.when(near, found).otherwise(F.concat(found, added))
+
+    kept = F.aggregate(PLACES, F.coalesce(F.col(HELD), F.array().cast(KEPT)), or_with)
+    chosen = F.filter(ROWS, lambda row: F.exists(HELD, lambda each: _is(row[SYSTEM_COLUMN], each)))
+    return both.withColumn(HELD, kept).select(F.explode(chosen).alias(ROWS)).select(f"{quote(ROWS)}.*")
+
+
+def _place(kafka: Column) -> tuple[Column, ...]:
+    moment = F.unix_millis(kafka["timestamp"]).alias("at")
+    return kafka["partition"].alias("partition"), kafka["offset"].alias("offset"), moment
+
+
+def _is(kafka: Column, kept: Column) -> Column:
+    return (kafka["partition"] == kept["partition"]) & (kafka["offset"] == kept["offset"])

@@ -1,0 +1,283 @@
+"""An upsert round: the newest record of each key becomes a row, and the rows that they replace are deleted (ADR 16).
+
+A tombstone deletes whatever was read before it. Of the other records the one with the greatest `order_by` counts, null being
+the least, and of equals the one that was read last: by offset inside a partition, by timestamp between partitions.
+A round of change data is an upsert round, but for what only some rounds have (ADR 19). Truncations and updates that lack values
+are counted in passing; a round that has any is staged once more, with them. A value that the database's log does not have comes
+from the row of the key as it was when the event was read: as if events were applied one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Observation, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.window import WindowSpec
+
+from calve.config.job import ChangeData, Upsert
+from calve.config.spark_conf import CATALOG
+from calve.schema.change_events import UNAVAILABLE
+from calve.schema.columns import CHANGE
+from glue_jobs.decode.change_events import OP, TOMBSTONE, TRUNCATES
+from glue_jobs.decode.decode import REJECT
+from glue_jobs.decode.shapes import false
+from glue_jobs.iceberg.layout import clustered
+from glue_jobs.iceberg.position_deletes import stage_deletes
+from glue_jobs.iceberg.staging import Staged, discard, stage
+from glue_jobs.table.counts import Seen, observe_records, seen_records
+from glue_jobs.table.records import rows
+from glue_jobs.table.target import Target
+from glue_jobs.transform.keys import (
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    at,
+    key_columns,
+    key_names,
+    keys_of,
+)
+
+RESET = "calve:reset"
+"""True where the batch holds a tombstone of the key: what the table has of it counts no more."""
+LATEST, RANK, BEFORE = "calve:latest", "calve:rank", "calve:before"
+
+
+def stage_changes(
+    target: Target,
+    upsert: Upsert,
+    good: DataFrame,
+    tasks: int,
+    stage_id: str,
+    gone: DataFrame | None = None,
+) -> tuple[Staged, int]:
+    """Write what the good records change, as files that no snapshot holds; gives the number of rows that they make, too.
+
+    gone: keys (`keys_of`) of rows that are deleted besides.
+
+    Raises:
+        Retryable: the object store failed; nothing is committed.
+        Suspended: `ledger_imbalance`: the deletes are not those that were counted.
+    """
+    newest = newest_of_each_key(good, upsert, tasks)
+    if upsert.order_by is not None:
+        newest = without_overtaken(newest, upsert.key, upsert.order_by, target)
+    counted = Observation()
+    changes = newest.observe(counted, F.count_if(~F.col(TOMBSTONE)).alias("rows")).persist()
+    try:
+        rows = changes.where(~F.col(TOMBSTONE)).drop(TOMBSTONE, RESET)
+        staged = stage(
+            target.lake,
+            target.main,
+            clustered(rows, target.main, tasks),
+            stage_id,
+            count_by=target.table.count_by,
+        )
+        keys = F.broadcast(keys_of(changes, upsert.key))
+        if gone is not None:
+            keys = keys_of(changes, upsert.key).union(gone).distinct()
+        deletes = stage_deletes(target.lake, target.main, keys, upsert.key, stage_id)
+        return replace(staged, deletes=deletes), int(counted.get["rows"])
+    finally:
+        changes.unpersist()
+
+
+def newest_of_each_key(good: DataFrame, upsert: Upsert, tasks: int) -> DataFrame:
+    """One record of each key, in `tasks` tasks: the row that it makes, or its tombstone, with `TOMBSTONE` and `RESET`."""
+    if TOMBSTONE not in good.columns:
+        good = good.withColumn(TOMBSTONE, false())
+    key = [at(path) for path in upsert.key]
+    here = Window.partitionBy(*key, at(PARTITION))
+    latest = F.max(F.when(F.col(TOMBSTONE), at(OFFSET))).over(here)
+    order = [] if upsert.order_by is None else [at(upsert.order_by).desc_nulls_last()]
+    in_partition = here.orderBy(F.col(TOMBSTONE), *order, at(OFFSET).desc())
+    in_all = Window.partitionBy(*key).orderBy(*order, at(TIMESTAMP).desc(), at(PARTITION).desc())
+    return (
+        good.repartition(tasks, *key)
+        .withColumn(LATEST, latest)
+        .where(F.col(LATEST).isNull() | (at(OFFSET) >= F.col(LATEST)))
+        .withColumn(RANK, F.row_number().over(in_partition))
+        .where(F.col(RANK) == 1)
+        .withColumn(RESET, F.max(F.col(LATEST).isNotNull()).over(Window.partitionBy(*key)))
+        .withColumn(RANK, F.row_number().over(in_all))
+        .where(F.col(RANK) == 1)
+        .drop(LATEST, RANK)
+    )
+
+
+def without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, target: Target) -> DataFrame:
+    """The changes but those whose key has a row of a greater order; reads the table's key and order columns.
+
+    As the table is now: a snapshot would be read with the columns that it was written with. Another round that is published
+    meanwhile makes this one lose.
+    """
+    held = target.lake.spark.table(target.name.quoted(CATALOG))
+    kept = held.select(*key_columns(key), at(order_by).alias(BEFORE))
+    same = [at(path) == F.col(name) for path, name in zip(key, key_names(key), strict=True)]
+    overtaken = F.col(BEFORE).isNotNull() & (at(order_by).isNull() | (at(order_by) < F.col(BEFORE)))
+    return newest.join(kept, reduce(Column.__and__, same, ~F.col(RESET) & overtaken), "left_anti")
+
+
+POSITION = f"{CHANGE['name']}.position"
+
+
+def stage_change_data(
+    target: Target, mode: ChangeData, read: Callable[[], DataFrame], tasks: int, stage_id: str
+) -> tuple[Staged, Seen]:
+    """Write what the events change, as files that no snapshot holds, and count; `read` gives the round's records
+    (`Shaping.records`).
+
+    Raises:
+        Retryable, Suspended: as `glue_jobs.modes.upsert.stage_changes`.
+    """
+    flat = read()
+    truncates = F.count_if(F.col(REJECT).isNull() & (at(OP) == TRUNCATES))
+    unavailable = F.count_if(F.col(REJECT).isNull() & lacks_values(flat))
+    observed, observation = observe_records(flat, {"truncates": truncates, "unavailable": unavailable})
+    staged, made = _stage(target, mode, rows(observed), tasks, stage_id)
+    seen = seen_records(observation)
+    if seen.truncates or (seen.unavailable and not target.lacks_values):
+        discard(target.main, staged)
+        target.lacks_values |= bool(seen.unavailable)
+        truncation = _truncation(read()) if seen.truncates else None
+        staged, made = _stage(target, mode, rows(read()), tasks, stage_id, truncation)
+    return staged, replace(seen, changes=made)
+
+
+def _stage(
+    target: Target,
+    mode: ChangeData,
+    good: DataFrame,
+    tasks: int,
+    stage_id: str,
+    truncation: _Truncation | None = None,
+) -> tuple[Staged, int]:
+    gone = None
+    if truncation is not None:
+        good = good.where(~truncation.ends(at(OFFSET)))
+        held = target.lake.spark.table(target.name.quoted(CATALOG))
+        gone = keys_of(held.where(truncation.ends(F.lit(-1))), mode.key)
+    if not target.lacks_values:
+        return stage_changes(target, mode, good, tasks, stage_id, gone)
+    good = good.persist()
+    try:
+        return stage_changes(target, mode, filled(good, mode, target), tasks, stage_id, gone)
+    finally:
+        good.unpersist()
+
+
+@dataclass(frozen=True, slots=True)
+class _Truncation:
+    """The last truncation of each partition: its offset, its time (ms), its position in the database's log if there is one."""
+
+    last: dict[int, tuple[int, int, str | None]]
+
+    def ends(self, offset: Column) -> Column:
+        """True for rows that a truncation has ended; `offset`: -1 for all that the table holds.
+
+        It ends what lies before it in its partition, and in others what is older by the time of its record. With positions only
+        what is older by its position.
+        """
+        return reduce(Column.__or__, (self._ended_by(each, offset) for each in self.last))
+
+    def _ended_by(self, partition: int, offset: Column) -> Column:
+        last, moment, position = self.last[partition]
+        here = at(PARTITION) == partition
+        before = F.when(here, offset < last).otherwise(F.unix_millis(at(TIMESTAMP)) < moment)
+        if position is None:
+            return before
+        older = at(POSITION).isNull() | (at(POSITION) < position)
+        return older & (~here | (offset < last))
+
+
+def _truncation(flat: DataFrame) -> _Truncation:
+    found = flat.where(F.col(REJECT).isNull() & (at(OP) == TRUNCATES))
+    places = F.max(OFFSET), F.unix_millis(F.max(TIMESTAMP)), F.max(POSITION)
+    return _Truncation({row[0]: tuple(row[1:]) for row in found.groupBy(PARTITION).agg(*places).collect()})
+
+
+LIFE, COUNTS, HELD, HELD_ORDER, FILL = (
+    f"calve:{each}" for each in ("life", "counts", "held", "held_order", "fill")
+)
+
+
+def lacks_values(rows: DataFrame) -> Column:
+    """True for updates that lack a value of a column; never null."""
+    lacking = reduce(Column.__or__, (_lacks(each) for each in _may_lack(rows)), false())
+    return F.coalesce((at(OP) == "u") & lacking, false())
+
+
+def filled(good: DataFrame, mode: ChangeData, target: Target) -> DataFrame:
+    """The same rows, with the values that updates lack as the row before has them, in the batch or in the table.
+
+    Where no row is known before, the value stays what Debezium has written. Reads the batch twice, and of the table the columns
+    that may lack values, as main is now: a round that is published meanwhile makes this one lose.
+    """
+    columns = _may_lack(good)
+    if not columns:
+        return good
+    names = key_names(mode.key)
+    lacking = keys_of(good.where(lacks_values(good)), mode.key).distinct()
+    held = target.lake.spark.table(target.name.quoted(CATALOG))
+    order = at(mode.order_by) if mode.order_by else F.lit(None).cast("string")
+    before = held.select(
+        *key_columns(mode.key),
+        F.struct(*(at(each.name).alias(each.name) for each in columns)).alias(HELD),
+        order.alias(HELD_ORDER),
+    ).join(F.broadcast(lacking), names, "left_semi")
+    here = (
+        Window.partitionBy(*names, at(PARTITION))
+        .orderBy(at(OFFSET))
+        .rowsBetween(Window.unboundedPreceding, 0)
+    )
+    good = good.withColumns(dict(zip(names, (at(path) for path in mode.key), strict=True)))
+    good = good.join(before, names, "left").withColumn(LIFE, F.count_if(F.col(TOMBSTONE)).over(here))
+    good = good.withColumn(COUNTS, ~F.col(TOMBSTONE) & _newest_so_far(order, here))
+    life = (
+        Window.partitionBy(*names, at(PARTITION), LIFE)
+        .orderBy(at(OFFSET))
+        .rowsBetween(Window.unboundedPreceding, 0)
+    )
+    found = {}
+    for each in columns:
+        known = F.when(F.col(COUNTS) & ~_lacks(each), F.struct(at(each.name).alias(FILL)))
+        last = F.last(known, ignorenulls=True).over(life)
+        of_table = F.when(
+            (F.col(LIFE) == 0) & F.col(HELD).isNotNull(), F.struct(F.col(HELD)[each.name].alias(FILL))
+        )
+        value = F.coalesce(last, of_table, F.struct(at(each.name).alias(FILL)))
+        found[each.name] = F.when(_lacks(each), value[FILL]).otherwise(at(each.name))
+    return good.withColumns(found).drop(LIFE, COUNTS, HELD, HELD_ORDER, *names)
+
+
+def _newest_so_far(order: Column, here: WindowSpec) -> Column:
+    """True for changes that became the row of their key when they were read."""
+    running = F.max(order).over(here)
+    in_batch, in_table = (F.coalesce(order >= each, each.isNull()) for each in (running, F.col(HELD_ORDER)))
+    return in_batch & in_table
+
+
+def _may_lack(rows: DataFrame) -> list[T.StructField]:
+    """The columns of types that Debezium writes its placeholder into."""
+    return [each for each in rows.schema.fields if _placeholder(each.dataType) and ":" not in each.name]
+
+
+def _lacks(column: T.StructField) -> Column:
+    value = at(column.name)
+    if isinstance(column.dataType, T.MapType):
+        value = F.map_keys(value)
+    return F.coalesce(value == F.lit(_placeholder(column.dataType)), false())
+
+
+def _placeholder(kind: T.DataType) -> str | bytearray | list[str] | None:
+    match kind:
+        case T.StringType():
+            return UNAVAILABLE
+        case T.BinaryType():
+            return bytearray(UNAVAILABLE.encode())
+        case T.ArrayType(elementType=T.StringType()) | T.MapType(keyType=T.StringType()):
+            return [UNAVAILABLE]
+    return None

@@ -1,0 +1,185 @@
+"""A range of records is made into rows anew, by one commit that takes the old rows away and moves no offset (ADR 32)."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from functools import reduce
+
+from py4j.protocol import Py4JNetworkError
+from pyspark.sql import Column, DataFrame
+
+from calve.config.job import Start
+from calve.config.spark_conf import CATALOG
+from calve.errors import CalveError, Fatal, LostRace
+from calve.log import event
+from calve.modes.keys import kind_of
+from calve.requests.backfill import (
+    REMADE,
+    REQUEST,
+    REQUEST_ID,
+    Range,
+    Request,
+    done_before,
+    range_of,
+    remade_json,
+)
+from calve.requests.forget import position_after
+from calve.requests.requests import NOT_UNDERSTOOD, Entry, outdated
+from calve.table.position import Ledger, Offsets, Position, encode
+from calve.table.protocol import TopicState, check_ledger, recheck
+from glue_jobs.engines.reading import PLACE, Reading, errors_of_source
+from glue_jobs.iceberg.commit_cost import Meter
+from glue_jobs.iceberg.position_deletes import stage_deletes
+from glue_jobs.iceberg.staging import Staged, discard, rows_of, whole
+from glue_jobs.operations.publishing import publish_round
+from glue_jobs.operations.redrive import carried, now
+from glue_jobs.process import faults
+from glue_jobs.process.java import problem
+from glue_jobs.table.target import Target
+from glue_jobs.transform.keys import OFFSET, PARTITION, at, keys_of
+
+
+def serve(target: Target, base: Position, bytes_per_record: float) -> bool:
+    """Answer the request that waits, if one does; True where main may stand elsewhere now.
+
+    `base`: where the table stands. What goes wrong before anything is committed is the answer, and the round goes on.
+
+    Raises:
+        LostRace, Retryable: as of a round.
+    """
+    try:
+        request = Request.pending(target.main.properties)
+    except ValueError:
+        _answer(target, Entry("unknown", now(), "backfill", "", problem=NOT_UNDERSTOOD))
+        return False
+    if request is None:
+        return False
+    backfill = _Backfill(target, base, request, bytes_per_record)
+    entry = Entry(request.id, now(), "backfill", "backfill", request.by)
+    try:
+        with errors_of_source(target):
+            told = backfill.run()
+        entry = replace(entry, told=told)
+    except (LostRace, Fatal, Py4JNetworkError, ConnectionError):
+        raise
+    except Exception as error:
+        if backfill.committing:
+            raise
+        entry = replace(entry, problem=problem(error))
+    _answer(target, entry)
+    return True
+
+
+class _Backfill:
+    """One request under way; `committing` once main may have been changed by it."""
+
+    def __init__(self, target: Target, base: Position, request: Request, bytes_per_record: float) -> None:
+        self.target = target
+        self.base = base
+        self.request = request
+        self.bytes_per_record = bytes_per_record
+        self.committing = False
+        self.meter = Meter(target.lake)
+
+    def run(self) -> str:
+        """Replace the rows; what was done, in words."""
+        if done := done_before(self.target.main.ancestors(), self.request.id):
+            return _told(Ledger.from_json(done.summary["calve.ledger"]))
+        target, topic = self.target, self.target.cluster.state(self.target.table.topic)
+        self._require_possible(topic)
+        ends = (_offsets(target, topic, each) for each in (self.request.start, self.request.to))
+        held = self.base.of(topic.key) or {}
+        chosen = range_of(*ends, held=held, log_start=topic.log_start)
+        start, to = ({p: each[end] for p, each in chosen.items()} for end in (0, 1))
+        staged, _ = Reading(target, start, to, topic.key).stage_rows(uuid.uuid4().hex, self.bytes_per_record)
+        try:
+            old = _within(target.lake.spark.table(target.name.quoted(CATALOG)), chosen).distinct().persist()
+            try:
+                self._require_same(staged, old)
+                recheck(topic, target.cluster.state(topic.name), start)
+                return self._replace(staged, old, topic, chosen)
+            finally:
+                old.unpersist()
+        except BaseException:
+            if not self.committing:
+                discard(target.main, staged)
+            raise
+
+    def _require_possible(self, topic: TopicState) -> None:
+        if self.target.mode is not None:
+            kind = kind_of(self.base.mode)
+            raise CalveError(f"rows of a table of {kind} depend on each other: rewind it instead")
+        if self.base.of(topic.key) is None or len(self.base.offsets) > 1:
+            raise CalveError("the topic was made again, and rows do not say of which topic they are")
+
+    def _require_same(self, staged: Staged, old: DataFrame) -> None:
+        """The ledgers of the rounds that read the range say which of its records are rows."""
+        target = self.target
+        with rows_of(target.lake, target.main, whole(target.lake, target.main, staged.files)) as rows:
+            if rows is None:
+                came, went = 0, old.count()
+            else:
+                new = keys_of(rows, PLACE).distinct().persist()
+                try:
+                    came = new.join(old, new.columns, "left_anti").count()
+                    went = old.join(new, new.columns, "left_anti").count()
+                finally:
+                    new.unpersist()
+        if came:
+            raise CalveError(
+                f"{came} records of the range are rows now that the table does not have: redrive its dead letters, or rewind"
+            )
+        if went:
+            raise CalveError(f"{went} rows of the range could not be made again: correct that, or rewind")
+
+    def _replace(self, staged: Staged, old: DataFrame, topic: TopicState, chosen: Range) -> str:
+        target, round_id = self.target, uuid.uuid4().hex
+        deletes = stage_deletes(target.lake, target.main, old, PLACE, round_id)
+        faults.point("backfill.staged", target.table.name)
+        staged = replace(staged, deletes=deletes)
+        ledger = Ledger(rows_appended=staged.rows, rows_deleted=deletes.rows if deletes else 0)
+        check_ledger(ledger, staged_rows=staged.rows)
+        position = position_after(self.base, round_id=round_id, writer=target.writer)
+        metrics = self.meter.of_work(target.main, staged, all_read=True)
+        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | carried(target)
+        summary = encode(position=position, topic=topic.key, start={}, ledger=ledger, metrics=metrics)
+        summary |= {REQUEST_ID: self.request.id, REMADE: remade_json(chosen)}
+        self.committing = True
+        publish_round(target.main, staged, summary, base=self.base, round_id=round_id)
+        faults.point("backfill.committed", target.table.name)
+        return _told(ledger)
+
+
+def _told(ledger: Ledger) -> str:
+    return f"{ledger.rows_deleted} rows replaced by {ledger.rows_appended}"
+
+
+def _offsets(target: Target, topic: TopicState, end: Start) -> Offsets:
+    """Of a moment, those of all partitions."""
+    return end.offsets if end.at == "offsets" else target.cluster.first_offsets(topic, end)
+
+
+def _within(rows: DataFrame, chosen: Range) -> DataFrame:
+    """The places of the rows whose records lie in the range."""
+    inside = [
+        (at(PARTITION) == partition) & (at(OFFSET) >= start) & (at(OFFSET) < to)
+        for partition, (start, to) in chosen.items()
+    ]
+    return keys_of(rows.where(reduce(Column.__or__, inside)), PLACE)
+
+
+def _answer(target: Target, entry: Entry) -> None:
+    main = target.main
+    main.refresh()
+    main.set_properties(entry.property(), remove=[REQUEST, *outdated(main.properties)])
+    faults.point("backfill.answered", target.table.name)
+    main.refresh()
+    event(
+        "backfill.answered",
+        table=str(target.name),
+        topic=target.table.topic,
+        request=entry.id,
+        told=entry.told,
+        problem=entry.problem,
+    )

@@ -1,0 +1,220 @@
+"""Data files are written anew without some of their rows, so that nothing of these is left in them, and manifests without what
+they say of files that are gone (ADR 24).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from calve.config.spark_conf import CATALOG
+from calve.errors import CalveError
+from calve.table.position import POSITION_TAG
+from calve.table.protocol import Commit
+from glue_jobs.dead_letters.redriven import LETTER
+from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.iceberg.layout import clustered, tasks_for
+from glue_jobs.iceberg.purge import delete, expire, files_of, unreachable
+from glue_jobs.iceberg.rewriting import sets_of
+from glue_jobs.iceberg.staging import NOTHING, Staged, commit, publish, rows_of, stage, whole
+from glue_jobs.operations.persons import Person
+from glue_jobs.process import faults
+from glue_jobs.process.java import elements
+from glue_jobs.table.target import Target
+from glue_jobs.transform.keys import OFFSET, PARTITION, TIMESTAMP, at
+
+FILE = "_file"
+
+Narrow = Callable[[DataFrame], DataFrame]
+Accept = Callable[[Iterator[Commit]], bool]
+Said = Callable[[Staged], tuple[Mapping[str, str], Accept]]
+"""The summary of the next commit, given the files that it adds, and whether it may be made on what the table stands at."""
+
+
+class Rewriting:
+    """A table that is to lose rows, at the head that it has now; whatever is committed is refused once it has another.
+
+    gone: rows that must go; kept: all others. Both leave the columns as they are. `name`: the table that fault points are told.
+    """
+
+    def __init__(self, lake: Lake, table: Table, *, gone: Narrow, kept: Narrow, name: str) -> None:
+        self._lake = lake
+        self._table = table
+        self._head = table.head
+        self._gone = gone
+        self._kept = kept
+        self._name = name
+
+    @property
+    def all_rows(self) -> DataFrame:
+        """The table's rows, each with its `FILE`."""
+        return self._lake.spark.table(self._table.name.quoted(CATALOG)).select("*", F.col(FILE))
+
+    def files(self, of_rows: Iterable[str]) -> list[Any]:
+        """Scan tasks of the data files at these paths, and of those that hold rows which must go but are deleted by position."""
+        tasks = list(elements(self._table.java.newScan().planFiles()))
+        paths = {*of_rows}
+        deleted_from = [each.file() for each in tasks if not each.deletes().isEmpty()]
+        with rows_of(self._lake, self._table, whole(self._lake, self._table, deleted_from)) as rows:
+            if rows is not None:
+                # Of format 3 what is read so has no column of its file.
+                named = rows.select("*", F.input_file_name().alias(FILE))
+                found = self._gone(named).select(FILE).distinct().collect()
+                paths |= {each[FILE] for each in found}
+        return [each for each in tasks if str(each.file().location()) in paths]
+
+    def replace(self, tasks: list[Any], said: Said, *, stage_id: str, cores: int) -> None:
+        """Put what is left of the files in their place, in one commit.
+
+        Raises:
+            LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
+        """
+        table = self._table
+        size = sum(each.file().fileSizeInBytes() for each in tasks)
+        columns = [each["name"] for each in table.schema["fields"]]
+        left = NOTHING
+        with rows_of(self._lake, table, tasks) as rows:
+            if rows is not None:
+                rest = clustered(self._kept(rows).select(*columns), table, tasks_for(size, cores, cores))
+                left = stage(self._lake, table, rest, stage_id)
+        faults.point("forget.staged", self._name)
+        replaced, deletes = sets_of(self._lake, tasks)
+        update = table.java.newOverwrite().deleteFiles(replaced, deletes)
+        for each in left.files:
+            update = update.addFile(each)
+        summary, accept = said(left)
+        commit(table, update, summary, unmoved(self._head, accept))
+        faults.point("forget.committed", self._name)
+
+
+def fence(table: Table, summary: Mapping[str, str], accept: Accept) -> None:
+    """Commit once more, with manifests that say nothing of files which are gone: their bounds are values of rows.
+
+    Raises:
+        LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
+    """
+    head, here = table.java.currentSnapshot(), unmoved(table.head, accept)
+    stale = table.jvm.java.util.ArrayList()
+    for each in elements(head.dataManifests(table.java.io())) if head is not None else ():
+        if each.hasDeletedFiles():
+            stale.add(each)
+    if stale.isEmpty():
+        publish(table, NOTHING, summary, here)
+        return
+    # Guava's, since Iceberg asks in threads of its own, from which py4j calls nothing back.
+    guava = table.jvm.com.google.common.base
+    update = table.java.rewriteManifests().clusterBy(guava.Functions.constant(""))
+    commit(table, update.rewriteIf(getattr(guava.Predicates, "in")(stale)), summary, here)
+
+
+def unmoved(head: int | None, accept: Accept) -> Accept:
+    """Refuses where anybody has committed since the head was this one, and where `accept` does."""
+
+    def here(ancestors: Iterator[Commit]) -> bool:
+        first = next(ancestors, None)
+        return first is not None and first.id == head and accept(chain([first], ancestors))
+
+    return here
+
+
+MOST = 1_000_000
+"""So many records are no person's: a column of countries was named, or the like."""
+
+Place = tuple[Any, ...]
+OF_ROWS = "partition int, offset long, timestamp_us long"
+OF_LETTERS = "cluster_id string, topic_id string, partition int, offset long"
+"""What tells a record: in a row, and in a dead letter (`glue_jobs.dead_letters.redriven.LETTER`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """places: of each record. rows: how many there are. all: themselves. tasks: Iceberg's, of the files that hold them."""
+
+    places: Sequence[Place]
+    rows: int
+    all: DataFrame
+    rewriting: Rewriting
+    tasks: list[Any]
+
+
+def gone_rows(target: Target, person: Person) -> Gone:
+    """The person's rows in main. Of a record that makes several rows all go, whichever of them tells the person.
+
+    Raises:
+        CalveError: there are too many.
+    """
+    told_by = {"partition": at(PARTITION), "offset": at(OFFSET), "timestamp_us": F.unix_micros(at(TIMESTAMP))}
+    found = _gone(target, target.main, person.rows, person.others, told_by)
+    if not target.shaping.chain.explodes:
+        return found
+    gone, kept = _at(target, found.places, OF_ROWS, told_by)
+    return _gone(target, target.main, gone, kept, told_by)
+
+
+def gone_letters(target: Target, letters: Table, places: Sequence[Place]) -> Gone:
+    """The dead letters at these places."""
+    told_by = {name: F.col(name) for name in LETTER}
+    gone, kept = _at(target, places, OF_LETTERS, told_by)
+    return _gone(target, letters, gone, kept, told_by)
+
+
+def _gone(target: Target, table: Table, gone: Narrow, kept: Narrow, told_by: Mapping[str, Column]) -> Gone:
+    rewriting = Rewriting(target.lake, table, gone=gone, kept=kept, name=target.table.name)
+    rows = gone(rewriting.all_rows)
+    place = F.struct(*(column.alias(name) for name, column in told_by.items()))
+    counted = rows.groupBy(F.col(FILE).alias("file"), place.alias("place")).agg(F.count("*").alias("rows"))
+    found = counted.limit(MOST + 1).collect()
+    if len(found) > MOST:
+        raise CalveError(f"more than {MOST:,} records are told by that: it is no person's key")
+    places = sorted({tuple(each["place"]) for each in found})
+    tasks = rewriting.files({each["file"] for each in found})
+    return Gone(places, sum(each["rows"] for each in found), rows, rewriting, tasks)
+
+
+def _at(
+    target: Target, places: Sequence[Place], kinds: str, told_by: Mapping[str, Column]
+) -> tuple[Narrow, Narrow]:
+    """Rows at these places, and all others."""
+    listed = target.lake.spark.createDataFrame(list(places), kinds)
+    those = F.broadcast(listed.select(*(F.col(name).alias(f"calve:{name}") for name in told_by)))
+    same = reduce(
+        Column.__and__, (column.eqNullSafe(F.col(f"`calve:{name}`")) for name, column in told_by.items())
+    )
+
+    def narrow(how: str) -> Callable[[DataFrame], DataFrame]:
+        return lambda rows: rows.join(those, same, how)
+
+    return narrow("left_semi"), narrow("left_anti")
+
+
+def purge(target: Target, table: Table, gone: Gone, said: Said, require_alone: Callable[[], None]) -> int:
+    """Write the files anew that hold what must go, and keep nothing but what comes of it; how many files were deleted.
+
+    `require_alone` refuses where another job may write files at this moment that a later commit of its own would need.
+
+    Raises:
+        LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
+    """
+    name = target.table.name
+    if gone.tasks:
+        gone.rewriting.replace(gone.tasks, said, stage_id=uuid.uuid4().hex, cores=target.cores)
+    require_alone()
+    files = files_of(target.lake, table)
+    fence(table, *said(NOTHING))
+    faults.point("forget.fenced", name)
+    if POSITION_TAG in table.refs() and table.head is not None:
+        table.set_tag(POSITION_TAG, table.head)
+    faults.point("forget.tagged", name)
+    expire(table)
+    faults.point("forget.expired", name)
+    left_behind = unreachable(target.lake, table, files)
+    delete(table, left_behind)
+    faults.point("forget.swept", name)
+    return len(left_behind)

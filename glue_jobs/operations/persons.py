@@ -1,0 +1,146 @@
+"""Which rows and dead letters are a person's: those in which columns have the texts that a request names (ADR 24).
+
+What a request names is in no plan, file, log or message: it stands in the one row of a frame that is broadcast.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from calve.config.masking_keys import Key
+from calve.errors import CalveError
+from calve.names import quote
+from calve.requests.forget import Condition, Request, bound_to, seal_key
+from glue_jobs.dead_letters.encryption import LETTER, UNOPENED, records_of
+from glue_jobs.dead_letters.redriven import LETTER as PLACE
+from glue_jobs.dead_letters.redriven import rows_at
+from glue_jobs.decode.decode import decode
+from glue_jobs.decode.shapes import false
+from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.table.counts import unknown_ids
+from glue_jobs.table.target import Target
+from glue_jobs.transform.keys import at, kind_at
+from glue_jobs.transform.tokens import frame_of
+
+TEXTS, BYTES = "calve:forget:texts", "calve:forget:bytes"
+LEAST_BYTES = 6
+"""Shorter values are in records of many others, whatever these are; they are looked for as a whole key alone."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """Whoever meets all conditions; `keys`: those that hash personal data, whose tokens stand for the values."""
+
+    lake: Lake
+    where: tuple[Condition, ...]
+    keys: Sequence[Key]
+
+    def rows(self, frame: DataFrame) -> DataFrame:
+        """The person's rows of a frame that has the columns which the conditions name."""
+        return self._with_wanted(frame).where(self._is_met(frame)).select(*_columns(frame))
+
+    def others(self, frame: DataFrame) -> DataFrame:
+        """All other rows."""
+        return self._with_wanted(frame).where(~self._is_met(frame)).select(*_columns(frame))
+
+    def records(self, records: DataFrame) -> DataFrame:
+        """Records that hold the values in their bytes, or one that is short as their key."""
+        named = (self._is_named(n, each.value.encode()) for n, each in enumerate(self.where))
+        met = reduce(Column.__and__, named)
+        return self._with_wanted(records).where(met).select(*_columns(records))
+
+    def _is_met(self, frame: DataFrame) -> Column:
+        met = (
+            F.array_contains(F.col(quote(f"{TEXTS}:{n}")), at(each.column).cast("string"))
+            for n, each in enumerate(self.where)
+        )
+        return F.coalesce(reduce(Column.__and__, met), false())
+
+    def _is_named(self, n: int, value: bytes) -> Column:
+        wanted = F.col(quote(f"{BYTES}:{n}"))
+        if len(value) < LEAST_BYTES:
+            return F.col("key").eqNullSafe(wanted)
+        in_headers = F.exists(
+            F.coalesce("headers", F.array()),
+            lambda each: _contains(each["value"], wanted) | _contains(each["key"].cast("binary"), wanted),
+        )
+        return _contains(F.col("key"), wanted) | _contains(F.col("value"), wanted) | in_headers
+
+    def _with_wanted(self, frame: DataFrame) -> DataFrame:
+        return frame.crossJoin(F.broadcast(self._wanted))
+
+    @cached_property
+    def _wanted(self) -> DataFrame:
+        """One row: of each condition all texts that stand for its value, and its bytes."""
+        values: list[object] = []
+        kinds: list[str] = []
+        for n, each in enumerate(self.where):
+            data = each.value.encode()
+            tokens = (f"{key.id}:{hmac.digest(key.secret, data, 'sha256').hex()}" for key in self.keys)
+            values += [self.lake.strings(each.value, *tokens), data]
+            kinds += [f"{quote(f'{TEXTS}:{n}')} array<string>", f"{quote(f'{BYTES}:{n}')} binary"]
+        return frame_of(self.lake.spark, ", ".join(kinds), [values])
+
+
+def person_of(target: Target, request: Request) -> Person:
+    """Who is meant, with the values as they were before they were sealed.
+
+    Raises:
+        CalveError: they are sealed by a key that the secret lacks, or not by it.
+    """
+    where = request.where if request.sealed is None else _opened(target, request, request.sealed)
+    return Person(target.lake, where, target.masking_keys)
+
+
+def _opened(target: Target, request: Request, key_id: str) -> tuple[Condition, ...]:
+    key = next((each for each in target.masking_keys if each.id == key_id), None)
+    if key is None:
+        raise CalveError(f"the request is sealed by the masking key {key_id}, which the secret lacks")
+    sealed = [
+        [n, seal_key(key, request.id), base64.b64decode(each.value), bound_to(request.id, n)]
+        for n, each in enumerate(request.where)
+    ]
+    frame = frame_of(target.lake.spark, "n int, round_key binary, data binary, bound binary", sealed)
+    clear = F.try_aes_decrypt("data", "round_key", F.lit("GCM"), F.lit("DEFAULT"), "bound").cast("string")
+    found = {row["n"]: row["clear"] for row in frame.select("n", clear.alias("clear")).collect()}
+    if None in found.values():
+        raise CalveError("the request is not sealed as it should be")
+    return tuple(Condition(each.column, found[n]) for n, each in enumerate(request.where))
+
+
+def letters_of(target: Target, person: Person, letters: Table) -> tuple[list[tuple[Any, ...]], int]:
+    """The places of the person's dead letters, those that came back among them: told by their bytes, or by the row that they
+    would be; and how many could not be opened.
+    """
+    chosen = records_of(target, rows_at(target.lake, letters, letters.head))
+    target.learn(*unknown_ids(chosen, target.decoding))
+    found, made = person.records(chosen).select(LETTER), _as_rows(target, chosen)
+    if all(kind_at(made.schema, each.column) is not None for each in person.where):
+        found = found.unionByName(person.rows(made).select(LETTER))
+    places = found.select(*(F.col(LETTER)[name].alias(name) for name in PLACE)).distinct()
+    unopened = chosen.where(F.col(UNOPENED)).count() if target.masking_keys else 0
+    return sorted(tuple(row) for row in places.collect()), unopened
+
+
+def _as_rows(target: Target, letters: DataFrame) -> DataFrame:
+    """What the table's decoding and steps make of the records today, with `LETTER`; null where they cannot be read."""
+    decoded = decode(letters, target.decoding, os.urandom(8), target.mode)
+    made = target.shaping.records(decoded, LETTER)
+    return target.shaping.all_rows(made) if target.shaping.chain.explodes else made
+
+
+def _contains(data: Column, wanted: Column) -> Column:
+    return F.coalesce(F.contains(data, wanted), false())
+
+
+def _columns(frame: DataFrame) -> list[Column]:
+    return [F.col(quote(name)) for name in frame.columns]

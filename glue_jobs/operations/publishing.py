@@ -1,0 +1,108 @@
+"""Whether a round's rejects may be published, and its commit: rows and position on main, known to be in or known not to be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+from calve.errors import CalveError, LostRace, Retryable, Suspended
+from calve.requests.expired_history import Earlier
+from calve.rounds.dead_letter_policy import Tally, check_rejects
+from calve.table.position import Position
+from calve.table.protocol import (
+    Commit,
+    TopicState,
+    ancestry_is_cut,
+    contains_round,
+    may_publish,
+    nearest_position,
+)
+from glue_jobs.engines.reading import Reading
+from glue_jobs.iceberg.catalog import Table
+from glue_jobs.iceberg.staging import Ambiguous, Conflict, Staged, discard, publish
+from glue_jobs.table.counts import Seen
+
+COMMIT_ATTEMPTS = 3
+
+
+def publish_round(
+    main: Table, staged: Staged, summary: Mapping[str, str], *, base: Position, round_id: str
+) -> int:
+    """Commit the same files until it is known whether they are in; a lost answer is resolved by looking for the round.
+
+    Returns the id of the snapshot.
+
+    Raises:
+        LostRace: main stands at another round than `base`.
+        Retryable: the catalog does not say, or the files that rows were deleted from are not what they were, or others have
+            expired what proves where main stands.
+    """
+    for _ in range(COMMIT_ATTEMPTS):
+        try:
+            return publish(main, staged, summary, lambda ancestors: may_publish(ancestors, base))
+        except (Ambiguous, Conflict, LostRace) as error:
+            main.refresh()
+            mine = next((c.id for c in _since(main, base) if contains_round([c], round_id)), None)
+            if mine is not None:
+                return mine
+            if not isinstance(error, Ambiguous):
+                raise _refused(main, base, error) from None
+            failure = error
+    raise Retryable(failure.message)
+
+
+def _refused(main: Table, base: Position, error: CalveError) -> CalveError:
+    """The reason that matters: Iceberg looks at files before it asks about the position, and expiry takes positions away."""
+    ancestors = tuple(main.ancestors())
+    if may_publish(ancestors, base):
+        return error
+    if nearest_position(ancestors) is None and ancestry_is_cut(ancestors):
+        return Retryable(f"table {main.name}: its history was expired while the round was under way")
+    return LostRace(f"table {main.name}: another writer published first, or main was rolled back")
+
+
+def _since(main: Table, base: Position) -> Iterator[Commit]:
+    """Main's snapshots down to the one that this round started from."""
+    for commit in main.ancestors():
+        if commit.id == base.snapshot:
+            return
+        yield commit
+
+
+def require_allowed(reading: Reading, seen: Seen, staged: Staged) -> None:
+    """Look at the table's policy and budget; rows that were staged in vain are deleted, since the round will be tried again.
+
+    Raises:
+        Suspended: as `calve.rounds.dead_letter_policy.check_rejects`.
+    """
+    target = reading.target
+    line = list(target.main.ancestors())
+    known = Earlier.of(target.main.properties, line)
+    try:
+        check_rejects(
+            target.table,
+            known.rest(line) if known else line,
+            now=time.time(),
+            read=Tally(seen.own, seen.rejects),
+            found=lambda: reading.count_rejects(seen),
+            misfit=target.misfit,
+            expired=known.spent if known else (),
+        )
+    except Suspended:
+        discard(target.main, staged)
+        raise
+
+
+def require_same(topic: TopicState, seen: Seen, again: int) -> None:
+    """Compare the number of rejects of both reads.
+
+    Raises:
+        Retryable: the topic was compacted in between.
+        Suspended: `rejects_differ`.
+    """
+    if topic.compacted and again < seen.rejects:
+        raise Retryable(f"topic {topic.name} was compacted while its rejects were read again")
+    if again != seen.rejects:
+        raise Suspended(
+            "rejects_differ", f"{seen.rejects} records were rejected, {again} when they were read again"
+        )

@@ -1,0 +1,336 @@
+"""A redrive: the dead letters that a person has asked for are decoded as a round decodes, and enter the table by one commit.
+
+Main first, as with rejects (ADR 5): the letters that are rows now wait on a branch with their marks, main's commit names them,
+and whoever comes next puts them in the place of those without (ADR 12).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from py4j.protocol import Py4JNetworkError
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from calve.config.job import Aggregate, Deduplicate, Mode, Upsert
+from calve.config.spark_conf import CATALOG
+from calve.errors import Fatal, LostRace, Retryable, Suspended
+from calve.log import event
+from calve.names import SYSTEM_COLUMN
+from calve.requests.redrive import (
+    REQUEST,
+    REQUEST_ID,
+    RESULT,
+    Request,
+    Result,
+    done_before,
+    is_level,
+    position_after,
+)
+from calve.requests.requests import NOT_UNDERSTOOD
+from calve.schema.columns import REDRIVEN
+from calve.table.position import COUNTS, Ledger, Position, TopicKey, encode
+from calve.table.protocol import check_ledger, complete_until
+from glue_jobs.dead_letters.encryption import LETTER, UNOPENED, as_records
+from glue_jobs.dead_letters.redriven import RECORD, by_record, records_in
+from glue_jobs.decode.decode import OTHER, REJECT, SIZE, decode
+from glue_jobs.decode.shapes import false
+from glue_jobs.iceberg.catalog import Table
+from glue_jobs.iceberg.commit_cost import Meter
+from glue_jobs.iceberg.layout import clustered, tasks_for
+from glue_jobs.iceberg.staging import Staged, discard, stage
+from glue_jobs.modes.deduplicate import without_duplicates
+from glue_jobs.operations.publishing import publish_round
+from glue_jobs.process import faults
+from glue_jobs.process.java import problem
+from glue_jobs.table.counts import Seen, unknown_ids, with_rows_seen
+from glue_jobs.table.records import rows
+from glue_jobs.table.target import Target
+from glue_jobs.transform.row_columns import FILTERED
+
+
+def serve(target: Target, base: Position) -> bool:
+    """Answer the request that waits, if one does; True where main may stand elsewhere now.
+
+    `base`: where the table stands; its dead letters are level with it. What goes wrong before anything is committed is the
+    answer, and the round goes on: a redrive that cannot be done must not hold up the topic.
+
+    Raises:
+        LostRace, Retryable: as of a round.
+    """
+    properties = target.main.properties
+    try:
+        request = Request.pending(properties)
+    except ValueError:
+        _answer(target, Result("", now(), problem=NOT_UNDERSTOOD))
+        return False
+    if request is None:
+        return False
+    if why := _refused(target.mode):
+        _answer(target, Result(request.id, now(), problem=why))
+        return False
+    letters = target.letters.table
+    if letters is not None and not is_level(base, letters.ancestors()):
+        raise Retryable(f"table {letters.name}: another writer is moving the dead letters")
+    redrive = _Redrive(target, base, request, letters)
+    try:
+        result = redrive.run()
+    except (LostRace, Fatal, Py4JNetworkError, ConnectionError):
+        raise
+    except Exception as error:
+        if redrive.committing:
+            raise
+        result = Result(request.id, now(), problem=problem(error))
+    _answer(target, result)
+    return True
+
+
+def _refused(mode: Mode | None) -> str | None:
+    """Why letters of a table cannot come back."""
+    match mode:
+        case Upsert():
+            return "rows are kept by key: a letter that came back could undo what the topic says after it"
+        case Aggregate():
+            return "rows are totals: they do not say which letters are in them already"
+    return None
+
+
+class _Redrive:
+    """One request under way; `committing` once main may have been changed by it."""
+
+    def __init__(self, target: Target, base: Position, request: Request, letters: Table | None) -> None:
+        self.target = target
+        self.base = base
+        self.request = request
+        self.letters = letters
+        self.committing = False
+        self.meter = Meter(target.lake)
+        self.mark = os.urandom(8)
+
+    def run(self) -> Result:
+        """Bring back what can be brought back, one commit for each incarnation of the topic.
+
+        A commit of an earlier try of the same request counts: its letters are marked, and are not selected again.
+        """
+        done = done_before(self.target.main.ancestors(), self.request.id)
+        shares = self._shares()
+        for share in shares:
+            if share.fresh or share.present:
+                self._bring_back(share)
+        refused: Counter[str] = Counter()
+        for share in shares:
+            refused.update(dict(share.refused))
+        redriven = done.redriven + sum(each.fresh for each in shares)
+        present = done.present + sum(each.present for each in shares)
+        selected = redriven + present + refused.total()
+        return Result(self.request.id, now(), selected, redriven, present, dict(refused))
+
+    def _shares(self) -> list[Share]:
+        """Select, look up ids that nobody knew, and count what each letter is today."""
+        if self.letters is None:
+            return []
+        self.chosen = as_records(self.target, self.letters, self.request)
+        if not self.chosen.limit(1).collect():
+            return []
+        self.target.learn(*unknown_ids(self.chosen, self.target.decoding))
+        self.held = self._held()
+        return counted(self._judged())
+
+    def _held(self) -> DataFrame | None:
+        """The records of letters that can be rows and that main holds: a second proof beside the marks, nearly always none.
+
+        Where the table holds the first record of each key, what it holds, or will, are all records of these keys.
+        """
+        good, mode = self._records().where(F.col(REJECT).isNull()), self.target.mode
+        if isinstance(mode, Deduplicate):
+            fresh = without_duplicates(self.target, mode, rows(good))
+            found = by_record(_places(good), _places(fresh), "left_anti")
+        else:
+            main = self.target.lake.spark.table(self.target.name.quoted(CATALOG))
+            found = records_in(main, _places(good))
+        return found if found.limit(1).collect() else None
+
+    def _records(self) -> DataFrame:
+        """The letters as rows; those that cannot be opened, that belong to another table by now, or that a step leaves out, stay
+        where they are.
+        """
+        found = decode(self.chosen, self.target.decoding, self.mark, self.target.mode)
+        found = found.withColumn(REJECT, F.when(F.col(UNOPENED), F.lit("sealed")).otherwise(F.col(REJECT)))
+        if OTHER in found.columns:
+            others = F.when(F.col(OTHER).isNotNull(), F.lit("incompatible_schema"))
+            found = found.withColumn(REJECT, F.coalesce(others, REJECT)).drop(OTHER)
+        made = self.target.shaping.records(found, LETTER)
+        if FILTERED not in made.columns:
+            return made
+        left_out = F.when(F.col(FILTERED), F.lit("filtered"))
+        return made.withColumn(REJECT, F.coalesce(REJECT, left_out)).drop(FILTERED)
+
+    def _judged(self) -> DataFrame:
+        records = self._records()
+        if self.held is None:
+            return records.withColumn(PRESENT, false())
+        held = self.held.select(*(F.col(name).alias(f"held:{name}") for name in RECORD))
+        same = [F.col(SYSTEM_COLUMN)[name].eqNullSafe(F.col(f"held:{name}")) for name in RECORD]
+        joined = records.join(held, same, "left").withColumn(PRESENT, F.col("held:offset").isNotNull())
+        return joined.drop(*held.columns)
+
+    def _bring_back(self, share: Share) -> None:
+        target, round_id = self.target, uuid.uuid4().hex
+        letters = target.letters.ensure()
+        good = self._judged().where(F.col(REJECT).isNull() & _of(share.topic))
+        staged = self._stage_rows(good.where(~F.col(PRESENT)), share, round_id)
+        faults.point("redrive.staged", target.table.name)
+        marked = stage_marks(target, letters, good, round_id)
+        faults.point("redrive.marked", target.table.name)
+        ledger = share.ledger
+        if target.shaping.chain.explodes:
+            ledger = replace(ledger, rows_appended=staged.rows)
+        if (staged.rows, marked.rows) != (ledger.rows_appended, share.fresh + share.present):
+            discard(target.main, staged)
+            raise Retryable(f"{staged.rows} rows and {marked.rows} marks were written for {share}")
+        held = target.letters.hold(marked, round_id=round_id, base=self.base)
+        faults.point("redrive.held", target.table.name)
+        check_ledger(ledger, staged_rows=staged.rows)
+        position = position_after(self.base, round_id=round_id, writer=target.writer, held=held)
+        self.committing = True
+        snapshot = publish_round(
+            target.main,
+            staged,
+            self._summary(position, share.topic, ledger, staged, marked),
+            base=self.base,
+            round_id=round_id,
+        )
+        faults.point("redrive.committed", target.table.name)
+        target.letters.release(position, marked)
+        self.base = replace(position, snapshot=snapshot)
+
+    def _summary(
+        self, position: Position, topic: TopicKey, ledger: Ledger, staged: Staged, marked: Staged
+    ) -> dict[str, str]:
+        """What the commit says: the position as it was, and until when the table was complete, which remains so."""
+        target = self.target
+        metrics = self.meter.of_round(target.main, target.mode, staged, marked, had_letters=True)
+        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | carried(target)
+        if staged.counts:
+            metrics[COUNTS] = staged.counts
+        summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=metrics)
+        return summary | {REQUEST_ID: self.request.id}
+
+    def _stage_rows(self, good: DataFrame, share: Share, round_id: str) -> Staged:
+        target = self.target
+        tasks = tasks_for(share.size_bytes, target.cores, target.cores)
+        made, several = target.shaping.rows(good.drop(LETTER, PRESENT))
+        staged = stage(
+            target.lake,
+            target.main,
+            clustered(made, target.main, tasks),
+            round_id,
+            count_by=target.table.count_by,
+        )
+        if several and with_rows_seen(Seen(), several).failed:
+            discard(target.main, staged)
+            raise Suspended(
+                "step_failed", "rows of these letters cannot be computed by the steps of the table"
+            )
+        return staged
+
+
+def _places(records: DataFrame) -> DataFrame:
+    """What a row of the table keeps of its record."""
+    return records.select(*(F.col(SYSTEM_COLUMN)[name].alias(name) for name in RECORD))
+
+
+def carried(target: Target) -> dict[str, Any]:
+    """What a commit that reads no offsets says all the same: what was true before it remains so."""
+    main = target.main
+    until = complete_until(main.ancestors(), main.properties)
+    found = {"read_with": target.read_with or None, "complete_until": until}
+    return {name: each for name, each in found.items() if each}
+
+
+def stage_marks(target: Target, letters: Table, chosen: DataFrame, round_id: str) -> Staged:
+    """Write letters that came back, `LETTER` of each, with the mark of the round that they come back by."""
+    kept = chosen.select(f"{LETTER}.*").withColumn(REDRIVEN, F.lit(round_id))
+    columns = [each["name"] for each in letters.schema["fields"]]
+    return stage(target.lake, letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
+
+
+def _of(topic: TopicKey) -> Column:
+    letter = F.col(LETTER)
+    return (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
+
+
+def _answer(target: Target, result: Result) -> None:
+    target.main.set_properties({RESULT: result.to_json()}, remove=[REQUEST])
+    faults.point("redrive.answered", target.table.name)
+    target.main.refresh()
+    event(
+        "redrive.answered",
+        table=str(target.name),
+        topic=target.table.topic,
+        request=result.id,
+        **{name: value for name, value in asdict(result).items() if name not in ("id", "at")},
+    )
+
+
+def now() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+
+
+PRESENT = "calve:present"
+"""A column beside those of a record: whether main has the letter's record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The selected letters of one incarnation of the topic, counted."""
+
+    topic: TopicKey
+    fresh: int = 0
+    present: int = 0
+    size_bytes: int = 0
+    refused: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def ledger(self) -> Ledger:
+        refused = dict(self.refused)
+        return Ledger(
+            selected=self.fresh + self.present + sum(refused.values()),
+            redriven=self.fresh,
+            present=self.present,
+            refused=refused,
+            rows_appended=self.fresh,
+        )
+
+
+def counted(judged: DataFrame) -> list[Share]:
+    """The shares of records with `LETTER`, `REJECT`, `PRESENT` and `SIZE`."""
+    letter = F.col(LETTER)
+    keys = (letter["cluster_id"].alias("cluster"), letter["topic_id"].alias("topic"), REJECT, PRESENT)
+    sums = judged.groupBy(*keys).agg(F.count(F.lit(1)).alias("letters"), F.sum(SIZE).alias("size"))
+    shares: dict[TopicKey, Share] = {}
+    for row in sums.collect():
+        topic = TopicKey(row["cluster"], row["topic"])
+        share = shares.setdefault(topic, Share(topic))
+        if row[REJECT] is not None:
+            found = replace(share, refused=(*share.refused, (row[REJECT], row["letters"])))
+        elif row[PRESENT]:
+            found = replace(share, present=row["letters"])
+        else:
+            found = replace(share, fresh=row["letters"], size_bytes=int(row["size"] or 0))
+        shares[topic] = found
+    return [_merged(share) for share in shares.values()]
+
+
+def _merged(share: Share) -> Share:
+    """A reason that letters with and without a row in main share is one reason."""
+    refused: Counter[str] = Counter()
+    for reason, count in share.refused:
+        refused[reason] += count
+    return replace(share, refused=tuple(sorted(refused.items())))

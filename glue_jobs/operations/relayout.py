@@ -1,0 +1,123 @@
+"""A live table is laid out as calve.yaml says by now: new files follow, those that are there stay until they are compacted."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
+
+from calve.config.job import Transform, Upsert
+from calve.errors import CalveError, Retryable
+from calve.log import event
+from calve.modes.column_rules import layout_problems
+from calve.requests.requests import Entry, outdated
+from glue_jobs.iceberg.catalog import Table, catalog_errors
+from glue_jobs.iceberg.specs import ordered, term
+from glue_jobs.operations.redrive import now
+from glue_jobs.process import faults
+from glue_jobs.process.java import elements, problem
+from glue_jobs.table.target import Target
+
+Layout = tuple[tuple[Transform, ...], tuple[Transform, ...]]
+"""Partition fields and sort fields."""
+
+
+def relayout(target: Target) -> None:
+    """Change partition spec and sort order in one commit where calve.yaml has others.
+
+    A table of upserts for which none was written keeps what it has: buckets are what it is born with (ADR 18).
+
+    Raises:
+        Retryable: the catalog does not answer, or another writer was faster.
+    """
+    table, main = target.table, target.main
+    held = layout_of(main)
+    bucketed = isinstance(table.mode, Upsert) and table.mode.bucketed
+    wanted = held[0] if bucketed else table.partition_by, table.sort_by
+    if _same(held, wanted) or wanted == target.layout_refused:
+        return
+    asked = replace(table, partition_by=wanted[0], sort_by=wanted[1])
+    try:
+        for problem in layout_problems(asked, str(target.name), main.schema):
+            raise problem
+        told = f"partition by {_words(wanted[0])}, sort by {_words(wanted[1])}"
+        _change(main, held, wanted, Entry(uuid.uuid4().hex, now(), "layout", told))
+    except Retryable:
+        raise
+    except CalveError as error:
+        target.layout_refused = wanted
+        fix = f"in calve.yaml, change partition_by or sort_by of table {table.name}"
+        event("layout.refused", table=str(target.name), topic=table.topic, why=error.message, fix=fix)
+        return
+    faults.point("layout.changed", table.name)
+    main.refresh()
+    event("layout.changed", table=str(target.name), topic=table.topic, told=told)
+
+
+def layout_of(table: Table) -> Layout:
+    """What the table's files are laid out by from now on."""
+    schema, java = table.java.schema(), table.java
+    spec = [_transform(schema, each) for each in elements(java.spec().fields())]
+    order = [
+        _transform(schema, each, descending=str(each.direction().toString()) == "DESC")
+        for each in elements(java.sortOrder().fields())
+    ]
+    return tuple(each for each in spec if each), tuple(each for each in order if each)
+
+
+def _transform(schema: Any, field: Any, *, descending: bool = False) -> Transform | None:
+    """None: a field that no longer means anything."""
+    column = str(schema.findColumnName(field.sourceId()))
+    name, _, argument = str(field.transform().toString()).removesuffix("]").partition("[")
+    if name == "void":
+        return None
+    return Transform(column, name, int(argument) if argument else None, descending)  # type: ignore[arg-type]
+
+
+def _same(held: Layout, wanted: Layout) -> bool:
+    """The order of partition fields means nothing."""
+    return set(held[0]) == set(wanted[0]) and held[1] == wanted[1]
+
+
+def _words(transforms: tuple[Transform, ...]) -> str:
+    return ", ".join(map(str, transforms)) or "nothing"
+
+
+def _change(main: Table, held: Layout, wanted: Layout, entry: Entry) -> None:
+    iceberg = main.jvm.org.apache.iceberg
+    with catalog_errors(f"table {main.name}"):
+        transaction = main.java.newTransaction()
+        try:
+            _change_spec(iceberg, transaction, held[0], wanted[0])
+            if held[1] != wanted[1]:
+                ordered(iceberg, transaction.replaceSortOrder(), wanted[1]).commit()
+        except (Py4JJavaError, IllegalArgumentException) as error:
+            raise CalveError(f"Iceberg refuses the layout: {problem(error)}") from None
+        properties = transaction.updateProperties()
+        for name, value in entry.property().items():
+            properties.set(name, value)
+        for name in outdated(main.properties):
+            properties.remove(name)
+        properties.commit()
+        try:
+            transaction.commitTransaction()
+        except IllegalArgumentException:
+            raise Retryable(f"table {main.name}: another writer changes its layout, too") from None
+        main.committed()
+
+
+def _change_spec(
+    iceberg: Any, transaction: Any, held: tuple[Transform, ...], wanted: tuple[Transform, ...]
+) -> None:
+    update = transaction.updateSpec()
+    for each in held:
+        if each not in wanted:
+            update = update.removeField(term(iceberg.expressions.Expressions, each))
+    for each in wanted:
+        if each not in held:
+            update = update.addField(term(iceberg.expressions.Expressions, each))
+    if set(held) != set(wanted):
+        update.commit()

@@ -1,0 +1,1 @@
+"""What leaves a table after a commit: emitted records and announcements."""

@@ -1,0 +1,120 @@
+"""What a table has to tell others: every snapshot that comes onto main, whoever makes it, and what befalls the table.
+
+The backlog of snapshots is the table itself. A look goes from main's head back to the snapshot that was handed over last, so that
+whatever the outbox could not take, or a process took along when it died, is found by the next look.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice, takewhile
+from typing import Literal, Protocol
+
+from calve.log import event
+from calve.outputs.announcement import Announcement, Speaker, sent_to
+from calve.table.protocol import Commit
+from glue_jobs.iceberg.catalog import Table
+from glue_jobs.process.java import problem
+
+RECENT_S = 24 * 3600
+MOST_RECENT = 100
+
+
+class Taker(Protocol):
+    """`glue_jobs.outputs.outbox.Outbox`, or what stands in for it."""
+
+    def put(self, announcement: Announcement, sent: Callable[[], None] = ...) -> bool: ...
+
+
+@dataclass(slots=True)
+class Announcer:
+    """Announces for one table; without an outbox it says nothing. Used by the thread of the table's loop.
+
+    sent_to: up to which sequence number all snapshots are known to be on the bus; None: nobody has looked yet.
+    """
+
+    speaker: Speaker
+    topic: str
+    outbox: Taker | None = None
+    sent_to: int | None = None
+    _handed: Commit | None = None
+    """The snapshot that was handed over last."""
+    _waiting: deque[Announcement] = field(default_factory=deque)
+    """What the outbox has not taken: it stands in no history."""
+    _postponed: bool = False
+
+    def look(self, main: Table) -> None:
+        """Hand over what came onto main since the last look; at the first, and after a rollback, what came recently.
+
+        It never fails: what it could not do now it does the next time.
+        """
+        if self.outbox is None:
+            return
+        try:
+            self._look(self.outbox, main)
+        except Exception as error:  # noqa: BLE001 a table is kept, whatever becomes of what is said of it
+            self._postpone(problem(error))
+
+    def evolved(self, main: Table, changes: Sequence[str], *, schema_id: int | None) -> None:
+        """The table has other columns now."""
+        if self.outbox is not None:
+            self._tell(self.speaker.evolved(changes, main.found, schema_id=schema_id))
+
+    def stopped(self, state: Literal["suspended", "failed"], code: str, reason: str, fix: str | None) -> None:
+        """The table is in this state now."""
+        if self.outbox is not None:
+            self._tell(*self.speaker.stopped(state, code, reason, fix))
+
+    def _tell(self, *announcements: Announcement) -> None:
+        self._waiting += announcements
+        self._flush()
+
+    def _flush(self) -> bool:
+        while self._waiting:
+            if self.outbox is None or not self.outbox.put(self._waiting[0]):
+                self._postpone("too many announcements wait")
+                return False
+            self._waiting.popleft()
+        return True
+
+    def _look(self, outbox: Taker, main: Table) -> None:
+        if not self._flush() or main.head == (self._handed.id if self._handed else None):
+            return
+        found = above(main.ancestors(), self._handed)
+        if found is None or self.sent_to is None:
+            line = list(islice(main.ancestors(), MOST_RECENT))
+            self.sent_to, found = sent_to(line), recent(line, time.time())
+        here = main.found
+        for commit in reversed(found):
+            said = self.speaker.committed(commit, here, again=commit.sequence <= self.sent_to)
+            if not outbox.put(said, partial(self._sent, commit.sequence)):
+                self._postpone("too many announcements wait")
+                return
+            self._handed = commit
+        self._postponed = False
+
+    def _sent(self, sequence: int) -> None:
+        """Called by the outbox's thread, in the order of handing over."""
+        self.sent_to = max(self.sent_to or 0, sequence)
+
+    def _postpone(self, why: str) -> None:
+        if not self._postponed:
+            self._postponed = True
+            event("announcement.postponed", table=str(self.speaker.table), topic=self.topic, why=why)
+
+
+def above(ancestors: Iterable[Commit], handed: Commit | None) -> list[Commit] | None:
+    """Main's snapshots above the one that was handed over last, newest first; None: it is not right below them."""
+    if handed is None:
+        return None
+    found = list(takewhile(lambda each: each.sequence > handed.sequence, ancestors))
+    return found if found and found[-1].parent == handed.id else None
+
+
+def recent(commits: Sequence[Commit], now: float) -> list[Commit]:
+    """Those of the last day, and in any case the head: nobody knows what others have heard of them."""
+    return [each for each in commits if now - each.committed_at <= RECENT_S] or list(commits[:1])

@@ -1,0 +1,146 @@
+"""How the scripts of jobs begin: their settings, the Spark session, and the proof that hostile bytes cannot hurt its JVMs.
+
+What only a deploy knows is told beside the settings, and wins over them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pyspark.logger import PySparkLogger
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from calve.config.job import Job
+from calve.config.spark_conf import AVRO_LIMITS, ITEMS_LIMIT, java_options, spark_conf
+from calve.errors import ConfigError, Fatal
+from calve.schema.wire import zigzag
+from glue_jobs.process.java import java_class
+
+VALUE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark's own loggers that print values of records when an expression fails, whoever handles the error."""
+
+
+def spark_session(job: Job) -> SparkSession:
+    """The session, made with the settings of `calve.config.spark_conf` where the host has not made one already.
+
+    Raises:
+        ConfigError: Spark refuses its settings.
+    """
+    builder = SparkSession.builder.appName(f"calve-{job.name}-{job.job}")
+    for key, value in spark_conf(job).items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except Py4JJavaError as error:  # there is no record yet that a message could quote
+        said = str(error.java_exception.getMessage() or java_class(error)).partition("\n")[0]
+        raise ConfigError(
+            f"Spark does not start: {said}", fix=f"check jobs.{job.job}.conf in calve.yaml"
+        ) from None
+    spark.sparkContext.setLogLevel("ERROR")
+    for name in VALUE_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
+    return spark
+
+
+def require_avro_guard(spark: SparkSession) -> None:
+    """Prove, in a task on each core, that Avro's limits on claimed lengths are active.
+
+    A host may ignore JVM options it is given. Without them a record of nine bytes that claims two gigabytes is allocated.
+    The bomb is an array of one item too many; its items take no bytes, so that nothing is allocated where it is refused.
+
+    Raises:
+        Fatal: the limits are not active.
+    """
+    bomb = F.lit(bytearray(zigzag(ITEMS_LIMIT + 1) + b"\x00"))
+    schema = (
+        '{"type":"record","name":"bomb","fields":[{"name":"items","type":{"type":"array","items":"null"}}]}'
+    )
+    tasks = spark.sparkContext.defaultParallelism
+    rows = spark.range(0, tasks, 1, tasks)
+    decoded = from_avro(F.when(F.col("id") >= 0, bomb), schema, {"mode": "PERMISSIVE"})["items"].isNotNull()
+    unset = [
+        F.expr(f"coalesce(java_method('java.lang.System', 'getProperty', '{name}'), '') != '{limit}'")
+        for name, limit in AVRO_LIMITS.items()
+    ]
+    if rows.where(reduce(Column.__or__, unset, decoded)).limit(1).collect():
+        raise Fatal(
+            "the limits on Avro lengths are not active in Spark's JVMs: a record of nine bytes could exhaust their memory",
+            fix=f"start driver and executors with: {java_options()}",
+        )
+
+
+GLUES_OWN = re.compile(
+    r"--(JOB_\w+|SECURITY_CONFIGURATION|(Redshift)?TempDir|true|debug|mode|endpoint|conf|scriptLocation|job-language"
+    r"|job-bookmark-\w+|continuation-option|encryption-type|executor-cores|auto-scale-within-microbatch|datalake-formats"
+    r"|extra-(files|jars|py-files)|user-jars-first"
+    r"|(enable|continuous-log|custom-log|disable-proxy|spark-event-logs|write-shuffle)[\w-]*)"
+)
+"""What stands among a script's arguments, or may: what our definitions say to Glue, and what Glue adds or documents as a switch.
+
+Its parameters by which other code could come in, and which no definition of ours has, are not among them. A definition's script
+and files cannot be told from others here: nobody may start a run with arguments of his own (ADR 39).
+"""
+
+
+def job_parser(name: str, told: str | None) -> argparse.ArgumentParser:
+    """A parser that knows the settings and where the lake is."""
+    parser = argparse.ArgumentParser(prog=name, description=told, allow_abbrev=False)
+    settings = parser.add_mutually_exclusive_group(required=True)
+    settings.add_argument("--settings", help="resolved settings, as JSON")
+    settings.add_argument("--settings-file", type=Path, help="resolved settings, as a JSON file")
+    parser.add_argument("--warehouse", help="where new tables go: an S3 URI")
+    parser.add_argument("--region", help="the region of lake and catalog")
+    parser.add_argument("--kms-key", help="ARN of the key of new files")
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """The script's arguments; Glue's own are ignored.
+
+    Raises:
+        ConfigError: there are others.
+    """
+    options, left = parser.parse_known_args(words)
+    named = (each.partition("=")[0] for each in left if each.startswith("--"))
+    if others := sorted({each for each in named if not GLUES_OWN.fullmatch(each)}):
+        raise ConfigError(
+            f"the job does not take {', '.join(others)}",
+            fix="start the job as it is deployed, without arguments: by the function NAME-start",
+        )
+    return options
+
+
+def flag(parser: argparse.ArgumentParser, name: str, told: str) -> None:
+    """Add what is true or false: Glue has no argument without a value."""
+    parser.add_argument(
+        name, nargs="?", const=True, default=False, type=lambda text: text.lower() == "true", help=told
+    )
+
+
+def job_of(options: argparse.Namespace) -> Job:
+    """The settings, with what was told beside them.
+
+    Raises:
+        ConfigError: they cannot be used.
+    """
+    try:
+        job = Job.from_json(options.settings or options.settings_file.read_text())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"the settings cannot be used: {type(error).__name__}: {error}",
+            fix="give the job the resolved settings that this release of calve makes",
+        ) from None
+    lake = replace(
+        job.lake,
+        warehouse=options.warehouse or job.lake.warehouse,
+        region=options.region or job.lake.region,
+        kms_key=options.kms_key or job.lake.kms_key,
+    )
+    return replace(job, lake=lake)

@@ -1,0 +1,1 @@
+"""The loops of a job, and the rounds that they run."""

@@ -1,0 +1,314 @@
+"""One loop per table: when to run a round, and what its failure means for this table and for no other."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import zlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
+from calve.log import event
+from calve.outputs.job_status import TableState
+from calve.rounds.scheduling import FAILED_AFTER, LONGEST_BACKOFF_S, MISSED, Pace, Timed, backoff_s
+from calve.table.position import INITIALISED, STATE, Offsets, decode
+from calve.table.protocol import standing
+from glue_jobs.maintenance.turns import take
+from glue_jobs.maintenance.upkeep import Upkeep
+from glue_jobs.process import faults
+from glue_jobs.process.java import java_class, java_message
+from glue_jobs.rounds.outcome import Memory, Outcome
+from glue_jobs.rounds.round import Round
+from glue_jobs.table.target import Target, requested
+
+TELL_EVERY_S = 300.0
+FIGURES = ("freshness_p50_s", "freshness_p95_s", "lag_records", "stage_ms", "round_ms")
+
+
+@dataclass(slots=True)
+class Promise:
+    """A table's promise of freshness: what each round says of the pace, and what was told of the promise so far."""
+
+    told: str | None = None
+    told_at: float = 0.0
+
+    def after(self, pace: Pace, outcome: Outcome, looked_at: float, who: dict[str, str]) -> Pace:
+        """The pace that a round leaves behind, which began at `looked_at`, in epoch seconds.
+
+        Where its records were too old, that is told: at once, when the cause is another, and every few minutes while it lasts.
+        """
+        records, found = outcome.ledger.consumed, pace
+        if records:
+            found = pace.after(Timed(records, _seconds(outcome)), outcome.commit_ms / 1000)
+        if not outcome.more:
+            found = found.level(looked_at, records)
+        self._tell(pace, outcome, looked_at, who)
+        return found
+
+    def _tell(self, pace: Pace, outcome: Outcome, looked_at: float, who: dict[str, str]) -> None:
+        cause, now = outcome.metrics.get(MISSED), time.monotonic()
+        if outcome.snapshot is None or (cause == self.told and now - self.told_at < TELL_EVERY_S):
+            return
+        self.told, self.told_at = cause, now
+        if cause is None:
+            return
+        took_s = _seconds(outcome)
+        since_s = looked_at - pace.level_at if pace.level_at else 0.0
+        event(
+            "freshness.missed",
+            **who,
+            cause=cause,
+            promise_s=pace.promise_s,
+            **{name: outcome.metrics[name] for name in FIGURES},
+            commit_ms=outcome.commit_ms,
+            records=outcome.ledger.consumed,
+            busy=round(took_s / max(took_s, since_s, 0.001), 2),
+        )
+
+
+def _seconds(outcome: Outcome) -> float:
+    round_ms: int = outcome.metrics.get("round_ms", 0)
+    return (round_ms + outcome.commit_ms) / 1000
+
+
+State = Literal["pending", "running", "paused", "suspended", "failed"]
+SHORTEST_WAIT_S = 0.5
+POLL_S = 5.0
+TAG_EVERY_S = 3600.0
+NOTE_EVERY_S = 300.0
+REQUEST_EVERY_S = 30.0
+
+
+@dataclass(slots=True)
+class TableLoop:
+    """Keeps one table fresh until `stop` is set, or until the topic's end at start is reached under `drain`."""
+
+    target: Target
+    stop: threading.Event
+    drain: bool
+    state: State = "pending"
+    code: str | None = None
+    said: TableState = field(default_factory=TableState)
+    made: bool = False
+    """The table exists, and calve made it; known once a state was entered."""
+    troubled: Retryable | None = None
+    """Why the newest round failed that is tried again; None once a round ended well."""
+    memory: Memory = field(default_factory=Memory)
+    drain_to: Offsets | None = None
+    drain_until: float | None = None
+    failures: int = 0
+    tagged_at: float | None = None
+    complete_until: float = 0.0
+    began: float = 0.0
+    promise: Promise = field(default_factory=Promise)
+    read_to: Offsets = field(default_factory=dict)
+    first_wait: float = field(init=False)
+    upkeep: Upkeep = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.upkeep = Upkeep(self.target)
+        # Tables that start together must not stay in step: each begins its second round at a moment of its own.
+        self.first_wait = zlib.crc32(str(self.target.name).encode()) / 2**32
+        self.memory.pace = Pace(None if self.drain else self.target.table.freshness_s)
+
+    def run(self) -> State:
+        """Run rounds; returns the state that the table was left in."""
+        self.target.lake.enter_thread(self.target.name.table)
+        while not self.stop.is_set():
+            wait_s = self._round()
+            if self.target.opened:
+                self.target.announcer.look(self.target.main)
+            if wait_s is None:
+                break
+            if wait_s and self.state == "running":
+                wait_s = max(0.0, wait_s - take(self.target, wait_s))
+            self._wait(wait_s)
+        return self.state
+
+    def _round(self) -> float | None:
+        """One round; returns the seconds to wait before the next, or None where the loop is over."""
+        try:
+            return self._work()
+        except Suspended as error:
+            self._enter("suspended", error.code, error)
+            return None if self.drain else LONGEST_BACKOFF_S
+        except LostRace as error:
+            return self._lost_race(error)
+        except Retryable as error:
+            return self._retry(error)
+        except (Fatal, Py4JNetworkError, ConnectionError):  # the job as a whole cannot go on
+            raise
+        except Exception as error:  # noqa: BLE001 one table's fault must not end the others
+            self._enter("failed", type(error).__name__, CalveError(first_line(error)))
+            return None if self.drain else LONGEST_BACKOFF_S
+
+    def _work(self) -> float | None:
+        self.began, looked_at = time.monotonic(), time.time()
+        if self.drain and self.drain_to is None:
+            topic = self.target.cluster.state(self.target.table.topic)
+            self.drain_to, self.drain_until = dict(topic.end), topic.complete_until
+        outcome = Round(self.target, self.memory).run()
+        self.failures, self.troubled = 0, None
+        if outcome.paused:
+            self._note("paused", outcome.paused.id, outcome.paused.words)
+            return None if self.drain else LONGEST_BACKOFF_S
+        self._report(outcome)
+        self.memory.pace = self.promise.after(self.memory.pace, outcome, looked_at, self._who())
+        return self.upkeep.between(outcome, self._after(outcome))
+
+    def _after(self, outcome: Outcome) -> float | None:
+        self._enter("running")
+        if self.drain and self.drain_to is not None:
+            if all(outcome.to.get(p, 0) >= end for p, end in self.drain_to.items()):
+                self._mark(outcome, tag_every_s=0, note_every_s=0)
+                return None
+            return 0.0
+        if outcome.more:
+            return 0.0
+        if outcome.snapshot is None:
+            self._mark(outcome, tag_every_s=TAG_EVERY_S, note_every_s=NOTE_EVERY_S)
+        shortest = SHORTEST_WAIT_S if outcome.snapshot is None else 0.0
+        wait_s = max(shortest, self.memory.pace.left_s(time.monotonic() - self.began))
+        part, self.first_wait = self.first_wait, 1.0
+        return part * wait_s
+
+    def _wait(self, wait_s: float) -> None:
+        """Wait, but not while a flush worth of records is there, or more than is fresh by then, or a request: people and volume
+        beat the clock.
+        """
+        until = time.monotonic() + wait_s
+        asked = time.monotonic()
+        poll_s = min(POLL_S, max(SHORTEST_WAIT_S, wait_s / 4))
+        while (left := until - time.monotonic()) > 0 and not self.stop.wait(min(left, poll_s)):
+            if time.monotonic() - asked >= REQUEST_EVERY_S:
+                asked = time.monotonic()
+                with contextlib.suppress(CalveError):
+                    if requested(self.target):
+                        return
+            per_record = self.memory.bytes_per_record
+            if per_record is None or left <= poll_s or self.state != "running":
+                continue
+            with contextlib.suppress(CalveError):
+                end = self.target.cluster.state(self.target.table.topic).end
+                backlog = sum(offset - self.read_to.get(p, 0) for p, offset in end.items())
+                if backlog * per_record >= self.target.table.flush_bytes:
+                    return
+                now = time.monotonic()
+                until = min(until, now + self.memory.pace.left_s(now - self.began, backlog))
+
+    def _retry(self, error: Retryable) -> float | None:
+        self.failures, self.troubled = self.failures + 1, error
+        self.memory.pace = self.memory.pace.interrupted(self.state)
+        ended = self.drain and self.failures == FAILED_AFTER
+        wait_s = 0.0 if ended else backoff_s(self.failures)
+        for cluster in {self.target.cluster, self.target.output}:
+            cluster.connection.doubted()
+        event("round.retried", **self._who(), why=error.message, failures=self.failures, wait_s=wait_s)
+        if self.failures == FAILED_AFTER:
+            self._enter("failed", "retries_exhausted", error)
+        return None if ended else wait_s
+
+    def _lost_race(self, error: LostRace) -> float | None:
+        """Another writer stops this loop; a rollback, or an answer of our own that came late, only begins a new round.
+
+        Whoever publishes gives main a greater sequence number; by a rollback main has a smaller one again.
+        """
+        stood = standing(self.target.main.ancestors())
+        if stood is not None and stood.sequence < self.target.stood:
+            event("table.rolled_back", **self._who(), snapshot_id=stood.id)
+            return 0.0
+        if stood is not None and decode(stood.summary).writer == self.target.writer:
+            return 0.0
+        self._enter("failed", "lost_race", error)
+        return None if self.drain else LONGEST_BACKOFF_S
+
+    def _enter(self, state: State, code: str | None = None, error: CalveError | None = None) -> None:
+        """Note a change of state, and tell those who listen that the table has stopped."""
+        changed = self._note(state, code, error.message if error else None, error.fix if error else None)
+        if changed and state in ("suspended", "failed") and error:
+            self.target.announcer.stopped(state, code or state, error.message, error.fix)
+
+    def _note(self, state: State, code: str | None, reason: str | None, fix: str | None = None) -> bool:
+        """Note a state in the log and, where it is new and the table can be reached, in its properties; True where it is new."""
+        changed = (state, code) != (self.state, self.code)
+        if not changed and state == "running":
+            return False
+        if state != "running":
+            self.memory.pace = self.memory.pace.interrupted(state)
+        since = datetime.now(UTC).isoformat(timespec="seconds") if changed else self.said.since
+        self.state, self.code, self.said = state, code, TableState(state, code, reason, since, fix)
+        event("table.state", **self._who(), state=state, code=code, reason=reason, fix=fix)
+        if changed:
+            self._write_state(self.said)
+        return changed
+
+    def _write_state(self, state: TableState) -> None:
+        """Best effort: a state that cannot be written is in the log, and must not hide its own cause."""
+        try:
+            main = self.target.lake.load(self.target.name)
+            self.made = main is not None and INITIALISED in main.properties
+            if main is not None and self.made:
+                former = main.properties.get(STATE)
+                entered = state.after(TableState.from_json(former) if former else None)
+                main.set_properties({STATE: entered.to_json()})
+                faults.point("state.written", self.target.table.name)
+        except CalveError as error:
+            event("state.not_written", **self._who(), why=error.message)
+
+    def _mark(self, outcome: Outcome, *, tag_every_s: float, note_every_s: float) -> None:
+        """Best effort: the tag only helps where others expire main's history; a note that is old makes an export wait."""
+        now = time.monotonic()
+        until = outcome.complete_until or self.drain_until
+        try:
+            if self.tagged_at is None or now - self.tagged_at >= tag_every_s:
+                self.tagged_at = now
+                self.target.mark_idle()
+            if until is not None and until - self.complete_until >= note_every_s:
+                self.target.note_complete(until, outcome.position)
+                self.complete_until = until
+                event("table.complete", **self._who(), complete_until=until)
+        except CalveError as error:
+            event("tag.not_written", **self._who(), why=error.message)
+
+    def _report(self, outcome: Outcome) -> None:
+        self.read_to = outcome.to
+        if outcome.snapshot is None:
+            return
+        self.complete_until = outcome.complete_until or self.complete_until
+        ledger = outcome.ledger
+        event(
+            "round.committed",
+            **self._who(),
+            round=outcome.position.round,
+            snapshot_id=outcome.snapshot,
+            records=ledger.consumed,
+            rows=ledger.rows_appended,
+            rows_deleted=ledger.rows_deleted,
+            rejects=ledger.rejected,
+            skipped=ledger.skipped,
+            filtered=ledger.filtered,
+            deduplicated=ledger.deduplicated,
+            gaps=ledger.gaps,
+            lost=ledger.lost,
+            commit_ms=outcome.commit_ms,
+            complete_until=outcome.complete_until,
+            **outcome.metrics,
+        )
+
+    def _who(self) -> dict[str, str]:
+        return {"table": str(self.target.name), "topic": self.target.table.topic}
+
+
+def first_line(error: Exception) -> str:
+    """Class and first line: a Java stack trace, or a value inside it, does not belong in a log. Spark's messages quote values."""
+    if isinstance(error, Py4JJavaError):
+        return f"{java_class(error)}: {java_message(error)}"
+    if isinstance(error, PySparkException):
+        return f"{type(error).__name__}: {error.getCondition() or ''}"
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

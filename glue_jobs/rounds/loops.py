@@ -1,0 +1,216 @@
+"""The loops of a job, each in a thread of its own: tables are opened at the start, topics of an expression when they appear."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from py4j.protocol import Py4JNetworkError
+from pyspark import InheritableThread
+
+from calve.config.job import Job, Start, Table
+from calve.config.topics import Keeper, NotKept, expand
+from calve.errors import CalveError, Fatal, Retryable
+from calve.log import event
+from calve.names import TableName, database_for_cluster
+from calve.outputs.announcement import Speaker
+from calve.registry.registry import Registry, open_registry
+from calve.rounds.scheduling import FAILED_AFTER, backoff_s
+from calve.table.position import TOPIC
+from glue_jobs.iceberg.catalog import Lake
+from glue_jobs.kafka.cluster import Cluster
+from glue_jobs.outputs.announcements import Announcer
+from glue_jobs.outputs.outbox import Outbox
+from glue_jobs.rounds.loop import State, TableLoop, first_line
+from glue_jobs.table.target import Target
+from glue_jobs.transform.tokens import MaskingKeys
+
+
+@dataclass(slots=True)
+class Loops:
+    """Runs loops until all are over; a `Fatal` of one of them stops all."""
+
+    stop: threading.Event
+    tables: list[TableLoop] = field(default_factory=list)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _errors: list[CalveError] = field(default_factory=list)
+
+    def start(self, loop: TableLoop) -> None:
+        """Begin to keep a table."""
+        self.tables.append(loop)
+        self.run(loop.run, f"table {loop.target.name}", name=loop.target.name.table)
+
+    def run(self, work: Callable[[], object], what: str, *, name: str) -> None:
+        """Do other work beside the tables'; `what` it is of, where it ends by an error."""
+        thread = InheritableThread(target=self._guarded, args=(work, what), name=name)
+        self._threads.append(thread)
+        thread.start()
+
+    def wait(self) -> dict[str, State]:
+        """Wait until all loops are over, those among them that began meanwhile; returns the state of each table.
+
+        Raises:
+            Fatal: the job as a whole cannot go on, for instance because credentials were refused; all loops are stopped.
+            Retryable: work beside the tables' could not be done; the tables are as far as they came without it.
+        """
+        for thread in self._threads:  # a list that grows under its iterator
+            thread.join()
+        if self._errors:
+            raise self._errors[0]
+        return {str(loop.target.name): loop.state for loop in self.tables}
+
+    def _guarded(self, work: Callable[[], object], what: str) -> None:
+        try:
+            work()
+        except Fatal as error:
+            self._end(error)
+        except CalveError as error:
+            self._errors.append(error)
+        except (Py4JNetworkError, ConnectionError):
+            self._end(Fatal("Spark's JVM has ended", fix="read its log: was its memory too small?"))
+        except Exception as error:  # noqa: BLE001 a loop must not end in silence
+            self._end(Fatal(f"the loop of {what} ended: {first_line(error)}"))
+
+    def _end(self, error: Fatal) -> None:
+        self._errors.insert(0, error)
+        self.stop.set()
+
+
+@dataclass(slots=True)
+class Opening:
+    """Makes targets, at the start of a job and while it runs; `outbox`: where they announce, if the job does."""
+
+    job: Job
+    lake: Lake
+    cluster: Cluster
+    output: Cluster
+    outbox: Outbox | None = None
+    writer: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _database: str = field(init=False)
+    _registry: Registry | None = field(init=False)
+    _masking: MaskingKeys | None = field(init=False)
+    _cores: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        job = self.job
+        per_cluster = job.lake.namespace == "cluster_id"
+        self._database = job.database(database_for_cluster(self.cluster.id) if per_cluster else None)
+        registered = any(each.registered for each in (*job.tables, *job.patterns))
+        self._registry = open_registry(job.registry) if registered else None
+        self._masking = MaskingKeys(self.lake.spark, job.masking) if job.masking else None
+        self._cores = self.lake.spark.sparkContext.defaultParallelism
+
+    def target(self, table: Table) -> Target:
+        name = TableName(self._database, table.name)
+        return Target(
+            table=table,
+            name=name,
+            writer=self.writer,
+            cores=self._cores,
+            lake=self.lake,
+            cluster=self.cluster,
+            output=self.output,
+            registry=self._registry,
+            announcer=Announcer(Speaker(self.job.name, self.job.job, name), table.topic, self.outbox),
+            masking=self._masking,
+        )
+
+    def topic_of(self, table: str) -> str | None:
+        """The topic that a table of the lake was made for; None where there is no such table.
+
+        Raises:
+            Retryable: the catalog does not answer.
+        """
+        found = self.lake.load(TableName(self._database, table))
+        return None if found is None else found.properties.get(TOPIC)
+
+
+EVERY_S = 60.0
+TELL_EVERY_S = 240.0
+"""So often that no five minutes of an alarm are without."""
+
+
+@dataclass(slots=True)
+class Discovery:
+    """Looks for the topics of a job's patterns: once under `drain`, else every minute until `stop` is set.
+
+    names: lists the cluster's topics, in one request. keep: begins to keep a table.
+    """
+
+    job: Job
+    names: Callable[[], Iterable[str]]
+    keeper: Keeper
+    keep: Callable[[Table], TableName]
+    stop: threading.Event
+    drain: bool
+    _kept: dict[str, str] = field(default_factory=dict)
+    """Table -> topic, of the loops that were begun."""
+    _told: dict[NotKept, float] = field(default_factory=dict)
+    _begun: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Look until the job ends.
+
+        Raises:
+            Retryable: under `drain`, topics cannot be listed.
+        """
+        failures = 0
+        while not self.stop.is_set():
+            wait_s = EVERY_S
+            try:
+                self.look()
+                failures = 0
+                if self.drain:
+                    return
+            except Retryable as error:
+                failures += 1
+                if failures == 1:
+                    event("topics.not_listed", job=self.job.job, why=error.message, fix=error.fix)
+                if self.drain and failures == FAILED_AFTER:
+                    raise
+                wait_s = backoff_s(failures)
+            self.stop.wait(wait_s)
+
+    def look(self) -> None:
+        """Keep the topics that are new since the last look; say which ones match and are no table.
+
+        Raises:
+            Retryable: topics cannot be listed, or the catalog does not answer.
+        """
+        found = expand(self.job, self.names(), lambda table: self._kept.get(table) or self.keeper(table))
+        starts = {each.name: self._start(each, found.tables) for each in self.job.patterns}
+        new = [each for each in found.tables if self._kept.get(each.name) != each.topic]
+        kept = [self.keep(replace(each, start=starts[each.pattern or ""])) for each in new]
+        self._kept |= {each.name: each.topic for each in new}
+        if new:
+            event("topics.matched", job=self.job.job, tables=list(map(str, kept)), count=len(self._kept))
+        self._tell(found.not_kept)
+
+    def _start(self, pattern: Table, tables: Iterable[Table]) -> Start:
+        """Where topics that are new begin. `latest` is for those that were there before the pattern was: what a topic got before
+        it was noticed belongs to its table.
+        """
+        if pattern.start.at != "latest":
+            return pattern.start
+        begun = pattern.name in self._begun or any(
+            self.keeper(each.name) is not None for each in tables if each.pattern == pattern.name
+        )
+        self._begun.add(pattern.name)
+        return Start() if begun else pattern.start
+
+    def _tell(self, not_kept: Iterable[NotKept]) -> None:
+        now = time.monotonic()
+        for each in not_kept:
+            if each not in self._told or now - self._told[each] >= TELL_EVERY_S:
+                self._told[each] = now
+                event(
+                    "topic.not_kept",
+                    job=self.job.job,
+                    topic=each.topic,
+                    entry=each.entry,
+                    reason=each.reason,
+                    fix=each.fix,
+                )

@@ -1,0 +1,160 @@
+"""What a run says of itself and of its tables, where commands read it; and the control object by which a deploy ends a run.
+
+Both are small JSON objects of the lake, read and written through its own file IO: a job needs no other client of S3.
+A table that the job could not make is reported, too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from calve.config.job import Job
+from calve.config.spark_conf import CATALOG
+from calve.errors import CalveError
+from calve.log import event
+from calve.outputs.job_status import EVERY_S, JobStatus, Run, Said
+from glue_jobs.process.java import read_json, write_text
+
+if TYPE_CHECKING:
+    from glue_jobs.rounds.loop import TableLoop
+    from glue_jobs.rounds.loops import Loops
+
+READ_TIMEOUT_MS = 5000
+LOOK_S, POLL_S = 1.0, 10.0
+"""So often the reporter looks at the loops, and a run at its control object."""
+
+
+class LakeObject:
+    """One object. What cannot be read or written now is read or written the next time."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        prefix = f"spark.sql.catalog.{CATALOG}."
+        jvm: Any = spark._jvm
+        properties = jvm.java.util.HashMap()
+        for key, value in spark.sparkContext.getConf().getAll():
+            if key.startswith(prefix):
+                properties.put(key.removeprefix(prefix), value)
+        properties.put("http-client.apache.socket-timeout-ms", str(READ_TIMEOUT_MS))
+        properties.put("s3.retry.num-retries", "0")
+        self._io = jvm.org.apache.iceberg.CatalogUtil.loadFileIO(
+            properties["io-impl"], properties, spark.sparkContext._jsc.hadoopConfiguration()
+        )
+        self._uri = uri
+
+    def read(self) -> dict[str, Any] | None:
+        """What it says; None where there is none, or where it cannot be read."""
+        try:
+            said = read_json(self._io, self._uri)
+        except (Py4JError, ConnectionError, ValueError):
+            return None
+        return said if isinstance(said, dict) else None
+
+    def write(self, text: str) -> bool:
+        """Replace it; False where that could not be done."""
+        try:
+            write_text(self._io, self._uri, text)
+        except (Py4JError, ConnectionError):
+            return False
+        return True
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Writes whenever something has changed, at the latest after a minute, and at the end of the block."""
+
+    job: Job
+    object: LakeObject
+    loops: Loops | None = None
+    """Those of the tables, once there are any."""
+    _id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _run: Run = field(default_factory=lambda: Run(_now(), _now()))
+    _said: dict[str, Said] | None = None
+    _written: bool = True
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._report, name="status", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+        if isinstance(error, CalveError):
+            self._run = replace(self._run, reason=error.message, fix=error.fix)
+        elif error:
+            self._run = replace(self._run, reason=f"unexpected: {type(error).__name__}")
+        self._run = replace(self._run, ended=_now())
+        self._write(self._tables())
+
+    def _report(self) -> None:
+        written_at = 0.0
+        while True:
+            tables = self._tables()
+            if tables != self._said or time.monotonic() - written_at >= EVERY_S:
+                self._write(tables)
+                written_at = time.monotonic()
+            if self._over.wait(LOOK_S):
+                return
+
+    def _tables(self) -> dict[str, Said]:
+        loops = list(self.loops.tables) if self.loops else []
+        begun = {each.target.name.table: self._of(each) for each in loops}
+        return {each.name: Said(self._id) for each in self.job.tables} | begun
+
+    def _of(self, loop: TableLoop) -> Said:
+        error = loop.troubled
+        why, fix = (error.message, error.fix) if error else (None, None)
+        return Said(self._id, loop.said, loop.made or loop.target.opened, loop.failures, why, fix)
+
+    def _write(self, tables: dict[str, Said]) -> None:
+        self._run, self._said = replace(self._run, at=_now()), tables
+        found = self.object.read()
+        before = JobStatus.from_dict(found) if found else JobStatus()
+        written = self.object.write(before.said_by(self._id, self._run, tables).to_json())
+        if self._written and not written:
+            event("status.not_written", job=self.job.job)
+        self._written = written
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(slots=True)
+class HandOver:
+    """Watches a control object, `{"generation": NAME or null}`; null asks every generation to end."""
+
+    job: str
+    generation: str
+    control: str
+    stop: threading.Event
+    asked: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self, spark: SparkSession) -> None:
+        """Poll the control object, in a thread that ends with the process."""
+        control = LakeObject(spark, self.control)
+        threading.Thread(target=self._poll, args=(control,), name="hand-over", daemon=True).start()
+
+    def _poll(self, control: LakeObject) -> None:
+        while not self.stop.is_set():
+            named = control.read() or {}  # a run goes on until a new generation is named
+            if named.get("generation", self.generation) != self.generation:
+                event("job.handed_over", job=self.job, generation=self.generation, to=named["generation"])
+                self.asked.set()
+                self.stop.set()
+                return
+            self.stop.wait(POLL_S)

@@ -1,0 +1,217 @@
+"""Counting in passing: what one observation at the source, above the decoder, says of a read (design: no second read to count).
+
+Observations are exact for appends, hash distribution, retried tasks and speculation. They are wrong under range distribution,
+where Spark samples its input first: writes therefore never use the table's distribution (`glue_jobs.iceberg.layout` clusters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from calve.config.job import PartName
+from calve.decoding.decode_plan import Decoding
+from calve.rounds.dead_letter_policy import MAX_GROUPS, Group
+from calve.schema.columns import REASONS
+from calve.table.position import Offsets
+from glue_jobs.decode.decode import OTHER, REJECT, SIZE
+from glue_jobs.decode.reject_reasons import MAX_OTHERS, framed_hex, is_framed
+from glue_jobs.table.records import RECEIVED, explained
+from glue_jobs.transform.keys import OFFSET, PARTITION, TIMESTAMP
+from glue_jobs.transform.row_columns import FILTERED
+
+MAX_UNKNOWN_IDS = 1_000
+RANKS = 200
+"""A percentile of the records' timestamps is that of a rank at most a two-hundredth of them away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a read held. `newest`, `median`, `late` and `oldest` are record timestamps in seconds since epoch; one in twenty is
+    older than `late`.
+
+    `reject_range`: first and last offset (inclusive) that a reject had in any partition. `others`: records that belong to
+    other tables, by the place of their schema in `Decoding.other_ids`, the last of them for all further ones. `changes`: of an
+    upsert table or one of totals, the rows that are new or take the place of others. `duplicates`: good records that make no
+    row, as the table holds the first of each key. `truncates` and `unavailable`: events that empty a table, and updates that
+    lack a value. `left_out`: good records that a step has left out. `made`: rows, where a record may make several; of them
+    `failed` could not be computed, and `cut` were left out by a step behind the explosion.
+    """
+
+    records: int = 0
+    rejects: int = 0
+    size_bytes: int = 0
+    newest: float | None = None
+    oldest: float | None = None
+    median: float | None = None
+    late: float | None = None
+    reject_range: tuple[int, int] | None = None
+    others: Mapping[int, int] = field(default_factory=dict)
+    changes: int | None = None
+    duplicates: int = 0
+    truncates: int = 0
+    unavailable: int = 0
+    left_out: int = 0
+    made: int | None = None
+    failed: int = 0
+    cut: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows that the good records make."""
+        if self.changes is not None:
+            return self.changes
+        return self.applied if self.made is None else self.made - self.cut
+
+    @property
+    def applied(self) -> int:
+        """Good records, but for duplicates."""
+        return self.records - self.filtered - self.rejects - self.duplicates
+
+    @property
+    def filtered(self) -> int:
+        """Records that belong to other tables, or that a step has left out."""
+        return self.records - self.own + self.left_out
+
+    @property
+    def own(self) -> int:
+        """Records that are this table's."""
+        return self.records - sum(self.others.values())
+
+
+def observe_records(
+    flat: DataFrame, further: Mapping[str, Column] | None = None
+) -> tuple[DataFrame, Observation]:
+    """Count records, rejects and bytes while they pass, and what is `further` to be counted: fields of `Seen`.
+
+    Eight figures and no more, where no record can be another table's: each costs every record. What they leave open is looked
+    up in the rare rounds that need it, the range of rejects by partition by their second read, the records by partition by
+    `count_by_partition`. A histogram with more bins than there are values is an exact count of each.
+    """
+    rejected_at = F.when(F.col(REJECT).isNotNull(), F.col(OFFSET))
+    found: dict[str, Column] = {
+        "records": F.count(F.lit(1)),
+        "rejects": F.count(REJECT),
+        "bytes": F.sum(SIZE),
+        "newest": F.unix_millis(F.max(TIMESTAMP)),
+        "oldest": F.unix_millis(F.min(TIMESTAMP)),
+        "aged": F.percentile_approx(F.unix_millis(TIMESTAMP), [0.5, 0.05], RANKS),
+        "first": F.min(rejected_at),
+        "last": F.max(rejected_at),
+    }
+    if OTHER in flat.columns:
+        # As doubles: equal values of several tasks may come out a rounding error beside their integer, which a cast would cut.
+        found["others"] = F.histogram_numeric(F.col(OTHER).cast("double"), F.lit(2 * (MAX_OTHERS + 1)))
+    if FILTERED in flat.columns:
+        found["left_out"] = F.count_if(FILTERED)
+    return _observe(flat, found | dict(further or {}))
+
+
+def seen_records(observation: Observation) -> Seen:
+    """What the observation counted, once the action has run."""
+    got: dict[str, Any] = observation.get
+    median, late = got["aged"] or (None, None)
+    return Seen(
+        records=int(got["records"]),
+        rejects=int(got["rejects"]),
+        size_bytes=int(got["bytes"] or 0),
+        newest=_seconds(got["newest"]),
+        oldest=_seconds(got["oldest"]),
+        median=_seconds(median),
+        late=_seconds(late),
+        reject_range=(int(got["first"]), int(got["last"])) if got["rejects"] else None,
+        others=_counts(got.get("others") or ()),
+        truncates=int(got.get("truncates", 0)),
+        unavailable=int(got.get("unavailable", 0)),
+        left_out=int(got.get("left_out", 0)),
+    )
+
+
+def observe_rows(made: DataFrame) -> tuple[DataFrame, Observation]:
+    """Count the rows that records make several of, while they pass."""
+    found = {"made": F.count(F.lit(1)), "failed": F.count(REJECT) if REJECT in made.columns else F.lit(0)}
+    cut = F.count_if(FILTERED) if FILTERED in made.columns else F.lit(0)
+    return _observe(made, found | {"cut": cut})
+
+
+def with_rows_seen(seen: Seen, observation: Observation) -> Seen:
+    """The same, with what `observe_rows` counted."""
+    found = observation.get
+    return replace(seen, made=int(found["made"]), failed=int(found["failed"]), cut=int(found["cut"]))
+
+
+def _counts(bins: Iterable[Any]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for value, count in bins:
+        found[round(value)] = found.get(round(value), 0) + round(count)
+    return found
+
+
+def count_by_partition(records: DataFrame) -> Offsets:
+    """The number of records of each partition that has any; reads Kafka once more, without decoding."""
+    return {row["partition"]: row["count"] for row in records.groupBy("partition").count().collect()}
+
+
+def observe_rejects(decoded: DataFrame) -> tuple[DataFrame, Observation]:
+    """Count rejects by reason while they pass."""
+    return _observe(decoded, {reason: F.count_if(F.col(REJECT) == reason) for reason in REASONS})
+
+
+def seen_reasons(observation: Observation) -> dict[str, int]:
+    return {reason: int(count) for reason, count in observation.get.items() if count}
+
+
+def reject_groups(records: DataFrame, decoding: Decoding) -> tuple[Group, ...]:
+    """The largest groups of rejects by reason and schema id, each with its first place; so many that a flood stays bounded.
+
+    `records`: with `RECEIVED`.
+    """
+    wire = decoding.wire
+    rejects = records.where(F.col(REJECT).isNotNull())
+    place = (F.col(path).alias(path.split(".")[1]) for path in (PARTITION, OFFSET))
+    value = F.col(RECEIVED)["plain"].alias("value")
+    decoded = rejects.select(REJECT, value, *place, explained(decoding).alias("why"))
+    framed = F.when(is_framed(wire), framed_hex(wire)).alias("id")
+    first = F.min(F.struct("partition", "offset", "why")).alias("first")
+    counted = decoded.groupBy(F.col(REJECT), framed).agg(F.count(F.lit(1)).alias("records"), first)
+    largest = counted.orderBy(F.desc("records"), "first").limit(MAX_GROUPS).collect()
+    return tuple(
+        Group(
+            row[0],
+            wire.name(int(row[1], 16)) if row[1] else None,
+            row[2],
+            row[3]["partition"],
+            row[3]["offset"],
+            row[3]["why"],
+        )
+        for row in largest
+    )
+
+
+def unknown_ids(records: DataFrame, decoding: Decoding) -> tuple[list[int], list[int]]:
+    """Schema ids framed in values, and in keys, that the round does not know; at most 1,000, so that a flood stays bounded."""
+    keys = _unknown_ids(records, decoding.key, "key") if decoding.key else []
+    return _unknown_ids(records, decoding, "value"), keys
+
+
+def _unknown_ids(records: DataFrame, decoding: Decoding, part: PartName) -> list[int]:
+    wire = decoding.wire
+    if not wire.size:
+        return []
+    digits = 2 * (wire.size - len(wire.magic))
+    ids = records.where(is_framed(wire, part)).select(framed_hex(wire, part).alias("id")).distinct()
+    unknown = ids.where(~F.col("id").isin("", *(f"{each:0{digits}X}" for each in decoding.ids)))
+    return sorted(int(row["id"], 16) for row in unknown.limit(MAX_UNKNOWN_IDS).collect())
+
+
+def _observe(frame: DataFrame, found: dict[str, Column]) -> tuple[DataFrame, Observation]:
+    observation = Observation()
+    return frame.observe(observation, *(column.alias(name) for name, column in found.items())), observation
+
+
+def _seconds(moment: Any) -> float | None:
+    return None if moment is None else moment / 1000

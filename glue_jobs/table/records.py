@@ -1,0 +1,126 @@
+"""Decoded records as rows of a table, and as dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from calve.decoding.decode_plan import Decoding
+from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import LATER, REASONS, Json
+from calve.table.position import TopicKey
+from glue_jobs.decode.change_events import IDLE, TOMBSTONE
+from glue_jobs.decode.decode import OTHER, REJECT, SCHEMA_ID, SIZE, raw
+from glue_jobs.decode.explaining.explanation import explanation
+from glue_jobs.decode.reject_reasons import DECODED
+from glue_jobs.decode.shapes import spark_type
+from glue_jobs.transform.keys import at
+from glue_jobs.transform.row_columns import FILTERED
+
+RECEIVED = "calve:received"
+"""The record's bytes as they were received: key, value and headers; `plain`, `plain_key`: value and key without compression."""
+
+
+def flattened(decoded: DataFrame, columns: Json, *beside: str) -> DataFrame:
+    """The columns that records are decoded to, `_kafka`, reject, size and `OTHER`: what steps and counting need, and what is
+    asked for.
+
+    Raw values end here, but for `RECEIVED`: whatever passes an observation is copied, and a value is the widest column there is.
+    """
+    fields = _fields(decoded)
+    named = (
+        fields.get(each["name"], F.lit(None).cast(spark_type(each["type"]))).alias(each["name"])
+        for each in columns["fields"]
+    )
+    counted = [each for each in (REJECT, SIZE, OTHER, TOMBSTONE, IDLE) if each in decoded.columns]
+    further = [_received(decoded).alias(RECEIVED) if each == RECEIVED else F.col(each) for each in beside]
+    return decoded.select(*named, _kafka(decoded).alias(SYSTEM_COLUMN), *counted, *further)
+
+
+def with_keys(flat: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Records without one of these columns are rejected, but for those that make no row."""
+    nameless = reduce(Column.__or__, (at(path).isNull() for path in key))
+    for name in (IDLE, FILTERED):
+        nameless = nameless & ~F.col(name) if name in flat.columns else nameless
+    if OTHER in flat.columns:
+        nameless = nameless & F.col(OTHER).isNull()
+    before = F.col(REJECT) if REJECT in flat.columns else F.lit(None).cast("string")
+    return flat.withColumn(REJECT, F.coalesce(before, F.when(nameless, F.lit("null_key"))))
+
+
+def rows(flat: DataFrame) -> DataFrame:
+    """The good records as table rows, those that delete with `TOMBSTONE`."""
+    good = flat.where(F.col(REJECT).isNull()) if REJECT in flat.columns else flat
+    for name in (IDLE, FILTERED):
+        good = good.where(~F.col(name)) if name in flat.columns else good
+    good = good.where(F.col(OTHER).isNull()) if OTHER in flat.columns else good
+    return good.drop(REJECT, SIZE, OTHER, IDLE, FILTERED)
+
+
+def rejected(flat: DataFrame, decoding: Decoding, *, topic: TopicKey, round_id: str) -> DataFrame:
+    """The rejected records, with `RECEIVED`, as rows of the dead-letter table, in its column order."""
+    kafka, received = F.col(SYSTEM_COLUMN), F.col(RECEIVED)
+    return flat.where(F.col(REJECT).isNotNull()).select(
+        F.lit(topic.cluster_id).alias("cluster_id"),
+        F.lit(topic.topic_id).alias("topic_id"),
+        *(
+            kafka[name].alias(name)
+            for name in ("topic", "partition", "offset", "timestamp", "timestamp_type")
+        ),
+        *(received[name].alias(name) for name in ("key", "value", "headers")),
+        kafka[SCHEMA_ID].alias(SCHEMA_ID),
+        F.lit("decode").alias("stage"),
+        F.col(REJECT).alias("reason"),
+        message(decoding).alias("message"),
+        F.lit(1).alias("attempt"),
+        F.lit(round_id).alias("round"),
+        F.current_timestamp().alias("rejected_at"),
+        *(F.lit(None).cast("string").alias(name) for name in LATER),
+    )
+
+
+def message(decoding: Decoding) -> Column:
+    """Why each reject is none of the table's rows, in a sentence; of records with `RECEIVED`."""
+    reasons = F.create_map(*(F.lit(text) for pair in REASONS.items() for text in pair))
+    return F.coalesce(explained(decoding), reasons[F.col(REJECT)])
+
+
+def explained(decoding: Decoding) -> Column:
+    """Where and why a reject does not match its schema, null where that is not known; of records with `RECEIVED`."""
+    received = F.col(RECEIVED)
+    return explanation(decoding, F.col(REJECT), received["plain"], received["plain_key"])
+
+
+def _fields(decoded: DataFrame) -> dict[str, Column]:
+    """The columns that values and keys are decoded to, by name."""
+    return {
+        name: F.col(part)["value"][name]
+        for part in DECODED.values()
+        if part in decoded.columns
+        for name in decoded.schema[part].dataType["value"].dataType.names  # type: ignore[index]
+    }
+
+
+def _received(decoded: DataFrame) -> Column:
+    parts = {"key": raw(decoded, "key"), "value": raw(decoded, "value"), "headers": F.col("headers")}
+    return F.struct(
+        *(found.alias(name) for name, found in parts.items()),
+        F.col("value").alias("plain"),
+        F.col("key").alias("plain_key"),
+    )
+
+
+def _kafka(decoded: DataFrame) -> Column:
+    return F.struct(
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        F.col("timestampType").alias("timestamp_type"),
+        raw(decoded, "key").alias("key"),
+        "headers",
+        SCHEMA_ID,
+    )

@@ -1,0 +1,241 @@
+"""All steps of a table: those that know records, then those that know rows, and the columns that come of it.
+
+A list that is exploded ends the part in which a row stands for its record. What a step before it says of a row it says of the
+record; what one after it leaves out is a row, and where one of a record's rows cannot be computed the record is rejected.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType, StructType
+
+from calve.config.job import Table, Upsert
+from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step, Value
+from calve.errors import Suspended
+from calve.names import SYSTEM_COLUMN, quote, quote_path
+from calve.schema.columns import KAFKA, Json, struct
+from glue_jobs.decode.decode import REJECT
+from glue_jobs.decode.shapes import false
+from glue_jobs.iceberg.catalog import Lake
+from glue_jobs.transform.flatten import exploded, run_flatten
+from glue_jobs.transform.lookup import Lookups, run_lookup
+from glue_jobs.transform.mask import run_mask
+from glue_jobs.transform.query import run_filter, run_sql
+from glue_jobs.transform.row_columns import FILTERED, beside, data, is_live, type_at, unusable
+from glue_jobs.transform.tokens import MaskingKeys, any_keys
+from glue_jobs.transform.types import iceberg_columns, spark_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """keys: `tokens.key_frame`, as it is now. tables: rows of other tables, the same throughout a round.
+    tags: of the fields of records, by path.
+    """
+
+    keys: Callable[[], DataFrame]
+    tables: Callable[[Lookup], DataFrame]
+    tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Supply:
+    """The means of one table. database: where tables are that steps name without one. masking: None where nothing is masked."""
+
+    lake: Lake
+    database: str
+    masking: MaskingKeys | None
+    lookups: Lookups = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lookups = Lookups(self.lake)
+
+    def means(self, tags: Mapping[str, tuple[str, ...]]) -> Means:
+        return Means(self._keys, self._table, tags)
+
+    def _keys(self) -> DataFrame:
+        if self.masking is None:
+            raise AssertionError("a table that masks was opened without its keys")
+        return self.masking.frame
+
+    def _table(self, step: Lookup) -> DataFrame:
+        return self.lookups.table(replace(step, table=step.full_name(self.database)))
+
+
+NO_ROUTE = "no_route"
+KINDS: dict[type[DataType], type[Value]] = {StringType: str, IntegralType: int, BooleanType: bool}
+
+
+def run_route(frame: DataFrame, step: Route) -> DataFrame:
+    """Records of other tables are filtered. One that no table names is filtered, too, stays, or is rejected.
+
+    Raises:
+        Suspended: `step_unusable`, where there is no such column, or none that can hold the values.
+    """
+    _require_fit(frame, step)
+    live, value = is_live(frame), F.col(quote_path(step.column))
+    own, named = _is_one(value, step.values), _is_one(value, step.named)
+    match step.others:
+        case "leave_out":
+            left_out, lost = ~own, false()
+        case "keep":
+            left_out, lost = named, false()
+        case "reject":
+            left_out, lost = named & ~own, ~named
+    reject = F.col(REJECT) if REJECT in frame.columns else F.lit(None).cast("string")
+    filtered = F.col(FILTERED) if FILTERED in frame.columns else false()
+    return frame.select(
+        *data(frame),
+        *(name for name in beside(frame) if name not in (REJECT, FILTERED)),
+        F.coalesce(reject, F.when(live & lost, F.lit(NO_ROUTE))).alias(REJECT),
+        (filtered | (live & left_out)).alias(FILTERED),
+    )
+
+
+def _is_one(value: Column, values: Sequence[Value]) -> Column:
+    """Never null: a value that is null is none of them."""
+    return F.coalesce(value.isin(*values), false()) if values else false()
+
+
+def _require_fit(frame: DataFrame, step: Route) -> None:
+    record = StructType([field for field in frame.schema if field.name in data(frame)])
+    found = type_at(record, step.column)
+    kind = next((kind for each, kind in KINDS.items() if isinstance(found, each)), None)
+    if kind is None:
+        raise unusable(
+            f'"{step.column}" is {found.simpleString()}, and records are routed by text, whole numbers and booleans alone'
+        )
+    for value in (*step.values, *step.named):
+        if type(value) is not kind:
+            raise unusable(
+                f'"{step.column}" is {found.simpleString()}, so {json.dumps(value)} is no value of it'
+            )
+
+
+RECORD_KEY = f"{SYSTEM_COLUMN}.key"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The steps of a table. stay: structs that are never flattened."""
+
+    steps: tuple[Step, ...]
+    means: Means
+    stay: frozenset[str] = frozenset()
+
+    @property
+    def explodes(self) -> bool:
+        """Whether a record may make several rows."""
+        return self._first_explosion < len(self.steps)
+
+    def of_records(self, frame: DataFrame) -> DataFrame:
+        """What the steps up to the first explosion make of rows that each stand for a record."""
+        for number, step in enumerate(self.steps[: self._first_explosion + 1]):
+            frame = self.run(number, step, frame)
+        return frame
+
+    def of_rows(self, frame: DataFrame) -> DataFrame:
+        """What the first explosion and the steps behind it make of rows that `of_records` has made."""
+        for number, step in enumerate(self.steps):
+            if number > self._first_explosion:
+                frame = self.run(number, step, frame)
+            if number >= self._first_explosion and isinstance(step, Flatten):
+                with self.naming(number, step):
+                    frame = exploded(frame, step)
+        return frame
+
+    def require_lasting(self, key: Iterable[str]) -> None:
+        """Refuse keys that are tokens: the same value has another one once its key has been replaced.
+
+        Raises:
+            Suspended: `key_unusable`.
+        """
+        hashed = {
+            _plain(each) for step in self.steps if isinstance(step, Mask) for each in self._hashed(step)
+        }
+        for path in key:
+            if _plain(path) in hashed:
+                raise Suspended(
+                    "key_unusable",
+                    f"{path} is hashed, and its hashes change when the masking key does: rows would not be told apart by it",
+                    fix="choose another key for the mode, or mask the column another way; `key: keep` leaves _kafka.key as it is",
+                )
+
+    def _hashed(self, step: Mask) -> Iterator[str]:
+        rules = {
+            path: step.tags[tag] for path, tags in self.means.tags.items() for tag in tags if tag in step.tags
+        }
+        yield from (path for path, rule in (rules | step.fields).items() if rule.how == "hash")
+        if step.key == "hash":
+            yield RECORD_KEY
+
+    def columns(self, spark: SparkSession, source: Json) -> Json:
+        """The data columns that rows have in the end, of records that are decoded to `source`.
+
+        Raises:
+            Suspended: `step_unusable`: a step cannot be run on the columns that there are, or makes what no table can hold.
+        """
+        records = spark.createDataFrame([], spark_schema(struct(*source["fields"], KAFKA)))
+        chain = self.with_any_keys(spark)
+        made = chain.of_rows(chain.of_records(records))
+        return iceberg_columns(made.select(*map(quote, data(made))).schema)
+
+    def with_any_keys(self, spark: SparkSession) -> Chain:
+        """The same for rows that nobody keeps: they are hashed by a key that nobody has."""
+        return replace(self, means=replace(self.means, keys=lambda: any_keys(spark)))
+
+    @property
+    def _first_explosion(self) -> int:
+        found = (n for n, step in enumerate(self.steps) if isinstance(step, Flatten) and step.explode)
+        return next(found, len(self.steps))
+
+    def run(self, number: int, step: Step, frame: DataFrame) -> DataFrame:
+        """What one of the steps makes of a frame; a list that it explodes is still a list."""
+        with self.naming(number, step):
+            match step:
+                case Route():
+                    return run_route(frame, step)
+                case Flatten():
+                    return run_flatten(frame, step, self.stay)
+                case Filter():
+                    return run_filter(frame, step)
+                case Sql():
+                    return run_sql(frame, step)
+                case Lookup():
+                    return run_lookup(frame, step, self.means.tables(step))
+                case Mask():
+                    return run_mask(frame, step, self.means.keys, self.means.tags)
+
+    @contextmanager
+    def naming(self, number: int, step: Step) -> Iterator[None]:
+        """Problems of a step say which one it is."""
+        try:
+            yield
+        except Suspended as problem:
+            text = f"{self.place(number, step)}: {problem.message}"
+            at = tuple(re.findall(r"\w+", self.place(number, step)))
+            raise Suspended(problem.code, text, fix=problem.fix, at=at) from None
+
+    def place(self, number: int, step: Step) -> str:
+        """Where calve.yaml has the step: a route stands beside the list, and comes before it."""
+        if isinstance(step, Route):
+            return step.kind
+        routed = isinstance(self.steps[0], Route)
+        return f"steps[{number - routed}].{step.kind}"
+
+
+def _plain(path: str) -> str:
+    """A path without what flattening puts in the place of its dots."""
+    return path.replace(".", "").replace("_", "")
+
+
+def chain_of(table: Table, means: Means, key_column: str | None) -> Chain:
+    """The steps of a table; a column that tells which row a tombstone deletes stays what it is."""
+    tells = isinstance(table.mode, Upsert) and table.mode.deletes
+    return Chain(table.steps, means, frozenset({key_column} if tells and key_column else ()))

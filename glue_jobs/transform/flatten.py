@@ -1,0 +1,144 @@
+"""Structs become columns, a list makes a row of each item, keys of maps become columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from calve.config.steps import Flatten, Leaf
+from calve.names import field_problem, quote
+from glue_jobs.transform.row_columns import beside, data, unusable
+
+
+def run_flatten(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> DataFrame:
+    """Structs as columns named by their path; those of `stay` remain as they are. The list that is exploded is left a list."""
+    return _flattened(frame, leaves(frame, step, stay))
+
+
+def leaves(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> list[Leaf]:
+    """The columns that `run_flatten` makes."""
+    return _found(frame, step.separator, _maps(step, in_items=False), stay)
+
+
+def leaves_of_items(frame: DataFrame, step: Flatten, name: str) -> list[Leaf]:
+    """The columns that `exploded` makes of rows that have an item in the column of that name."""
+    return _found(frame, step.separator, _maps(step, in_items=True), {*data(frame)} - {name})
+
+
+def _found(
+    frame: DataFrame, separator: str, maps: Mapping[str, Sequence[str]], stay: Collection[str]
+) -> list[Leaf]:
+    names = data(frame)
+    found: list[Leaf] = []
+    for each in (each for each in frame.schema.fields if each.name in names):
+        if each.name in stay:
+            found.append(Leaf(each.name, (each.name,), each.name))
+        else:
+            found += _leaves(each.dataType, (each.name,), separator, maps)
+    _require_maps(separator, maps, [each.name for each in found])
+    _require_distinct(found)
+    return found
+
+
+def _flattened(frame: DataFrame, found: Iterable[Leaf]) -> DataFrame:
+    return frame.select(*(_value(each).alias(each.name) for each in found), *map(quote, beside(frame)))
+
+
+def _value(leaf: Leaf) -> Column:
+    value = reduce(lambda above, name: above[name], leaf.path[1:], F.col(quote(leaf.path[0])))
+    if leaf.key is not None:
+        return F.try_element_at(value, F.lit(leaf.key))
+    return F.map_filter(value, lambda key, _: ~key.isin(*leaf.without)) if leaf.without else value
+
+
+def exploded(frame: DataFrame, step: Flatten) -> DataFrame:
+    """A row for each item of the list, which becomes a column of items, and is flattened if they are structs.
+
+    A record whose list is empty or null makes one row, in which the item is null.
+    """
+    if step.explode is None:
+        return frame
+    name = exploded_column(frame, step)
+    items = frame.withColumn(name, F.explode_outer(quote(name)))
+    return _flattened(items, leaves_of_items(items, step, name))
+
+
+def exploded_column(frame: DataFrame, step: Flatten) -> str:
+    """The column of the list that is exploded.
+
+    Raises:
+        Suspended: there is none.
+    """
+    path = str(step.explode)
+    name = _column(path, step)
+    kinds = {each.name: each.dataType for each in frame.schema.fields if each.name in data(frame)}
+    if name not in kinds:
+        raise unusable(f"there is no column {path} to explode{_hint(name, kinds)}")
+    if not isinstance(kinds[name], T.ArrayType):
+        raise unusable(f"{path} is a {_shown(kinds[name])}, and only a list can be exploded")
+    return name
+
+
+def _leaves(
+    kind: T.DataType, path: tuple[str, ...], separator: str, maps: Mapping[str, Sequence[str]]
+) -> Iterator[Leaf]:
+    name, shown = separator.join(path), ".".join(path)
+    if isinstance(kind, T.StructType):
+        for each in kind.fields:
+            yield from _leaves(each.dataType, (*path, each.name), separator, maps)
+    elif name in maps and _has_texts(kind):
+        keys = maps[name]
+        yield Leaf(name, path, shown, without=tuple(keys))
+        for key in keys:
+            made = f"{name}{separator}{key}"
+            if problem := field_problem(made):
+                raise unusable(f"the key {key} of {shown} cannot become a column: {problem}")
+            yield Leaf(made, path, f"{shown}{{{key}}}", key=key)
+    else:
+        yield Leaf(name, path, shown)
+
+
+def _maps(step: Flatten, *, in_items: bool) -> dict[str, tuple[str, ...]]:
+    """The columns whose keys become columns: those of the record, or those of the items of the list that is exploded."""
+    inside = f"{step.explode}."
+    return {
+        _column(path, step): keys for path, keys in step.maps.items() if path.startswith(inside) == in_items
+    }
+
+
+def _has_texts(kind: T.DataType) -> bool:
+    return isinstance(kind, T.MapType) and isinstance(kind.keyType, T.StringType)
+
+
+def _require_maps(separator: str, maps: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
+    for name, keys in maps.items():
+        if any(f"{name}{separator}{key}" not in names for key in keys):
+            raise unusable(f"{name} is no map with keys of text{_hint(name, names)}")
+
+
+def _require_distinct(found: Iterable[Leaf]) -> None:
+    first: dict[str, str] = {}
+    for each in found:
+        other = first.setdefault(each.name.lower(), each.shown)
+        if other != each.shown:
+            raise unusable(
+                f"{other} and {each.shown} would both be the column {each.name}: use another `separator`"
+            )
+
+
+def _column(path: str, step: Flatten) -> str:
+    return path.replace(".", step.separator)
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    near = [each for each in get_close_matches(name, known, n=1, cutoff=0.7) if each != name]
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _shown(kind: T.DataType) -> str:
+    return kind.simpleString().split("<")[0]

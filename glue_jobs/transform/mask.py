@@ -1,0 +1,288 @@
+"""The step that masks: what is personal leaves the rows before anything is written. Its rules say which field that is.
+
+A single value is masked as a token, in part, or as the beginning of the span that it is in. Null stays null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from calve.config.masking_keys import FIRST_YEAR_DAY, FIRST_YEAR_US
+from calve.config.steps import Mask, Rule
+from calve.names import SYSTEM_COLUMN, nearest, quote
+from glue_jobs.transform.row_columns import beside, data, unusable
+from glue_jobs.transform.tokens import token, with_key
+
+INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+FLOATS = (FloatType, DoubleType)
+MOMENTS = {
+    TimestampType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
+    TimestampNTZType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+DOMAIN = r"(@[A-Za-z0-9.-]+\.[A-Za-z][A-Za-z0-9-]*)\z"
+"""What is shown of an e-mail address. Whatever else may follow an @ is hidden: it need not be one."""
+LONGS = 2.0**63
+
+
+def masked(value: Column, kind: DataType, rule: Rule, path: str) -> Column:
+    """A value of a type that is no struct, list or map, by a rule that is neither `drop` nor `null`.
+
+    Raises:
+        Suspended: the rule cannot mask values of this type.
+    """
+    match rule.how:
+        case "hash":
+            return token(_bytes(value, kind, path))
+        case "partial":
+            return _partial(_shown(value, kind, path), rule.argument)
+        case "generalise" if isinstance(rule.argument, int):
+            return _band(value, kind, rule.argument, path)
+        case "generalise":
+            return _span(value, kind, str(rule.argument), path)
+    raise AssertionError(f"{rule.how} is no rule of a single value")
+
+
+def text(value: Column, kind: DataType) -> Column | None:
+    """The one text that a value has, whatever the type of its column: 12 as an int, a long, a decimal and a text is `12`.
+
+    Integers and decimals in decimal digits without needless zeros; days and times in ISO 8601, times in UTC with six decimals;
+    `true` and `false`. None: values of this type have no such text.
+    """
+    match kind:
+        case StringType():
+            return value
+        case BooleanType() | ByteType() | ShortType() | IntegerType() | LongType() | DateType():
+            return value.cast("string")
+        case DecimalType():
+            return _digits(value, kind.scale)
+        case TimestampType() | TimestampNTZType():
+            return F.date_format(value, MOMENTS[type(kind)])
+    return None
+
+
+def _bytes(value: Column, kind: DataType, path: str) -> Column:
+    if isinstance(kind, BinaryType):
+        return value
+    found = text(value, kind)
+    if found is None:
+        raise unusable(f"{path} is {_named(kind)}: its values have no text that is always the same to hash")
+    return found.cast("binary")
+
+
+def _digits(value: Column, scale: int) -> Column:
+    """Every digit of a decimal: as a string Spark writes 1E-7."""
+    grouped = F.format_number(value, scale)
+    plain = F.regexp_replace(grouped, ",", "")
+    return F.regexp_replace(plain, r"\.?0+\z", "") if scale else plain
+
+
+def _shown(value: Column, kind: DataType, path: str) -> Column:
+    found = text(value, kind) if isinstance(kind, (StringType, DecimalType, *INTEGERS)) else None
+    if found is None:
+        raise unusable(f"{path} is {_named(kind)}: partial is for texts, whole numbers and decimals")
+    return found
+
+
+def _partial(value: Column, stays: str | int | None) -> Column:
+    if not isinstance(stays, int):
+        return F.concat(F.lit("***"), F.regexp_extract(value, DOMAIN, 1))
+    length = F.length(value)
+    stars = F.when(length > stays, length - stays).otherwise(length)
+    return F.concat(F.repeat(F.lit("*"), stars), F.substring(value, stars + 1, F.lit(stays)))
+
+
+def _span(value: Column, kind: DataType, unit: str, path: str) -> Column:
+    """The first day of the year or the month; null where there is no such day in the type."""
+    match kind:
+        case DateType():
+            return F.when(F.unix_date(value) >= FIRST_YEAR_DAY, F.trunc(value, unit))
+        case TimestampType():
+            return F.when(F.unix_micros(value) >= FIRST_YEAR_US, F.date_trunc(unit, value))
+        case TimestampNTZType():
+            moment = value.cast("timestamp")
+            return _span(moment, TimestampType(), unit, path).cast("timestamp_ntz")
+    raise unusable(f"{path} is {_named(kind)}: only dates and timestamps generalise to the {unit}")
+
+
+def _band(value: Column, kind: DataType, width: int, path: str) -> Column:
+    """The greatest multiple of `width` that is not greater; null where there is no such number in the type."""
+    if isinstance(kind, FLOATS):
+        steps = value.cast("double") / F.lit(float(width))
+        whole = F.floor(F.when(F.abs(steps) < LONGS, steps))
+        return (whole.cast("double") * F.lit(float(width))).cast(kind)
+    if isinstance(kind, DecimalType):
+        whole = F.floor(value)
+    elif isinstance(kind, INTEGERS):
+        whole = value.cast("long")
+    else:
+        raise unusable(f"{path} is {_named(kind)}: only numbers generalise to bands of {width}")
+    return F.try_subtract(whole, F.pmod(whole, F.lit(width).cast("long"))).try_cast(kind)
+
+
+def _named(kind: DataType) -> str:
+    return f"of type {kind.simpleString()}"
+
+
+Path = tuple[str, ...]
+
+
+def rules(step: Mask, tags: Mapping[str, tuple[str, ...]], columns: StructType) -> dict[Path, Rule]:
+    """The rule of each field that is masked; of a field in a masked one, too, but that has no say.
+
+    tags: the tags of fields by path, as the schema has them. Of a field with several, the first of `step.tags` counts.
+
+    Raises:
+        Suspended: there is no such field. Also for a field with a tag, as it may be here under another name.
+    """
+    known = list(paths(columns))
+    tagged = {path: rule for path, own in tags.items() if (rule := _first(step, own)) is not None}
+    missing = [_missing(path, known) for path in step.fields if path not in known]
+    missing += [
+        f"{path}, which the schema tags, is no column any more; mask it before other steps change it"
+        for path, rule in tagged.items()
+        if path not in known and rule.how != "keep" and path not in step.fields
+    ]
+    if missing:
+        raise unusable("; ".join(missing))
+    found = tagged | step.fields
+    return {tuple(path.split(".")): rule for path, rule in found.items() if rule.how != "keep"}
+
+
+def inside(found: Mapping[Path, Rule], name: str) -> dict[Path, Rule]:
+    """The rules of a field and of what is in it, with paths that begin there."""
+    return {path[1:]: rule for path, rule in found.items() if path[:1] == (name,)}
+
+
+def is_dropped(kind: DataType, found: Mapping[Path, Rule]) -> bool:
+    """Whether nothing is left of a field; `found`: the rules, with paths that begin there."""
+    if rule := found.get(()):
+        return rule.how == "drop"
+    match kind:
+        case StructType():
+            return all(is_dropped(each.dataType, inside(found, each.name)) for each in kind.fields)
+        case ArrayType():
+            return is_dropped(kind.elementType, found)
+        case MapType():
+            return is_dropped(kind.valueType, found)
+    return False
+
+
+def paths(kind: DataType, prefix: str = "") -> Iterator[str]:
+    """The path of every field of a type, at any depth."""
+    match kind:
+        case StructType():
+            for each in kind.fields:
+                yield prefix + each.name
+                yield from paths(each.dataType, f"{prefix}{each.name}.")
+        case ArrayType():
+            yield from paths(kind.elementType, prefix)
+        case MapType():
+            yield from paths(kind.valueType, prefix)
+
+
+def _first(step: Mask, own: tuple[str, ...]) -> Rule | None:
+    return next((rule for tag, rule in step.tags.items() if tag in own), None)
+
+
+def _missing(path: str, known: list[str]) -> str:
+    near = nearest(path, known)
+    return f"no column {path}" + (f"; did you mean {near}?" if near else "")
+
+
+def run_mask(
+    frame: DataFrame, step: Mask, keys: Callable[[], DataFrame], tags: Mapping[str, tuple[str, ...]]
+) -> DataFrame:
+    """Mask fields by their paths and by their tags, and in `_kafka` the key and the headers.
+
+    keys: gives `tokens.key_frame`, where something is hashed. tags: the tags of fields by path, as the schema
+    has them. A struct without any field left is dropped. Keys of maps stay as they are.
+
+    Raises:
+        Suspended: there is no such field, or the rule cannot mask values of its type.
+    """
+    names = data(frame)
+    columns = StructType([each for each in frame.schema.fields if each.name in names])
+    found = rules(step, tags, columns)
+    kept = [
+        _field(F.col(quote(each.name)), each.dataType, inside(found, each.name), each.name).alias(each.name)
+        for each in columns.fields
+        if not is_dropped(each.dataType, inside(found, each.name))
+    ]
+    others = [
+        _record(step).alias(name) if name == SYSTEM_COLUMN else F.col(quote(name)) for name in beside(frame)
+    ]
+    hashes = "hash" in (step.key, step.headers, *(rule.how for rule in found.values()))
+    return (with_key(frame, keys()) if hashes else frame).select(*kept, *others)
+
+
+def _field(value: Column, kind: DataType, found: Mapping[Path, Rule], path: str) -> Column:
+    """A field that is not dropped, after the rules of it and of what is in it."""
+    if not found:
+        return value
+    rule = found.get(())
+    if rule is not None and rule.how == "null":
+        return F.lit(None).cast(kind)
+    match kind:
+        case ArrayType():
+            return F.transform(value, lambda each: _field(each, kind.elementType, found, path))
+        case MapType():
+            return F.transform_values(value, lambda _, each: _field(each, kind.valueType, found, path))
+        case StructType() if rule is not None:
+            fields = ", ".join(paths(kind, f"{path}."))
+            raise unusable(
+                f"{path} has fields: drop and null take it whole, {rule.how} needs one of {fields}"
+            )
+        case StructType():
+            return F.when(value.isNotNull(), F.struct(*_fields(value, kind, found, path)))
+    assert rule is not None  # noqa: S101 a path of `rules` leads to a field
+    return masked(value, kind, rule, path)
+
+
+def _fields(value: Column, kind: StructType, found: Mapping[Path, Rule], path: str) -> list[Column]:
+    return [
+        _field(value[each.name], each.dataType, inside(found, each.name), f"{path}.{each.name}").alias(
+            each.name
+        )
+        for each in kind.fields
+        if not is_dropped(each.dataType, inside(found, each.name))
+    ]
+
+
+def _record(step: Mask) -> Column:
+    """`_kafka` with its key and the values of its headers masked; its type stays."""
+    record = F.col(SYSTEM_COLUMN)
+    if step.key != "keep":
+        record = record.withField("key", _received(F.col(SYSTEM_COLUMN)["key"], step.key))
+    if step.headers != "keep":
+        headers = F.transform(
+            F.col(SYSTEM_COLUMN)["headers"],
+            lambda each: each.withField("value", _received(each["value"], step.headers)),
+        )
+        record = record.withField("headers", headers)
+    return record
+
+
+def _received(value: Column, how: str) -> Column:
+    return (token(value) if how == "hash" else F.lit(None)).cast("binary")

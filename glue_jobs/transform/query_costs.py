@@ -1,0 +1,386 @@
+"""What a query may cost for one record: time and memory that grow as the record does, never as its square.
+
+The producer of a record chooses its texts and lists. So a pattern must be a literal of the query. Where one text is searched
+for in another, or is put between others, the query bounds its length: `left(name, 100)`.
+
+The time that a regular expression takes grows with the text by Java's matcher, which goes back where it does not fit. Python's
+own parser reads the pattern: what Java and Python read alike is judged, all else is refused. Java's matcher calls itself for each
+turn of a repeated group, so a long text ends the process: only single characters may be repeated without end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from calve.errors import CalveError
+from glue_jobs.process.java import elements
+from glue_jobs.transform.row_columns import unusable
+
+SHORT = 100
+"""Characters of a text that may be searched for, or put between others."""
+LENGTHS = {2: 4000, 3: 300, 4: 80}
+"""How the time of a pattern grows -> characters of a text in which it may be looked for."""
+ESCAPE = "\\"
+PATTERNS = {
+    "RLike": (1,),
+    "RegExpCount": (1,),
+    "RegExpExtract": (1,),
+    "RegExpExtractAll": (1,),
+    "RegExpInStr": (1,),
+    "RegExpReplace": (1,),
+    "RegExpSubStr": (1,),
+    "StringSplit": (1,),
+    "StringToMap": (1, 2),
+}
+"""Functions of a text, their first argument, and those that are regular expressions."""
+LIKES = {"ILike", "Like", "LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny"}
+LITTLE = {
+    "ArrayJoin": (1, 2),
+    "ConcatWs": (0,),
+    "Contains": (1,),
+    "RegExpReplace": (2,),
+    "SplitPart": (1,),
+    "StringInstr": (1,),
+    "StringLocate": (0,),
+    "StringReplace": (1, 2),
+    "StringTrim": (1,),
+    "StringTrimLeft": (1,),
+    "StringTrimRight": (1,),
+    "SubstringIndex": (1,),
+}
+"""Arguments by which the time, or the result, is multiplied."""
+COMPARING = {"ArrayDistinct", "ArrayExcept", "ArrayIntersect", "ArrayUnion", "ArraysOverlap", "MapZipWith"}
+"""They hash numbers and texts, but compare each item that is something else with each other one."""
+CUT = {"Left": 1, "Right": 1, "Substring": 2}
+AS_LONG = {"Cast", "InitCap", "Lower", "StringTrim", "StringTrimLeft", "StringTrimRight", "Upper"}
+LONG_TYPES = ("string", "binary", "variant")
+COSTLY = {
+    *PATTERNS,
+    *LIKES,
+    *LITTLE,
+    *COMPARING,
+    "ArrayAggregate",
+    "Cast",
+    "CsvToStructs",
+    "LambdaFunction",
+    "Levenshtein",
+    "ParseUrl",
+}
+
+
+def require_bounded_cost(expression: Any) -> None:
+    """Refuse one expression, whatever is below it.
+
+    Raises:
+        Suspended: `step_unusable`.
+    """
+    name, arguments = _name(expression), list(elements(expression.children()))
+    for power in _powers(expression, name, arguments):
+        _require_length(expression, arguments[0], power)
+    for at in LITTLE.get(name, ()):
+        if at < len(arguments) and not _is_short(arguments[at], SHORT):
+            raise _unbounded(expression, arguments[at], SHORT)
+    _require_more(expression, name, arguments)
+
+
+def _require_more(expression: Any, name: str, arguments: list[Any]) -> None:
+    match name:
+        case "Levenshtein":
+            _require_one_short(expression, arguments)
+        case "Cast" | "CsvToStructs" if '"decimal(' in expression.dataType().json():
+            if not _is_short(arguments[0], SHORT):
+                raise _unbounded(
+                    expression, arguments[0], SHORT, "as the time grows as the square of the digits"
+                )
+        case "ParseUrl" if len(arguments) > 2:
+            _growth(expression, f"(&|^){_text(arguments[2])}=([^&]*)")
+        case "ArrayAggregate" if not _is_small(arguments[1]):
+            raise unusable(f"{_said(expression)}: a text or a list that grows with each item; use array_join")
+        case "LambdaFunction":
+            own = {_id(each) for each in arguments[1:]}
+            for each in _others(arguments[0], own):
+                raise unusable(
+                    f"a lambda computes each item with {each.sql()}, which may be long: use numbers, or a text cut by left"
+                )
+        case _ if name in COMPARING and not _is_hashed(arguments[0]):
+            raise unusable(
+                f"{_said(expression)} compares each item with each other one; use numbers or texts"
+            )
+
+
+def _require_length(expression: Any, text: Any, power: int) -> None:
+    if power == 1:
+        return
+    most = LENGTHS.get(power)
+    if most is None:
+        raise unusable(
+            f"{_said(expression)}: the pattern has too many * and + that can end in several places"
+        )
+    if not _is_short(text, most):
+        raise _unbounded(expression, text, most, "for its time grows faster than the text")
+
+
+def _growth(expression: Any, pattern: str) -> int:
+    try:
+        return growth(pattern)
+    except NotJudged as why:
+        raise unusable(f"{_said(expression)}: the pattern may take endless time: {why}") from None
+
+
+def _powers(expression: Any, name: str, arguments: list[Any]) -> Iterator[int]:
+    """Of the length of its first argument, as which the time grows that each pattern takes."""
+    for at in PATTERNS.get(name, ()):
+        yield _growth(expression, _text(arguments[at]))
+    if name in ("Like", "ILike"):
+        yield like_growth(_text(arguments[1]), str(expression.escapeChar()))
+    elif name in LIKES:
+        for pattern in elements(expression.patterns()):
+            yield like_growth(str(pattern), ESCAPE)
+
+
+def _require_one_short(expression: Any, arguments: list[Any]) -> None:
+    compared, threshold = arguments[:2], arguments[2:]
+    if not any(each.foldable() for each in threshold) and not any(
+        _is_short(each, SHORT) for each in compared
+    ):
+        raise _unbounded(expression, compared[1], SHORT)
+
+
+def _others(body: Any, own: set[int]) -> Iterator[Any]:
+    """Texts, lists and the like of the record in the body of a lambda, which would be multiplied by the number of items."""
+    name = _name(body)
+    if name in CUT and _is_short(body, SHORT):
+        return
+    if name == "GetStructField" and _is_small(body):
+        return
+    if name == "AttributeReference" or (name == "NamedLambdaVariable" and _id(body) not in own):
+        if not _is_small(body):
+            yield body
+        return
+    if name == "LambdaFunction":
+        own = own | {_id(each) for each in list(elements(body.children()))[1:]}
+    for each in elements(body.children()):
+        yield from _others(each, own)
+
+
+def _is_short(expression: Any, most: int) -> bool:
+    name = _name(expression)
+    if expression.foldable() or _is_small(expression):
+        return True
+    arguments = list(elements(expression.children()))
+    if name in CUT:
+        length = arguments[CUT[name]]
+        return bool(length.foldable()) and int(length.eval(None) or 0) <= most
+    return name in AS_LONG and (_is_small(arguments[0]) or _is_short(arguments[0], most))
+
+
+def _is_small(expression: Any) -> bool:
+    """Whether all values of its type are."""
+    kind = json.loads(expression.dataType().json())
+    return isinstance(kind, str) and not kind.startswith(LONG_TYPES)
+
+
+def _is_hashed(collection: Any) -> bool:
+    kind = json.loads(collection.dataType().json())
+    item = kind.get("elementType", kind.get("keyType"))
+    return isinstance(item, str) and not item.startswith("binary")
+
+
+def _unbounded(
+    expression: Any, text: Any, most: int, why: str = "for it multiplies the time or the result"
+) -> Exception:
+    return unusable(
+        f"{_said(expression)}: the length of {text.sql()} must stand in the query, {why}: "
+        f"write left({text.sql()}, {most}), or less, in its place"
+    )
+
+
+def _text(pattern: Any) -> str:
+    return str(pattern.eval(None))
+
+
+def _said(expression: Any) -> str:
+    return "like" if _name(expression) in LIKES else str(expression.prettyName())
+
+
+def _id(variable: Any) -> int:
+    return int(variable.exprId().id())
+
+
+def _name(expression: Any) -> str:
+    return str(expression.getClass().getSimpleName())
+
+
+_parser: Any = import_module("re._parser")
+FEW = 20
+"""So many turns of a repetition are as good as none."""
+ELSE = -1
+"""Any character beyond ASCII."""
+EVERY = frozenset((ELSE, *range(128)))
+CATEGORIES = {
+    "CATEGORY_DIGIT": frozenset(map(ord, "0123456789")),
+    "CATEGORY_WORD": frozenset(each for each in range(128) if chr(each).isalnum() or chr(each) == "_"),
+    "CATEGORY_SPACE": frozenset(map(ord, " \t\n\x0b\f\r")),
+}
+TOKEN = re.compile(r"\\[pP](?:\{\w+\}|[A-Z])|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+PROPERTY = re.compile(r"\\[pP]")
+READ_OTHERWISE = re.compile(r"\\[vN0]|.\[|&&", re.DOTALL)
+GROUP_WITHOUT_END = re.compile(r"\)(?:[*+]|\{\d+,\})")
+FLAGS = re.IGNORECASE | re.DOTALL | re.MULTILINE | re.UNICODE
+LOOKS = ("AT_BEGINNING", "AT_BEGINNING_STRING")
+ENDS = ("AT_END", "AT_END_STRING")
+
+
+class NotJudged(CalveError):
+    """Nobody can say how long the pattern takes; the message says what of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What stands behind a place: with which characters it can begin, whether it fits anything, and what of it goes back.
+
+    power: of the text's length, as which the time grows in which it is tried at one place.
+    """
+
+    first: frozenset[int]
+    fits: bool
+    power: int = 0
+
+
+def growth(pattern: str) -> int:
+    """1: the time grows as the text does; 2: as its square; and so on.
+
+    Raises:
+        NotJudged: it may be worse, or is not known.
+    """
+    if GROUP_WITHOUT_END.search(TOKEN.sub("x", pattern)):
+        raise NotJudged("it repeats a group without end; repeat a single character or class instead")
+    if any(READ_OTHERWISE.search(re.sub(r"\\[^vN0]", "", each)) for each in TOKEN.findall(pattern)):
+        raise NotJudged("it has a class or an escape that Java and Python do not read alike")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            parsed = _parser.parse(TOKEN.sub(_without_properties, pattern))
+    except (re.error, Warning, OverflowError, RecursionError) as error:
+        raise NotJudged(f"it is not read ({error})") from None
+    flags = re.RegexFlag(parsed.state.flags)
+    if flags & ~FLAGS:
+        raise NotJudged("it has other flags than i, m and s")
+    power = _Judge(flags).rest(list(parsed), _Rest(frozenset(), fits=True)).power
+    bound = not flags & re.MULTILINE and _begins_at_the_start(list(parsed))
+    return max(1, power + (power > 0 and not bound))
+
+
+def like_growth(pattern: str, escape: str) -> int:
+    """The same of a pattern of LIKE, whose every `%` but those at its end can end in several places."""
+    plain = re.sub(re.escape(escape) + ".", "x", pattern, flags=re.DOTALL)
+    return max(1, len(re.findall("%+", plain.rstrip("%"))))
+
+
+def _without_properties(token: re.Match[str]) -> str:
+    return r"[\w\W]" if PROPERTY.search(token[0]) else token[0]
+
+
+def _begins_at_the_start(items: list[Any]) -> bool:
+    if not items:
+        return False
+    name, value = str(items[0][0]), items[0][1]
+    if name == "BRANCH":
+        return all(_begins_at_the_start(list(each)) for each in value[1])
+    if name == "SUBPATTERN":
+        return _begins_at_the_start(list(value[3]))
+    return name == "AT" and str(value) in LOOKS
+
+
+class _Judge:
+    """Reads the items of a pattern from the last to the first."""
+
+    def __init__(self, flags: re.RegexFlag) -> None:
+        self._flags = flags
+
+    def rest(self, items: list[Any], behind: _Rest) -> _Rest:
+        for operator, value in reversed(items):
+            behind = self._item(str(operator), value, behind)
+        return behind
+
+    def _item(self, name: str, value: Any, behind: _Rest) -> _Rest:
+        match name:
+            case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
+                return _Rest(self._characters(name, value), fits=False, power=behind.power)
+            case "AT":
+                if str(value) in ENDS:
+                    return _Rest(frozenset(), fits=False, power=behind.power)
+                return _Rest(EVERY if behind.fits else behind.first, fits=False, power=behind.power)
+            case "SUBPATTERN" if not value[1] and not value[2]:
+                return self.rest(list(value[3]), behind)
+            case "BRANCH":
+                return _either([self.rest(list(each), behind) for each in value[1]])
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+                least, most, of = value
+                return self._repeated(name, least, most, of, behind)
+        raise NotJudged(f"it has {name.lower().replace('_', ' ')}")
+
+    def _repeated(self, name: str, least: int, most: int, of: Any, behind: _Rest) -> _Rest:
+        single = len(of) == 1 and str(of[0][0]) in ("LITERAL", "NOT_LITERAL", "ANY", "IN")
+        if not single:
+            return self._few(least, most, of, behind)
+        turn = self._characters(str(of[0][0]), of[0][1])
+        power = behind.power
+        if most > FEW and not behind.fits:
+            several = turn & behind.first and name != "POSSESSIVE_REPEAT"
+            power = power + 1 if several else max(1, power)
+        first = turn if least else turn | behind.first
+        return _Rest(first, behind.fits and not least, power)
+
+    def _few(self, least: int, most: int, of: Any, behind: _Rest) -> _Rest:
+        """A repeated group; another turn of it may follow each turn."""
+        if most > FEW:
+            raise NotJudged(f"it repeats a group more than {FEW} times")
+        once = self.rest(list(of), behind)
+        again = self.rest(list(of), _Rest(EVERY, fits=False))
+        found = _Rest(once.first, once.fits, once.power + (most - 1) * again.power)
+        return found if least else _either([found, behind])
+
+    def _characters(self, name: str, value: Any) -> frozenset[int]:
+        match name:
+            case "ANY":
+                return EVERY if self._flags & re.DOTALL else EVERY - {ord("\n")}
+            case "LITERAL":
+                return self._any_case({value})
+            case "NOT_LITERAL":
+                return (EVERY - self._any_case({value})) | {ELSE}
+        found: frozenset[int] = frozenset()
+        for operator, each in value:
+            match str(operator):
+                case "LITERAL":
+                    found |= self._any_case({each})
+                case "RANGE":
+                    found |= self._any_case(set(range(each[0], min(each[1], 128) + 1)) | {each[1]})
+                case "CATEGORY":
+                    found |= _category(str(each))
+        return (EVERY - found) | {ELSE} if str(value[0][0]) == "NEGATE" else found
+
+    def _any_case(self, codes: set[int]) -> frozenset[int]:
+        if self._flags & re.IGNORECASE:
+            codes = codes | {ord(each) for code in codes for each in chr(code).swapcase()}
+        return frozenset(code if code < 128 else ELSE for code in codes)
+
+
+def _category(name: str) -> frozenset[int]:
+    if "_NOT_" in name:
+        return EVERY - CATEGORIES[name.replace("_NOT_", "_")]
+    return CATEGORIES[name]
+
+
+def _either(ways: list[_Rest]) -> _Rest:
+    return _Rest(
+        frozenset().union(*(each.first for each in ways)),
+        any(each.fits for each in ways),
+        max(each.power for each in ways),
+    )

@@ -1,0 +1,224 @@
+"""What a query may hold: what can be computed of a record alone, always to the same values, and reaches nothing else.
+
+Nodes are those of `glue_jobs.transform.query_errors`, known by the simple names of their classes in Catalyst.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from calve.errors import Suspended
+from glue_jobs.process.java import elements
+from glue_jobs.transform.query_costs import COSTLY, PATTERNS, require_bounded_cost
+from glue_jobs.transform.query_errors import GENERATOR, Node, everywhere, kind
+from glue_jobs.transform.row_columns import unusable
+
+SOURCE = "source"
+ONLY = "a query is one SELECT ... FROM source [WHERE ...]"
+NOT_A_SELECT = {
+    "Join": "a join: use lookup",
+    "AsOfJoin": "a join: use lookup",
+    "LateralJoin": "a join: use lookup",
+    "UnresolvedWith": "WITH",
+    "Aggregate": "GROUP BY or an aggregate function: use the mode aggregate",
+    "UnresolvedHaving": "HAVING",
+    "Distinct": "DISTINCT: use deduplicate",
+    "Sort": "ORDER BY",
+    "GlobalLimit": "LIMIT",
+    "LocalLimit": "LIMIT",
+    "Offset": "OFFSET",
+    "Sample": "TABLESAMPLE",
+    "Window": "a window function",
+    "WithWindowDefinition": "WINDOW",
+    "UnresolvedHint": "a hint",
+    "Generate": f"LATERAL VIEW: {GENERATOR}",
+    "Union": "UNION",
+    "Except": "EXCEPT",
+    "Intersect": "INTERSECT",
+    "RelationTimeTravel": "a version of a table",
+    "UnresolvedTableValuedFunction": "a function that makes a table",
+    "OneRowRelation": f"no FROM {SOURCE}",
+    "PlanWithUnresolvedIdentifier": "IDENTIFIER",
+    "PipeOperator": "|>",
+    "ScriptTransformation": "TRANSFORM ... USING",
+    "RepartitionByExpression": "DISTRIBUTE BY or CLUSTER BY",
+}
+"""Nodes of a parsed plan -> what they are in SQL."""
+NOT_OF_A_RECORD = {
+    "ScalarSubquery": "a query in the query",
+    "Exists": "a query in the query",
+    "ListQuery": "a query in the query",
+    "WindowExpression": "a window function",
+    "UnresolvedWindowExpression": "a window function",
+}
+"""Nodes of a parsed expression -> what they are in SQL."""
+MOMENT = {"CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now"}
+RANDOM = {"AesEncrypt", "Rand", "Randn", "RandStr", "Shuffle", "Uniform", "Uuid"}
+PLACE = {
+    "CurrentCatalog",
+    "CurrentDatabase",
+    "CurrentTimeZone",
+    "CurrentUser",
+    "InputFileBlockLength",
+    "InputFileBlockStart",
+    "InputFileName",
+    "MonotonicallyIncreasingID",
+    "SparkPartitionID",
+    "SparkVersion",
+}
+REACHING = {
+    "CallMethodViaReflection",
+    "FromAvro",
+    "FromProtobuf",
+    "SchemaOfAvro",
+    "SchemaOfXml",
+    "ToAvro",
+    "ToProtobuf",
+    "TryReflect",
+    "XmlToStructs",
+}
+"""They call Java, or take a schema or a part of a document out of a file or from a server, if their arguments say so."""
+OTHERWISE = {
+    **dict.fromkeys(MOMENT, "depends on the moment; _kafka.timestamp is the record's own"),
+    **dict.fromkeys(RANDOM, "gives something else each time"),
+    **dict.fromkeys(PLACE, "depends on where it is computed"),
+    **dict.fromkeys(REACHING, "may reach what is outside of the record"),
+}
+EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
+FOREIGN = (EXPRESSIONS + "aggregate.", EXPRESSIONS + "xml.")
+CONSTANT = PATTERNS | {
+    "ArrayInsert": (1,),
+    "ArrayRepeat": (1,),
+    "BinaryPad": (1,),
+    "FormatNumber": (1,),
+    "FormatString": (0,),
+    "ILike": (1,),
+    "Like": (1,),
+    "ParseUrl": (1, 2),
+    "Sequence": (0, 1),
+    "StringLPad": (1,),
+    "StringRPad": (1,),
+    "StringRepeat": (1,),
+    "StringSpace": (0,),
+}
+"""Arguments that say how much is made, or how: with those of a hostile record a few bytes could take all memory or all time."""
+PARSED_AS = {"JsonToStructs": "schema", "CsvToStructs": "schema", "VariantGet": "targetType"}
+TIMESTAMP = re.compile(r'"(?:type|elementType|keyType|valueType)": "timestamp"')
+TO_MOMENT = {"Cast", "ParseToDate", "ParseToTimestamp"}
+MOMENT_TYPE = re.compile(r'"(?:date|timestamp|timestamp_ntz)"')
+RELATIVE = re.compile(
+    r"\b(?:date|timestamp(?:_ltz|_ntz)?)\s*r?['\"]\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE
+)
+ABSOLUTE = re.compile(r"\s*[+-]?\d{4}")
+OF_THE_DAY = (
+    'without a date is that time of the day on which it is computed: use to_timestamp(text, "format")'
+)
+
+
+def require_select(plan: list[Node]) -> None:
+    """Refuse a parsed plan that is not one select from `source`."""
+    kinds = [kind(node) for node in plan]
+    rest = iter(kinds)
+    at = next(rest, "")
+    for expected in ("Project", "Filter", "SubqueryAlias"):
+        at = next(rest, "") if at == expected else at
+    if kinds[0] == "Project" and at == "UnresolvedRelation" and not list(rest):
+        _require_source(plan[-1])
+        return
+    if kinds.count("Project") > 1 and kinds[0] in ("Project", "SubqueryAlias"):
+        raise unusable(f"{ONLY}; this has a query in the query")
+    raise _other(kinds)
+
+
+def require_shape(analysed: list[Node], expected: list[str]) -> None:
+    """Refuse what only turns out to be more than columns of one record when it is resolved, such as aggregate functions."""
+    kinds = [kind(node) for node in analysed]
+    if kinds != expected:
+        raise _other(kinds)
+
+
+def _other(kinds: list[str]) -> Suspended:
+    found = [NOT_A_SELECT[each] for each in kinds if each in NOT_A_SELECT]
+    return unusable(
+        f"{ONLY}; this has {found[0]}" if found else f"{ONLY}; this is something else ({kinds[0]})"
+    )
+
+
+def _require_source(relation: Node) -> None:
+    name = str(relation["multipartIdentifier"]).strip("[]")
+    if name.lower() != SOURCE:
+        raise unusable(
+            f'"{name}" is an undeclared table: a query reads {SOURCE}; for columns of another table use lookup'
+        )
+    if relation["isStreaming"]:
+        raise unusable(f"{ONLY}; this has STREAM")
+
+
+def require_own(parsed: list[Node], text: str) -> None:
+    """Refuse what is told by the text alone: queries in the query, functions of a catalog, days that are told from today."""
+    for node in everywhere(parsed):
+        if kind(node) in NOT_OF_A_RECORD:
+            raise unusable(f"{ONLY}; this has {NOT_OF_A_RECORD[kind(node)]}")
+        if kind(node) == "UnresolvedFunction" and "," in node["nameParts"]:
+            name = node["nameParts"].strip("[]").replace(", ", ".")
+            raise unusable(f'"{name}" is a function of a catalog: only those of Spark SQL itself can be used')
+    if relative := RELATIVE.search(text):
+        raise unusable(f"{relative[0]}' depends on the moment; _kafka.timestamp is the record's own")
+
+
+def require_same_always(analysed: list[Node], expressions: list[Any]) -> None:
+    """Refuse expressions that are not computed from the record alone; `expressions` are the same as Java objects."""
+    found = list(everywhere(analysed))
+    for node in found:
+        name, words = str(node["class"]), kind(node)
+        if words in OTHERWISE:
+            raise unusable(f"{_snake(words)} {OTHERWISE[words]}")
+        if (".expressions." in name and not name.startswith(EXPRESSIONS)) or name.startswith(FOREIGN):
+            raise unusable(f"{_snake(words)} cannot be used in a query")
+        if words in PARSED_AS and TIMESTAMP.search(json.dumps({"type": node[PARSED_AS[words]]})):
+            raise unusable(f"{_snake(words)}: a timestamp {OF_THE_DAY}, on a field that is a string")
+    if any(kind(node) in CONSTANT.keys() | TO_MOMENT | COSTLY for node in found):
+        for expression in expressions:
+            for each in _below(expression):
+                _require_bounded(each)
+                require_bounded_cost(each)
+    if not all(each.deterministic() for each in expressions):
+        raise unusable("the query gives something else each time")
+
+
+def _require_bounded(expression: Any) -> None:
+    name = str(expression.getClass().getSimpleName())
+    if name in CONSTANT:
+        arguments = list(elements(expression.children()))
+        if not all(each.foldable() for at, each in enumerate(arguments) if at in CONSTANT[name]):
+            raise unusable(
+                f"{expression.prettyName()}: how much it makes, and by which pattern or format, must stand in the query; "
+                "a value of a record could take all memory or all time"
+            )
+    elif name in TO_MOMENT and expression.children().size() == 1:
+        _require_absolute(expression.children().head(), str(expression.dataType().json()))
+
+
+def _require_absolute(text: Any, moment: str) -> None:
+    """Of a text that becomes a date or a timestamp: nothing that Spark completes by the clock. `moment`: a type as JSON."""
+    if not MOMENT_TYPE.search(moment) or '"string"' not in text.dataType().json():
+        return
+    if text.foldable() and not ABSOLUTE.match(str(text.toString())):
+        raise unusable(
+            f"{text.toString()} as a date or timestamp depends on the moment; write a date as 2026-01-31"
+        )
+    if '"timestamp"' in moment and not text.foldable():
+        raise unusable(f"{text.sql()}: a text as timestamp {OF_THE_DAY}")
+
+
+def _below(expression: Any) -> Iterator[Any]:
+    yield expression
+    for child in elements(expression.children()):
+        yield from _below(child)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,73 @@
+"""Rows on their way through the steps: data columns, `_kafka`, and columns of calve's own, whose names have a colon.
+
+A step changes data columns and keeps all others. It drops no row: it says of one that it is filtered, or why its record is
+rejected. What it makes of rows that are not live does not matter, but it must not fail on them; of a tombstone the columns that
+it can make of the key alone do.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from calve.errors import Suspended
+from calve.names import SYSTEM_COLUMN, nearest
+from glue_jobs.decode.change_events import IDLE, TOMBSTONE
+from glue_jobs.decode.decode import OTHER, REJECT
+
+FILTERED = "calve:filtered"
+"""True: a step has left the row out."""
+
+
+def data(frame: DataFrame) -> list[str]:
+    """The names of the data columns."""
+    return [name for name in frame.columns if name != SYSTEM_COLUMN and ":" not in name]
+
+
+def beside(frame: DataFrame) -> list[str]:
+    """The names of all other columns."""
+    return [name for name in frame.columns if name == SYSTEM_COLUMN or ":" in name]
+
+
+def is_live(frame: DataFrame) -> Column:
+    """True for rows that will be rows of the table as far as it is known."""
+    live = F.lit(True)  # noqa: FBT003 a literal column
+    for name in (REJECT, OTHER):
+        live = live & F.col(name).isNull() if name in frame.columns else live
+    for name in (FILTERED, TOMBSTONE, IDLE):
+        live = live & ~F.col(name) if name in frame.columns else live
+    return live
+
+
+def unusable(why: str) -> Suspended:
+    """A step cannot be run on the columns that there are; whoever runs the steps says which of them it is."""
+    return Suspended("step_unusable", why, fix="change the step in calve.yaml, or the schema")
+
+
+def type_at(record: StructType, path: str) -> DataType:
+    """The type at a path of structs.
+
+    Raises:
+        Suspended: `step_unusable`, with what may have been meant.
+    """
+    found: DataType = record
+    for depth, name in enumerate(path.split(".")):
+        if not isinstance(found, StructType):
+            raise unusable(f'"{".".join(path.split(".")[:depth])}" has no fields, so there is no "{path}"')
+        found = type_of(found, name, "column of the record")
+    return found
+
+
+def type_of(columns: StructType, name: str, what: str) -> DataType:
+    """The type of a column, in any case of letters. what: what it would be.
+
+    Raises:
+        Suspended: `step_unusable`, with what may have been meant.
+    """
+    by_lower = {field.name.lower(): field for field in columns}
+    if name.lower() in by_lower:
+        return by_lower[name.lower()].dataType
+    near = nearest(name, columns.names)
+    hint = f'did you mean "{near}"?' if near else f"there are {', '.join(columns.names)}"
+    raise unusable(f'"{name}" is no {what}; {hint}')

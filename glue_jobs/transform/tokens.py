@@ -1,0 +1,109 @@
+"""Tokens: the HMAC-SHA-256 of a value, by keys that no plan shows.
+
+A literal of an expression stands in every plan of the query, and so in event logs and in the texts of errors. The keys are the
+one row of a frame instead, broadcast to where they are needed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from calve.config.masking_keys import BLOCK_BYTES, Key, pads, read_keys
+from calve.names import quote
+from glue_jobs.decode.reject_reasons import case
+from glue_jobs.transform.keys import TIMESTAMP, at
+
+KEY = "calve:masking_key"
+"""The key that hashes the row's values."""
+READ_EVERY_S = 300.0
+KEY_TYPE = "struct<id: string, since: timestamp, inner: binary, outer: binary>"
+
+
+def key_frame(spark: SparkSession, keys: Sequence[Key]) -> DataFrame:
+    """One row with a column for each key, the one that counts first coming first."""
+    ddl = ", ".join(f"{quote(f'calve:masking:{n}')} {KEY_TYPE}" for n in range(len(keys)))
+    return frame_of(
+        spark, ddl, [[struct_of(spark, [each.id, _since(spark, each), *pads(each.secret)]) for each in keys]]
+    )
+
+
+def frame_of(spark: SparkSession, ddl: str, rows: Iterable[Sequence[object]]) -> DataFrame:
+    """A frame that is made in the JVM, and so in no file."""
+    jvm = spark._jvm
+    listed = jvm.java.util.ArrayList()  # type: ignore[union-attr]
+    for each in rows:
+        listed.add(struct_of(spark, each))
+    kind = jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl)  # type: ignore[union-attr]
+    return DataFrame(spark._jsparkSession.createDataFrame(listed, kind), spark)
+
+
+@dataclass(slots=True)
+class MaskingKeys:
+    """The keys of a secret, read anew every five minutes: one that is added counts from its time on without a restart."""
+
+    spark: SparkSession
+    reference: str
+    _read: tuple[float, tuple[Key, ...], DataFrame] | None = None
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """As `calve.config.masking_keys.read_keys`, and what it raises."""
+        return self._current()[1]
+
+    @property
+    def frame(self) -> DataFrame:
+        """As `key_frame`; raises what `calve.config.masking_keys.read_keys` raises."""
+        return self._current()[2]
+
+    def _current(self) -> tuple[float, tuple[Key, ...], DataFrame]:
+        found, now = self._read, time.monotonic()
+        if found is None or now - found[0] > READ_EVERY_S:
+            keys = read_keys(self.reference)
+            found = self._read = (now, keys, key_frame(self.spark, keys))
+        return found
+
+
+def any_keys(spark: SparkSession) -> DataFrame:
+    """A key that nobody has: for looking at columns, and at rows that are not kept."""
+    return key_frame(spark, [Key("preview", 0, os.urandom(BLOCK_BYTES))])
+
+
+def with_key(frame: DataFrame, keys: DataFrame) -> DataFrame:
+    """The frame with `KEY`: the last of the keys (`key_frame`) whose time had begun when the record was made, else the first."""
+    first, *later = [F.col(quote(name)) for name in keys.columns]
+    begun = [(at(TIMESTAMP) >= each["since"], each) for each in reversed(later)]
+    found = case(begun, first) if begun else first
+    columns = [F.col(quote(name)) for name in frame.columns]
+    return frame.crossJoin(F.broadcast(keys)).select(*columns, found.alias(KEY))
+
+
+def token(data: Column) -> Column:
+    """`<id of the key>:<64 hex digits>` of bytes, by the row's `KEY`; null of null."""
+    key = F.col(quote(KEY))
+    return F.concat(key["id"], F.lit(":"), hmac_hex(key, data))
+
+
+def hmac_hex(key: Column, data: Column) -> Column:
+    """The HMAC-SHA-256 of bytes, in hexadecimal digits; `key` has the `pads`, as `inner` and `outer`."""
+    inner = F.unhex(F.sha2(F.concat(key["inner"], data), 256))
+    return F.sha2(F.concat(key["outer"], inner), 256)
+
+
+def _since(spark: SparkSession, key: Key) -> object:
+    seconds, rest_us = divmod(key.since_us, 10**6)
+    return spark._jvm.java.time.Instant.ofEpochSecond(seconds, rest_us * 1_000)  # type: ignore[union-attr]
+
+
+def struct_of(spark: SparkSession, values: Sequence[object]) -> object:
+    """A row of Java, or a struct in one."""
+    gateway, jvm = spark._sc._gateway, spark._jvm
+    array = gateway.new_array(jvm.Object, len(values))  # type: ignore[union-attr]
+    for place, value in enumerate(values):
+        array[place] = value
+    return jvm.org.apache.spark.sql.RowFactory.create(array)  # type: ignore[union-attr]

@@ -1,0 +1,127 @@
+"""Columns as Spark and as Iceberg have them, and rows as those of a table."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from calve.names import SYSTEM_COLUMN, field_problem, quote
+from calve.schema.columns import Json, decimal_digits, field, list_of, map_of, struct
+from glue_jobs.decode.shapes import spark_type
+from glue_jobs.transform.row_columns import beside, unusable
+
+PLAIN: dict[str, T.DataType] = {
+    "boolean": T.BooleanType(),
+    "int": T.IntegerType(),
+    "long": T.LongType(),
+    "float": T.FloatType(),
+    "double": T.DoubleType(),
+    "date": T.DateType(),
+    "timestamptz": T.TimestampType(),
+    "timestamp": T.TimestampNTZType(),
+    "string": T.StringType(),
+    "binary": T.BinaryType(),
+}
+SMALL = (T.ByteType, T.ShortType)
+"""Spark's types that Iceberg has not, and whose values are those of an `int`."""
+COMMENT = "comment"
+
+
+def spark_schema(columns: Json) -> T.StructType:
+    """Columns as Spark has them; what a schema says of a field goes with it."""
+    return T.StructType(
+        [
+            T.StructField(
+                each["name"],
+                _spark(each["type"]),
+                metadata={COMMENT: each["doc"]} if each.get("doc") else None,
+            )
+            for each in columns["fields"]
+        ]
+    )
+
+
+def _spark(kind: Json) -> T.DataType:
+    if isinstance(kind, str):
+        digits = decimal_digits(kind)
+        return T.DecimalType(*digits) if digits else PLAIN.get(kind, T.BinaryType())
+    match kind["type"]:
+        case "struct":
+            return spark_schema(kind)
+        case "list":
+            return T.ArrayType(_spark(kind["element"]))
+        case _:
+            return T.MapType(_spark(kind["key"]), _spark(kind["value"]))
+
+
+def iceberg_columns(schema: T.StructType) -> Json:
+    """Columns of a table that holds rows of a schema of Spark's; all of them are optional.
+
+    Raises:
+        Suspended: `step_unusable`: a name or a type that no table can hold.
+    """
+    return struct(*_fields(schema, ""))
+
+
+def _fields(schema: T.StructType, above: str) -> list[Json]:
+    first: dict[str, str] = {}
+    for each in schema.fields:
+        if problem := field_problem(each.name):
+            raise unusable(problem)
+        if (other := first.setdefault(each.name.lower(), each.name)) is not each.name:
+            raise unusable(f"{above}{other} and {above}{each.name} differ only by case, or not at all")
+    return [
+        field(each.name, _iceberg(each.dataType, f"{above}{each.name}"), doc=each.metadata.get(COMMENT))
+        for each in schema.fields
+    ]
+
+
+def _iceberg(kind: T.DataType, path: str) -> Json:
+    match kind:
+        case T.StructType():
+            if not kind.fields:
+                raise unusable(f"{path} is a struct without fields")
+            return struct(*_fields(kind, f"{path}."))
+        case T.ArrayType():
+            return list_of(_iceberg(kind.elementType, f"{path}[]"))
+        case T.MapType():
+            key = _iceberg(kind.keyType, f"{path}{{}}")
+            return map_of(_iceberg(kind.valueType, f"{path}{{}}"), key=key)
+        case T.DecimalType():
+            return f"decimal({kind.precision}, {kind.scale})"
+    name = "int" if isinstance(kind, SMALL) else next((n for n, t in PLAIN.items() if t == kind), None)
+    if name is None:
+        raise unusable(f"{path} is of type {kind.simpleString()}, which no table can hold: cast it")
+    return name
+
+
+def conformed(rows: DataFrame, columns: Json) -> DataFrame:
+    """Rows with just these data columns, by name at every depth: null where a row has none, wider where the table's are."""
+    kinds = {each.name: each.dataType for each in rows.schema.fields}
+    made = (
+        _as(F.col(quote(each["name"])), kinds.get(each["name"]), each["type"]).alias(each["name"])
+        for each in columns["fields"]
+    )
+    hidden = [name for name in beside(rows) if name != SYSTEM_COLUMN]
+    return rows.select(*made, SYSTEM_COLUMN, *map(quote, hidden))
+
+
+def _as(value: Column, kind: T.DataType | None, wanted: Json) -> Column:
+    if kind is None:
+        return F.lit(None).cast(spark_type(wanted))
+    if kind == _spark(wanted) or isinstance(wanted, str):
+        return value if kind == _spark(wanted) else value.cast(spark_type(wanted))
+    match kind:
+        case T.StructType():
+            held = {each.name: each.dataType for each in kind.fields}
+            parts = (
+                _as(value[each["name"]], held.get(each["name"]), each["type"]).alias(each["name"])
+                for each in wanted["fields"]
+            )
+            return F.when(value.isNotNull(), F.struct(*parts))
+        case T.ArrayType():
+            return F.transform(value, lambda each: _as(each, kind.elementType, wanted["element"]))
+        case T.MapType():
+            return F.transform_values(value, lambda _, each: _as(each, kind.valueType, wanted["value"]))
+    raise AssertionError("the table was evolved to hold these rows")

@@ -1,0 +1,1 @@
+"""Parts that every stack uses: functions, their code, roles, topics, small tables."""

@@ -1,0 +1,204 @@
+"""The code of a function: `calve`, the function's own package and its locked dependencies.
+
+No Docker: wheels are taken for the platform where they will run, whatever this machine is. They are kept in `.calve/functions` by
+the hash of what was asked for, so that a second synth installs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import jsii
+from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling, Stack, aws_lambda
+from constructs import Construct
+
+from calve.errors import ConfigError, Fatal
+
+MACHINES = {"aarch64": "arm64", "arm64": "arm64", "x86_64": "x86_64", "AMD64": "x86_64"}
+# The runtime has boto3. pyarrow.lib links libarrow_substrait, so that one stays.
+PRUNED = (
+    "boto3*", "botocore*", "s3transfer*", "hive_metastore*", "bin",
+    "pyarrow/*flight*", "pyarrow/*_azurefs*", "pyarrow/*_gcsfs*", "pyarrow/*_hdfs*", "pyarrow/*_orc*",
+    "pyarrow/tests", "pyarrow/include", "pyarrow/src", "pyarrow/**/*.pyx", "pyarrow/**/*.pxd", "pyarrow/**/*.pxi",
+    "pyarrow/libarrow_python.so", "pyarrow/libarrow_python.so.*.*", "**/tests", "**/__pycache__",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Where functions run. `native`: wheels of this machine, for an emulator that runs functions on it."""
+
+    python: str = "3.13"
+    architecture: str = "arm64"
+    native: bool = False
+
+    @classmethod
+    def read(cls, python: str | None, architecture: str | None) -> Runtime:
+        """The runtime of two context values; `host` stands for this machine.
+
+        Raises:
+            ConfigError: there is no such architecture.
+        """
+        if architecture == "host":
+            return cls(
+                python or f"3.{sys.version_info.minor}",
+                MACHINES.get(platform.machine(), "x86_64"),
+                native=True,
+            )
+        if architecture is not None and architecture not in PLATFORMS:
+            raise ConfigError(
+                f'lambda_architecture "{architecture}" is not known', fix="use arm64, x86_64 or host"
+            )
+        return cls(python or cls().python, architecture or cls().architecture)
+
+    @property
+    def lambda_runtime(self) -> aws_lambda.Runtime:
+        return aws_lambda.Runtime(f"python{self.python}", aws_lambda.RuntimeFamily.PYTHON)
+
+    @property
+    def lambda_architecture(self) -> aws_lambda.Architecture:
+        arm = self.architecture == "arm64"
+        return aws_lambda.Architecture.ARM_64 if arm else aws_lambda.Architecture.X86_64
+
+
+def function_code(scope: Construct, name: str, runtime: Runtime) -> aws_lambda.Code:
+    """The code of `lambdas/<name>` as an asset.
+
+    Raises:
+        Fatal: pip could not install the dependencies.
+    """
+    bundle = Bundle(name, runtime)
+    if Stack.of(scope).bundling_required:
+        bundle.wheels.folder()  # here, because an error inside the CDK's callback would lose its type
+    options = BundlingOptions(image=DockerImage.from_registry("unused"), local=bundle)
+    return aws_lambda.Code.from_asset(
+        str(ROOT / "lambdas" / name),
+        asset_hash=bundle.hash(),
+        asset_hash_type=AssetHashType.CUSTOM,
+        bundling=options,
+    )
+
+
+@jsii.implements(ILocalBundling)
+class Bundle:
+    """One function's files for one runtime."""
+
+    def __init__(self, name: str, runtime: Runtime) -> None:
+        self.name = name
+        self.wheels = Wheels(ROOT / "lambdas" / name / "requirements.txt", runtime, PRUNED)
+
+    def try_bundle(self, output_dir: str, *_: object, **__: object) -> bool:
+        """Called by the CDK where the asset is not in cdk.out yet."""
+        shutil.copytree(self.wheels.folder(), output_dir, dirs_exist_ok=True)
+        for file in self._sources():
+            target = Path(output_dir) / file.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+        return True
+
+    def hash(self) -> str:
+        """A hash of everything that goes in, known before anything is installed."""
+        digest = hashlib.sha256(self.wheels.hash().encode())
+        for file in self._sources():
+            digest.update(f"{file.relative_to(ROOT)}\0".encode() + file.read_bytes())
+        return digest.hexdigest()
+
+    def _sources(self) -> Iterator[Path]:
+        """Our own files: the core without its settings (which need pydantic), what functions share, and the function.
+
+        Functions whose names begin with the same word share the folder of that name: `snowflake_keys` has `snowflake`.
+        """
+        yield from sorted(
+            file for file in (ROOT / "calve").rglob("*.py") if "settings" not in file.relative_to(ROOT).parts
+        )
+        yield from sorted((ROOT / "lambdas").glob("*.py"))
+        yield from sorted(
+            file
+            for folder in {self.name.partition("_")[0], self.name}
+            for file in (ROOT / "lambdas" / folder).rglob("*")
+            if file.is_file() and "__pycache__" not in file.parts and file.stem != "requirements"
+        )
+
+
+ROOT = Path(__file__).parents[2]
+CACHE = ROOT / ".calve" / "functions"
+PLATFORMS = {
+    "arm64": ("manylinux2014_aarch64", "manylinux_2_28_aarch64"),
+    "x86_64": ("manylinux2014_x86_64", "manylinux_2_28_x86_64"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wheels:
+    """What a file of requirements names, without what matches `pruned`."""
+
+    requirements: Path
+    runtime: Runtime
+    pruned: tuple[str, ...]
+
+    def hash(self) -> str:
+        """A hash of all that decides what is installed, known before anything is."""
+        wanted = (self.requirements.read_text(), *self.pruned, repr(self.runtime))
+        return hashlib.sha256("\0".join(wanted).encode()).hexdigest()
+
+    def folder(self) -> Path:
+        """The folder of installed and pruned packages; made where it is not there.
+
+        Raises:
+            Fatal: pip could not install them.
+        """
+        folder = CACHE / self.hash()[:32]
+        if not folder.is_dir():
+            CACHE.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=CACHE) as made:
+                installed = Path(made) / "installed"
+                self._install(installed)
+                self._prune(installed)
+                try:
+                    installed.rename(folder)
+                except OSError:  # another synth was faster
+                    if not folder.is_dir():
+                        raise
+        return folder
+
+    def _install(self, target: Path) -> None:
+        command = [
+            *(
+                sys.executable,
+                "-m",
+                "pip",
+                "--disable-pip-version-check",
+                "--quiet",
+                "install",
+                "--no-compile",
+            ),
+            *("--only-binary=:all:", "--require-hashes", "--target", str(target)),
+            *("--no-deps", "-r", str(self.requirements)),
+        ]
+        if not self.runtime.native:
+            command += ["--implementation", "cp", "--python-version", self.runtime.python]
+            for tag in PLATFORMS[self.runtime.architecture]:
+                command += ["--platform", tag]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            last = done.stderr.strip().splitlines()[-1:] or ["pip said nothing"]
+            raise Fatal(
+                f"the packages of {self.requirements.relative_to(ROOT)} could not be installed: {last[0]}",
+                fix="check the network and pip (python3 -m pip --version), then synthesize again",
+            )
+
+    def _prune(self, folder: Path) -> None:
+        for pattern in self.pruned:
+            for path in list(folder.glob(pattern)):
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)

@@ -1,0 +1,85 @@
+"""What is committed reaches a function: the events of a deployment, in batches, until it has done its work."""
+
+from __future__ import annotations
+
+from aws_cdk import Aws, Duration, aws_events, aws_iam, aws_lambda, aws_sqs
+from constructs import Construct
+
+from calve.config.deployment import Deployment
+from calve.outputs.announcement import COMMITTED, EVOLVED, pattern
+from stacks.base.function import Function
+from stacks.base.roles import allow, grant
+
+GATHER = Duration.seconds(5)
+"""How long commits gather: those of one table become one look at it."""
+ATTEMPTS = 5
+
+
+class CommitFeed(Construct):
+    """EventBridge -> queue -> function. A message that fails five times waits two weeks in a queue of its own.
+
+    The function must bear any order and repetition: the queue promises neither.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, deployment: Deployment, function: Function, timeout: Duration
+    ) -> None:
+        super().__init__(scope, id)
+        self.failed = self._queue("Failed", retention_period=Duration.days(14))
+        self.queue = self._queue(
+            "Queue",
+            # AWS's advice: six times the function's own, so that a batch that waits for its turn is not seen twice.
+            visibility_timeout=Duration.seconds(6 * timeout.to_seconds()),
+            dead_letter_queue=aws_sqs.DeadLetterQueue(max_receive_count=ATTEMPTS, queue=self.failed),
+        )
+        self._rule(deployment)
+        self._mapping(function)
+
+    def _queue(self, id: str, **options: object) -> aws_sqs.Queue:
+        return aws_sqs.Queue(
+            self,
+            id,
+            encryption=aws_sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            **options,  # type: ignore[arg-type]
+        )
+
+    def _rule(self, deployment: Deployment) -> None:
+        rule = aws_events.CfnRule(
+            self,
+            "Committed",
+            event_pattern=pattern(deployment.name, COMMITTED, EVOLVED),
+            targets=[aws_events.CfnRule.TargetProperty(arn=self.queue.queue_arn, id="Queue")],
+        )
+        self.queue.add_to_resource_policy(
+            aws_iam.PolicyStatement(
+                actions=["sqs:SendMessage"],
+                resources=[self.queue.queue_arn],
+                principals=[aws_iam.ServicePrincipal("events.amazonaws.com")],
+                conditions={
+                    "ArnEquals": {"aws:SourceArn": rule.attr_arn},
+                    "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+                },
+            )
+        )
+
+    def _mapping(self, function: Function) -> None:
+        grant(
+            function.role,
+            [
+                allow(
+                    ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"],
+                    [self.queue.queue_arn],
+                )
+            ],
+        )
+        aws_lambda.CfnEventSourceMapping(
+            self,
+            "Mapping",
+            function_name=function.function.function_name,
+            event_source_arn=self.queue.queue_arn,
+            batch_size=100,
+            maximum_batching_window_in_seconds=int(GATHER.to_seconds()),
+            function_response_types=["ReportBatchItemFailures"],
+            scaling_config=aws_lambda.CfnEventSourceMapping.ScalingConfigProperty(maximum_concurrency=2),
+        )

@@ -1,0 +1,167 @@
+"""A secret whose keys are changed by a function, at an interval; and those of Kafka and of the registry.
+
+Stateless: the secrets are their owner's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from aws_cdk import Aws, Duration, Stack, aws_lambda
+from aws_cdk import aws_secretsmanager as secrets
+from constructs import Construct
+
+from calve.config.deployment import Deployment, KeyRotation
+from calve.config.job import Job, Registry
+from calve.errors import ConfigError
+from stacks.base.bundling import Runtime
+from stacks.base.function import Function, Place
+from stacks.base.roles import Statement, allow, secret_arn, secret_id
+from stacks.jobs.ingest_role import Brokers, msk_key
+
+
+def rotating(secret: str) -> Statement:
+    """What `lambdas.rotation` does with its secret, which has this ARN."""
+    return allow(
+        [
+            *("secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"),
+            *("secretsmanager:PutSecretValue", "secretsmanager:UpdateSecretVersionStage"),
+        ],
+        [secret],
+    )
+
+
+class Rotation(Construct):
+    """The handler `rotate` of a folder of `lambdas/`, invoked by Secrets Manager and by nobody else.
+
+    secret: ARN; `name`: of a secret that is no resource of the deployment's, whose ARN is a pattern.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        secret: str,
+        name: str | None = None,
+        days: int,
+        code: str,
+        runtime: Runtime,
+        deployment: str,
+        environment: Mapping[str, str],
+        statements: Sequence[Statement] = (),
+        timeout: Duration | None = None,
+        place: Place | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        self.function = Function(
+            self,
+            "Keys",
+            code=code,
+            handler="handler.rotate",
+            runtime=runtime,
+            deployment=deployment,
+            environment=environment,
+            statements=[rotating(secret), *statements],
+            timeout=timeout,
+            place=place,
+        )
+        permission = aws_lambda.CfnPermission(
+            self,
+            "Rotate",
+            action="lambda:InvokeFunction",
+            function_name=self.function.function.function_arn,
+            principal="secretsmanager.amazonaws.com",
+            source_account=Aws.ACCOUNT_ID,
+            source_arn=secret,
+        )
+        schedule = secrets.CfnRotationSchedule(
+            self,
+            "Schedule",
+            secret_id=name or secret,
+            rotation_lambda_arn=self.function.function.function_arn,
+            rotation_rules=secrets.CfnRotationSchedule.RotationRulesProperty(automatically_after_days=days),
+            rotate_immediately_on_update=False,
+        )
+        schedule.add_resource_dependency(permission)
+        schedule.node.add_dependency(self.function)
+
+
+CLOUD = "https://api.confluent.cloud"
+TIMEOUT = Duration.minutes(10)
+LONGEST_AUTHORITIES = 3_000
+"""Bytes; Lambda takes 4 kB of settings in all."""
+
+
+class KeysStack(Stack):
+    """A rotation for each secret that `rotate` stands beside.
+
+    Functions for SCRAM users stand where the jobs stand; Confluent Cloud is reached by the internet.
+
+    Attributes:
+        rotations: by what the keys open.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        deployment: Deployment,
+        runtime: Runtime,
+        brokers: Brokers | None,
+    ) -> None:
+        super().__init__(scope, id, description="calve: keys that rotate")
+        settings = deployment.jobs[0].settings
+        place = Place(brokers.subnets, brokers.security_groups) if brokers else None
+        self.rotations: dict[str, Rotation] = {}
+        for each in deployment.rotations:
+            cloud = each.keys_to_retain is not None
+            self.rotations[each.of] = Rotation(
+                self,
+                each.of.title(),
+                secret=str(secret_arn(each.secret)),
+                name=secret_id(each.secret),
+                days=each.after_days,
+                code="cloud_keys" if cloud else "kafka_keys",
+                runtime=runtime,
+                deployment=deployment.name,
+                environment=_environment(each, settings),
+                statements=_statements(each),
+                timeout=TIMEOUT,
+                place=None if cloud else place,
+            )
+
+
+def _environment(rotation: KeyRotation, job: Job) -> dict[str, str]:
+    found = {"SECRET": secret_id(rotation.secret)}
+    if rotation.admin:
+        found["ADMIN_SECRET"] = secret_id(rotation.admin)
+    if rotation.keys_to_retain is not None:
+        found |= {"KEYS_TO_RETAIN": str(rotation.keys_to_retain), "CLOUD": CLOUD}
+    if rotation.of == "registry":
+        return found | ({"REGISTRY": job.registry.url} if isinstance(job.registry, Registry) else {})
+    kafka = replace(job.kafka, ca_file=None, secret=rotation.secret, emit_secret=None)
+    found["KAFKA"] = json.dumps(asdict(kafka))
+    if job.kafka.ca_file:
+        found["KAFKA_AUTHORITIES"] = _authorities(job.kafka.ca_file)
+    return found
+
+
+def _authorities(file: str) -> str:
+    text = Path(file).read_text(encoding="ascii")
+    if len(text) > LONGEST_AUTHORITIES:
+        raise ConfigError(
+            f"kafka.auth.ca_file {file} has {len(text)} bytes, and a function that rotates keys takes {LONGEST_AUTHORITIES}",
+            fix="leave the authorities in it that sign the brokers' certificates",
+        )
+    return text
+
+
+def _statements(rotation: KeyRotation) -> list[Statement]:
+    if rotation.admin:
+        return [allow(["secretsmanager:GetSecretValue"], [str(secret_arn(rotation.admin))])]
+    return [msk_key("kms:Decrypt", "kms:GenerateDataKey")]

@@ -1,0 +1,1 @@
+"""The Glue jobs: their code, their rights, their schedules, and the functions that keep them running."""

@@ -1,0 +1,201 @@
+"""What an ingest job may do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aws_cdk import Aws, aws_s3_assets
+
+from calve.config.export import EXPORTS
+from calve.config.job import GlueRegistry, Job
+from calve.names import of_msk
+from stacks.base.roles import Statement, allow, arn, deny, secret_arn
+from stacks.stateful.lake import LakeStack
+
+CODE = (".py", ".zip", ".egg", ".whl", ".jar", ".so")
+INTERFACES = "Glue makes a network interface per worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """An MSK cluster, and where in a network its clients stand.
+
+    Attributes:
+        cluster_arn: MSK's ARN; None where IAM has no say.
+        cluster_path: name and id of the cluster, which stand in the ARNs of its topics and groups.
+        servers: bootstrap servers that only a deploy knows; None where the configuration names them.
+        connection: name of the Glue connection that puts jobs into the network.
+    """
+
+    cluster_arn: str | None = None
+    cluster_path: str | None = None
+    servers: str | None = None
+    connection: str | None = None
+    zone: str | None = None
+    subnets: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
+
+
+def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
+    """Tables and their files, the job's control object, and what the job says of itself."""
+    statements = [
+        allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
+        lake.listing(),
+        allow(
+            ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
+            [lake.objects(prefix) for prefix in [*lake.data_prefixes, "_calve/staging/"]],
+            because="the files of the job's tables",
+        ),
+        allow(["s3:GetObject"], [f"{lake.bucket_arn}/{lake.control(job)}"]),
+        allow(["s3:GetObject", "s3:PutObject"], [lake.status(job)]),
+        allow(
+            ["s3:GetObject", "s3:DeleteObject"],
+            [lake.objects(EXPORTS)],
+            because="who is forgotten leaves stored exports, too, also of exports that are configured no more",
+        ),
+        allow(
+            [
+                *(
+                    "glue:GetDatabase",
+                    "glue:GetTable",
+                    "glue:GetTables",
+                    "glue:CreateTable",
+                    "glue:UpdateTable",
+                ),
+                *(["glue:CreateDatabase"] if lake.per_cluster else []),
+            ],
+            lake.catalog_arns,
+            because="the job makes tables, their dead letters, and databases where there is one per cluster",
+        ),
+    ]
+    if lake.key_arn:
+        statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey"], [lake.key_arn]))
+    return statements
+
+
+def code_statements(assets: Sequence[aws_s3_assets.Asset], lake: LakeStack) -> list[Statement]:
+    """The job's own files, each by name; and of the lake, which others write, nothing that Glue would run."""
+    return [
+        allow(["s3:GetObject"], [asset.bucket.arn_for_objects(asset.s3_object_key) for asset in assets]),
+        deny(["s3:GetObject"], [f"{lake.bucket_arn}/*{end}" for end in CODE]),
+    ]
+
+
+def secret_statements(job: Job) -> list[Statement]:
+    """The secrets that the configuration refers to in AWS."""
+    registry = job.registry.secrets if job.registry else ()
+    kafka = (job.kafka.secret, job.kafka.emit_secret)
+    references = {each for each in (*kafka, job.masking, *registry) if each}
+    arns = sorted(found for each in references if (found := secret_arn(each)))
+    reading = [allow(["secretsmanager:GetSecretValue"], arns)] if arns else []
+    return reading + ([msk_key("kms:Decrypt")] if any(map(of_msk, references)) else [])
+
+
+def msk_key(*actions: str) -> Statement:
+    """What is done with the key of a secret of MSK, by Secrets Manager on behalf of who reads or writes the secret."""
+    through = {"StringEquals": {"kms:ViaService": f"secretsmanager.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
+    return allow(
+        actions,
+        [arn("kms", "key/*")],
+        through,
+        because="a secret of MSK is encrypted by a key of its owner's, which the secret alone names",
+    )
+
+
+def registry_statements(job: Job) -> list[Statement]:
+    """Reading a registry of the AWS Glue Schema Registry."""
+    registry = job.registry
+    if not isinstance(registry, GlueRegistry):
+        return []
+    of_registry = [
+        arn("glue", f"registry/{registry.name}", region=registry.region),
+        arn("glue", f"schema/{registry.name}/*", region=registry.region),
+    ]
+    return [
+        allow(["glue:GetSchema", "glue:ListSchemas"], of_registry, because="all schemas of the one registry"),
+        allow(
+            ["glue:GetSchemaVersion"],
+            ["*"],
+            because="a record names the version of a schema by its UUID alone, and AWS then checks no other resource",
+        ),
+    ]
+
+
+def log_statements(groups: Sequence[str]) -> list[Statement]:
+    """Logs, and Glue's own metrics."""
+    return [
+        allow(
+            ["logs:CreateLogStream", "logs:PutLogEvents", "logs:AssociateKmsKey"],
+            [arn("logs", f"log-group:{group}:*") for group in groups],
+            because="the streams of the job's log groups",
+        ),
+        allow(
+            ["cloudwatch:PutMetricData"],
+            ["*"],
+            {"StringEquals": {"cloudwatch:namespace": "Glue"}},
+            because="a metric has no ARN; the namespace is a condition",
+        ),
+    ]
+
+
+def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]:
+    """Reading these topics of an MSK cluster with IAM; the job is in no consumer group."""
+    if not brokers.cluster_arn:
+        return []
+    return [
+        allow(["kafka-cluster:Connect", "kafka-cluster:DescribeCluster"], [brokers.cluster_arn]),
+        allow(
+            [
+                *("kafka-cluster:DescribeTopic", "kafka-cluster:DescribeTopicDynamicConfiguration"),
+                "kafka-cluster:ReadData",
+            ],
+            [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in topics],
+            because="neither the id of a cluster that the deployment makes is known before, nor the topics of an expression",
+        ),
+    ]
+
+
+def output_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]:
+    """Making and writing these topics of an MSK cluster with IAM."""
+    if not brokers.cluster_arn or not topics:
+        return []
+    return [
+        allow(["kafka-cluster:WriteDataIdempotently"], [brokers.cluster_arn]),
+        allow(
+            ["kafka-cluster:CreateTopic", "kafka-cluster:DescribeTopic", "kafka-cluster:WriteData"],
+            [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in topics],
+            because="the id of a cluster that the deployment makes is not known before",
+        ),
+    ]
+
+
+def network_statements(brokers: Brokers) -> list[Statement]:
+    """What Glue does on the job's behalf where the job stands in a VPC."""
+    if not brokers.connection:
+        return []
+    connection = [arn("glue", "catalog"), arn("glue", f"connection/{brokers.connection}")]
+    places = [
+        *(arn("ec2", f"subnet/{each}") for each in brokers.subnets),
+        *(arn("ec2", f"security-group/{each}") for each in brokers.security_groups),
+    ]
+    interfaces = arn("ec2", "network-interface/*")
+    of_glue = {"ForAllValues:StringEquals": {"aws:TagKeys": ["aws-glue-service-resource"]}}
+    in_subnets = {"ArnEquals": {"ec2:Subnet": [arn("ec2", f"subnet/{each}") for each in brokers.subnets]}}
+    return [
+        allow(["glue:GetConnection"], connection),
+        allow(
+            [
+                *("ec2:DescribeNetworkInterfaces", "ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups"),
+                *("ec2:DescribeSubnets", "ec2:DescribeVpcEndpoints", "ec2:DescribeVpcs"),
+            ],
+            ["*"],
+            because="EC2's Describe actions know no resources",
+        ),
+        allow(
+            ["ec2:DescribeVpcAttribute"], [arn("ec2", "vpc/*")], because="Glue looks at the VPC of its subnet"
+        ),
+        allow(["ec2:CreateNetworkInterface"], [*places, interfaces], because=INTERFACES),
+        allow(["ec2:DeleteNetworkInterface"], [interfaces], in_subnets, because=INTERFACES),
+        allow(["ec2:CreateTags", "ec2:DeleteTags"], [interfaces], of_glue, because=INTERFACES),
+    ]

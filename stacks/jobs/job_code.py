@@ -1,0 +1,141 @@
+"""What a Glue job is handed: our own code as one zip, its settings as one JSON file, and the jars Glue lacks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import jsii
+from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling, Stack, aws_s3_assets
+from constructs import Construct
+
+from calve.config.job import Job, Registry
+from stacks.base.bundling import ROOT, Runtime, Wheels
+from stacks.jobs.jars import pinned, present, retrieve
+
+SCRIPT = ROOT / "glue_jobs" / "ingest.py"
+COLUMNAR = Wheels(
+    ROOT / "glue_jobs" / "engines" / "columnar" / "requirements.txt",
+    Runtime(python="3.13", architecture="x86_64"),
+    pruned=("bin", "**/tests"),
+)
+"""What the columnar engine needs and Glue 6.0 lacks."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+class JobCode(Construct):
+    """The files that all jobs of a deployment share.
+
+    Attributes:
+        columnar: packages that ingest jobs need and Glue lacks; None where the host has them.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, runtime: Runtime) -> None:
+        super().__init__(scope, id)
+        self.script = aws_s3_assets.Asset(self, "Script", path=str(SCRIPT))
+        with tempfile.TemporaryDirectory() as folder:  # an asset is copied when it is made
+            archive = Path(folder) / "calve.zip"
+            _zip(archive)
+            self.packages = aws_s3_assets.Asset(self, "Packages", path=str(archive))
+        self.jars = [
+            aws_s3_assets.Asset(self, jar.name.split("-")[0].title() + "Jar", path=str(jar))
+            for jar in job_jars()
+        ]
+
+        self.columnar = None if runtime.native else _columnar(self)
+
+    @property
+    def assets(self) -> list[aws_s3_assets.Asset]:
+        further = [self.columnar] if self.columnar else []
+        return [self.script, self.packages, *self.jars, *further]
+
+
+def _columnar(scope: Construct) -> aws_s3_assets.Asset:
+    if Stack.of(scope).bundling_required:
+        COLUMNAR.folder()  # here, because an error inside the CDK's callback would lose its type
+    return aws_s3_assets.Asset(
+        scope,
+        "Columnar",
+        path=str(COLUMNAR.requirements.parent),
+        asset_hash=COLUMNAR.hash(),
+        asset_hash_type=AssetHashType.CUSTOM,
+        bundling=BundlingOptions(image=DockerImage.from_registry("unused"), local=_Unpacked()),
+    )
+
+
+@jsii.implements(ILocalBundling)
+class _Unpacked:
+    def try_bundle(self, output_dir: str, *_: object, **__: object) -> bool:
+        """Called by the CDK where the asset is not in cdk.out yet."""
+        shutil.copytree(COLUMNAR.folder(), output_dir, dirs_exist_ok=True)
+        return True
+
+
+class JobSettings(Construct):
+    """The resolved settings of one job as a file, and the files that they name.
+
+    Attributes:
+        assets: what Glue lays into the job's working folder.
+        file_name: what the settings are called there.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, job: Job) -> None:
+        super().__init__(scope, id)
+        self.assets: list[aws_s3_assets.Asset] = []
+        job = replace(job, kafka=replace(job.kafka, ca_file=self._certificates("Kafka", job.kafka.ca_file)))
+        if isinstance(job.registry, Registry):
+            authorities = self._certificates("Registry", job.registry.ca_file)
+            job = replace(job, registry=replace(job.registry, ca_file=authorities))
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / f"{job.job}.json"
+            file.write_text(job.to_json())
+            self.file_name = self._ship("File", file)
+
+    def _certificates(self, of: str, file: str | None) -> str | None:
+        return self._ship(f"{of}Authorities", Path(file)) if file else None
+
+    def _ship(self, id: str, file: Path) -> str:
+        asset = aws_s3_assets.Asset(self, id, path=str(file))
+        self.assets.append(asset)
+        return f"{asset.asset_hash}{file.suffix}"
+
+
+def generation(definition: object) -> str:
+    """A name for exactly this definition, in which code and settings stand by the hashes of their files."""
+    return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _zip(target: Path) -> None:
+    """`calve` and `glue_jobs`, the same bytes for the same sources.
+
+    Settings are checked where the operator is; a job reads resolved ones, and pydantic's native code cannot come in a zip.
+    """
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in ("calve", "glue_jobs"):
+            for file in sorted((ROOT / package).rglob("*.py")):
+                name = file.relative_to(ROOT)
+                if name.parts[:2] != ("calve", "settings"):
+                    entry = zipfile.ZipInfo(name.as_posix(), _EPOCH)
+                    entry.external_attr = 0o644 << 16
+                    archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+JARS = ROOT / ".calve" / "jars"
+BROUGHT = {"spark-avro_2.13", "aws-msk-iam-auth"}
+
+
+def job_jars(folder: Path = JARS) -> list[Path]:
+    """The files, which lie where the embedded stack has its jars; those that are missing are downloaded.
+
+    Raises:
+        Fatal: a jar could not be downloaded.
+    """
+    brought = [jar for jar in pinned() if jar.class_path == "spark" and jar.artifact in BROUGHT]
+    if missing := [jar for jar in brought if not present(jar, folder)]:
+        retrieve(missing, folder)
+    return [folder / jar.file for jar in brought]

@@ -1,0 +1,145 @@
+"""The topic that all alarms go to, and how an alarm is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import Aws, Duration, aws_cloudwatch, aws_events, aws_iam, aws_lambda, aws_scheduler, aws_sqs
+from aws_cdk import aws_cloudwatch_actions as actions
+from constructs import Construct
+
+from calve.config.deployment import Deployment
+from calve.outputs.metrics.metric import DROPPED_STARTS, ERRORS, WAITING_MESSAGES, Metric, Service
+from calve.outputs.metrics.metric import Function as Written
+from stacks.base.function import METRICS_NAMESPACE
+from stacks.base.topic import mail_topic
+
+PERIOD = Duration.minutes(5)
+QUARTER = 3
+"""Periods."""
+HOUR = 12
+ONE_HOUR = Duration.hours(1)
+HOURS_OF_A_DAY = 24
+RUNBOOK = "docs/operations.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """One sentence for the mail, and the heading of the paragraph that says what to do."""
+
+    text: str
+    runbook: str
+
+    def __str__(self) -> str:
+        return f"{self.text} What now: {RUNBOOK}#{self.runbook.lower()}"
+
+
+class Board(Construct):
+    """The operators' topic; `all`: the alarms that are made so far."""
+
+    def __init__(self, scope: Construct, id: str, *, deployment: Deployment) -> None:
+        super().__init__(scope, id)
+        self.deployment = deployment
+        self.all: list[aws_cloudwatch.Alarm] = []
+        self.topic = mail_topic(
+            self, "Topic", recipients=deployment.alerts.emails, title=f"calve {deployment.name}"
+        )
+        self._let_publish(
+            "cloudwatch.amazonaws.com",
+            f"arn:{Aws.PARTITION}:cloudwatch:{Aws.REGION}:{Aws.ACCOUNT_ID}:alarm:*",
+        )
+
+    def alarm(
+        self,
+        name: str,
+        metric: aws_cloudwatch.Metric,
+        says: Says,
+        *,
+        above: float = 0,
+        below: float | None = None,
+        periods: int = 1,
+        period: Duration = PERIOD,
+    ) -> None:
+        """An alarm on what is too much, for which no data is good news; or on too little, for which it is the worst."""
+        operators, missing = aws_cloudwatch.ComparisonOperator, aws_cloudwatch.TreatMissingData
+        alarm = aws_cloudwatch.Alarm(
+            self,
+            name,
+            alarm_name=f"{self.deployment.name}-{name}",
+            alarm_description=str(says),
+            metric=metric.with_(period=period),
+            threshold=above if below is None else below,
+            comparison_operator=operators.GREATER_THAN_THRESHOLD
+            if below is None
+            else operators.LESS_THAN_THRESHOLD,
+            evaluation_periods=periods,
+            treat_missing_data=missing.NOT_BREACHING if below is None else missing.BREACHING,
+        )
+        alarm.add_alarm_action(actions.SnsAction(self.topic))
+        self.all.append(alarm)
+
+    def errors(self, name: str, function: aws_lambda.Function, says: Says) -> None:
+        """Runs of a function that ended with an error."""
+        self.alarm(name, measured(ERRORS, FunctionName=function.function_name), says)
+
+    def put_aside(self, name: str, queue: aws_sqs.Queue, says: Says) -> None:
+        """Messages that a function has failed at for good."""
+        self.alarm(name, measured(WAITING_MESSAGES, "Maximum", QueueName=queue.queue_name), says)
+
+    def dropped(self, name: str, group: aws_scheduler.CfnScheduleGroup, says: Says) -> None:
+        """Starts that a schedule has given up."""
+        self.alarm(name, measured(DROPPED_STARTS, ScheduleGroup=str(group.name)), says)
+
+    def mail_on(
+        self, id: str, pattern: Mapping[str, Any], says: Says, *, about: str, paths: Mapping[str, str]
+    ) -> None:
+        """A mail for each of these events; `says` may name what `paths` find in one."""
+        rule = aws_events.CfnRule(
+            self,
+            id,
+            description=about,
+            event_pattern=pattern,
+            targets=[
+                aws_events.CfnRule.TargetProperty(
+                    arn=self.topic.topic_arn,
+                    id="Alert",
+                    input_transformer=aws_events.CfnRule.InputTransformerProperty(
+                        input_paths_map=paths, input_template=f'"{says}"'
+                    ),
+                )
+            ],
+        )
+        self._let_publish("events.amazonaws.com", rule.attr_arn)
+
+    def _let_publish(self, service: str, source_arn: str) -> None:
+        conditions = {
+            "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+            "ArnLike": {"aws:SourceArn": source_arn},
+        }
+        self.topic.add_to_resource_policy(
+            aws_iam.PolicyStatement(
+                principals=[aws_iam.ServicePrincipal(service)],
+                actions=["sns:Publish"],
+                resources=[self.topic.topic_arn],
+                conditions=conditions,
+            )
+        )
+
+
+def measured(metric: Metric, statistic: str = "Sum", **dimensions: str) -> aws_cloudwatch.Metric:
+    """A metric of AWS, or of our functions; those have their folder as `service`."""
+    match metric.source:
+        case Service(namespace):
+            pass
+        case Written(folder):
+            namespace, dimensions = METRICS_NAMESPACE, {"service": folder, **dimensions}
+        case other:
+            raise TypeError(f"{metric.name} is made by filters of {other}")
+    return aws_cloudwatch.Metric(
+        namespace=namespace,
+        metric_name=metric.name,
+        dimensions_map=dimensions or None,
+        statistic=statistic,
+    )

@@ -1,0 +1,147 @@
+"""Metrics out of a job's log, by filters over its events (docs/events.md).
+
+A table's metrics have its name as their dimension. Under `namespace: cluster_id` nobody knows the database, and so the full name,
+before the job has run: there its topic stands for it, and tables of one topic share their metrics. The tables of patterns are
+not known before either: what alarms watch of them is of the whole job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import aws_cloudwatch, aws_logs
+from constructs import Construct
+
+from calve.config.job import Job, Table
+from calve.outputs.metrics.metric import (
+    ANNOUNCEMENTS_FAILED,
+    FRESHNESS,
+    HEARD,
+    JOB_FAILED,
+    LAG,
+    LOST,
+    MAINTENANCE_FAILED,
+    PAUSED,
+    REJECT_ROUNDS,
+    ROWS,
+    TOPICS_NOT_KEPT,
+    TROUBLE,
+    Log,
+    Metric,
+)
+from stacks.jobs.ingest_job import IngestJob
+from stacks.jobs.maintenance import MaintenanceJob
+
+ROUND = '{ $.event = "round.committed" }'
+STOPPED = '{ $.event = "table.state" && ($.state = "suspended" || $.state = "failed") }'
+STANDING = '{ $.event = "table.state" && $.state = "paused" }'
+FAILED = '{ $.event = "job.failed" }'
+ANYTHING = '{ $.table = "*" }'
+SOME_LOST = '{ $.event = "round.committed" && $.lost > 0 }'
+NOT_KEPT = '{ $.event = "topic.not_kept" }'
+NOT_MAINTAINED = '{ $.event = "maintenance.failed" }'
+NOT_ANNOUNCED = '{ $.event = "announcement.failed" }'
+# As text: the reasons are keys of an object, which a JSON filter can neither list nor add up. So it counts rounds, not records.
+REJECTS = '"\\"event\\": \\"round.committed\\"" "\\"rejects\\": {\\""'
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    metric: Metric
+    pattern: str
+    per_table: bool = True
+
+    @property
+    def value(self) -> str:
+        source = self.metric.source
+        return f"$.{source.key}" if isinstance(source, Log) and source.key else "1"
+
+
+FILTERS = (
+    _Filter(FRESHNESS, ROUND),
+    _Filter(LAG, ROUND),
+    _Filter(ROWS, ROUND),
+    _Filter(LOST, SOME_LOST),
+    _Filter(TROUBLE, STOPPED),
+    _Filter(PAUSED, STANDING),
+    _Filter(HEARD, ANYTHING),
+    _Filter(REJECT_ROUNDS, REJECTS, per_table=False),
+    _Filter(JOB_FAILED, FAILED, per_table=False),
+    _Filter(ANNOUNCEMENTS_FAILED, NOT_ANNOUNCED, per_table=False),
+)
+OF_PATTERNS = (
+    _Filter(FRESHNESS, ROUND, per_table=False),
+    _Filter(LAG, ROUND, per_table=False),
+    _Filter(LOST, SOME_LOST, per_table=False),
+    _Filter(TROUBLE, STOPPED, per_table=False),
+    _Filter(PAUSED, STANDING, per_table=False),
+    _Filter(TOPICS_NOT_KEPT, NOT_KEPT, per_table=False),
+)
+"""Further ones of a job that has patterns: of all its tables together."""
+OF_MAINTENANCE = (_Filter(MAINTENANCE_FAILED, NOT_MAINTAINED, per_table=False),)
+"""Of the log of the job's maintenance."""
+
+
+class JobMetrics(Construct):
+    """The filters of one job, and its metrics by name: per table, or for the job as a whole."""
+
+    def __init__(self, scope: Construct, id: str, *, namespace: str, job: IngestJob) -> None:
+        super().__init__(scope, id)
+        self._namespace = namespace
+        self._job: Job = job.definition.settings
+        self._dimension = "Table" if self._job.lake.namespace == "database" else "Topic"
+        filters = {each.metric.name: each for each in FILTERS}
+        if self._job.patterns:
+            filters |= {f"All{each.metric.name}": each for each in OF_PATTERNS}
+        self._add(filters, job.log_group)
+
+    def add_maintenance(self, job: MaintenanceJob) -> None:
+        """What the log of the job's maintenance says, too."""
+        self._add({each.metric.name: each for each in OF_MAINTENANCE}, job.log_group)
+
+    def _add(self, filters: Mapping[str, _Filter], log_group: aws_logs.CfnLogGroup) -> None:
+        dimension = aws_logs.CfnMetricFilter.DimensionProperty
+        for name, each in filters.items():
+            properties = aws_logs.CfnMetricFilter.MetricTransformationProperty(
+                metric_namespace=self._namespace,
+                metric_name=each.metric.name if each.per_table else self._of_job(each.metric),
+                unit=each.metric.unit,
+                metric_value=each.value,
+                dimensions=[dimension(key=self._dimension, value=f"$.{self._dimension.lower()}")]
+                if each.per_table
+                else None,
+            )
+            made = aws_logs.CfnMetricFilter(
+                self,
+                name,
+                log_group_name=str(log_group.log_group_name),
+                filter_pattern=each.pattern,
+                metric_transformations=[properties],
+            )
+            made.add_dependency(log_group)  # named by its text, which tells CloudFormation nothing
+
+    def of_table(self, metric: Metric, table: Table, statistic: str) -> aws_cloudwatch.Metric:
+        name = str(self._job.table_name(table)) if self._dimension == "Table" else table.topic
+        return aws_cloudwatch.Metric(
+            namespace=self._namespace,
+            metric_name=metric.name,
+            dimensions_map={self._dimension: name},
+            statistic=statistic,
+        )
+
+    def of_job(self, metric: Metric, statistic: str = "Sum") -> aws_cloudwatch.Metric:
+        return aws_cloudwatch.Metric(
+            namespace=self._namespace, metric_name=self._of_job(metric), statistic=statistic
+        )
+
+    def search(self, metric: Metric, statistic: str) -> aws_cloudwatch.MathExpression:
+        """A metric of every table of the deployment that there is when somebody looks."""
+        found = f'{{{self._namespace},{self._dimension}}} MetricName="{metric.name}"'
+        return aws_cloudwatch.MathExpression(
+            expression=f"SEARCH('{found}', '{statistic}')", using_metrics={}, label=""
+        )
+
+    def _of_job(self, metric: Metric) -> str:
+        """A filter over text has no dimensions, so the job stands in the name."""
+        return f"{metric.name}.{self._job.job}"

@@ -1,0 +1,186 @@
+"""The cluster and the network of the jobs, as far as the deployment makes or needs them. Stateful."""
+
+from __future__ import annotations
+
+from aws_cdk import (
+    CfnOutput,
+    CustomResource,
+    Duration,
+    Fn,
+    RemovalPolicies,
+    Stack,
+    aws_ec2,
+    aws_glue,
+    aws_msk,
+)
+from constructs import Construct
+
+from calve.config.deployment import UNKNOWN_SERVERS, Deployment, Network
+from stacks.base.bundling import Runtime
+from stacks.base.function import Function
+from stacks.base.roles import acknowledge, allow
+from stacks.jobs.ingest_role import Brokers
+
+ENDPOINTS = {
+    "Events": aws_ec2.InterfaceVpcEndpointAwsService.EVENTBRIDGE,
+    "Glue": aws_ec2.InterfaceVpcEndpointAwsService.GLUE,
+    "Logs": aws_ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
+    "Metrics": aws_ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,
+    "Secrets": aws_ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
+}
+"""What a job calls, besides S3; each costs by the hour in every zone."""
+
+
+class JobNetwork(Construct):
+    """Subnets and security groups of the jobs; the first of each zone list is where Glue puts its workers."""
+
+    def __init__(self, scope: Construct, id: str, *, network: Network | None) -> None:
+        super().__init__(scope, id)
+        if network is None or network.vpc_id is None:
+            self._make()
+        else:
+            self._use(network)
+
+    def _make(self) -> None:
+        vpc = aws_ec2.Vpc(
+            self,
+            "Vpc",
+            max_azs=2,
+            nat_gateways=0,
+            restrict_default_security_group=False,  # it would need a function of the CDK's own; nothing stands in that group
+            subnet_configuration=[
+                aws_ec2.SubnetConfiguration(name="jobs", subnet_type=aws_ec2.SubnetType.PRIVATE_ISOLATED)
+            ],
+            gateway_endpoints={
+                "S3": aws_ec2.GatewayVpcEndpointOptions(service=aws_ec2.GatewayVpcEndpointAwsService.S3)
+            },
+        )
+        acknowledge(
+            vpc, {"VPC7": "its subnets have no way in or out but AWS's own endpoints and the brokers"}
+        )
+        group = self._group(vpc)
+        for name, service in ENDPOINTS.items():
+            vpc.add_interface_endpoint(name, service=service, security_groups=[group], open=False)
+        self.subnets = tuple(subnet.subnet_id for subnet in vpc.isolated_subnets)
+        self.zone = vpc.isolated_subnets[0].availability_zone
+        self.security_groups: tuple[str, ...] = (group.security_group_id,)
+
+    def _use(self, network: Network) -> None:
+        vpc = aws_ec2.Vpc.from_vpc_attributes(
+            self, "Vpc", vpc_id=str(network.vpc_id), availability_zones=list(network.availability_zones)
+        )
+        self.subnets = network.subnets
+        self.zone = network.availability_zones[0]
+        self.security_groups = network.security_groups or (self._group(vpc).security_group_id,)
+
+    def _group(self, vpc: aws_ec2.IVpc) -> aws_ec2.SecurityGroup:
+        """A group whose members reach each other on every port, as Glue demands of its workers."""
+        group = aws_ec2.SecurityGroup(
+            self, "Group", vpc=vpc, description="Jobs, brokers and endpoints", allow_all_outbound=False
+        )
+        group.add_ingress_rule(group, aws_ec2.Port.all_tcp(), "each other")
+        group.add_egress_rule(group, aws_ec2.Port.all_tcp(), "each other")
+        group.add_egress_rule(aws_ec2.Peer.any_ipv4(), aws_ec2.Port.tcp(443), "S3, by its gateway")
+        return group
+
+
+class KafkaStack(Stack):
+    """An MSK Serverless cluster if the deployment asks for one, and the connection that puts jobs beside the brokers.
+
+    A made cluster holds topics that are nowhere else: unless `delete_data` was deployed, a destroy keeps it, and the network
+    that it and its clients stand in. CloudFormation cannot adopt it: whoever deploys again names both.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, deployment: Deployment, runtime: Runtime, delete_data: bool
+    ) -> None:
+        made = deployment.msk is not None and deployment.msk.arn is None
+        super().__init__(scope, id, description="calve: Kafka and the jobs' network (stateful)")
+        network = JobNetwork(self, "Network", network=deployment.network)
+        connection = self._connection(deployment.name, network)
+        cluster_arn = self._cluster(deployment, network)
+        unknown = any(job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS for job in deployment.jobs)
+        servers = self._servers(deployment, cluster_arn, runtime) if cluster_arn and unknown else None
+        self.brokers = Brokers(
+            cluster_arn=cluster_arn,
+            cluster_path=_path(deployment),
+            servers=servers,
+            connection=connection,
+            zone=network.zone,
+            subnets=network.subnets,
+            security_groups=network.security_groups,
+        )
+        if servers:
+            CfnOutput(self, "Servers", value=servers)
+        if made:
+            CfnOutput(self, "ClusterArn", value=str(cluster_arn))
+            CfnOutput(self, "Subnets", value=Fn.join(",", list(network.subnets)))
+            CfnOutput(self, "SecurityGroups", value=Fn.join(",", list(network.security_groups)))
+        if made and not delete_data:
+            for kept in (self.node.find_child("Cluster"), network):
+                RemovalPolicies.of(kept).retain()
+
+    def _connection(self, name: str, network: JobNetwork) -> str:
+        types = aws_glue.CfnConnection
+        types(
+            self,
+            "Connection",
+            catalog_id=self.account,
+            connection_input=types.ConnectionInputProperty(
+                name=name,
+                connection_type="NETWORK",
+                physical_connection_requirements=types.PhysicalConnectionRequirementsProperty(
+                    availability_zone=network.zone,
+                    subnet_id=network.subnets[0],
+                    security_group_id_list=list(network.security_groups),
+                ),
+            ),
+        )
+        return name
+
+    def _cluster(self, deployment: Deployment, network: JobNetwork) -> str | None:
+        if deployment.msk is None:
+            return None
+        if deployment.msk.arn:
+            return deployment.msk.arn
+        types = aws_msk.CfnServerlessCluster
+        cluster = types(
+            self,
+            "Cluster",
+            cluster_name=deployment.name,
+            client_authentication=types.ClientAuthenticationProperty(
+                sasl=types.SaslProperty(iam=types.IamProperty(enabled=True))
+            ),
+            vpc_configs=[
+                types.VpcConfigProperty(
+                    subnet_ids=list(network.subnets), security_groups=list(network.security_groups)
+                )
+            ],
+        )
+        return cluster.attr_arn
+
+    def _servers(self, deployment: Deployment, cluster_arn: str, runtime: Runtime) -> str:
+        function = Function(
+            self,
+            "Brokers",
+            code="kafka_brokers",
+            runtime=runtime,
+            deployment=deployment.name,
+            statements=[allow(["kafka:GetBootstrapBrokers"], [cluster_arn])],
+        )
+        resource = CustomResource(
+            self,
+            "BootstrapServers",
+            resource_type="Custom::CalveBootstrapServers",
+            service_token=function.function.function_arn,
+            service_timeout=Duration.minutes(2),
+            properties={"ClusterArn": cluster_arn},
+        )
+        resource.node.add_dependency(function)
+        return resource.get_att_string("Servers")
+
+
+def _path(deployment: Deployment) -> str | None:
+    if deployment.msk is None:
+        return None
+    return deployment.msk.arn.partition(":cluster/")[2] if deployment.msk.arn else f"{deployment.name}/*"

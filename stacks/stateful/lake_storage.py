@@ -1,0 +1,200 @@
+"""The lake's bucket, key and database, made or adopted by `lambdas/lake_adoption`; kept when the stack is destroyed."""
+
+from __future__ import annotations
+
+import json
+
+from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, Stack
+from constructs import Construct
+
+from calve.config.deployment import Deployment
+from calve.config.export import EXPORTS
+from calve.names import OWNER_TAG
+from stacks.base.bundling import Runtime
+from stacks.base.function import Function
+from stacks.base.roles import Statement, allow, arn, bucket_arn
+
+STAGING_DAYS = 7
+SIGNATURE_AGE_MS = 300_000
+OWN_KEYS = "a key's id is not known before it is made; by its tag only this deployment's own is admitted"
+KEY_ADMINISTRATION = (
+    "kms:CancelKeyDeletion", "kms:CreateAlias", "kms:CreateGrant", "kms:Decrypt", "kms:DeleteAlias", "kms:DescribeKey",
+    "kms:DisableKey", "kms:DisableKeyRotation", "kms:EnableKey", "kms:EnableKeyRotation", "kms:Encrypt",
+    "kms:GenerateDataKey", "kms:GetKeyPolicy", "kms:GetKeyRotationStatus", "kms:ListGrants", "kms:ListKeyPolicies",
+    "kms:ListResourceTags", "kms:PutKeyPolicy", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:RevokeGrant",
+    "kms:ScheduleKeyDeletion", "kms:TagResource", "kms:UntagResource", "kms:UpdateAlias", "kms:UpdateKeyDescription",
+)  # fmt: skip
+
+
+def own_key_alias(deployment: Deployment) -> str:
+    """The alias of the deployment's own key; empty where the bucket is imported, or its key."""
+    lake = deployment.lake
+    return f"alias/{deployment.name}-lake" if lake.bucket is None and lake.kms_key is None else ""
+
+
+class LakeStorage(Construct):
+    """What CloudFormation could make but not adopt: a kept bucket would make the next deploy fail."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        deployment: Deployment,
+        runtime: Runtime,
+        bucket: str,
+        staging: str,
+        location: str,
+    ) -> None:
+        super().__init__(scope, id)
+        lake = deployment.lake
+        made = {
+            "bucket": bucket if lake.bucket is None else "",
+            "key": own_key_alias(deployment),
+            "database": "" if lake.import_database else lake.database,
+            "notify": bucket if deployment.exports else "",
+        }
+        self.key_arn = lake.kms_key
+        if not any(made.values()):
+            return
+        function = Function(
+            self,
+            "Function",
+            code="lake_adoption",
+            runtime=runtime,
+            deployment=deployment.name,
+            timeout=Duration.minutes(2),
+            statements=_statements(deployment.name, made),
+        )
+        stack = Stack.of(self)
+        resource = CustomResource(
+            self,
+            "Lake",
+            resource_type="Custom::CalveLake",
+            service_token=function.function.function_arn,
+            service_timeout=Duration.minutes(5),
+            removal_policy=RemovalPolicy.DESTROY,
+            properties={
+                "Deployment": deployment.name,
+                "Bucket": made["bucket"],
+                "BucketPolicy": stack.to_json_string(bucket_policy(bucket)) if made["bucket"] else "",
+                "Expiring": json.dumps(_expiring(deployment, staging if made["bucket"] else None)),
+                "KeyAlias": made["key"],
+                "KeyPolicy": stack.to_json_string(key_policy(deployment.name)) if made["key"] else "",
+                "KeyArn": lake.kms_key or "",
+                "Database": made["database"],
+                "Location": location,
+                "NotifyBucket": made["notify"],
+            },
+        )
+        resource.node.add_dependency(function)
+        if made["key"]:
+            self.key_arn = resource.get_att_string("KeyArn")
+
+
+def bucket_policy(bucket: str) -> dict[str, object]:
+    """Nobody comes without TLS, and no signature lives longer than it takes to follow a redirect."""
+    everything = [bucket_arn(bucket), f"{bucket_arn(bucket)}/*"]
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Sid": "OnlyTls",
+                "Effect": "Deny",
+                "Principal": "*",
+                "Action": "s3:*",
+                "Resource": everything,
+                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+            },
+            {
+                "Sid": "NoOldSignatures",
+                "Effect": "Deny",
+                "Principal": "*",
+                "Action": "s3:*",
+                "Resource": everything,
+                "Condition": {"NumericGreaterThan": {"s3:signatureAge": str(SIGNATURE_AGE_MS)}},
+            },
+        ],
+    }
+
+
+def key_policy(name: str) -> dict[str, object]:
+    """The account's own roles may use the key as their policies say; CloudWatch Logs for the jobs' log groups."""
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Sid": "Account",
+                "Effect": "Allow",
+                "Principal": {"AWS": f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:root"},
+                "Action": list(KEY_ADMINISTRATION),
+                "Resource": "*",
+            },
+            {
+                "Sid": "Logs",
+                "Effect": "Allow",
+                "Principal": {"Service": f"logs.{Aws.REGION}.{Aws.URL_SUFFIX}"},
+                "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"],
+                "Resource": "*",
+                "Condition": {
+                    "ArnLike": {
+                        "kms:EncryptionContext:aws:logs:arn": arn("logs", f"log-group:/calve/{name}/*")
+                    }
+                },
+            },
+        ],
+    }
+
+
+def _expiring(deployment: Deployment, staging: str | None) -> dict[str, int]:
+    """Days after which what lies below a prefix is deleted."""
+    within = deployment.lake.prefix
+    exports = f"{within.strip('/')}/{EXPORTS}" if within else EXPORTS
+    files = {f"{exports}{export.name}/": export.keep_days for export in deployment.exports}
+    return files | ({staging: STAGING_DAYS} if staging else {})
+
+
+def _statements(name: str, made: dict[str, str]) -> list[Statement]:
+    statements: list[Statement] = []
+    if made["bucket"]:
+        statements.append(
+            allow(
+                [
+                    *("s3:CreateBucket", "s3:ListBucket", "s3:GetBucketTagging", "s3:PutBucketTagging"),
+                    *("s3:PutBucketPolicy", "s3:PutBucketPublicAccessBlock", "s3:PutEncryptionConfiguration"),
+                ],
+                [bucket_arn(made["bucket"])],
+            )
+        )
+    if made["notify"]:
+        statements.append(
+            allow(["s3:GetBucketNotification", "s3:PutBucketNotification"], [bucket_arn(made["notify"])])
+        )
+    if bucket := made["bucket"] or made["notify"]:
+        statements.append(
+            allow(["s3:GetLifecycleConfiguration", "s3:PutLifecycleConfiguration"], [bucket_arn(bucket)])
+        )
+    if made["database"]:
+        database = [arn("glue", "catalog"), arn("glue", f"database/{made['database']}")]
+        statements.append(allow(["glue:CreateDatabase", "glue:GetDatabase"], database))
+    if made["key"]:
+        keys = [arn("kms", "key/*")]
+        asked = {"StringEquals": {f"aws:RequestTag/{OWNER_TAG}": name}}
+        own = {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": name}}
+        statements += [
+            allow(["kms:CreateKey"], ["*"], asked, because="a key that is not made yet has no ARN"),
+            allow(["kms:TagResource"], keys, asked, because=OWN_KEYS),
+            allow(
+                [
+                    *("kms:DescribeKey", "kms:PutKeyPolicy", "kms:EnableKeyRotation", "kms:EnableKey"),
+                    "kms:CancelKeyDeletion",
+                ],
+                keys,
+                own,
+                because=OWN_KEYS,
+            ),
+            allow(
+                ["kms:CreateAlias"], [*keys, arn("kms", made["key"])], because="one alias, to a key just made"
+            ),
+        ]
+    return statements

@@ -1,0 +1,152 @@
+"""What people who run a deployment are given: two policies for their roles, neither of which lets them see a row.
+
+By the first one questions are answered: which state, how late, which files, what the logs say. By the second one a running job is
+asked for something, in a property of the table, and its runs are started and stopped. Who must look into rows or dead letters
+as well takes the policy of `stacks/stateful/lake.py` beside it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aws_cdk import Aws, aws_iam
+from constructs import Construct
+
+from calve.config.deployment import Deployment
+from stacks.base.job_schedule import start_arn
+from stacks.base.roles import Statement, allow, arn, deny, explain
+
+if TYPE_CHECKING:
+    from stacks.stateful.lake import LakeStack
+
+PARTS = ("lake", "kafka", "ingest", "keys", "exports", "publish", "maintenance", "monitoring")
+
+
+class Operators(Construct):
+    """Policies to look (`read`) and to act (`act`); the latter is of use only with the former."""
+
+    def __init__(self, scope: Construct, id: str, *, deployment: Deployment, lake: LakeStack) -> None:
+        super().__init__(scope, id)
+        name = deployment.name
+        jobs = [
+            arn("glue", f"job/{name}-{job.settings.job}{beside}")
+            for job in deployment.jobs
+            for beside in ("", "-maintenance")
+        ]
+        # A run may be started with another script: nobody is to start one but our function, which passes no arguments.
+        as_deployed = deny(["glue:StartJobRun"], [arn("glue", f"job/{name}-*")])
+        looking = [*_tables(lake), *_stacks(name), *_runs(name, jobs), _secrets(name), as_deployed]
+        acting = [
+            allow(["glue:UpdateTable"], lake.catalog_arns, because="all tables of the lake"),
+            allow(
+                ["s3:PutObject"],
+                lake.metadata([".metadata.json"]),
+                because="the metadata of all tables of the lake",
+            ),
+            allow(["glue:BatchStopJobRun"], jobs),
+            allow(["lambda:InvokeFunction"], [start_arn(name)]),
+            as_deployed,
+            *_through_s3(lake, "kms:GenerateDataKey"),
+        ]
+        self.read = self._policy(
+            "Read", f"{name}-operators-read", f"Sees how {name} fares, but no row", looking
+        )
+        self.act = self._policy("Act", f"{name}-operators", f"Asks the jobs of {name}, and runs them", acting)
+
+    def _policy(self, id: str, name: str, says: str, statements: list[Statement]) -> aws_iam.ManagedPolicy:
+        policy = aws_iam.ManagedPolicy(
+            self,
+            id,
+            # Identity Center refers to a policy by its name. IAM has no regions.
+            managed_policy_name=f"{name}-{Aws.REGION}",
+            description=says,
+            statements=[each.policy() for each in statements],
+        )
+        explain(policy, statements)
+        return policy
+
+
+def _tables(lake: LakeStack) -> list[Statement]:
+    """The catalog, what jobs say of their tables, and the metadata: schemas, snapshots, ledgers, sizes of files."""
+    return [
+        allow(
+            ["glue:GetDatabase", "glue:GetTable", "glue:GetTables"],
+            lake.catalog_arns,
+            because="all tables of the lake",
+        ),
+        allow(
+            ["s3:GetObject"],
+            [*lake.metadata(), lake.status("*")],
+            because="the metadata of all tables of the lake, and what each job says of its tables; no record in it",
+        ),
+        *_through_s3(lake, "kms:Decrypt"),
+    ]
+
+
+def _through_s3(lake: LakeStack, action: str) -> list[Statement]:
+    if lake.key_arn is None:
+        return []
+    return [
+        allow(
+            [action],
+            [lake.key_arn],
+            {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}},
+        )
+    ]
+
+
+def _stacks(name: str) -> list[Statement]:
+    """What is deployed, and how far the tables are where they are published to."""
+    return [
+        allow(
+            ["cloudformation:DescribeStacks", "cloudformation:ListStackResources"],
+            [arn("cloudformation", f"stack/{name}-{part}/*") for part in PARTS],
+            because="a stack's ARN ends in an id of CloudFormation's own",
+        ),
+        allow(
+            ["dynamodb:Scan"],
+            [arn("dynamodb", f"table/{name}-publish-*")],
+            because="CloudFormation names the table of the states",
+        ),
+    ]
+
+
+def _runs(name: str, jobs: list[str]) -> list[Statement]:
+    """The runs of the jobs; logs, metrics and alarms."""
+    return [
+        allow(["glue:GetJob", "glue:GetJobRun", "glue:GetJobRuns"], jobs),
+        allow(
+            ["lambda:InvokeFunction"],
+            [arn("lambda", f"function:{name}-ingest-Doctor*")],
+            because="CloudFormation names the function, which says what keeps the jobs from working",
+        ),
+        allow(
+            ["logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents"],
+            [
+                arn("logs", f"log-group:{group}*")
+                for group in (f"/calve/{name}/", *(f"{name}-{part}-" for part in PARTS))
+            ],
+            because="the log groups of the jobs, and those of the functions, which CloudFormation names",
+        ),
+        allow(
+            ["cloudwatch:GetMetricData", "cloudwatch:ListMetrics"],
+            ["*"],
+            because="a metric has no ARN",
+        ),
+        allow(["cloudwatch:GetDashboard"], [arn("cloudwatch", f"dashboard/{name}", region="")]),
+        allow(
+            ["cloudwatch:DescribeAlarms"],
+            [arn("cloudwatch", f"alarm:{name}-*")],
+            because="the alarms of the deployment",
+        ),
+    ]
+
+
+def _secrets(name: str) -> Statement:
+    """How old the secrets of the stacks are; never what they are."""
+    return allow(
+        ["secretsmanager:DescribeSecret", "secretsmanager:ListSecretVersionIds"],
+        [arn("secretsmanager", "secret:*")],
+        {"StringEquals": {"aws:ResourceTag/calve:deployment": name}},
+        because="AWS ends a secret's name with characters of its own; the tag is a condition",
+    )
