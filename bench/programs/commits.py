@@ -26,8 +26,8 @@ from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.maintenance.upkeep import Upkeep
 from glue_jobs.process.java import elements
 from glue_jobs.process.session import spark_session
-from glue_jobs.rounds.outcome import Memory
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.outcome import Memory
 from glue_jobs.table.target import Target
 
 ROWS = 5

@@ -17,11 +17,10 @@ from pyspark.sql import functions as F
 from calve.config.masking_keys import Key, pads
 from calve.requests.redrive import Request
 from calve.schema.columns import DEAD_LETTERS, REDRIVEN, SEALED, UNDELIVERED
+from glue_jobs.columns.helpers import REFUSED
+from glue_jobs.columns.tokens import frame_of, hmac_hex, struct_of
 from glue_jobs.dead_letters.redriven import rows_at
-from glue_jobs.iceberg.catalog import Table
-from glue_jobs.kafka.records import REFUSED
-from glue_jobs.table.target import Target
-from glue_jobs.transform.tokens import frame_of, hmac_hex, struct_of
+from glue_jobs.iceberg.catalog import Lake, Table
 
 UNOPENED = "calve:unopened"
 """True: with the keys that there are the letter could not be opened; what was sealed is null."""
@@ -100,21 +99,21 @@ LETTER = "calve:letter"
 """A column beside those of a record: the letter as it is."""
 
 
-def as_records(target: Target, table: Table, request: Request) -> DataFrame:
+def as_records(lake: Lake, table: Table, request: Request, keys: Sequence[Key]) -> DataFrame:
     """The selected letters as records, each with its `LETTER`, which stays sealed, and `UNOPENED`.
 
     Those that the source has refused it refuses again: they are not all of their records.
     """
-    found = rows_at(target.lake, table, table.head).where(F.col(REDRIVEN).isNull())
+    found = rows_at(lake, table, table.head).where(F.col(REDRIVEN).isNull())
     for wanted in _conditions(request):
         found = found.where(wanted)
-    return records_of(target, found)
+    return records_of(found, keys)
 
 
-def records_of(target: Target, letters: DataFrame) -> DataFrame:
+def records_of(letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
     """As `as_records`, of these letters."""
     names = [each["name"] for each in DEAD_LETTERS["fields"]]
-    found = opened(letters.withColumn(LETTER, F.struct(*names)), target.masking_keys)
+    found = opened(letters.withColumn(LETTER, F.struct(*names)), keys)
     return found.select(
         *(LETTER, UNOPENED),
         *("key", "value", "headers", "topic", "partition", "offset", "timestamp"),

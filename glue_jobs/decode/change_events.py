@@ -14,12 +14,11 @@ from pyspark.sql import functions as F
 from calve.config.job import ChangeData
 from calve.schema.change_events import slots
 from calve.schema.columns import CHANGE
+from glue_jobs.columns.expressions import false
+from glue_jobs.columns.helpers import DECODED, IDLE, TOMBSTONE
 from glue_jobs.decode.json_leaves import GREATEST_MILLIS
-from glue_jobs.decode.reject_reasons import DECODED
-from glue_jobs.decode.shapes import false, kept_within_years
+from glue_jobs.decode.shapes import kept_within_years
 
-TOMBSTONE = "calve:tombstone"
-IDLE = "calve:idle"
 WRITES, DELETES, TRUNCATES, SAYS = ("c", "r", "u"), "d", "t", "m"
 OP = f"{CHANGE['name']}.op"
 DIGITS = 20

@@ -34,14 +34,14 @@ from calve.schema.writers import (
     WholeWriter,
     Writer,
 )
-from glue_jobs.decode.change_events import TOMBSTONE, is_bad, tombstones_and_idle, with_rows
+from glue_jobs.columns.expressions import case
+from glue_jobs.columns.helpers import DECODED, OTHER, RAW, REFUSED, REJECT, SCHEMA_ID, SIZE, TOMBSTONE
+from glue_jobs.decode.change_events import is_bad, tombstones_and_idle, with_rows
 from glue_jobs.decode.json_values import JsonValue
 from glue_jobs.decode.protobuf.decoder import Frame, from_protobuf
 from glue_jobs.decode.reject_reasons import (
-    DECODED,
     begins_with,
     begins_with_any,
-    case,
     is_good,
     message,
     other,
@@ -50,14 +50,7 @@ from glue_jobs.decode.reject_reasons import (
     verdict_on_key,
 )
 from glue_jobs.decode.shapes import shaped
-from glue_jobs.kafka.records import REFUSED
 
-REJECT = "calve:reject"
-SIZE = "calve:size"
-OTHER = "calve:other"
-RAW: dict[PartName, str] = {"value": "calve:raw", "key": "calve:raw_key"}
-"""They stand beside the data columns: no field can have a name with a colon (`calve.names`)."""
-SCHEMA_ID = "schema_id"
 NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
 
 

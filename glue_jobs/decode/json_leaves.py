@@ -12,16 +12,8 @@ from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
 from calve.schema.columns import Json, decimal_digits
-from glue_jobs.decode.shapes import (
-    any_in,
-    any_of,
-    database_millis,
-    database_moment,
-    date,
-    false,
-    moment,
-    spark_type,
-)
+from glue_jobs.columns.expressions import false
+from glue_jobs.decode.shapes import any_in, any_of, database_millis, database_moment, date, moment, spark_type
 
 TYPES: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from calve.names import quote
 from calve.schema.columns import Json, map_of
+from glue_jobs.columns.expressions import false
 from glue_jobs.decode.json_leaves import (
     converted,
     invalid,
@@ -25,7 +26,6 @@ from glue_jobs.decode.json_leaves import (
     strings,
     suspicious,
 )
-from glue_jobs.decode.shapes import false
 
 CORRUPT = "calve:corrupt"
 STRICT = {

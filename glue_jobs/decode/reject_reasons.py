@@ -12,10 +12,9 @@ from calve.config.job import PartName
 from calve.decoding.decode_plan import Decoding
 from calve.schema.wire import Wire
 from calve.schema.writers import ProtobufWriter, WholeWriter, Writer
-from glue_jobs.decode.shapes import false
+from glue_jobs.columns.expressions import case, false
+from glue_jobs.columns.helpers import DECODED
 
-DECODED: dict[PartName, str] = {"value": "decoded", "key": "calve:key"}
-"""The columns that a value and a key are decoded into: structs of `value` and `end`."""
 MAX_OTHERS = 100
 
 
@@ -119,8 +118,3 @@ def begins_with(prefix: bytes, found: Column | PartName = "value") -> Column:
 def message(writer: Writer) -> ProtobufWriter | None:
     inner = writer.inner if isinstance(writer, WholeWriter) else writer
     return inner if isinstance(inner, ProtobufWriter) else None
-
-
-def case(branches: list[tuple[Column, Column]], otherwise: Column) -> Column:
-    first, *rest = branches
-    return reduce(lambda found, branch: found.when(*branch), rest, F.when(*first)).otherwise(otherwise)

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from calve.names import quote
 from calve.schema.columns import Json
+from glue_jobs.columns.expressions import false
 
 TYPES = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
 """Iceberg's names of types that Spark calls otherwise."""
@@ -185,10 +186,6 @@ def kept_within_years(value: Column, kind: T.DataType) -> Column:
 
 def _bounded(value: Column, first: Column, last: Column) -> Column:
     return F.when(value < first, first).when(value > last, last).otherwise(value)
-
-
-def false() -> Column:
-    return F.lit(False)  # noqa: FBT003 a literal column
 
 
 def any_of(conditions: Iterable[Column | None]) -> Column | None:

@@ -16,8 +16,10 @@ from calve.config.masking_keys import newest
 from calve.errors import Retryable, Suspended
 from calve.rounds.dead_letter_policy import Rejects
 from calve.table.position import Offsets, TopicKey
+from glue_jobs.columns.expressions import OFFSET, PARTITION, at, key_names
+from glue_jobs.columns.helpers import RECEIVED, REJECT
 from glue_jobs.dead_letters.encryption import sealed
-from glue_jobs.decode.decode import REJECT, decode
+from glue_jobs.decode.decode import decode
 from glue_jobs.decode.reject_reasons import MAX_OTHERS
 from glue_jobs.engines.choice import columnar
 from glue_jobs.iceberg.layout import clustered, tasks_for
@@ -37,9 +39,8 @@ from glue_jobs.table.counts import (
     unknown_ids,
     with_rows_seen,
 )
-from glue_jobs.table.records import RECEIVED, rejected, rows
+from glue_jobs.table.records import rejected, rows
 from glue_jobs.table.target import Target
-from glue_jobs.transform.keys import OFFSET, PARTITION, at, key_names
 
 PLACE = (PARTITION, OFFSET)
 LOST = ("topic_recreated", "offsets_expired")

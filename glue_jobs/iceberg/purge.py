@@ -23,9 +23,9 @@ from calve.config.export import EXPORTS
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
 from calve.names import TableName
+from glue_jobs.columns.expressions import at, kind_at
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.process.java import elements, java_cause, read_json, strings
-from glue_jobs.transform.keys import at, kind_at
 
 METADATA = re.compile(r"(?:(\d+)-)?[^/]*\.metadata\.json")
 

@@ -21,8 +21,8 @@ from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.table.protocol import Commit
 from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors, commit_of
 from glue_jobs.iceberg.exposure import require_own_paths
+from glue_jobs.iceberg.value_counts import count_values
 from glue_jobs.process.java import elements, java_class, java_message
-from glue_jobs.table.value_counts import count_values
 
 Validator = Callable[[Iterator[Commit]], bool]
 

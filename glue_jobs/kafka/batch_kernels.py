@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 
 from calve.schema.columns import KEPT_OF_LARGE, LARGEST_RECORD, MOST_MILLIS
-from glue_jobs.arrow.kernels import BYTES, LONGS_OUT, kernel
+from glue_jobs.columns.kernels import BYTES, LONGS_OUT, kernel
 from glue_jobs.kafka.records import BAD_TIMESTAMP, RECORD_TOO_LARGE
 
 AT, END, BASE, LAST, COUNT, ATTRIBUTES, FIRST_TIME, MAX_TIME, PRODUCER, CRC, BEFORE = range(11)

@@ -9,9 +9,9 @@ import pyarrow as pa
 from numba import types
 
 from calve.schema.columns import KAFKA
-from glue_jobs.arrow.kernels import BYTES, LONGS, LONGS_OUT, PLACES, kernel
-from glue_jobs.arrow.texts import NOTHING, Bytes, Longs, find_no_utf_8, texts, validity
-from glue_jobs.arrow.types import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.kernels import BYTES, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.columns.texts import NOTHING, Bytes, Longs, find_no_utf_8, texts, validity
 from glue_jobs.kafka.records import Records
 
 PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from calve.schema.columns import MOST_MILLIS, UNDELIVERED
 
-REFUSED = "calve:refused"
-"""A column beside those of a record: why the source refuses it, one of `UNDELIVERED`; null of others."""
 DELIVERED = 0
 BAD_TIMESTAMP, RECORD_TOO_LARGE, BATCH_TOO_LARGE, CORRUPT_BATCH = range(1, len(UNDELIVERED) + 1)
 """`Records.refused`: the place of the reason in `UNDELIVERED`, and one more."""

@@ -17,6 +17,7 @@ from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
 from calve.modes.column_rules import require_age
 from calve.table.protocol import Commit
+from glue_jobs.columns.expressions import at, kind_at
 from glue_jobs.iceberg.carry_position import Upkept
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.commit_cost import Meter
@@ -25,7 +26,6 @@ from glue_jobs.iceberg.rewriting import sets_of
 from glue_jobs.iceberg.staging import NOTHING, Conflict, Staged, discard, rows_of, stage
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
-from glue_jobs.transform.keys import at, kind_at
 
 FILE = "_file"
 

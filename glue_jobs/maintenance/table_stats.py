@@ -19,10 +19,10 @@ from calve.config.topics import expand, name_pattern
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import INITIALISED, TOPIC
+from glue_jobs.columns.expressions import at
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.maintenance.orphans import looked_at
 from glue_jobs.process.java import elements, strings
-from glue_jobs.transform.keys import at
 
 
 def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Table]]:

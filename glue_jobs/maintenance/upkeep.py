@@ -33,10 +33,9 @@ from glue_jobs.iceberg.catalog import SETTINGS, Table, settings
 from glue_jobs.iceberg.commit_cost import Meter
 from glue_jobs.iceberg.rewriting import Group, groups, rewrite
 from glue_jobs.iceberg.staging import Staged
-from glue_jobs.operations.redrive import carried
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
-from glue_jobs.rounds.outcome import Outcome
+from glue_jobs.table.outcome import Outcome
 from glue_jobs.table.target import REQUESTS, Target
 
 MERGED_AT_ONCE = 32
@@ -118,7 +117,7 @@ class Upkeep:
 
         def said(staged: Staged) -> dict[str, str]:
             receipt = meter.of_work(main, staged, read=_files(chosen))
-            return restated(stood.summary, receipt | carried(target))
+            return restated(stood.summary, receipt | target.carried())
 
         done = rewrite(
             target.lake,

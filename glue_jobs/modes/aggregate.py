@@ -28,12 +28,11 @@ from calve.modes.measures import Cast, ColumnAt, Nearest, Number, Typed, columns
 from calve.modes.measures import Expression as Tree
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA
-from glue_jobs.decode.shapes import false
+from glue_jobs.columns.expressions import at, false, keys_of
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.table.target import Target
-from glue_jobs.transform.keys import at, keys_of
 
 SIGNS = {"+": F.try_add, "-": F.try_subtract, "*": F.try_multiply}
 SPARK_TYPES = {"timestamptz": "timestamp", "timestamp": "timestamp_ntz"}

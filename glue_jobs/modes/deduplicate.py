@@ -14,10 +14,7 @@ from pyspark.sql import functions as F
 from calve.config.job import Deduplicate
 from calve.config.spark_conf import CATALOG
 from calve.names import SYSTEM_COLUMN, quote
-from glue_jobs.iceberg.layout import clustered
-from glue_jobs.iceberg.staging import Staged, stage
-from glue_jobs.table.target import Target
-from glue_jobs.transform.keys import (
+from glue_jobs.columns.expressions import (
     OFFSET,
     PARTITION,
     TIMESTAMP,
@@ -26,6 +23,9 @@ from glue_jobs.transform.keys import (
     key_names,
     keys_of,
 )
+from glue_jobs.iceberg.layout import clustered
+from glue_jobs.iceberg.staging import Staged, stage
+from glue_jobs.table.target import Target
 
 RANK, PLACES, ROWS, HELD = "calve:rank", "calve:places", "calve:rows", "calve:held"
 KEPT = "array<struct<at: bigint, partition: int, offset: bigint>>"

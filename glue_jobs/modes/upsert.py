@@ -22,24 +22,24 @@ from calve.config.job import ChangeData, Upsert
 from calve.config.spark_conf import CATALOG
 from calve.schema.change_events import UNAVAILABLE
 from calve.schema.columns import CHANGE
-from glue_jobs.decode.change_events import OP, TOMBSTONE, TRUNCATES
-from glue_jobs.decode.decode import REJECT
-from glue_jobs.decode.shapes import false
+from glue_jobs.columns.expressions import (
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    at,
+    false,
+    key_columns,
+    key_names,
+    keys_of,
+)
+from glue_jobs.columns.helpers import REJECT, TOMBSTONE
+from glue_jobs.decode.change_events import OP, TRUNCATES
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.table.counts import Seen, observe_records, seen_records
 from glue_jobs.table.records import rows
 from glue_jobs.table.target import Target
-from glue_jobs.transform.keys import (
-    OFFSET,
-    PARTITION,
-    TIMESTAMP,
-    at,
-    key_columns,
-    key_names,
-    keys_of,
-)
 
 RESET = "calve:reset"
 """True where the batch holds a tombstone of the key: what the table has of it counts no more."""

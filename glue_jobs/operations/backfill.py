@@ -28,16 +28,16 @@ from calve.requests.forget import position_after
 from calve.requests.requests import NOT_UNDERSTOOD, Entry, outdated
 from calve.table.position import Ledger, Offsets, Position, encode
 from calve.table.protocol import TopicState, check_ledger, recheck
+from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
 from glue_jobs.engines.reading import PLACE, Reading, errors_of_source
 from glue_jobs.iceberg.commit_cost import Meter
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, rows_of, whole
 from glue_jobs.operations.publishing import publish_round
-from glue_jobs.operations.redrive import carried, now
+from glue_jobs.operations.redrive import now
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
 from glue_jobs.table.target import Target
-from glue_jobs.transform.keys import OFFSET, PARTITION, at, keys_of
 
 
 def serve(target: Target, base: Position, bytes_per_record: float) -> bool:
@@ -142,7 +142,7 @@ class _Backfill:
         check_ledger(ledger, staged_rows=staged.rows)
         position = position_after(self.base, round_id=round_id, writer=target.writer)
         metrics = self.meter.of_work(target.main, staged, all_read=True)
-        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | carried(target)
+        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | target.carried()
         summary = encode(position=position, topic=topic.key, start={}, ledger=ledger, metrics=metrics)
         summary |= {REQUEST_ID: self.request.id, REMADE: remade_json(chosen)}
         self.committing = True

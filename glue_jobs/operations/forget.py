@@ -67,7 +67,7 @@ from glue_jobs.operations.forget_rewriting import (
     purge,
 )
 from glue_jobs.operations.persons import letters_of, person_of
-from glue_jobs.operations.redrive import carried, now
+from glue_jobs.operations.redrive import now
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
@@ -217,7 +217,7 @@ class _Forgetting:
             summary = root(writer=self.base.writer, topic=before.topic, round_id=self.base.round)
         else:
             topic = next(reversed(before.offsets))
-            metrics = self.meter.of_work(self.target.main, staged, all_read=True) | carried(self.target)
+            metrics = self.meter.of_work(self.target.main, staged, all_read=True) | self.target.carried()
             summary = encode(position=self.base, topic=topic, start={}, ledger=Ledger(), metrics=metrics)
             del summary["calve.from"]
         return summary | {REQUEST_ID: self.request.id}, lambda ancestors: may_publish(ancestors, before)

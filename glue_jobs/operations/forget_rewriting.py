@@ -18,6 +18,7 @@ from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
 from calve.table.position import POSITION_TAG
 from calve.table.protocol import Commit
+from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP, at
 from glue_jobs.dead_letters.redriven import LETTER
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.layout import clustered, tasks_for
@@ -28,7 +29,6 @@ from glue_jobs.operations.persons import Person
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
 from glue_jobs.table.target import Target
-from glue_jobs.transform.keys import OFFSET, PARTITION, TIMESTAMP, at
 
 FILE = "_file"
 

@@ -24,18 +24,17 @@ from calve.modes.keys import switch as change_of
 from calve.requests.redrive import REQUEST_ID, Request, is_level, position_after
 from calve.table.position import Ledger, Offsets, Position, encode, ledger_of
 from calve.table.protocol import ancestry_is_cut, check_ledger
+from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, keys_of
+from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.dead_letters.encryption import LETTER, UNOPENED, as_records
-from glue_jobs.decode.change_events import TOMBSTONE
 from glue_jobs.decode.decode import decode
-from glue_jobs.decode.shapes import false
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import NOTHING, Staged
 from glue_jobs.modes.upsert import newest_of_each_key, without_overtaken
 from glue_jobs.operations.publishing import publish_round
-from glue_jobs.operations.redrive import carried, stage_marks
+from glue_jobs.operations.redrive import stage_marks
 from glue_jobs.process import faults
 from glue_jobs.table.target import Target
-from glue_jobs.transform.keys import OFFSET, PARTITION, at, keys_of
 
 PLACE = (PARTITION, OFFSET)
 TOMBSTONES = "null_value"
@@ -135,7 +134,7 @@ class _Fold:
             return None
         if not is_level(self.base, letters.ancestors()):
             raise Retryable(f"table {letters.name}: another writer is moving the dead letters")
-        chosen = as_records(target, letters, Request("", "", reason=TOMBSTONES))
+        chosen = as_records(target.lake, letters, Request("", "", reason=TOMBSTONES), target.masking_keys)
         chosen = chosen.where(self._beyond(F.col("partition"), F.col("offset")))
         if unopened := chosen.where(F.col(UNOPENED)).count():
             raise self._unable(
@@ -187,7 +186,7 @@ def _after(target: Target, base: Position, mode: str | None) -> Position:
 def _commit(target: Target, base: Position, position: Position, staged: Staged, ledger: Ledger) -> None:
     check_ledger(ledger, staged_rows=0)
     topic = next(reversed(base.offsets))
-    summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=carried(target))
+    summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=target.carried())
     if ledger.selected:
         summary[REQUEST_ID] = position.round
     publish_round(target.main, staged, summary, base=base, round_id=position.round)

@@ -20,16 +20,15 @@ from calve.config.masking_keys import Key
 from calve.errors import CalveError
 from calve.names import quote
 from calve.requests.forget import Condition, Request, bound_to, seal_key
+from glue_jobs.columns.expressions import at, false, kind_at
+from glue_jobs.columns.tokens import frame_of
 from glue_jobs.dead_letters.encryption import LETTER, UNOPENED, records_of
 from glue_jobs.dead_letters.redriven import LETTER as PLACE
 from glue_jobs.dead_letters.redriven import rows_at
 from glue_jobs.decode.decode import decode
-from glue_jobs.decode.shapes import false
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.table.counts import unknown_ids
 from glue_jobs.table.target import Target
-from glue_jobs.transform.keys import at, kind_at
-from glue_jobs.transform.tokens import frame_of
 
 TEXTS, BYTES = "calve:forget:texts", "calve:forget:bytes"
 LEAST_BYTES = 6
@@ -121,7 +120,7 @@ def letters_of(target: Target, person: Person, letters: Table) -> tuple[list[tup
     """The places of the person's dead letters, those that came back among them: told by their bytes, or by the row that they
     would be; and how many could not be opened.
     """
-    chosen = records_of(target, rows_at(target.lake, letters, letters.head))
+    chosen = records_of(rows_at(target.lake, letters, letters.head), target.masking_keys)
     target.learn(*unknown_ids(chosen, target.decoding))
     found, made = person.records(chosen).select(LETTER), _as_rows(target, chosen)
     if all(kind_at(made.schema, each.column) is not None for each in person.where):

@@ -12,7 +12,6 @@ import uuid
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import Column, DataFrame
@@ -36,11 +35,12 @@ from calve.requests.redrive import (
 from calve.requests.requests import NOT_UNDERSTOOD
 from calve.schema.columns import REDRIVEN
 from calve.table.position import COUNTS, Ledger, Position, TopicKey, encode
-from calve.table.protocol import check_ledger, complete_until
+from calve.table.protocol import check_ledger
+from glue_jobs.columns.expressions import false
+from glue_jobs.columns.helpers import FILTERED, OTHER, REJECT, SIZE
 from glue_jobs.dead_letters.encryption import LETTER, UNOPENED, as_records
 from glue_jobs.dead_letters.redriven import RECORD, by_record, records_in
-from glue_jobs.decode.decode import OTHER, REJECT, SIZE, decode
-from glue_jobs.decode.shapes import false
+from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.commit_cost import Meter
 from glue_jobs.iceberg.layout import clustered, tasks_for
@@ -52,7 +52,6 @@ from glue_jobs.process.java import problem
 from glue_jobs.table.counts import Seen, unknown_ids, with_rows_seen
 from glue_jobs.table.records import rows
 from glue_jobs.table.target import Target
-from glue_jobs.transform.row_columns import FILTERED
 
 
 def serve(target: Target, base: Position) -> bool:
@@ -135,7 +134,7 @@ class _Redrive:
         """Select, look up ids that nobody knew, and count what each letter is today."""
         if self.letters is None:
             return []
-        self.chosen = as_records(self.target, self.letters, self.request)
+        self.chosen = as_records(self.target.lake, self.letters, self.request, self.target.masking_keys)
         if not self.chosen.limit(1).collect():
             return []
         self.target.learn(*unknown_ids(self.chosen, self.target.decoding))
@@ -216,7 +215,7 @@ class _Redrive:
         """What the commit says: the position as it was, and until when the table was complete, which remains so."""
         target = self.target
         metrics = self.meter.of_round(target.main, target.mode, staged, marked, had_letters=True)
-        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | carried(target)
+        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | target.carried()
         if staged.counts:
             metrics[COUNTS] = staged.counts
         summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=metrics)
@@ -244,14 +243,6 @@ class _Redrive:
 def _places(records: DataFrame) -> DataFrame:
     """What a row of the table keeps of its record."""
     return records.select(*(F.col(SYSTEM_COLUMN)[name].alias(name) for name in RECORD))
-
-
-def carried(target: Target) -> dict[str, Any]:
-    """What a commit that reads no offsets says all the same: what was true before it remains so."""
-    main = target.main
-    until = complete_until(main.ancestors(), main.properties)
-    found = {"read_with": target.read_with or None, "complete_until": until}
-    return {name: each for name, each in found.items() if each}
 
 
 def stage_marks(target: Target, letters: Table, chosen: DataFrame, round_id: str) -> Staged:

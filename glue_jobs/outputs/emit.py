@@ -25,11 +25,11 @@ from calve.schema.columns import Json, struct
 from calve.schema.evolution import data_columns
 from calve.table.position import Position, ledger_of
 from calve.table.protocol import Commit
+from glue_jobs.columns.expressions import at
 from glue_jobs.iceberg.staging import added_rows
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class, java_classes
 from glue_jobs.table.target import Target
-from glue_jobs.transform.keys import at
 
 ROUND_HEADER = "calve-round"
 

@@ -23,8 +23,8 @@ from glue_jobs.maintenance.turns import take
 from glue_jobs.maintenance.upkeep import Upkeep
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class, java_message
-from glue_jobs.rounds.outcome import Memory, Outcome
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.outcome import Memory, Outcome
 from glue_jobs.table.target import Target, requested
 
 TELL_EVERY_S = 300.0

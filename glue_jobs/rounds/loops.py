@@ -20,13 +20,13 @@ from calve.outputs.announcement import Speaker
 from calve.registry.registry import Registry, open_registry
 from calve.rounds.scheduling import FAILED_AFTER, backoff_s
 from calve.table.position import TOPIC
+from glue_jobs.columns.tokens import MaskingKeys
 from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.kafka.cluster import Cluster
-from glue_jobs.outputs.announcements import Announcer
 from glue_jobs.outputs.outbox import Outbox
 from glue_jobs.rounds.loop import State, TableLoop, first_line
+from glue_jobs.table.announcements import Announcer
 from glue_jobs.table.target import Target
-from glue_jobs.transform.tokens import MaskingKeys
 
 
 @dataclass(slots=True)

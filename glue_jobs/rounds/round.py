@@ -47,8 +47,8 @@ from glue_jobs.operations.publishing import publish_round, require_allowed, requ
 from glue_jobs.operations.relayout import relayout
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
-from glue_jobs.rounds.outcome import Memory, Outcome
 from glue_jobs.table.counts import Seen
+from glue_jobs.table.outcome import Memory, Outcome
 from glue_jobs.table.target import Target
 
 PERSIST_AFTER_S = 3600

@@ -18,11 +18,10 @@ from calve.decoding.decode_plan import Decoding
 from calve.rounds.dead_letter_policy import MAX_GROUPS, Group
 from calve.schema.columns import REASONS
 from calve.table.position import Offsets
-from glue_jobs.decode.decode import OTHER, REJECT, SIZE
+from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP
+from glue_jobs.columns.helpers import FILTERED, OTHER, RECEIVED, REJECT, SIZE
 from glue_jobs.decode.reject_reasons import MAX_OTHERS, framed_hex, is_framed
-from glue_jobs.table.records import RECEIVED, explained
-from glue_jobs.transform.keys import OFFSET, PARTITION, TIMESTAMP
-from glue_jobs.transform.row_columns import FILTERED
+from glue_jobs.table.records import explained
 
 MAX_UNKNOWN_IDS = 1_000
 RANKS = 200

@@ -12,16 +12,21 @@ from calve.decoding.decode_plan import Decoding
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import LATER, REASONS, Json
 from calve.table.position import TopicKey
-from glue_jobs.decode.change_events import IDLE, TOMBSTONE
-from glue_jobs.decode.decode import OTHER, REJECT, SCHEMA_ID, SIZE, raw
+from glue_jobs.columns.expressions import at
+from glue_jobs.columns.helpers import (
+    DECODED,
+    FILTERED,
+    IDLE,
+    OTHER,
+    RECEIVED,
+    REJECT,
+    SCHEMA_ID,
+    SIZE,
+    TOMBSTONE,
+)
+from glue_jobs.decode.decode import raw
 from glue_jobs.decode.explaining.explanation import explanation
-from glue_jobs.decode.reject_reasons import DECODED
 from glue_jobs.decode.shapes import spark_type
-from glue_jobs.transform.keys import at
-from glue_jobs.transform.row_columns import FILTERED
-
-RECEIVED = "calve:received"
-"""The record's bytes as they were received: key, value and headers; `plain`, `plain_key`: value and key without compression."""
 
 
 def flattened(decoded: DataFrame, columns: Json, *beside: str) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark import Accumulator
 from pyspark.sql import functions as F
@@ -45,17 +45,17 @@ from calve.table.position import (
     encode,
     root,
 )
-from calve.table.protocol import Commit, ancestry_is_cut, locate, nearest_position, standing
+from calve.table.protocol import Commit, ancestry_is_cut, complete_until, locate, nearest_position, standing
+from glue_jobs.columns.tokens import MaskingKeys
 from glue_jobs.dead_letters.table import Letters
 from glue_jobs.iceberg.catalog import Lake, Table, settings
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
 from glue_jobs.iceberg.staging import NOTHING, publish
-from glue_jobs.outputs.announcements import Announcer
 from glue_jobs.process import faults
+from glue_jobs.table.announcements import Announcer
 from glue_jobs.table.field_quarantine import Admission
 from glue_jobs.table.row_plan import Shaping
 from glue_jobs.transform.chain import Chain, Supply, chain_of
-from glue_jobs.transform.tokens import MaskingKeys
 
 if TYPE_CHECKING:
     from glue_jobs.engines.columnar.engine import Columnar
@@ -223,6 +223,12 @@ class Target:
         """Say until when a table without new records is complete, and of which round: a rollback leaves properties alone."""
         self.main.set_properties({COMPLETE_UNTIL: f"{until:.3f}", COMPLETE_ROUND: position.round})
         faults.point("idle.noted", self.table.name)
+
+    def carried(self) -> dict[str, Any]:
+        """What stays true after a commit that reads no offsets, for the metrics of its summary."""
+        until = complete_until(self.main.ancestors(), self.main.properties)
+        found = {"read_with": self.read_with or None, "complete_until": until}
+        return {name: each for name, each in found.items() if each}
 
     def _create(self, versions: Versions) -> Table:
         source, kafka, totals = self.schemas.first_columns(versions), KAFKA, {}

@@ -21,15 +21,15 @@ from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step, 
 from calve.errors import Suspended
 from calve.names import SYSTEM_COLUMN, quote, quote_path
 from calve.schema.columns import KAFKA, Json, struct
-from glue_jobs.decode.decode import REJECT
-from glue_jobs.decode.shapes import false
+from glue_jobs.columns.expressions import false
+from glue_jobs.columns.helpers import FILTERED, REJECT
+from glue_jobs.columns.tokens import MaskingKeys, any_keys
 from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.transform.flatten import exploded, run_flatten
 from glue_jobs.transform.lookup import Lookups, run_lookup
 from glue_jobs.transform.mask import run_mask
 from glue_jobs.transform.query import run_filter, run_sql
-from glue_jobs.transform.row_columns import FILTERED, beside, data, is_live, type_at, unusable
-from glue_jobs.transform.tokens import MaskingKeys, any_keys
+from glue_jobs.transform.row_columns import beside, data, is_live, type_at, unusable
 from glue_jobs.transform.types import iceberg_columns, spark_schema
 
 

@@ -28,7 +28,7 @@ from calve.config.spark_conf import CATALOG
 from calve.config.steps import LOOKED_UP, Lookup
 from calve.errors import Retryable, Suspended
 from calve.names import TableName, field_problem, quote, quote_path
-from glue_jobs.decode.decode import REJECT
+from glue_jobs.columns.helpers import REJECT
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.transform.row_columns import beside, data, is_live, type_at, type_of, unusable
 

@@ -32,8 +32,8 @@ from pyspark.sql.types import (
 from calve.config.masking_keys import FIRST_YEAR_DAY, FIRST_YEAR_US
 from calve.config.steps import Mask, Rule
 from calve.names import SYSTEM_COLUMN, nearest, quote
+from glue_jobs.columns.tokens import token, with_key
 from glue_jobs.transform.row_columns import beside, data, unusable
-from glue_jobs.transform.tokens import token, with_key
 
 INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 FLOATS = (FloatType, DoubleType)

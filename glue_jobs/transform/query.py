@@ -43,9 +43,8 @@ from pyspark.sql.types import (
 
 from calve.config.steps import Filter, Sql
 from calve.names import SYSTEM_COLUMN, field_problem
-from glue_jobs.decode.change_events import TOMBSTONE
-from glue_jobs.decode.decode import REJECT
-from glue_jobs.decode.shapes import false
+from glue_jobs.columns.expressions import false
+from glue_jobs.columns.helpers import FILTERED, REJECT, TOMBSTONE
 from glue_jobs.process.java import elements
 from glue_jobs.transform.query_errors import Node, children, kind, nodes, query_errors
 from glue_jobs.transform.query_rules import (
@@ -55,7 +54,7 @@ from glue_jobs.transform.query_rules import (
     require_select,
     require_shape,
 )
-from glue_jobs.transform.row_columns import FILTERED, beside, data, is_live, unusable
+from glue_jobs.transform.row_columns import beside, data, is_live, unusable
 
 RULES = {
     "spark.sql.ansi.enabled": "true",

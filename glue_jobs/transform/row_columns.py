@@ -13,11 +13,7 @@ from pyspark.sql.types import DataType, StructType
 
 from calve.errors import Suspended
 from calve.names import SYSTEM_COLUMN, nearest
-from glue_jobs.decode.change_events import IDLE, TOMBSTONE
-from glue_jobs.decode.decode import OTHER, REJECT
-
-FILTERED = "calve:filtered"
-"""True: a step has left the row out."""
+from glue_jobs.columns.helpers import FILTERED, IDLE, OTHER, REJECT, TOMBSTONE
 
 
 def data(frame: DataFrame) -> list[str]:

@@ -14,14 +14,14 @@ from calve.config.masking_keys import Key
 from calve.config.steps import Step
 from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import Json
-from glue_jobs.decode.decode import REJECT
+from glue_jobs.columns.expressions import OFFSET, at
+from glue_jobs.columns.helpers import FILTERED, REJECT
+from glue_jobs.columns.tokens import any_keys, key_frame
 from glue_jobs.engines.columnar_steps.chain import Steps
 from glue_jobs.engines.columnar_steps.planning import columnar_steps
 from glue_jobs.table.row_plan import Shaping
 from glue_jobs.transform.chain import Chain, Means
-from glue_jobs.transform.keys import OFFSET, at
-from glue_jobs.transform.row_columns import FILTERED, data
-from glue_jobs.transform.tokens import any_keys, key_frame
+from glue_jobs.transform.row_columns import data
 from glue_jobs.transform.types import iceberg_columns
 
 KAFKA = (

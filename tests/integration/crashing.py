@@ -37,7 +37,7 @@ from cli.verify.sources import Sources
 from cli.verify.verification import verify
 from glue_jobs.process import faults
 from glue_jobs.rounds.loop import State, TableLoop
-from glue_jobs.rounds.outcome import Memory
+from glue_jobs.table.outcome import Memory
 from tests.debezium import envelope, event
 from tests.integration.engine import CHOICE, DATABASE, TRADE, Engine, trades
 from tests.integration.producing import Raw, produce

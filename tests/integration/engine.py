@@ -38,8 +38,8 @@ from glue_jobs.iceberg.catalog import Table as IcebergTable
 from glue_jobs.ingest import open_targets
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.process import faults
-from glue_jobs.rounds.outcome import Memory, Outcome
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.outcome import Memory, Outcome
 from glue_jobs.table.target import Target
 
 TRADE = json.dumps(

@@ -7,8 +7,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from glue_jobs.decode.decode import REJECT
-from glue_jobs.transform.row_columns import FILTERED, data
+from glue_jobs.columns.helpers import FILTERED, REJECT
+from glue_jobs.transform.row_columns import data
 
 
 def frame(spark: SparkSession, schema: str, *rows: tuple[Any, ...], **own: str) -> DataFrame:

@@ -25,11 +25,11 @@ from calve.schema.columns import KAFKA, Json, field, struct
 from calve.schema.registered import Schema
 from calve.schema.wire import BARE, CONFLUENT, GLUE
 from calve.schema.writers import PlainWriter
-from glue_jobs.arrow.types import arrow_type
-from glue_jobs.decode.decode import OTHER, REJECT, decode
+from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.helpers import OTHER, REFUSED, REJECT
+from glue_jobs.decode.decode import decode
 from glue_jobs.engines.columnar.decoder import Decoder
 from glue_jobs.engines.columnar.tasks import kafka_column
-from glue_jobs.kafka.records import REFUSED
 from glue_jobs.table.records import flattened
 from tests.avro_cases import CASES, MANY, text
 from tests.columnar import Headers, plain, records_of

@@ -16,7 +16,7 @@ from glue_jobs.engines.columnar import engine as columnar
 from glue_jobs.engines.columnar.tasks import Done, run_in_worker
 from glue_jobs.kafka import source
 from glue_jobs.process.workers import Trouble
-from glue_jobs.rounds.outcome import Memory, Outcome
+from glue_jobs.table.outcome import Memory, Outcome
 from tests.integration.crashing import KINDS, broken
 from tests.integration.engine import Engine, at, everything, suspended, trades
 

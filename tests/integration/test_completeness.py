@@ -15,8 +15,8 @@ from calve.table.position import COMPLETE_ROUND, COMPLETE_UNTIL
 from calve.table.protocol import complete_until
 from glue_jobs.process import faults
 from glue_jobs.rounds.loop import NOTE_EVERY_S, TableLoop
-from glue_jobs.rounds.outcome import Memory
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.outcome import Memory
 from glue_jobs.table.target import Target
 from tests.integration.engine import DATABASE, Engine, at, everything, trades
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from calve.config.job import Source
 from calve.config.spark_conf import CATALOG
 from calve.table.position import Ledger
-from glue_jobs.decode.decode import OTHER, REJECT, SIZE
+from glue_jobs.columns.helpers import OTHER, REJECT, SIZE
 from glue_jobs.decode.reject_reasons import MAX_OTHERS
 from glue_jobs.table.counts import observe_records, seen_records
 from tests.integration.engine import DATABASE, Engine, everything

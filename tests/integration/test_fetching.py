@@ -18,12 +18,12 @@ from calve.config.job import Kafka
 from calve.errors import Fatal, Retryable
 from cli.kafka import Topic
 from cli.verify.topic import Reader
+from glue_jobs.columns.helpers import REFUSED
 from glue_jobs.kafka import client as connecting
 from glue_jobs.kafka import fetching, source
 from glue_jobs.kafka.client import Leaders, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import Connection
 from glue_jobs.kafka.fetching import Range, fetch, uuid_of
-from glue_jobs.kafka.records import REFUSED
 from glue_jobs.process.workers import told_by_workers
 from tests.integration import outages
 from tests.integration.engine import Engine, suspended, until

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from glue_jobs.rounds.loop import TableLoop
-from glue_jobs.rounds.outcome import Memory
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.outcome import Memory
 from tests.integration.engine import Engine, trades
 from tests.integration.events import assert_as_documented
 

@@ -14,7 +14,7 @@ from pyiceberg import transforms, types
 from calve.config.job import Transform
 from calve.table.position import Ledger
 from glue_jobs.operations.relayout import layout_of
-from glue_jobs.rounds.outcome import Memory
+from glue_jobs.table.outcome import Memory
 from tests.integration.engine import Engine
 
 Row = dict[str, Any]

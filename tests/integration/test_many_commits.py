@@ -24,7 +24,7 @@ from glue_jobs.iceberg.staging import Staged, stage
 from glue_jobs.maintenance.upkeep import MERGED_AT_ONCE, Upkeep
 from glue_jobs.operations.publishing import publish_round
 from glue_jobs.process.java import elements
-from glue_jobs.rounds.outcome import Outcome
+from glue_jobs.table.outcome import Outcome
 from glue_jobs.table.target import Target
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.proofs import assert_proved, proof

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 from calve.config.masking_keys import Key
 from calve.config.steps import Mask, Rule
 from calve.errors import Suspended
+from glue_jobs.columns.tokens import key_frame
 from glue_jobs.transform.mask import run_mask
-from glue_jobs.transform.tokens import key_frame
 
 KAFKA = (
     "struct<topic: string, partition: int, offset: bigint, timestamp: timestamp, timestamp_type: int, key: binary,"

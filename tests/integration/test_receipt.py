@@ -18,8 +18,8 @@ from cli.main import app
 from glue_jobs.maintenance import upkeep
 from glue_jobs.maintenance.tasks import Work
 from glue_jobs.maintenance.upkeep import Upkeep
-from glue_jobs.rounds.outcome import Memory, Outcome
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.outcome import Memory, Outcome
 from glue_jobs.table.target import Target
 from tests.integration.aws_gate import AwsGate, is_glue
 from tests.integration.engine import DATABASE, Engine

@@ -15,8 +15,8 @@ import pytest
 from calve.config.job import Budget, Registry
 from calve.schema.columns import REASONS, UNDELIVERED
 from calve.table.position import Ledger
-from glue_jobs.rounds.outcome import Memory
 from glue_jobs.table.counts import MAX_UNKNOWN_IDS
+from glue_jobs.table.outcome import Memory
 from tests.integration.engine import TRADE, Engine, at, everything, trades
 from tests.integration.gate import Answer, Gate, Request
 

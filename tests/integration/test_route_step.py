@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from calve.config.steps import Route
 from calve.errors import Suspended
-from glue_jobs.decode.decode import REJECT
+from glue_jobs.columns.helpers import FILTERED, REJECT
 from glue_jobs.transform.chain import run_route
-from glue_jobs.transform.row_columns import FILTERED, data
+from glue_jobs.transform.row_columns import data
 from tests.integration.frames import by_offset, frame, outcome
 
 TYPES: tuple[tuple[str | None, int], ...] = (

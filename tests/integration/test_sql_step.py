@@ -16,10 +16,9 @@ from pyspark.sql import functions as F
 
 from calve.config.steps import Filter, Sql
 from calve.errors import Suspended
-from glue_jobs.decode.change_events import TOMBSTONE
-from glue_jobs.decode.decode import REJECT
+from glue_jobs.columns.helpers import FILTERED, REJECT, TOMBSTONE
 from glue_jobs.transform.query import run_filter, run_sql
-from glue_jobs.transform.row_columns import FILTERED, data
+from glue_jobs.transform.row_columns import data
 from tests.integration.frames import by_offset, frame, outcome
 
 TRADE = "side string, quantity int, price int"

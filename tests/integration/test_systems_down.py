@@ -19,8 +19,8 @@ from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.process import faults
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.rounds.loops import Loops
-from glue_jobs.rounds.outcome import Memory, Outcome
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.outcome import Memory, Outcome
 from glue_jobs.table.target import Target
 from tests.debezium import envelope, event
 from tests.integration import outages

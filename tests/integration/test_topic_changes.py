@@ -14,8 +14,8 @@ from calve.config.job import Start
 from calve.errors import Retryable
 from calve.table.position import Ledger
 from glue_jobs.rounds.loop import TableLoop
-from glue_jobs.rounds.outcome import Memory
 from glue_jobs.rounds.round import PERSIST_AFTER_S
+from glue_jobs.table.outcome import Memory
 from tests.integration import outages
 from tests.integration.engine import Engine, at, everything, suspended, trades, until
 

@@ -17,8 +17,8 @@ from glue_jobs.iceberg.catalog import Table as IcebergTable
 from glue_jobs.maintenance import upkeep
 from glue_jobs.maintenance.upkeep import Upkeep
 from glue_jobs.process.java import elements
-from glue_jobs.rounds.outcome import Memory, Outcome
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.outcome import Memory, Outcome
 from glue_jobs.table.target import Target
 from tests.integration.crashing import OF_UPKEEP, Died, dying, open_catalog
 from tests.integration.engine import DATABASE, Engine, at, everything, trades

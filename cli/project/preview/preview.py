@@ -16,8 +16,8 @@ from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import REASONS
 from calve.table.position import Offsets
 from calve.table.protocol import TopicState, bounded
-from glue_jobs.decode.change_events import IDLE
-from glue_jobs.decode.decode import OTHER, REJECT, decode
+from glue_jobs.columns.helpers import FILTERED, IDLE, OTHER, REJECT
+from glue_jobs.decode.decode import decode
 from glue_jobs.engines.reading import errors_of_source
 from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.ingest import open_targets
@@ -25,7 +25,7 @@ from glue_jobs.kafka.client import settings_of
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.kafka.source import read_few
 from glue_jobs.table.records import rows
-from glue_jobs.transform.row_columns import FILTERED, data
+from glue_jobs.transform.row_columns import data
 
 
 @dataclass(frozen=True, slots=True)

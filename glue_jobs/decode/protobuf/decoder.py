@@ -13,7 +13,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from calve.schema.columns import Json, field, struct
 from calve.schema.protobuf.reading import Struct
-from glue_jobs.arrow.types import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.protobuf.messages import Messages
 from glue_jobs.decode.protobuf.scan import PADDING, Bytes, Flags, Ints, Spans
 from glue_jobs.decode.shapes import spark_type

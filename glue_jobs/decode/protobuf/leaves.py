@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calve.schema.columns import Json, decimal_digits
-from glue_jobs.arrow.types import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.protobuf.scan import (
     FIXED32,
     FIXED64,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from calve.schema.protobuf.reading import Column, Read, Struct, Value
-from glue_jobs.arrow.types import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.protobuf.leaves import (
     WIRES,
     from_numbers,

@@ -16,7 +16,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from calve.config.job import Transform
-from glue_jobs.arrow.kernels import BYTES, LONGS, PLACES, kernel
+from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, kernel
 from glue_jobs.engines.columnar.layouts import Layout, SortField
 from glue_jobs.engines.columnar.types import stored
 

@@ -12,9 +12,9 @@ from numba import types
 from numpy.typing import NDArray
 
 from calve.decoding.avro_operations import Absent, Group, Items, Leaf, Pairs, Part, Program
-from glue_jobs.arrow.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
-from glue_jobs.arrow.texts import LENGTH, NOTHING, Bytes, Longs, bits, texts, validity
-from glue_jobs.arrow.types import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.columns.texts import LENGTH, NOTHING, Bytes, Longs, bits, texts, validity
 from glue_jobs.engines.columnar.types import stored
 
 PLAINER = {

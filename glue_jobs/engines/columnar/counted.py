@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from glue_jobs.iceberg.value_counts import LONGEST, MOST_VALUES
 from glue_jobs.kafka.records import Records
 from glue_jobs.table.counts import Seen
-from glue_jobs.table.value_counts import LONGEST, MOST_VALUES
 
 RANKS = 400
 """Of so many values a chunk is remembered, and likewise a task: a percentile is that of a rank at most a two-hundredth away."""

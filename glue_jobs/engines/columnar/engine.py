@@ -20,13 +20,13 @@ from glue_jobs.engines.columnar_steps.chain import Steps
 from glue_jobs.engines.columnar_steps.planning import columnar_steps
 from glue_jobs.engines.reading import Reading
 from glue_jobs.iceberg.staging import Staged
+from glue_jobs.iceberg.value_counts import counts
 from glue_jobs.kafka.client import settings_of
 from glue_jobs.kafka.fetching import Range, planned
 from glue_jobs.process.workers import Trouble
 from glue_jobs.table.counts import Seen
 from glue_jobs.table.row_plan import Shaping
 from glue_jobs.table.target import Target
-from glue_jobs.table.value_counts import counts
 
 BYTES_PER_TASK = 16_000_000
 

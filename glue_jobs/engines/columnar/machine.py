@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from glue_jobs.arrow.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
 
 (
     BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT, FIXED, ENUM, MILLIS, DECIMAL, MARK, UNION, JUMP, LIST, NEXT,

@@ -17,7 +17,7 @@ from calve.config.masking_keys import Key
 from calve.decoding.decode_plan import Decoding
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
-from glue_jobs.arrow.texts import Longs
+from glue_jobs.columns.texts import Longs
 from glue_jobs.engines.columnar.counted import Counted, Values, values_of
 from glue_jobs.engines.columnar.decoder import Decoder
 from glue_jobs.engines.columnar.layouts import Layout

@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from glue_jobs.arrow.kernels import BYTES, BYTES_OUT, LONGS, PLACES, kernel
+from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, PLACES, kernel
 
 LANES = 16
 BLOCK, BLOCK_WORDS, ROUNDS, STATE_WORDS = 64, 16, 64, 8

@@ -15,7 +15,7 @@ from calve.names import TableName
 from calve.outputs.announcement import Announcement, Found, Speaker
 from calve.table.protocol import Commit
 from glue_jobs.iceberg.catalog import Table
-from glue_jobs.outputs.announcements import MOST_RECENT, Announcer
+from glue_jobs.table.announcements import MOST_RECENT, Announcer
 
 NOW = time.time()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 KERNEL = """
-from glue_jobs.arrow.kernels import BYTES, kernel
+from glue_jobs.columns.kernels import BYTES, kernel
 
 @kernel((BYTES,))
 def first(data):

@@ -12,7 +12,7 @@ from numba.core.cgutils import get_or_insert_function, pointer_add
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from glue_jobs.arrow.kernels import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
+from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
 
 LENGTH = 0xFFFFFFFF
 """The part of a cell that is the number of bytes; the rest is their place in the buffer."""

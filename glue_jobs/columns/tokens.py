@@ -16,8 +16,7 @@ from pyspark.sql import functions as F
 
 from calve.config.masking_keys import BLOCK_BYTES, Key, pads, read_keys
 from calve.names import quote
-from glue_jobs.decode.reject_reasons import case
-from glue_jobs.transform.keys import TIMESTAMP, at
+from glue_jobs.columns.expressions import TIMESTAMP, at, case
 
 KEY = "calve:masking_key"
 """The key that hashes the row's values."""

@@ -1,8 +1,9 @@
-"""The key of a table's mode as columns beside those of the rows: a path may lie deep, and no field's name holds a colon."""
+"""Expressions of Spark: columns by their paths, the key of a table's mode, conditions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -39,3 +40,13 @@ def key_columns(key: Sequence[str]) -> list[Column]:
 
 def keys_of(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     return rows.select(*key_columns(key))
+
+
+def false() -> Column:
+    return F.lit(False)  # noqa: FBT003 a literal column
+
+
+def case(branches: Sequence[tuple[Column, Column]], otherwise: Column) -> Column:
+    """The value of the first condition that is true."""
+    first, *rest = branches
+    return reduce(lambda found, branch: found.when(*branch), rest, F.when(*first)).otherwise(otherwise)

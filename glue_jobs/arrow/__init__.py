@@ -1,1 +1,0 @@
-"""Arrow arrays and compiled loops, for every room that decodes."""
