@@ -13,7 +13,7 @@ from typing import Literal
 from calve.config.job import EngineChoice, Table
 from calve.errors import CalveError, Suspended
 
-Engine = Literal["columnar", "rows"]
+EngineName = Literal["columnar", "rows"]
 FORMATS = {"json": "JSON", "protobuf": "Protobuf"}
 MODES = ("upsert", "change_data", "deduplicate", "aggregate")
 
@@ -26,7 +26,7 @@ class Unsupported(CalveError):
 class Chosen:
     """The engine of a table, and why it is not the columnar one."""
 
-    engine: Engine
+    engine: EngineName
     reasons: tuple[str, ...] = ()
 
     def __str__(self) -> str:

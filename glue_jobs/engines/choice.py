@@ -1,24 +1,63 @@
-"""Which engine a round uses. The columnar one is loaded in the background: its kernels are compiled once on a machine."""
+"""The interface of the two engines, and which of them makes a table.
+
+The columnar one is loaded in the background: its kernels are compiled once on a machine.
+"""
 
 from __future__ import annotations
 
 import threading
 from contextlib import suppress
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pyspark import SparkContext
 
-from calve.config.engine_choice import choose, of_settings
-from calve.log import event
+from calve.config.engine_choice import Chosen, EngineName, choose, of_settings
+from glue_jobs.engines.batch import Batch
+from glue_jobs.engines.rows import Fold, RowEngine
+from glue_jobs.iceberg.staging import Staged
 from glue_jobs.process.packages import brought
-
-if TYPE_CHECKING:
-    from glue_jobs.engines.columnar.engine import Columnar
-    from glue_jobs.table.target import Target
+from glue_jobs.table.counts import Seen
+from glue_jobs.table.target import Target
 
 _lock = threading.Lock()
 _loaded: ModuleType | None = None
+
+
+class Engine(Protocol):
+    """Makes the rows of one table, as it is open now. Both engines give the same rows, rejects and figures.
+
+    unsupported: why this engine cannot make the table; empty: it can.
+    """
+
+    @property
+    def name(self) -> EngineName: ...
+
+    @property
+    def unsupported(self) -> tuple[str, ...]: ...
+
+    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+        """Write the good records of a batch as data files that no snapshot holds, and count everything in passing.
+
+        Raises:
+            CalveError: the source, a step or the object store failed. Nothing is committed.
+        """
+        ...
+
+
+def choose_engine(target: Target, fold: Fold) -> tuple[Engine, Chosen]:
+    """The engine that makes the table, and why. It logs nothing and changes nothing.
+
+    Raises:
+        Suspended: `engine_unsupported`, or `step_unusable` as the steps themselves. Fatal: as `loaded`.
+    """
+    table, why = target.table, of_settings(target.table)
+    columnar: Engine | None = None
+    if table.engine != "rows" and not why:
+        columnar = loaded(target.lake.spark.sparkContext).ColumnarEngine.of(target)
+        why = columnar.unsupported
+    chosen = choose(table.name, table.engine, why)
+    return columnar if columnar and chosen.engine == "columnar" else RowEngine(fold), chosen
 
 
 def load(context: SparkContext) -> None:
@@ -28,7 +67,7 @@ def load(context: SparkContext) -> None:
         with suppress(Exception):
             loaded(context)
 
-    # No daemon: a process that ends under a compiler that works crashes.
+    # No daemon: a process that ends while a compiler works crashes.
     threading.Thread(target=begin, name="columnar engine").start()
 
 
@@ -52,24 +91,3 @@ def reasons_foreseen(target: Target) -> tuple[str, ...]:
     """Why a table whose records are only foreseen (`Target.foresee`) would not be columnar, but for its layout."""
     found: tuple[str, ...] = loaded(target.lake.spark.sparkContext).reasons_of(target)
     return found
-
-
-def columnar(target: Target) -> Columnar | None:
-    """The columnar engine of the table, where that is to be made by it, as it is open now; None: it is made by rows.
-
-    An event says what is chosen, and why, when that changes.
-
-    Raises:
-        Suspended: `engine_unsupported`. Fatal: as `loaded`.
-    """
-    table, why = target.table, of_settings(target.table)
-    if table.engine != "rows" and not why:
-        if target.columnar is None:
-            target.columnar = loaded(target.lake.spark.sparkContext).Columnar(target)
-        why = target.columnar.unsupported()
-    chosen = choose(table.name, table.engine, why)
-    if chosen != target.engine:
-        target.engine = chosen
-        facts = {"engine": chosen.engine, "reasons": list(chosen.reasons)}
-        event("table.engine", table=str(target.name), topic=table.topic, **facts)
-    return target.columnar if chosen.engine == "columnar" else None

@@ -29,9 +29,11 @@ from calve.modes.measures import Expression as Tree
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA
 from glue_jobs.columns.expressions import at, false, keys_of
+from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, stage
+from glue_jobs.table.counts import Seen, observe_records, seen_records, with_rows_seen
 from glue_jobs.table.target import Target
 
 SIGNS = {"+": F.try_add, "-": F.try_subtract, "*": F.try_multiply}
@@ -87,6 +89,16 @@ OF_LAST = ("timestamp", "partition", "offset", "topic", "timestamp_type", "schem
 NULLS = {"key": "binary", "headers": "array<struct<key: string, value: binary>>"}
 WIDE = "decimal(38, 0)"
 """In which whole numbers are added up: no sum of a round can be too large for it."""
+
+
+def stage_aggregates(mode: Aggregate, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+    """As `glue_jobs.engines.rows.Fold`: the totals of the groups that the records change. Raises: as `stage_totals`."""
+    target = batch.target
+    observed, observation = observe_records(batch.records())
+    good, several = target.shaping.rows(observed)
+    staged, made = stage_totals(target, mode, good, batch.tasks, stage_id)
+    seen = replace(seen_records(observation), changes=made)
+    return staged, with_rows_seen(seen, several) if several else seen
 
 
 def stage_totals(

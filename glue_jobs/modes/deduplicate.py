@@ -6,7 +6,7 @@ is a duplicate of those rows only whose timestamps are less than the window away
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
@@ -23,8 +23,11 @@ from glue_jobs.columns.expressions import (
     key_names,
     keys_of,
 )
+from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.staging import Staged, stage
+from glue_jobs.table.counts import Seen, observe_records, seen_records, with_rows_seen
+from glue_jobs.table.records import rows
 from glue_jobs.table.target import Target
 
 RANK, PLACES, ROWS, HELD = "calve:rank", "calve:places", "calve:rows", "calve:held"
@@ -32,34 +35,24 @@ KEPT = "array<struct<at: bigint, partition: int, offset: bigint>>"
 """Rows of a key: timestamp in ms since epoch; a place only where the row is of this batch."""
 
 
-def stage_firsts(
-    target: Target,
-    mode: Deduplicate,
-    good: DataFrame,
-    made: Callable[[DataFrame], DataFrame],
-    tasks: int,
-    stage_id: str,
-) -> tuple[Staged, int]:
-    """Write the rows that are `made` of those good records that are no duplicates, as files that no snapshot holds; gives the
-    number of these records, too.
-
-    Raises:
-        Retryable: the object store failed; nothing is committed.
+def stage_firsts(mode: Deduplicate, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+    """As `glue_jobs.engines.rows.Fold`: the first of each key that the table does not have. Records are compared, not the rows
+    that they make.
     """
-    batch = good.repartition(tasks, *(at(path) for path in mode.key)).persist()
+    target = batch.target
+    observed, observation = observe_records(batch.records())
+    keyed = rows(observed).repartition(batch.tasks, *(at(path) for path in mode.key)).persist()
     try:
         counted = Observation()
-        kept = without_duplicates(target, mode, batch).observe(counted, F.count(F.lit(1)).alias("rows"))
-        staged = stage(
-            target.lake,
-            target.main,
-            clustered(made(kept), target.main, tasks),
-            stage_id,
-            count_by=target.table.count_by,
-        )
-        return staged, int(counted.get["rows"])
+        kept = without_duplicates(target, mode, keyed).observe(counted, F.count(F.lit(1)).alias("rows"))
+        made, several = target.shaping.rows(kept)
+        made = clustered(made, target.main, batch.tasks)
+        staged = stage(target.lake, target.main, made, stage_id, count_by=target.table.count_by)
+        seen = seen_records(observation)
+        seen = replace(seen, duplicates=seen.applied - int(counted.get["rows"]))
+        return staged, with_rows_seen(seen, several) if several else seen
     finally:
-        batch.unpersist()
+        keyed.unpersist()
 
 
 def without_duplicates(target: Target, mode: Deduplicate, batch: DataFrame) -> DataFrame:

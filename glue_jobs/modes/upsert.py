@@ -9,7 +9,7 @@ from the row of the key as it was when the event was read: as if events were app
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -34,16 +34,27 @@ from glue_jobs.columns.expressions import (
 )
 from glue_jobs.columns.helpers import REJECT, TOMBSTONE
 from glue_jobs.decode.change_events import OP, TRUNCATES
+from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, stage
-from glue_jobs.table.counts import Seen, observe_records, seen_records
+from glue_jobs.table.counts import Seen, observe_records, seen_records, with_rows_seen
 from glue_jobs.table.records import rows
 from glue_jobs.table.target import Target
 
 RESET = "calve:reset"
 """True where the batch holds a tombstone of the key: what the table has of it counts no more."""
 LATEST, RANK, BEFORE = "calve:latest", "calve:rank", "calve:before"
+
+
+def stage_upserts(mode: Upsert, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+    """As `glue_jobs.engines.rows.Fold`: the newest record of each key, with deletes of the rows that they replace."""
+    target = batch.target
+    observed, observation = observe_records(batch.records())
+    good, several = target.shaping.rows(observed)
+    staged, made = stage_changes(target, mode, good, batch.tasks, stage_id)
+    seen = replace(seen_records(observation), changes=made)
+    return staged, with_rows_seen(seen, several) if several else seen
 
 
 def stage_changes(
@@ -124,16 +135,9 @@ def without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, targ
 POSITION = f"{CHANGE['name']}.position"
 
 
-def stage_change_data(
-    target: Target, mode: ChangeData, read: Callable[[], DataFrame], tasks: int, stage_id: str
-) -> tuple[Staged, Seen]:
-    """Write what the events change, as files that no snapshot holds, and count; `read` gives the round's records
-    (`Shaping.records`).
-
-    Raises:
-        Retryable, Suspended: as `glue_jobs.modes.upsert.stage_changes`.
-    """
-    flat = read()
+def stage_change_data(mode: ChangeData, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+    """As `glue_jobs.engines.rows.Fold`: the newest event of each key. Raises: as `stage_changes`."""
+    target, tasks, flat = batch.target, batch.tasks, batch.records()
     truncates = F.count_if(F.col(REJECT).isNull() & (at(OP) == TRUNCATES))
     unavailable = F.count_if(F.col(REJECT).isNull() & lacks_values(flat))
     observed, observation = observe_records(flat, {"truncates": truncates, "unavailable": unavailable})
@@ -142,8 +146,8 @@ def stage_change_data(
     if seen.truncates or (seen.unavailable and not target.lacks_values):
         discard(target.main, staged)
         target.lacks_values |= bool(seen.unavailable)
-        truncation = _truncation(read()) if seen.truncates else None
-        staged, made = _stage(target, mode, rows(read()), tasks, stage_id, truncation)
+        truncation = _truncation(batch.records()) if seen.truncates else None
+        staged, made = _stage(target, mode, rows(batch.records()), tasks, stage_id, truncation)
     return staged, replace(seen, changes=made)
 
 

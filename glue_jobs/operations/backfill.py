@@ -29,10 +29,11 @@ from calve.requests.requests import NOT_UNDERSTOOD, Entry, outdated
 from calve.table.position import Ledger, Offsets, Position, encode
 from calve.table.protocol import TopicState, check_ledger, recheck
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
-from glue_jobs.engines.reading import PLACE, Reading, errors_of_source
+from glue_jobs.engines.batch import PLACE, Batch, errors_of_source
 from glue_jobs.iceberg.commit_cost import Meter
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, rows_of, whole
+from glue_jobs.modes.staging import engine_of, stage_batch
 from glue_jobs.operations.publishing import publish_round
 from glue_jobs.operations.redrive import now
 from glue_jobs.process import faults
@@ -92,7 +93,9 @@ class _Backfill:
         held = self.base.of(topic.key) or {}
         chosen = range_of(*ends, held=held, log_start=topic.log_start)
         start, to = ({p: each[end] for p, each in chosen.items()} for end in (0, 1))
-        staged, _ = Reading(target, start, to, topic.key).stage_rows(uuid.uuid4().hex, self.bytes_per_record)
+        engine, _ = engine_of(target)
+        batch = Batch(target, start, to, topic.key, self.bytes_per_record)
+        staged, _, _ = stage_batch(engine, batch, uuid.uuid4().hex)
         try:
             old = _within(target.lake.spark.table(target.name.quoted(CATALOG)), chosen).distinct().persist()
             try:

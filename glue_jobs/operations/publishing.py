@@ -17,7 +17,7 @@ from calve.table.protocol import (
     may_publish,
     nearest_position,
 )
-from glue_jobs.engines.reading import Reading
+from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.staging import Ambiguous, Conflict, Staged, discard, publish
 from glue_jobs.table.counts import Seen
@@ -69,13 +69,13 @@ def _since(main: Table, base: Position) -> Iterator[Commit]:
         yield commit
 
 
-def require_allowed(reading: Reading, seen: Seen, staged: Staged) -> None:
+def require_allowed(batch: Batch, seen: Seen, staged: Staged) -> None:
     """Look at the table's policy and budget; rows that were staged in vain are deleted, since the round will be tried again.
 
     Raises:
         Suspended: as `calve.rounds.dead_letter_policy.check_rejects`.
     """
-    target = reading.target
+    target = batch.target
     line = list(target.main.ancestors())
     known = Earlier.of(target.main.properties, line)
     try:
@@ -84,7 +84,7 @@ def require_allowed(reading: Reading, seen: Seen, staged: Staged) -> None:
             known.rest(line) if known else line,
             now=time.time(),
             read=Tally(seen.own, seen.rejects),
-            found=lambda: reading.count_rejects(seen),
+            found=lambda: batch.count_rejects(seen),
             misfit=target.misfit,
             expired=known.spent if known else (),
         )

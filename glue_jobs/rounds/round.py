@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from calve.errors import Retryable, Suspended
+from calve.log import event
 from calve.modes.keys import require_tombstones
 from calve.requests.requests import Pause
 from calve.rounds.dead_letter_policy import Rejects
@@ -37,10 +38,11 @@ from calve.table.protocol import (
     next_position,
     recheck,
 )
-from glue_jobs.engines.reading import Reading, errors_of_source, sampled
+from glue_jobs.engines.batch import Batch, errors_of_source, sampled
 from glue_jobs.iceberg.catalog import catalog_errors
 from glue_jobs.iceberg.commit_cost import Meter
 from glue_jobs.iceberg.staging import NOTHING, Staged, discard
+from glue_jobs.modes.staging import engine_of, stage_batch
 from glue_jobs.operations import backfill, forget, redrive, rollback
 from glue_jobs.operations.mode_switch import fresh, switch
 from glue_jobs.operations.publishing import publish_round, require_allowed, require_same
@@ -65,7 +67,7 @@ class Round:
     start: Begin
     offsets: Offsets
     to: Offsets
-    reading: Reading
+    batch: Batch
     after: TopicState
     held: DeadLetterRound
     position: Position
@@ -175,7 +177,8 @@ class Round:
 
     def stage(self) -> None:
         """Read, decode and write the good records as data files that no snapshot holds."""
-        self.reading = Reading(self.target, self.offsets, self.to, self.topic.key)
+        known = self.memory.bytes_per_record or 0.0
+        self.batch = Batch(self.target, self.offsets, self.to, self.topic.key, known)
         if self.to != self.offsets:
             self._stage_rows()
 
@@ -185,19 +188,19 @@ class Round:
         Ids that were registered since the round began are learnt, and the rows are staged anew. Where the table's policy or
         its budget does not allow the rejects, nothing is left behind: the round is tried again for as long as that is so.
         """
-        if self.seen.rejects and self.target.learn(*self.reading.unknown_ids(self.seen)):
+        if self.seen.rejects and self.target.learn(*self.batch.unknown_ids(self.seen)):
             discard(self.target.main, self.main)
             faults.point("reject.discarded", self.target.table.name)
             self._stage_rows()
             faults.point("reject.restaged", self.target.table.name)
         if not self.seen.rejects:
             return
-        require_allowed(self.reading, self.seen, self.main)
+        require_allowed(self.batch, self.seen, self.main)
         if self.target.table.on_error == "skip":
-            self.skipped = self.reading.count_rejects(self.seen)
+            self.skipped = self.batch.count_rejects(self.seen)
             require_same(self.topic, self.seen, sum(self.skipped.reasons.values()))
             return
-        self.rejects, self.reasons = self.reading.stage_rejects(self.seen, self.id)
+        self.rejects, self.reasons = self.batch.stage_rejects(self.seen, self.id)
         require_same(self.topic, self.seen, self.rejects.rows)
         faults.point("reject.staged", self.target.table.name)
         self.held = self.target.letters.hold(self.rejects, round_id=self.id, base=self.base)
@@ -211,7 +214,7 @@ class Round:
             if self.target.table.on_data_loss == "continue":
                 raise Retryable(error.message) from None
             raise
-        span = sum(self.reading.span.values())
+        span = sum(self.batch.span.values())
         if span != self.seen.records and not self.topic.compacted:
             self.topic = replace(self.topic, transactional=self.target.cluster.has_transactions(self.topic))
         gaps = check_gaps(
@@ -219,7 +222,7 @@ class Round:
             span=span,
             records=self.seen.records,
             allowed=self.target.table.gaps == "allow",
-            missing=self.reading.missing,
+            missing=self.batch.missing,
         )
         before = self._since()
         empty = sum(o - before[p] for p, o in self.start.since.items())
@@ -240,7 +243,7 @@ class Round:
             rejected=self.reasons,
             skipped=dict(self.skipped.reasons),
             skipped_schemas=self.skipped.schemas,
-            filtered_schemas=self.reading.filtered_schemas(self.seen),
+            filtered_schemas=self.batch.filtered_schemas(self.seen),
         )
         check_ledger(self.ledger, staged_rows=self.main.rows)
         if not self.seen.records and not self.start.lost and not self._must_persist():
@@ -312,7 +315,12 @@ class Round:
 
     def _stage_rows(self) -> None:
         began = time.monotonic()
-        self.main, self.seen = self.reading.stage_rows(self.id, self.memory.bytes_per_record or 0.0)
+        engine, chosen = engine_of(self.target)
+        if chosen != self.memory.engine:
+            self.memory.engine = chosen
+            facts = {"engine": chosen.engine, "reasons": list(chosen.reasons)}
+            event("table.engine", table=str(self.target.name), topic=self.topic.name, **facts)
+        self.main, self.seen, self.batch = stage_batch(engine, self.batch, self.id)
         self.stage_ms = _ms(began)
 
     def _bytes_per_record(self) -> float:

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from calve.config.engine_choice import Chosen
 from calve.requests.requests import Pause
 from calve.rounds.scheduling import Pace
 from calve.table.position import Ledger, Offsets, Position, TopicKey
@@ -16,6 +17,7 @@ class Memory:
     """What a table's loop remembers between rounds; all of it may be lost at any time.
 
     `bytes_per_record`: as the last round has shown it, or else the table's history or a sample.
+    `engine`: what made the newest rows.
     `read_to`: how far offsets were read that held no record, beyond the table's position (transaction markers); it counts
     only while the table stands at the round, and reads the incarnation of the topic, that `read_from` names.
     """
@@ -23,6 +25,7 @@ class Memory:
     bytes_per_record: float | None = None
     read_to: Offsets = field(default_factory=dict)
     read_from: tuple[str, TopicKey] | None = None
+    engine: Chosen | None = None
     committed_at: float = field(default_factory=time.monotonic)
     pace: Pace = field(default_factory=Pace)
 

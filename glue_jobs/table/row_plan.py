@@ -14,9 +14,11 @@ from glue_jobs.transform.chain import Chain
 from glue_jobs.transform.types import conformed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Shaping:
-    """source: the columns that records are decoded to. made: those that rows have after the steps. columns: those of the table,
+    """Equal to itself alone: engines keep what they have planned for it.
+
+    source: the columns that records are decoded to. made: those that rows have after the steps. columns: those of the table,
     which of a table of totals are none of them.
     """
 

@@ -11,7 +11,6 @@ from pyspark import Accumulator
 from pyspark.sql import functions as F
 
 from calve.config import job
-from calve.config.engine_choice import Chosen
 from calve.config.job import Deduplicate, Upsert
 from calve.config.maintenance import TURN
 from calve.config.masking_keys import Key
@@ -58,7 +57,6 @@ from glue_jobs.table.row_plan import Shaping
 from glue_jobs.transform.chain import Chain, Supply, chain_of
 
 if TYPE_CHECKING:
-    from glue_jobs.engines.columnar.engine import Columnar
     from glue_jobs.kafka.cluster import Cluster
 
 OWNER = "owner"
@@ -94,10 +92,6 @@ class Target:
     """Iceberg's sequence number of the snapshot that said the position when it was read last."""
     lacks_values: bool = False
     """A round of this process has seen updates without all values: the next ones look for them at once."""
-    engine: Chosen | None = None
-    """What has made the newest rows; None: none were made yet."""
-    columnar: Columnar | None = None
-    """The columnar engine of this table, once it was looked at whether that can make it."""
     layout_refused: object = None
     """What calve.yaml says of the layout, where the table cannot have it: said once."""
     _every: Json = None

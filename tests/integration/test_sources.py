@@ -22,7 +22,7 @@ from cli.progress import LineProgress
 from cli.verify.findings import Verification
 from cli.verify.sources import Sources
 from cli.verify.verification import verify
-from glue_jobs.engines import reading
+from glue_jobs.engines import batch
 from glue_jobs.ingest import open_targets
 from tests.integration.avro_records import nullable, read, record
 from tests.integration.engine import DATABASE, Engine, suspended
@@ -406,5 +406,5 @@ def test_a_random_word_that_reads_as_a_number_is_a_name_all_the_same(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = bytes.fromhex("5785095e29102256")
-    monkeypatch.setattr(reading, "os", SimpleNamespace(urandom=lambda _: number))
+    monkeypatch.setattr(batch, "os", SimpleNamespace(urandom=lambda _: number))
     test_every_record_is_its_row_or_a_dead_letter_with_its_reason(engine, CASES["bytes, plain JSON keys"])

@@ -18,7 +18,7 @@ from calve.table.position import Offsets
 from calve.table.protocol import TopicState, bounded
 from glue_jobs.columns.helpers import FILTERED, IDLE, OTHER, REJECT
 from glue_jobs.decode.decode import decode
-from glue_jobs.engines.reading import errors_of_source
+from glue_jobs.engines.batch import errors_of_source
 from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.ingest import open_targets
 from glue_jobs.kafka.client import settings_of

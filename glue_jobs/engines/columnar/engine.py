@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
 
-from calve.config.engine_choice import Unsupported
+from calve.config.engine_choice import EngineName, Unsupported
 from calve.decoding.avro_program import reasons
+from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.columnar.counted import Counted
 from glue_jobs.engines.columnar.data_files import data_files, layout_of, location_of, sweep
 from glue_jobs.engines.columnar.layouts import Layout
@@ -18,7 +21,6 @@ from glue_jobs.engines.columnar.storage import Storage
 from glue_jobs.engines.columnar.tasks import Done, Work, run_in_worker, run_task
 from glue_jobs.engines.columnar_steps.chain import Steps
 from glue_jobs.engines.columnar_steps.planning import columnar_steps
-from glue_jobs.engines.reading import Reading
 from glue_jobs.iceberg.staging import Staged
 from glue_jobs.iceberg.value_counts import counts
 from glue_jobs.kafka.client import settings_of
@@ -35,49 +37,49 @@ _here = threading.BoundedSemaphore(16)
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
-    """What is known of a table for as long as it is shaped so. steps: None: it has none."""
+class _Plan:
+    """What follows from how a table's rows are made. steps: None: it has none."""
 
-    shaping: Shaping
+    storage: Storage
     steps: Steps | None
     reasons: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class Columnar:
-    """The engine of one table. It is asked, before each stage, whether it supports the table."""
+_plans: WeakKeyDictionary[Shaping, _Plan] = WeakKeyDictionary()
+"""To plan steps takes Spark's analyser; rows are made alike for many rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarEngine:
+    """The engine of one table, as it is open now. layout: None: it is `unsupported`."""
 
     target: Target
-    _storage: Storage = field(init=False)
-    _planned: _Planned | None = None
-    _layout: Layout | None = None
+    plan: _Plan
+    layout: Layout | None
+    unsupported: tuple[str, ...]
+    name: ClassVar[EngineName] = "columnar"
 
-    def __post_init__(self) -> None:
-        self._storage = Storage.of(self.target.lake.spark)
-
-    def unsupported(self) -> tuple[str, ...]:
-        """Why the table, as it is open now, cannot be made by this engine.
-
-        Raises:
-            Suspended: `step_unusable`, as the steps themselves.
+    @classmethod
+    def of(cls, target: Target) -> ColumnarEngine:
+        """Raises:
+        Suspended: `step_unusable`, as the steps themselves.
         """
-        if self._planned is None or self._planned.shaping is not self.target.shaping:
-            self._planned = _planned(self.target)
+        plan = _plan(target)
         try:
-            self._layout = layout_of(self.target.main, self._storage)
+            layout = layout_of(target.main, plan.storage)
         except Unsupported as why:
-            return (*self._planned.reasons, why.message)
-        return self._planned.reasons
+            return cls(target, plan, None, (*plan.reasons, why.message))
+        return cls(target, plan, layout, plan.reasons)
 
-    def stage(self, reading: Reading, stage_id: str, size_bytes: float) -> tuple[Staged, Seen]:
-        """As `Reading.stage_rows`, of rows that have so many bytes in Kafka, more or less.
+    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+        """As `Engine.stage`.
 
         Raises:
             CalveError: as `run_task`; of several tasks' errors the first. Nothing is left behind.
             Unexpected: as `Trouble`.
         """
-        target, work = self.target, self._work(reading, stage_id)
-        parts = planned(reading.start, reading.to, tasks_for(size_bytes, target.cores))
+        target, work = self.target, self._work(batch, stage_id)
+        parts = planned(batch.start, batch.to, tasks_for(batch.size_bytes, target.cores))
         if len(parts) > 1:
             found = _spread(target.lake.spark.sparkContext, work, parts)
         else:  # a task of Spark's would only be further away
@@ -90,19 +92,19 @@ class Columnar:
         counted = Counted.together(each.counted for each in done)
         return _staged(target, work, done, counted), counted.seen()
 
-    def _work(self, reading: Reading, stage_id: str) -> Work:
+    def _work(self, batch: Batch, stage_id: str) -> Work:
         target = self.target
-        if self._planned is None or self._layout is None:
-            raise AssertionError("it was not asked whether the table is supported")
+        if self.layout is None:
+            raise AssertionError("the table is not supported")
         return Work(
             settings=settings_of(target.cluster.connection),
             topic=target.table.topic,
-            topic_id=reading.topic.topic_id,
+            topic_id=batch.topic.topic_id,
             decoding=target.decoding,
             columns=target.shaping.source,
-            layout=self._layout,
+            layout=self.layout,
             location=location_of(target.main, f"{stage_id}-{uuid.uuid4().hex[:8]}"),
-            steps=self._planned.steps,
+            steps=self.plan.steps,
             count_by=target.table.count_by,
             keys=target.masking_keys if target.table.masks else (),
         )
@@ -110,7 +112,7 @@ class Columnar:
 
 def reasons_of(target: Target) -> tuple[str, ...]:
     """Why a table cannot be made by this engine, but for its layout."""
-    return _planned(target).reasons
+    return _plan(target).reasons
 
 
 def compile_everywhere(context: SparkContext) -> None:
@@ -125,16 +127,18 @@ def tasks_for(size_bytes: float, cores: int) -> int:
     return max(1, min(cores, int(size_bytes // BYTES_PER_TASK)))
 
 
-def _planned(target: Target) -> _Planned:
+def _plan(target: Target) -> _Plan:
     shaping = target.shaping
-    found = reasons(target.decoding, shaping.source)
-    if not shaping.chain.steps:
-        return _Planned(shaping, None, tuple(found))
-    try:
-        steps = columnar_steps(shaping.chain, target.lake.spark, shaping.source, shaping.columns)
-    except Unsupported as why:
-        return _Planned(shaping, None, (*found, why.message))
-    return _Planned(shaping, steps, tuple(found))
+    if (known := _plans.get(shaping)) is not None:
+        return known
+    steps, found = None, tuple(reasons(target.decoding, shaping.source))
+    if shaping.chain.steps:
+        try:
+            steps = columnar_steps(shaping.chain, target.lake.spark, shaping.source, shaping.columns)
+        except Unsupported as why:
+            found = (*found, why.message)
+    _plans[shaping] = plan = _Plan(Storage.of(target.lake.spark), steps, found)
+    return plan
 
 
 def _spread(context: SparkContext, work: Work, parts: Sequence[tuple[Range, ...]]) -> list[Done | Trouble]:

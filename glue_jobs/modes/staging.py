@@ -1,0 +1,54 @@
+"""A batch becomes data files that no snapshot holds: by the engine that can make the table, and by the fold of its mode."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from calve.config.engine_choice import Chosen
+from calve.config.job import Aggregate, ChangeData, Deduplicate, Mode, Upsert
+from glue_jobs.engines.batch import Batch
+from glue_jobs.engines.choice import Engine, choose_engine
+from glue_jobs.engines.rows import Fold, RowEngine
+from glue_jobs.iceberg.staging import Staged, discard
+from glue_jobs.modes.aggregate import stage_aggregates
+from glue_jobs.modes.append import stage_appends
+from glue_jobs.modes.deduplicate import stage_firsts
+from glue_jobs.modes.upsert import stage_change_data, stage_upserts
+from glue_jobs.table.counts import Seen
+from glue_jobs.table.target import Target
+
+
+def engine_of(target: Target) -> tuple[Engine, Chosen]:
+    """As `choose_engine`."""
+    return choose_engine(target, fold_of(target.mode))
+
+
+def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Seen, Batch]:
+    """Write the good records as data files, and count everything in passing. The batch comes back as its rejects must be read.
+
+    A record whose rows cannot be computed makes the batch be read again, by rows: it is a reject then.
+
+    Raises:
+        CalveError: as `Engine.stage`. Nothing is committed.
+    """
+    files, seen = engine.stage(batch, stage_id)
+    if seen.failed:
+        discard(batch.target.main, files)
+        batch = batch.with_failing()
+        files, seen = RowEngine(fold_of(batch.target.mode)).stage(batch, stage_id)
+    return files, seen, batch
+
+
+def fold_of(mode: Mode | None) -> Fold:
+    """The only place that tells modes apart for their rows."""
+    match mode:
+        case None:
+            return stage_appends
+        case ChangeData():
+            return partial(stage_change_data, mode)
+        case Upsert():
+            return partial(stage_upserts, mode)
+        case Deduplicate():
+            return partial(stage_firsts, mode)
+        case Aggregate():
+            return partial(stage_aggregates, mode)
