@@ -46,7 +46,7 @@ from glue_jobs.rounds.reporting import HandOver, LakeObject, Reporter
 if TYPE_CHECKING:
     from glue_jobs.kafka.cluster import Cluster
     from glue_jobs.rounds.loop import State
-    from glue_jobs.table.target import Target
+    from glue_jobs.table.opening import Opener
 
 FLUSH_S = 5.0
 """How long a job that ends sends announcements; those that are left are sent by the next one."""
@@ -89,7 +89,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
         # Spark brings the packages that the host lacks (`glue_jobs.process.packages`): import their users after its start.
         from glue_jobs.kafka.cluster import Cluster
         from glue_jobs.rounds.loop import TableLoop
-        from glue_jobs.rounds.loops import Discovery, Loops, Opening
+        from glue_jobs.rounds.loops import Discovery, Loops, Openers
 
         loops = reporter.loops = Loops(stop)
         cluster = output = opened.enter_context(closing(Cluster(job.kafka)))
@@ -98,21 +98,22 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
         outbox = Outbox(job.job, EventBus(job.lake.region)) if announce else None
         if outbox:
             opened.callback(outbox.close, FLUSH_S)
-        opening = Opening(job, Lake(spark, job.name), cluster, output, outbox)
-        targets = list(map(opening.target, job.tables))
+        openers = Openers(job, Lake(spark, job.name), cluster, output, outbox)
+        named = list(map(openers.of, job.tables))
         if any(each.engine != "rows" and not of_settings(each) for each in (*job.tables, *job.patterns)):
             choice.load(spark.sparkContext)
-        event("job.started", job=job.job, writer=opening.writer, tables=[str(each.name) for each in targets])
+        tables = [str(each.name) for each in named]
+        event("job.started", job=job.job, writer=openers.services.writer, tables=tables)
 
-        def keep(target: Target) -> TableName:
-            loops.start(TableLoop(target, stop, drain))
-            return target.name
+        def keep(opener: Opener) -> TableName:
+            loops.start(TableLoop(opener, stop, drain))
+            return opener.name
 
-        for target in targets:
-            keep(target)
+        for opener in named:
+            keep(opener)
         if job.patterns:
             found = Discovery(
-                job, cluster.names, opening.topic_of, lambda table: keep(opening.target(table)), stop, drain
+                job, cluster.names, openers.topic_of, lambda table: keep(openers.of(table)), stop, drain
             )
             loops.run(found.run, "the topics of patterns", name="discovery")
         return loops.wait()
@@ -128,11 +129,11 @@ def require_packages() -> None:
         from glue_jobs.kafka import source  # noqa: F401 the import is the proof
 
 
-def open_targets(job: Job, lake: Lake, cluster: Cluster) -> list[Target]:
-    """One target per table; all share the cluster, the catalog and the registry's cache."""
-    from glue_jobs.rounds.loops import Opening
+def openers_of(job: Job, lake: Lake, cluster: Cluster) -> list[Opener]:
+    """One for each table; all share the cluster, the catalog and the registry's cache."""
+    from glue_jobs.rounds.loops import Openers
 
-    return list(map(Opening(job, lake, cluster, cluster).target, job.tables))
+    return list(map(Openers(job, lake, cluster, cluster).of, job.tables))
 
 
 def _watched(

@@ -21,14 +21,14 @@ from bench.workloads.workload import blocks
 from calve.config.job import Job
 from cli.kafka import client_properties
 from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.ingest import open_targets
+from glue_jobs.ingest import openers_of
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.maintenance.upkeep import Upkeep
 from glue_jobs.process.java import elements
 from glue_jobs.process.session import spark_session
 from glue_jobs.rounds.round import Round
-from glue_jobs.table.outcome import Memory
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
+from glue_jobs.table.outcome import TableMemory
 
 ROWS = 5
 WINDOW = 10
@@ -44,7 +44,7 @@ def main(settings: Path, at: list[int]) -> None:
     records = (each for pairs in blocks(TRADES, ROWS * max(at), frame) for each in zip(*pairs, strict=True))
     spark = spark_session(job)
     with closing(Cluster(job.kafka)) as cluster:
-        [target] = open_targets(job, Lake(spark, "bench"), cluster)
+        [target] = openers_of(job, Lake(spark, "bench"), cluster)
         commits_ms: list[float] = []
         for commit_ms in _rounds(target, topic, producer, records, max(at)):
             commits_ms.append(commit_ms)
@@ -57,10 +57,10 @@ def main(settings: Path, at: list[int]) -> None:
 
 
 def _rounds(
-    target: Target, topic: str, producer: Producer, records: Iterator[tuple[bytes, bytes]], count: int
+    target: Opener, topic: str, producer: Producer, records: Iterator[tuple[bytes, bytes]], count: int
 ) -> Iterator[float]:
     """Milliseconds that the catalog took for each commit."""
-    memory, upkeep = Memory(), Upkeep(target)
+    memory, upkeep = TableMemory(), Upkeep(target)
     for _ in range(count):
         for _ in range(ROWS):
             key, value = next(records)
@@ -71,9 +71,9 @@ def _rounds(
         yield outcome.commit_ms
 
 
-def _figures(target: Target) -> dict[str, float]:
+def _figures(target: Opener) -> dict[str, float]:
     """Of the table as it is now."""
-    table = target.main
+    table = target.opened.main
     table.refresh()
     location = str(table.java.operations().current().metadataFileLocation())
     io = table.java.io()

@@ -23,12 +23,12 @@ from calve.config.job import Aggregate, Deduplicate, Job, Measure, Source, Table
 from cli.kafka import client_properties
 from cli.run.datagen.produce import create_topic
 from glue_jobs.iceberg.catalog import Lake
-from glue_jobs.ingest import open_targets
+from glue_jobs.ingest import openers_of
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.process.session import spark_session
 from glue_jobs.rounds.round import Round
-from glue_jobs.table.outcome import Memory
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
+from glue_jobs.table.outcome import TableMemory
 
 PARTITIONS = 4
 VALUE_BYTES = 100
@@ -56,16 +56,16 @@ def main(mode: str, settings: Path, changes: int, rounds: int, sizes: list[int])
     spark.stop()
 
 
-def targets_of(job: Job, topic: str, mode: str, spark: SparkSession, cluster: Cluster) -> dict[str, Target]:
+def targets_of(job: Job, topic: str, mode: str, spark: SparkSession, cluster: Cluster) -> dict[str, Opener]:
     plain = Table(topic, topic, value=Source(format="bytes", prefix="none"), engine="rows")
     tables = (replace(plain, name=f"{topic}_append"), replace(plain, **{mode: MODES[mode]}))
-    found = open_targets(replace(job, tables=tables), Lake(spark, "bench"), cluster)
+    found = openers_of(replace(job, tables=tables), Lake(spark, "bench"), cluster)
     return dict(zip(("append", mode), found, strict=True))
 
 
-def grow(job: Job, topic: str, targets: dict[str, Target], size: int, changes: int, rounds: int) -> None:
+def grow(job: Job, topic: str, targets: dict[str, Opener], size: int, changes: int, rounds: int) -> None:
     """Fill both tables, then have rounds of both; the first is for warming up, and not told."""
-    memories = {name: Memory() for name in targets}
+    memories = {name: TableMemory() for name in targets}
     produce(job, topic, range(size))
     for name, target in targets.items():
         drain(target, memories[name])
@@ -86,7 +86,7 @@ def keys(number: int, size: int, records: int, *, new: bool) -> Iterator[int]:
         yield known if not new or each % KNOWN == 0 else size + number * records + each
 
 
-def drain(target: Target, memory: Memory) -> None:
+def drain(target: Opener, memory: TableMemory) -> None:
     while Round(target, memory).run().more:
         pass
 

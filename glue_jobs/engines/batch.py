@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from calve.config.job import Table
 from calve.config.masking_keys import newest
 from calve.errors import Retryable, Suspended
 from calve.rounds.dead_letter_policy import Rejects
@@ -31,8 +32,8 @@ from glue_jobs.table.counts import (
     seen_reasons,
     unknown_ids,
 )
+from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rejected, rows
-from glue_jobs.table.target import Target
 
 PLACE = (PARTITION, OFFSET)
 LOST = ("topic_recreated", "offsets_expired")
@@ -40,19 +41,20 @@ LOST = ("topic_recreated", "offsets_expired")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Offsets [start, to) of the target's topic, of this incarnation; `mark` is what `decode` appends to every value.
+    """Offsets [start, to) of the table's topic, of this incarnation; `mark` is what `decode` appends to every value.
 
     bytes_per_record: an estimate; 0: unknown. failing: places of records whose rows cannot be computed, with the reason, once a
-    read has shown that there are some.
+    read has shown that there are some. lacks_values: earlier rounds had updates without all values: look for them at once.
     """
 
-    target: Target
+    table: OpenTable
     start: Offsets
     to: Offsets
     topic: TopicKey
     bytes_per_record: float = 0.0
     mark: bytes = field(default_factory=lambda: os.urandom(8))
     failing: DataFrame | None = None
+    lacks_values: bool = False
 
     @property
     def span(self) -> Offsets:
@@ -67,7 +69,7 @@ class Batch:
     @property
     def tasks(self) -> int:
         """Tasks of Spark that write its rows."""
-        return tasks_for(self.size_bytes, self.target.cores, len(self.to))
+        return tasks_for(self.size_bytes, self.table.services.cores, len(self.to))
 
     def records(self) -> DataFrame:
         """Each record as a row, with its verdict (`Shaping.records`)."""
@@ -75,7 +77,7 @@ class Batch:
 
     def with_failing(self) -> Batch:
         """The same, once it was read again to find the records whose rows cannot be computed: they are rejects."""
-        made = self.target.shaping.all_rows(rows(self.records())).where(F.col(REJECT).isNotNull())
+        made = self.table.row_plan.all_rows(rows(self.records())).where(F.col(REJECT).isNotNull())
         names = key_names((*PLACE, REJECT))
         places = made.select(
             *(c.alias(n) for c, n in zip((*map(at, PLACE), F.col(REJECT)), names, strict=True))
@@ -89,23 +91,23 @@ class Batch:
         Those of a table that masks are encrypted by the key that is the newest now.
         """
         observed, observation = observe_rejects(self._rejects(seen))
-        refused = rejected(observed, self.target.decoding, topic=self.topic, round_id=round_id)
-        if self.target.table.masks:
-            refused = sealed(refused, newest(self.target.masking_keys, time.time_ns() // 1_000))
-        letters = self.target.letters.ensure()
-        before = self.target.workers_s.value
-        staged = stage(self.target.lake, letters, refused.coalesce(1), f"{round_id}-letters")
-        return replace(staged, cpu_s=self.target.workers_s.value - before), seen_reasons(observation)
+        refused = rejected(observed, self.table.decode_plan, topic=self.topic, round_id=round_id)
+        if self.table.config.masks:
+            refused = sealed(refused, newest(self.table.services.masking_keys, time.time_ns() // 1_000))
+        letters = self.table.dead_letters.ensure()
+        before = self.table.worker_s.value
+        staged = stage(self.table.services.lake, letters, refused.coalesce(1), f"{round_id}-letters")
+        return replace(staged, cpu_s=self.table.worker_s.value - before), seen_reasons(observation)
 
     def count_rejects(self, seen: Seen) -> Rejects:
         """What the rejects are, in a second read of their range, where they are not to be kept."""
         observed, observation = observe_rejects(self._rejects(seen))
-        groups = reject_groups(observed, self.target.decoding)
+        groups = reject_groups(observed, self.table.decode_plan)
         return Rejects(seen_reasons(observation), groups)
 
     def filtered_schemas(self, seen: Seen) -> dict[str, int]:
         """Records of other tables by their schema, as far as those are not too many."""
-        decoding = self.target.decoding
+        decoding = self.table.decode_plan
         return {
             decoding.wire.name(decoding.other_ids[place]): count
             for place, count in sorted(seen.others.items())
@@ -114,7 +116,7 @@ class Batch:
 
     def unknown_ids(self, seen: Seen) -> tuple[list[int], list[int]]:
         """Schema ids in the range of the rejects that the round does not know: those of values, and those of keys."""
-        return unknown_ids(self._read(*self._reject_range(seen)), self.target.decoding)
+        return unknown_ids(self._read(*self._reject_range(seen)), self.table.decode_plan)
 
     def missing(self) -> Offsets:
         """Offsets without a record by partition, as Kafka holds the range now; reads it once more."""
@@ -132,9 +134,9 @@ class Batch:
         return self._judged(*self._reject_range(seen), RECEIVED)
 
     def _judged(self, start: Offsets, to: Offsets, *beside: str) -> DataFrame:
-        target = self.target
-        decoded = decode(self._read(start, to), target.decoding, self.mark, target.mode)
-        found = target.shaping.records(decoded, *beside)
+        table = self.table
+        decoded = decode(self._read(start, to), table.decode_plan, self.mark, table.mode)
+        found = table.row_plan.records(decoded, *beside)
         if self.failing is None:
             return found
         why = self.failing.columns[-1]
@@ -146,32 +148,32 @@ class Batch:
         from glue_jobs.kafka.client import settings_of
         from glue_jobs.kafka.source import read
 
-        target = self.target
+        table = self.table
         size_bytes = self.bytes_per_record * sum(to[p] - o for p, o in start.items())
         return read(
-            target.lake.spark,
-            settings_of(target.cluster.connection),
-            target.table.topic,
+            table.services.lake.spark,
+            settings_of(table.services.cluster.connection),
+            table.config.topic,
             self.topic.topic_id,
             start,
             to,
-            tasks=tasks_for(size_bytes, target.cores, target.cores),
-            cpu_s=target.workers_s,
+            tasks=tasks_for(size_bytes, table.services.cores, table.services.cores),
+            cpu_s=table.worker_s,
         )
 
 
-def sampled(target: Target, topic: TopicKey, start: Offsets, to: Offsets) -> float | None:
+def sampled(table: OpenTable, topic: TopicKey, start: Offsets, to: Offsets) -> float | None:
     """As `glue_jobs.kafka.source.bytes_per_record`."""
     from glue_jobs.kafka.client import settings_of
     from glue_jobs.kafka.source import bytes_per_record
 
     return bytes_per_record(
-        settings_of(target.cluster.connection), target.table.topic, topic.topic_id, start, to
+        settings_of(table.services.cluster.connection), table.config.topic, topic.topic_id, start, to
     )
 
 
 @contextmanager
-def errors_of_source(target: Target) -> Iterator[None]:
+def errors_of_source(config: Table) -> Iterator[None]:
     """What tasks inside have raised, as they have raised it.
 
     Raises:
@@ -181,6 +183,6 @@ def errors_of_source(target: Target) -> Iterator[None]:
         with told_by_workers():
             yield
     except Suspended as error:
-        if error.code in LOST and target.table.on_data_loss == "continue":
+        if error.code in LOST and config.on_data_loss == "continue":
             raise Retryable(error.message) from None
         raise

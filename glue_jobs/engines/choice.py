@@ -18,7 +18,7 @@ from glue_jobs.engines.rows import Fold, RowEngine
 from glue_jobs.iceberg.staging import Staged
 from glue_jobs.process.packages import brought
 from glue_jobs.table.counts import Seen
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable, TablePlan
 
 _lock = threading.Lock()
 _loaded: ModuleType | None = None
@@ -45,18 +45,18 @@ class Engine(Protocol):
         ...
 
 
-def choose_engine(target: Target, fold: Fold) -> tuple[Engine, Chosen]:
+def choose_engine(table: OpenTable, fold: Fold) -> tuple[Engine, Chosen]:
     """The engine that makes the table, and why. It logs nothing and changes nothing.
 
     Raises:
         Suspended: `engine_unsupported`, or `step_unusable` as the steps themselves. Fatal: as `loaded`.
     """
-    table, why = target.table, of_settings(target.table)
+    config, why = table.config, of_settings(table.config)
     columnar: Engine | None = None
-    if table.engine != "rows" and not why:
-        columnar = loaded(target.lake.spark.sparkContext).ColumnarEngine.of(target)
+    if config.engine != "rows" and not why:
+        columnar = loaded(table.services.lake.spark.sparkContext).ColumnarEngine.of(table)
         why = columnar.unsupported
-    chosen = choose(table.name, table.engine, why)
+    chosen = choose(config.name, config.engine, why)
     return columnar if columnar and chosen.engine == "columnar" else RowEngine(fold), chosen
 
 
@@ -87,7 +87,7 @@ def loaded(context: SparkContext) -> ModuleType:
         return _loaded
 
 
-def reasons_foreseen(target: Target) -> tuple[str, ...]:
-    """Why a table whose records are only foreseen (`Target.foresee`) would not be columnar, but for its layout."""
-    found: tuple[str, ...] = loaded(target.lake.spark.sparkContext).reasons_of(target)
+def reasons_foreseen(plan: TablePlan) -> tuple[str, ...]:
+    """Why a table that may not exist yet would not be columnar, but for its layout."""
+    found: tuple[str, ...] = loaded(plan.services.lake.spark.sparkContext).reasons_of(plan)
     return found

@@ -29,6 +29,6 @@ class RowEngine:
     unsupported: ClassVar[tuple[str, ...]] = ()
 
     def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
-        before = batch.target.workers_s.value
+        before = batch.table.worker_s.value
         staged, seen = self.fold(batch, stage_id)
-        return replace(staged, cpu_s=batch.target.workers_s.value - before), seen
+        return replace(staged, cpu_s=batch.table.worker_s.value - before), seen

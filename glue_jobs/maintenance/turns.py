@@ -18,7 +18,7 @@ from calve.log import event
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.maintenance.tasks import Work
 from glue_jobs.process.java import problem
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable
 
 ANSWER_S = 90.0
 """A job looks for requests twice a minute; one whose round takes longer than this loses it against the rewriting, once."""
@@ -42,24 +42,24 @@ def asked(table: Table, kind: Kind, wait: Callable[[float], bool]) -> bool:
     return False
 
 
-def take(target: Target, spare_s: float) -> float:
+def take(table: OpenTable, spare_s: float) -> float:
     """Do the work that is asked for, if any is, as far as a turn goes; how long it took. It never fails the table.
 
     spare_s: until the next round; a group of files that is begun is finished.
     """
-    kind = target.main.properties.get(TURN)
+    kind = table.main.properties.get(TURN)
     if kind is None:
         return 0.0
     began = time.monotonic()
     try:
         if kind in TURN_KINDS:
-            work = Work(target.lake, target.table, target.main, target.letters.table)
+            work = Work(table.services.lake, table.config, table.main, table.dead_letters.table)
             work.turn(kind, lambda: time.monotonic() - began > spare_s)
-        target.main.set_properties({}, remove=[TURN])
-        target.main.refresh()
+        table.main.set_properties({}, remove=[TURN])
+        table.main.refresh()
     except (Fatal, Py4JNetworkError, ConnectionError):
         raise
     except Exception as error:  # noqa: BLE001 a table is kept, whatever becomes of its maintenance
-        who = {"table": str(target.name), "topic": target.table.topic}
+        who = {"table": str(table.name), "topic": table.config.topic}
         event("maintenance.failed", **who, kind=kind, why=problem(error))
     return time.monotonic() - began

@@ -35,8 +35,9 @@ from glue_jobs.iceberg.rewriting import Group, groups, rewrite
 from glue_jobs.iceberg.staging import Staged
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
+from glue_jobs.table.open_table import REQUESTS, OpenTable
+from glue_jobs.table.opening import Opener
 from glue_jobs.table.outcome import Outcome
-from glue_jobs.table.target import REQUESTS, Target
 
 MERGED_AT_ONCE = 32
 """So many files of about the same size make one: a row is written anew two or three times on its way to a file of full size."""
@@ -55,7 +56,7 @@ AT_END_S = 60.0
 class Upkeep:
     """The upkeep of one table; all that it remembers may be lost at any time."""
 
-    target: Target
+    opener: Opener
     rate: float = FIRST_RATE
     settled: bool = False
     unmerged: int = MERGED_AT_ONCE
@@ -63,6 +64,10 @@ class Upkeep:
     unexpired: int = 0
     looked_at: float | None = None
     _failed: bool = field(default=False, init=False)
+
+    @property
+    def opened(self) -> OpenTable:
+        return self.opener.opened
 
     def between(self, outcome: Outcome, wait_s: float | None) -> float | None:
         """Do what is due, in the wait before the next round or, where there is none (None), at the end; what is left of it.
@@ -87,7 +92,7 @@ class Upkeep:
         self.unexpired += committed
         if not self.settled:
             self.settled = True
-            self._settle(self.target.main)
+            self._settle(self.opened.main)
         if spare_s and self.unmerged >= MERGED_AT_ONCE:
             self.unmerged = 0
             self._merge(outcome.position, spare_s)
@@ -96,18 +101,18 @@ class Upkeep:
             self._expire()
 
     def _settle(self, table: Table) -> None:
-        wanted = settings(self.target.table.maintenance.file_bytes)
+        wanted = settings(self.opened.config.maintenance.file_bytes)
         if table.properties.get(SETTINGS) != wanted[SETTINGS]:
             table.set_properties(wanted)
-            faults.point("upkeep.settled", self.target.table.name)
+            faults.point("upkeep.settled", self.opened.config.name)
 
     def _merge(self, base: Position, spare_s: float) -> None:
         """Merge the smallest files of which there are enough, as many as the time allows."""
-        target, main = self.target, self.target.main
+        opened, main = self.opened, self.opened.main
         main.refresh()
         if main.total("data-files") < MERGED_AT_ONCE or len(base.offsets) != 1:
             return  # rows of a topic that was made again since are told apart by their files
-        began, meter = time.monotonic(), Meter(target.lake)
+        began, meter = time.monotonic(), Meter(opened.services.lake)
         chosen, left = self._chosen(int(spare_s * self.rate))
         if not chosen:
             return
@@ -117,16 +122,16 @@ class Upkeep:
 
         def said(staged: Staged) -> dict[str, str]:
             receipt = meter.of_work(main, staged, read=_files(chosen))
-            return restated(stood.summary, receipt | target.carried())
+            return restated(stood.summary, receipt | opened.carried())
 
         done = rewrite(
-            target.lake,
+            opened.services.lake,
             main,
             chosen,
             said,
             lambda ancestors: may_publish(ancestors, base),
-            cores=target.cores,
-            name=target.table.name,
+            cores=opened.services.cores,
+            name=opened.config.name,
         )
         self.unexpired += 1
         if left >= MERGED_AT_ONCE:
@@ -147,13 +152,13 @@ class Upkeep:
     def _chosen(self, budget: int) -> tuple[list[Group], int]:
         """Of the smallest files of which there are enough those that can be afforded, and how many cannot."""
         for share in TIERS:
-            found = list(groups(self.target.lake, self.target.main, self._options(share)))
+            found = list(groups(self.opened.services.lake, self.opened.main, self._options(share)))
             if chosen := affordable(found, budget):
                 return chosen, _files(found) - _files(chosen)
         return [], 0
 
     def _options(self, share: int) -> dict[str, str]:
-        size = self.target.table.maintenance.file_bytes
+        size = self.opened.config.maintenance.file_bytes
         return {
             "target-file-size-bytes": str(size),
             "min-file-size-bytes": str(size // share),
@@ -164,23 +169,23 @@ class Upkeep:
     def _is_time_to_expire(self) -> bool:
         if self.looked_at is None or time.monotonic() - self.looked_at >= LOOK_EVERY_S:
             return True
-        maintenance = self.target.table.maintenance
+        maintenance = self.opened.config.maintenance
         return self.unexpired >= max(maintenance.snapshots_at_most, maintenance.snapshots_at_least) // 2
 
     def _expire(self) -> None:
-        target, letters = self.target, self.target.letters.table
+        opened, letters = self.opened, self.opened.dead_letters.table
         if letters is not None:
             self._settle(letters)
-        announcer = target.announcer
+        announcer = self.opener.announcer
         expire(
-            target.table,
-            target.main,
+            opened.config,
+            opened.main,
             letters,
             said=None if announcer.outbox is None else announcer.sent_to or 0,
         )
 
     def _who(self) -> dict[str, str]:
-        return {"table": str(self.target.name), "topic": self.target.table.topic}
+        return {"table": str(self.opened.name), "topic": self.opened.config.topic}
 
 
 def _files(of: Iterable[Group]) -> int:

@@ -34,7 +34,7 @@ from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.table.counts import Seen, observe_records, seen_records, with_rows_seen
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable
 
 SIGNS = {"+": F.try_add, "-": F.try_subtract, "*": F.try_multiply}
 SPARK_TYPES = {"timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
@@ -93,16 +93,16 @@ WIDE = "decimal(38, 0)"
 
 def stage_aggregates(mode: Aggregate, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
     """As `glue_jobs.engines.rows.Fold`: the totals of the groups that the records change. Raises: as `stage_totals`."""
-    target = batch.target
+    table = batch.table
     observed, observation = observe_records(batch.records())
-    good, several = target.shaping.rows(observed)
-    staged, made = stage_totals(target, mode, good, batch.tasks, stage_id)
+    good, several = table.row_plan.rows(observed)
+    staged, made = stage_totals(table, mode, good, batch.tasks, stage_id)
     seen = replace(seen_records(observation), changes=made)
     return staged, with_rows_seen(seen, several) if several else seen
 
 
 def stage_totals(
-    target: Target, aggregate: Aggregate, good: DataFrame, tasks: int, stage_id: str
+    table: OpenTable, aggregate: Aggregate, good: DataFrame, tasks: int, stage_id: str
 ) -> tuple[Staged, int]:
     """Write the new totals of the groups that the good records change, and deletes of the old ones, as files that no snapshot
     holds; gives the number of groups, too.
@@ -112,21 +112,21 @@ def stage_totals(
         Suspended: `measure_changed`, `measure_unusable`, `key_unusable`: the records do not make what the table holds;
             `measure_overflow`: a total is too large for its column; `ledger_imbalance`: as `stage_deletes`.
     """
-    require_same_columns(str(target.name), target.main.schema, target.shaping.made, aggregate)
-    fold = _Fold(groups_of(target.shaping.made, aggregate), totals_of(target.shaping.made, aggregate), tasks)
+    require_same_columns(str(table.name), table.main.schema, table.row_plan.made, aggregate)
+    fold = _Fold(groups_of(table.row_plan.made, aggregate), totals_of(table.row_plan.made, aggregate), tasks)
     batch = fold.folded(fold.alone(good, aggregate)).persist()
     try:
-        held = fold.held(_near(target, aggregate, batch), batch)
+        held = fold.held(_near(table, aggregate, batch), batch)
         counted = Observation()
         figures = [F.count(F.lit(1)).alias("rows"), *(F.count_if(each).alias(each) for each in fold.flags)]
         changed = fold.rows(fold.folded(batch.unionByName(held))).observe(counted, *figures).persist()
         try:
-            rows = clustered(changed.drop(*fold.flags), target.main, tasks)
-            staged = stage(target.lake, target.main, rows, stage_id, count_by=target.table.count_by)
+            rows = clustered(changed.drop(*fold.flags), table.main, tasks)
+            staged = stage(table.services.lake, table.main, rows, stage_id, count_by=table.config.count_by)
             found = {name: int(count) for name, count in counted.get.items()}
-            _require_exact(target, fold.totals, found, staged)
+            _require_exact(table, fold.totals, found, staged)
             keys = F.broadcast(keys_of(changed, list(fold.groups)))
-            deletes = stage_deletes(target.lake, target.main, keys, list(fold.groups), stage_id)
+            deletes = stage_deletes(table.services.lake, table.main, keys, list(fold.groups), stage_id)
             return replace(staged, deletes=deletes), found["rows"]
         finally:
             changed.unpersist()
@@ -196,13 +196,13 @@ class _Fold:
         return folded.select(*self.groups, *values, _kafka().alias(SYSTEM_COLUMN), *flags)
 
 
-def _near(target: Target, aggregate: Aggregate, batch: DataFrame) -> DataFrame:
+def _near(table: OpenTable, aggregate: Aggregate, batch: DataFrame) -> DataFrame:
     """The table as it is now, without the windows before and after those of the batch, whose files are not opened.
 
     Another round that is published meanwhile makes this one lose. The batch is read here alone, before it is read by two at
     once: executors that both need a part of it would each decode its records, and count them twice.
     """
-    rows = target.lake.spark.table(target.name.quoted(CATALOG))
+    rows = table.services.lake.spark.table(table.name.quoted(CATALOG))
     if aggregate.window is None:
         batch.count()
         return rows
@@ -249,16 +249,16 @@ def _kafka() -> Column:
 
 
 def _require_exact(
-    target: Target, totals: Sequence[Total], counted: Mapping[str, int], staged: Staged
+    table: OpenTable, totals: Sequence[Total], counted: Mapping[str, int], staged: Staged
 ) -> None:
     """Refuse what was staged where a total, or a value that it is made of, could not be computed exactly."""
     lost = [f"{each.name} of {counted[_flag(each)]} groups" for each in totals if counted[_flag(each)]]
     if not lost:
         return
-    discard(target.main, staged)
+    discard(table.main, staged)
     raise Suspended(
         "measure_overflow",
-        f"table {target.name} cannot hold the totals of the next records: {', '.join(lost)} would have more digits than the"
+        f"table {table.name} cannot hold the totals of the next records: {', '.join(lost)} would have more digits than the"
         " column or an expression has room for",
         fix="name another table whose measures have more room, or roll this one back and start it behind these records",
     )

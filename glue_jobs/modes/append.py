@@ -10,10 +10,10 @@ from glue_jobs.table.counts import Seen, observe_records, seen_records, with_row
 
 def stage_appends(batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
     """As `glue_jobs.engines.rows.Fold`."""
-    target = batch.target
+    table = batch.table
     observed, observation = observe_records(batch.records())
-    good, several = target.shaping.rows(observed)
-    rows = clustered(good, target.main, batch.tasks)
-    staged = stage(target.lake, target.main, rows, stage_id, count_by=target.table.count_by)
+    good, several = table.row_plan.rows(observed)
+    rows = clustered(good, table.main, batch.tasks)
+    staged = stage(table.services.lake, table.main, rows, stage_id, count_by=table.config.count_by)
     seen = seen_records(observation)
     return staged, with_rows_seen(seen, several) if several else seen

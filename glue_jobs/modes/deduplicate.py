@@ -27,8 +27,8 @@ from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.staging import Staged, stage
 from glue_jobs.table.counts import Seen, observe_records, seen_records, with_rows_seen
+from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
-from glue_jobs.table.target import Target
 
 RANK, PLACES, ROWS, HELD = "calve:rank", "calve:places", "calve:rows", "calve:held"
 KEPT = "array<struct<at: bigint, partition: int, offset: bigint>>"
@@ -39,15 +39,15 @@ def stage_firsts(mode: Deduplicate, batch: Batch, stage_id: str) -> tuple[Staged
     """As `glue_jobs.engines.rows.Fold`: the first of each key that the table does not have. Records are compared, not the rows
     that they make.
     """
-    target = batch.target
+    table = batch.table
     observed, observation = observe_records(batch.records())
     keyed = rows(observed).repartition(batch.tasks, *(at(path) for path in mode.key)).persist()
     try:
         counted = Observation()
-        kept = without_duplicates(target, mode, keyed).observe(counted, F.count(F.lit(1)).alias("rows"))
-        made, several = target.shaping.rows(kept)
-        made = clustered(made, target.main, batch.tasks)
-        staged = stage(target.lake, target.main, made, stage_id, count_by=target.table.count_by)
+        kept = without_duplicates(table, mode, keyed).observe(counted, F.count(F.lit(1)).alias("rows"))
+        made, several = table.row_plan.rows(kept)
+        made = clustered(made, table.main, batch.tasks)
+        staged = stage(table.services.lake, table.main, made, stage_id, count_by=table.config.count_by)
         seen = seen_records(observation)
         seen = replace(seen, duplicates=seen.applied - int(counted.get["rows"]))
         return staged, with_rows_seen(seen, several) if several else seen
@@ -55,14 +55,14 @@ def stage_firsts(mode: Deduplicate, batch: Batch, stage_id: str) -> tuple[Staged
         keyed.unpersist()
 
 
-def without_duplicates(target: Target, mode: Deduplicate, batch: DataFrame) -> DataFrame:
+def without_duplicates(table: OpenTable, mode: Deduplicate, batch: DataFrame) -> DataFrame:
     """Those of the batch, rows of the table with whatever stands beside them, that neither it nor the table has before.
 
     Reads the batch three times, and the key columns of the table as main is now: a round that is published meanwhile makes
     this one lose.
     """
     low, high = batch.agg(*(F.unix_millis(each(TIMESTAMP)) for each in (F.min, F.max))).collect()[0]
-    rows = target.lake.spark.table(target.name.quoted(CATALOG))
+    rows = table.services.lake.spark.table(table.name.quoted(CATALOG))
     if mode.window_ms is not None and low is not None:
         since, until = (
             F.timestamp_millis(F.lit(each)) for each in (low - mode.window_ms, high + mode.window_ms)

@@ -15,12 +15,12 @@ from glue_jobs.modes.append import stage_appends
 from glue_jobs.modes.deduplicate import stage_firsts
 from glue_jobs.modes.upsert import stage_change_data, stage_upserts
 from glue_jobs.table.counts import Seen
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable
 
 
-def engine_of(target: Target) -> tuple[Engine, Chosen]:
+def engine_of(table: OpenTable) -> tuple[Engine, Chosen]:
     """As `choose_engine`."""
-    return choose_engine(target, fold_of(target.mode))
+    return choose_engine(table, fold_of(table.mode))
 
 
 def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Seen, Batch]:
@@ -33,9 +33,9 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Se
     """
     files, seen = engine.stage(batch, stage_id)
     if seen.failed:
-        discard(batch.target.main, files)
+        discard(batch.table.main, files)
         batch = batch.with_failing()
-        files, seen = RowEngine(fold_of(batch.target.mode)).stage(batch, stage_id)
+        files, seen = RowEngine(fold_of(batch.table.mode)).stage(batch, stage_id)
     return files, seen, batch
 
 

@@ -39,8 +39,8 @@ from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.table.counts import Seen, observe_records, seen_records, with_rows_seen
+from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
-from glue_jobs.table.target import Target
 
 RESET = "calve:reset"
 """True where the batch holds a tombstone of the key: what the table has of it counts no more."""
@@ -49,16 +49,16 @@ LATEST, RANK, BEFORE = "calve:latest", "calve:rank", "calve:before"
 
 def stage_upserts(mode: Upsert, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
     """As `glue_jobs.engines.rows.Fold`: the newest record of each key, with deletes of the rows that they replace."""
-    target = batch.target
+    table = batch.table
     observed, observation = observe_records(batch.records())
-    good, several = target.shaping.rows(observed)
-    staged, made = stage_changes(target, mode, good, batch.tasks, stage_id)
+    good, several = table.row_plan.rows(observed)
+    staged, made = stage_changes(table, mode, good, batch.tasks, stage_id)
     seen = replace(seen_records(observation), changes=made)
     return staged, with_rows_seen(seen, several) if several else seen
 
 
 def stage_changes(
-    target: Target,
+    table: OpenTable,
     upsert: Upsert,
     good: DataFrame,
     tasks: int,
@@ -75,22 +75,22 @@ def stage_changes(
     """
     newest = newest_of_each_key(good, upsert, tasks)
     if upsert.order_by is not None:
-        newest = without_overtaken(newest, upsert.key, upsert.order_by, target)
+        newest = without_overtaken(newest, upsert.key, upsert.order_by, table)
     counted = Observation()
     changes = newest.observe(counted, F.count_if(~F.col(TOMBSTONE)).alias("rows")).persist()
     try:
         rows = changes.where(~F.col(TOMBSTONE)).drop(TOMBSTONE, RESET)
         staged = stage(
-            target.lake,
-            target.main,
-            clustered(rows, target.main, tasks),
+            table.services.lake,
+            table.main,
+            clustered(rows, table.main, tasks),
             stage_id,
-            count_by=target.table.count_by,
+            count_by=table.config.count_by,
         )
         keys = F.broadcast(keys_of(changes, upsert.key))
         if gone is not None:
             keys = keys_of(changes, upsert.key).union(gone).distinct()
-        deletes = stage_deletes(target.lake, target.main, keys, upsert.key, stage_id)
+        deletes = stage_deletes(table.services.lake, table.main, keys, upsert.key, stage_id)
         return replace(staged, deletes=deletes), int(counted.get["rows"])
     finally:
         changes.unpersist()
@@ -119,13 +119,13 @@ def newest_of_each_key(good: DataFrame, upsert: Upsert, tasks: int) -> DataFrame
     )
 
 
-def without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, target: Target) -> DataFrame:
+def without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, table: OpenTable) -> DataFrame:
     """The changes but those whose key has a row of a greater order; reads the table's key and order columns.
 
     As the table is now: a snapshot would be read with the columns that it was written with. Another round that is published
     meanwhile makes this one lose.
     """
-    held = target.lake.spark.table(target.name.quoted(CATALOG))
+    held = table.services.lake.spark.table(table.name.quoted(CATALOG))
     kept = held.select(*key_columns(key), at(order_by).alias(BEFORE))
     same = [at(path) == F.col(name) for path, name in zip(key, key_names(key), strict=True)]
     overtaken = F.col(BEFORE).isNotNull() & (at(order_by).isNull() | (at(order_by) < F.col(BEFORE)))
@@ -137,38 +137,33 @@ POSITION = f"{CHANGE['name']}.position"
 
 def stage_change_data(mode: ChangeData, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
     """As `glue_jobs.engines.rows.Fold`: the newest event of each key. Raises: as `stage_changes`."""
-    target, tasks, flat = batch.target, batch.tasks, batch.records()
+    flat = batch.records()
     truncates = F.count_if(F.col(REJECT).isNull() & (at(OP) == TRUNCATES))
     unavailable = F.count_if(F.col(REJECT).isNull() & lacks_values(flat))
     observed, observation = observe_records(flat, {"truncates": truncates, "unavailable": unavailable})
-    staged, made = _stage(target, mode, rows(observed), tasks, stage_id)
+    staged, made = _stage(mode, batch, rows(observed), stage_id)
     seen = seen_records(observation)
-    if seen.truncates or (seen.unavailable and not target.lacks_values):
-        discard(target.main, staged)
-        target.lacks_values |= bool(seen.unavailable)
+    if seen.truncates or (seen.unavailable and not batch.lacks_values):
+        discard(batch.table.main, staged)
+        batch = replace(batch, lacks_values=batch.lacks_values or bool(seen.unavailable))
         truncation = _truncation(batch.records()) if seen.truncates else None
-        staged, made = _stage(target, mode, rows(batch.records()), tasks, stage_id, truncation)
+        staged, made = _stage(mode, batch, rows(batch.records()), stage_id, truncation)
     return staged, replace(seen, changes=made)
 
 
 def _stage(
-    target: Target,
-    mode: ChangeData,
-    good: DataFrame,
-    tasks: int,
-    stage_id: str,
-    truncation: _Truncation | None = None,
+    mode: ChangeData, batch: Batch, good: DataFrame, stage_id: str, truncation: _Truncation | None = None
 ) -> tuple[Staged, int]:
-    gone = None
+    table, tasks, gone = batch.table, batch.tasks, None
     if truncation is not None:
         good = good.where(~truncation.ends(at(OFFSET)))
-        held = target.lake.spark.table(target.name.quoted(CATALOG))
+        held = table.services.lake.spark.table(table.name.quoted(CATALOG))
         gone = keys_of(held.where(truncation.ends(F.lit(-1))), mode.key)
-    if not target.lacks_values:
-        return stage_changes(target, mode, good, tasks, stage_id, gone)
+    if not batch.lacks_values:
+        return stage_changes(table, mode, good, tasks, stage_id, gone)
     good = good.persist()
     try:
-        return stage_changes(target, mode, filled(good, mode, target), tasks, stage_id, gone)
+        return stage_changes(table, mode, filled(good, mode, table), tasks, stage_id, gone)
     finally:
         good.unpersist()
 
@@ -214,7 +209,7 @@ def lacks_values(rows: DataFrame) -> Column:
     return F.coalesce((at(OP) == "u") & lacking, false())
 
 
-def filled(good: DataFrame, mode: ChangeData, target: Target) -> DataFrame:
+def filled(good: DataFrame, mode: ChangeData, table: OpenTable) -> DataFrame:
     """The same rows, with the values that updates lack as the row before has them, in the batch or in the table.
 
     Where no row is known before, the value stays what Debezium has written. Reads the batch twice, and of the table the columns
@@ -225,7 +220,7 @@ def filled(good: DataFrame, mode: ChangeData, target: Target) -> DataFrame:
         return good
     names = key_names(mode.key)
     lacking = keys_of(good.where(lacks_values(good)), mode.key).distinct()
-    held = target.lake.spark.table(target.name.quoted(CATALOG))
+    held = table.services.lake.spark.table(table.name.quoted(CATALOG))
     order = at(mode.order_by) if mode.order_by else F.lit(None).cast("string")
     before = held.select(
         *key_columns(mode.key),

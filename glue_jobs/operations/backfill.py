@@ -38,10 +38,10 @@ from glue_jobs.operations.publishing import publish_round
 from glue_jobs.operations.redrive import now
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable
 
 
-def serve(target: Target, base: Position, bytes_per_record: float) -> bool:
+def serve(table: OpenTable, base: Position, bytes_per_record: float) -> bool:
     """Answer the request that waits, if one does; True where main may stand elsewhere now.
 
     `base`: where the table stands. What goes wrong before anything is committed is the answer, and the round goes on.
@@ -50,16 +50,16 @@ def serve(target: Target, base: Position, bytes_per_record: float) -> bool:
         LostRace, Retryable: as of a round.
     """
     try:
-        request = Request.pending(target.main.properties)
+        request = Request.pending(table.main.properties)
     except ValueError:
-        _answer(target, Entry("unknown", now(), "backfill", "", problem=NOT_UNDERSTOOD))
+        _answer(table, Entry("unknown", now(), "backfill", "", problem=NOT_UNDERSTOOD))
         return False
     if request is None:
         return False
-    backfill = _Backfill(target, base, request, bytes_per_record)
+    backfill = _Backfill(table, base, request, bytes_per_record)
     entry = Entry(request.id, now(), "backfill", "backfill", request.by)
     try:
-        with errors_of_source(target):
+        with errors_of_source(table.config):
             told = backfill.run()
         entry = replace(entry, told=told)
     except (LostRace, Fatal, Py4JNetworkError, ConnectionError):
@@ -68,49 +68,53 @@ def serve(target: Target, base: Position, bytes_per_record: float) -> bool:
         if backfill.committing:
             raise
         entry = replace(entry, problem=problem(error))
-    _answer(target, entry)
+    _answer(table, entry)
     return True
 
 
 class _Backfill:
     """One request under way; `committing` once main may have been changed by it."""
 
-    def __init__(self, target: Target, base: Position, request: Request, bytes_per_record: float) -> None:
-        self.target = target
+    def __init__(self, table: OpenTable, base: Position, request: Request, bytes_per_record: float) -> None:
+        self.table = table
         self.base = base
         self.request = request
         self.bytes_per_record = bytes_per_record
         self.committing = False
-        self.meter = Meter(target.lake)
+        self.meter = Meter(table.services.lake)
 
     def run(self) -> str:
         """Replace the rows; what was done, in words."""
-        if done := done_before(self.target.main.ancestors(), self.request.id):
+        if done := done_before(self.table.main.ancestors(), self.request.id):
             return _told(Ledger.from_json(done.summary["calve.ledger"]))
-        target, topic = self.target, self.target.cluster.state(self.target.table.topic)
+        table, topic = self.table, self.table.services.cluster.state(self.table.config.topic)
         self._require_possible(topic)
-        ends = (_offsets(target, topic, each) for each in (self.request.start, self.request.to))
+        ends = (_offsets(table, topic, each) for each in (self.request.start, self.request.to))
         held = self.base.of(topic.key) or {}
         chosen = range_of(*ends, held=held, log_start=topic.log_start)
         start, to = ({p: each[end] for p, each in chosen.items()} for end in (0, 1))
-        engine, _ = engine_of(target)
-        batch = Batch(target, start, to, topic.key, self.bytes_per_record)
+        engine, _ = engine_of(table)
+        batch = Batch(table, start, to, topic.key, self.bytes_per_record)
         staged, _, _ = stage_batch(engine, batch, uuid.uuid4().hex)
         try:
-            old = _within(target.lake.spark.table(target.name.quoted(CATALOG)), chosen).distinct().persist()
+            old = (
+                _within(table.services.lake.spark.table(table.name.quoted(CATALOG)), chosen)
+                .distinct()
+                .persist()
+            )
             try:
                 self._require_same(staged, old)
-                recheck(topic, target.cluster.state(topic.name), start)
+                recheck(topic, table.services.cluster.state(topic.name), start)
                 return self._replace(staged, old, topic, chosen)
             finally:
                 old.unpersist()
         except BaseException:
             if not self.committing:
-                discard(target.main, staged)
+                discard(table.main, staged)
             raise
 
     def _require_possible(self, topic: TopicState) -> None:
-        if self.target.mode is not None:
+        if self.table.mode is not None:
             kind = kind_of(self.base.mode)
             raise CalveError(f"rows of a table of {kind} depend on each other: rewind it instead")
         if self.base.of(topic.key) is None or len(self.base.offsets) > 1:
@@ -118,8 +122,10 @@ class _Backfill:
 
     def _require_same(self, staged: Staged, old: DataFrame) -> None:
         """The ledgers of the rounds that read the range say which of its records are rows."""
-        target = self.target
-        with rows_of(target.lake, target.main, whole(target.lake, target.main, staged.files)) as rows:
+        table = self.table
+        with rows_of(
+            table.services.lake, table.main, whole(table.services.lake, table.main, staged.files)
+        ) as rows:
             if rows is None:
                 came, went = 0, old.count()
             else:
@@ -137,20 +143,20 @@ class _Backfill:
             raise CalveError(f"{went} rows of the range could not be made again: correct that, or rewind")
 
     def _replace(self, staged: Staged, old: DataFrame, topic: TopicState, chosen: Range) -> str:
-        target, round_id = self.target, uuid.uuid4().hex
-        deletes = stage_deletes(target.lake, target.main, old, PLACE, round_id)
-        faults.point("backfill.staged", target.table.name)
+        table, round_id = self.table, uuid.uuid4().hex
+        deletes = stage_deletes(table.services.lake, table.main, old, PLACE, round_id)
+        faults.point("backfill.staged", table.config.name)
         staged = replace(staged, deletes=deletes)
         ledger = Ledger(rows_appended=staged.rows, rows_deleted=deletes.rows if deletes else 0)
         check_ledger(ledger, staged_rows=staged.rows)
-        position = position_after(self.base, round_id=round_id, writer=target.writer)
-        metrics = self.meter.of_work(target.main, staged, all_read=True)
-        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | target.carried()
+        position = position_after(self.base, round_id=round_id, writer=table.services.writer)
+        metrics = self.meter.of_work(table.main, staged, all_read=True)
+        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | table.carried()
         summary = encode(position=position, topic=topic.key, start={}, ledger=ledger, metrics=metrics)
         summary |= {REQUEST_ID: self.request.id, REMADE: remade_json(chosen)}
         self.committing = True
-        publish_round(target.main, staged, summary, base=self.base, round_id=round_id)
-        faults.point("backfill.committed", target.table.name)
+        publish_round(table.main, staged, summary, base=self.base, round_id=round_id)
+        faults.point("backfill.committed", table.config.name)
         return _told(ledger)
 
 
@@ -158,9 +164,9 @@ def _told(ledger: Ledger) -> str:
     return f"{ledger.rows_deleted} rows replaced by {ledger.rows_appended}"
 
 
-def _offsets(target: Target, topic: TopicState, end: Start) -> Offsets:
+def _offsets(table: OpenTable, topic: TopicState, end: Start) -> Offsets:
     """Of a moment, those of all partitions."""
-    return end.offsets if end.at == "offsets" else target.cluster.first_offsets(topic, end)
+    return end.offsets if end.at == "offsets" else table.services.cluster.first_offsets(topic, end)
 
 
 def _within(rows: DataFrame, chosen: Range) -> DataFrame:
@@ -172,16 +178,16 @@ def _within(rows: DataFrame, chosen: Range) -> DataFrame:
     return keys_of(rows.where(reduce(Column.__or__, inside)), PLACE)
 
 
-def _answer(target: Target, entry: Entry) -> None:
-    main = target.main
+def _answer(table: OpenTable, entry: Entry) -> None:
+    main = table.main
     main.refresh()
     main.set_properties(entry.property(), remove=[REQUEST, *outdated(main.properties)])
-    faults.point("backfill.answered", target.table.name)
+    faults.point("backfill.answered", table.config.name)
     main.refresh()
     event(
         "backfill.answered",
-        table=str(target.name),
-        topic=target.table.topic,
+        table=str(table.name),
+        topic=table.config.topic,
         request=entry.id,
         told=entry.told,
         problem=entry.problem,

@@ -71,14 +71,14 @@ from glue_jobs.operations.redrive import now
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable
 
 QUIET_S = 3600
 """So long ago a compaction by others must be: whoever does one an hour does the next at any moment."""
 FIGURES = ("rows", "letters", "files", "removed", "exports", "unopened", "problem")
 
 
-def serve(target: Target, base: Position) -> bool:
+def serve(opened: OpenTable, base: Position) -> bool:
     """Answer the request that waits, if one does and no maintenance holds it; True where main may stand elsewhere now.
 
     `base`: where the table stands; its dead letters are level with it. What goes wrong before anything is deleted is the answer.
@@ -86,19 +86,19 @@ def serve(target: Target, base: Position) -> bool:
     Raises:
         LostRace, Retryable: as of a round; whoever comes next begins again.
     """
-    properties = target.main.properties
+    properties = opened.main.properties
     try:
         request = Request.pending(properties)
     except ValueError as error:
-        _answer(target, Entry("", now(), now(), problem=str(error)))
+        _answer(opened, Entry("", now(), now(), problem=str(error)))
         return False
     if request is None:
         if LEFT in properties:
-            _clear(target)
+            _clear(opened)
         return False
     if is_held(properties, time.time()):
         return False
-    forgetting = _Forgetting(target, base, request)
+    forgetting = _Forgetting(opened, base, request)
     try:
         entry = forgetting.run()
     except (LostRace, Retryable, Fatal, Py4JNetworkError, ConnectionError):
@@ -107,35 +107,35 @@ def serve(target: Target, base: Position) -> bool:
         if forgetting.deleting:
             raise
         entry = Entry(request.id, request.at, now(), problem=problem(error))
-    _answer(target, entry)
+    _answer(opened, entry)
     return True
 
 
 class _Forgetting:
     """One request under way; `deleting` once something may have gone because of it."""
 
-    def __init__(self, target: Target, base: Position, request: Request) -> None:
-        self.target = target
+    def __init__(self, opened: OpenTable, base: Position, request: Request) -> None:
+        self.opened = opened
         self.base = base
         self.request = request
         self.deleting = False
-        self.meter = Meter(target.lake)
+        self.meter = Meter(opened.services.lake)
 
     def run(self) -> Entry:
-        target, letters = self.target, self.target.letters.table
+        opened, letters = self.opened, self.opened.dead_letters.table
         self._require_possible(letters)
-        person = person_of(target, self.request)
-        emit(target, self.base)
-        rows = gone_rows(target, person)
-        places, unopened = letters_of(target, person, letters) if letters else ([], 0)
-        dead = gone_letters(target, letters, places) if letters else None
+        person = person_of(opened, self.request)
+        emit(opened, self.base)
+        rows = gone_rows(opened, person)
+        places, unopened = letters_of(opened, person, letters) if letters else ([], 0)
+        dead = gone_letters(opened, letters, places) if letters else None
         found = self._noted(rows, dead)
         self.deleting = True
         removed = self._purge_main(rows)
         if dead is not None:
             removed += self._purge_letters(places)
-        remove(target.main, found.exports)
-        faults.point("forget.exported", target.table.name)
+        remove(opened.main, found.exports)
+        faults.point("forget.exported", opened.config.name)
         return Entry(
             self.request.id,
             self.request.at,
@@ -153,15 +153,15 @@ class _Forgetting:
 
     def _require_possible(self, letters: Table | None) -> None:
         """Refuse what cannot be, as an answer; and for now where another writer is moving the dead letters."""
-        target = self.target
-        if isinstance(target.mode, Aggregate):
+        opened = self.opened
+        if isinstance(opened.mode, Aggregate):
             raise CalveError("rows are totals: they do not say who is in them")
-        steps, tags = target.table.steps, target.shaping.chain.means.tags
+        steps, tags = opened.config.steps, opened.row_plan.chain.means.tags
         for each in self.request.where:
             column = each.column
-            if why := column_problem(target.main.schema, column) or masking_problem(steps, tags, column):
+            if why := column_problem(opened.main.schema, column) or masking_problem(steps, tags, column):
                 raise CalveError(why)
-        tables = [target.main, *([letters] if letters else [])]
+        tables = [opened.main, *([letters] if letters else [])]
         for table in tables:
             own = (name for name in table.refs() if name not in ("main", POSITION_TAG))
             if others := sorted(name for name in own if not name.startswith(BRANCH_PREFIX)):
@@ -177,9 +177,9 @@ class _Forgetting:
 
     def _noted(self, rows: Gone, dead: Gone | None) -> Found:
         """What has been found, by this try and by earlier ones, written down before anything goes."""
-        target, properties = self.target, self.target.main.properties
+        opened, properties = self.opened, self.opened.main.properties
         found = Found.of(properties, self.request.id)
-        line = list(target.main.ancestors())
+        line = list(opened.main.ancestors())
         since = began_at(line, Entry.all(properties), Earlier.of(properties, line))
         topic = next(reversed(self.base.offsets), TopicKey("", ""))
         of_rows = places_of((topic, partition, offset) for partition, offset, _ in rows.places)
@@ -187,24 +187,24 @@ class _Forgetting:
         if dead is not None:
             of_letters = places_of((TopicKey(*each[:2]), *each[2:]) for each in dead.places)
             found = found.with_letters(dead.rows, of_letters)
-        stored = deliveries(target.lake, target.main)
-        if not isinstance(target.mode, Upsert):
+        stored = deliveries(opened.services.lake, opened.main)
+        if not isinstance(opened.mode, Upsert):
             stored = holding(stored, rows.all) if rows.places else []
         found = found.with_exports(each.manifest for each in stored)
-        target.main.set_properties({FOUND: found.to_json()})
-        faults.point("forget.noted", target.table.name)
-        target.main.refresh()
+        opened.main.set_properties({FOUND: found.to_json()})
+        faults.point("forget.noted", opened.config.name)
+        opened.main.refresh()
         return found
 
     def _purge_main(self, rows: Gone) -> int:
         """Raises LostRace where another round is there by now, Retryable where only others have committed."""
-        table = self.target.main
+        table = self.opened.main
         try:
-            return purge(self.target, table, rows, self._next, lambda: None)
+            return purge(self.opened, table, rows, self._next, lambda: None)
         except (LostRace, Conflict, Ambiguous) as error:
             table.refresh()
             current = nearest_position(table.ancestors())
-            mine = current is not None and current.writer == self.target.writer
+            mine = current is not None and current.writer == self.opened.services.writer
             raise (Retryable if mine or may_publish(table.ancestors(), self.base) else LostRace)(
                 error.message
             ) from None
@@ -212,30 +212,30 @@ class _Forgetting:
     def _next(self, staged: Staged) -> tuple[dict[str, str], Accept]:
         """The summary of the next commit on main: no offset moves. It is no round, so that nothing of its files is emitted."""
         before = self.base
-        self.base = position_after(before, round_id=uuid.uuid4().hex, writer=self.target.writer)
+        self.base = position_after(before, round_id=uuid.uuid4().hex, writer=self.opened.services.writer)
         if not before.offsets:
             summary = root(writer=self.base.writer, topic=before.topic, round_id=self.base.round)
         else:
             topic = next(reversed(before.offsets))
-            metrics = self.meter.of_work(self.target.main, staged, all_read=True) | self.target.carried()
+            metrics = self.meter.of_work(self.opened.main, staged, all_read=True) | self.opened.carried()
             summary = encode(position=self.base, topic=topic, start={}, ledger=Ledger(), metrics=metrics)
             del summary["calve.from"]
         return summary | {REQUEST_ID: self.request.id}, lambda ancestors: may_publish(ancestors, before)
 
     def _purge_letters(self, places: Sequence[Place]) -> int:
         """The dead-letter table says the same as before: that it is level with main."""
-        target = self.target
-        table = target.letters.table
+        opened = self.opened
+        table = opened.dead_letters.table
         if table is None:
-            raise Retryable(f"table {target.name.dead_letters} is gone")
-        target.letters.drop_branches(table)
+            raise Retryable(f"table {opened.name.dead_letters} is gone")
+        opened.dead_letters.drop_branches(table)
         table.refresh()
-        dead = gone_letters(target, table, places)
+        dead = gone_letters(opened, table, places)
         named = self.base.dead_letters.round if self.base.dead_letters else NO_LETTERS
         summary = published_letters(self.base, named) | {REQUEST_ID: self.request.id}
         try:
             return purge(
-                target,
+                opened,
                 table,
                 dead,
                 lambda _: (summary, lambda ancestors: is_level(self.base, ancestors)),
@@ -245,32 +245,32 @@ class _Forgetting:
             raise Retryable(error.message) from None
 
     def _require_alone(self) -> None:
-        main = self.target.main
+        main = self.opened.main
         main.refresh()
         if not may_publish(main.ancestors(), self.base):
             raise LostRace(f"table {main.name}: another writer published first, or main was rolled back")
 
 
-def _answer(target: Target, entry: Entry) -> None:
+def _answer(opened: OpenTable, entry: Entry) -> None:
     """Put the answer in the place of the request, and delete the metadata files that hold it."""
-    target.main.refresh()
-    entries = [*Entry.all(target.main.properties), entry]
+    opened.main.refresh()
+    entries = [*Entry.all(opened.main.properties), entry]
     said = {FORGOTTEN: to_json(entries), LEFT: entry.id}
-    target.main.set_properties(said, remove=[REQUEST, FOUND])
-    faults.point("forget.answered", target.table.name)
-    _clear(target)
+    opened.main.set_properties(said, remove=[REQUEST, FOUND])
+    faults.point("forget.answered", opened.config.name)
+    _clear(opened)
     event(
         "forget.answered",
-        table=str(target.name),
-        topic=target.table.topic,
+        table=str(opened.name),
+        topic=opened.config.topic,
         request=entry.id,
         **{name: value for name, value in asdict(entry).items() if name in FIGURES},
     )
 
 
-def _clear(target: Target) -> None:
-    target.main.refresh()
-    delete(target.main, old_metadata(target.main))
-    faults.point("forget.cleared", target.table.name)
-    target.main.set_properties({}, remove=[LEFT])
-    target.main.refresh()
+def _clear(opened: OpenTable) -> None:
+    opened.main.refresh()
+    delete(opened.main, old_metadata(opened.main))
+    faults.point("forget.cleared", opened.config.name)
+    opened.main.set_properties({}, remove=[LEFT])
+    opened.main.refresh()

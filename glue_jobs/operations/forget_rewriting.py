@@ -28,7 +28,7 @@ from glue_jobs.iceberg.staging import NOTHING, Staged, commit, publish, rows_of,
 from glue_jobs.operations.persons import Person
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable
 
 FILE = "_file"
 
@@ -144,29 +144,29 @@ class Gone:
     tasks: list[Any]
 
 
-def gone_rows(target: Target, person: Person) -> Gone:
+def gone_rows(opened: OpenTable, person: Person) -> Gone:
     """The person's rows in main. Of a record that makes several rows all go, whichever of them tells the person.
 
     Raises:
         CalveError: there are too many.
     """
     told_by = {"partition": at(PARTITION), "offset": at(OFFSET), "timestamp_us": F.unix_micros(at(TIMESTAMP))}
-    found = _gone(target, target.main, person.rows, person.others, told_by)
-    if not target.shaping.chain.explodes:
+    found = _gone(opened, opened.main, person.rows, person.others, told_by)
+    if not opened.row_plan.chain.explodes:
         return found
-    gone, kept = _at(target, found.places, OF_ROWS, told_by)
-    return _gone(target, target.main, gone, kept, told_by)
+    gone, kept = _at(opened, found.places, OF_ROWS, told_by)
+    return _gone(opened, opened.main, gone, kept, told_by)
 
 
-def gone_letters(target: Target, letters: Table, places: Sequence[Place]) -> Gone:
+def gone_letters(opened: OpenTable, letters: Table, places: Sequence[Place]) -> Gone:
     """The dead letters at these places."""
     told_by = {name: F.col(name) for name in LETTER}
-    gone, kept = _at(target, places, OF_LETTERS, told_by)
-    return _gone(target, letters, gone, kept, told_by)
+    gone, kept = _at(opened, places, OF_LETTERS, told_by)
+    return _gone(opened, letters, gone, kept, told_by)
 
 
-def _gone(target: Target, table: Table, gone: Narrow, kept: Narrow, told_by: Mapping[str, Column]) -> Gone:
-    rewriting = Rewriting(target.lake, table, gone=gone, kept=kept, name=target.table.name)
+def _gone(opened: OpenTable, table: Table, gone: Narrow, kept: Narrow, told_by: Mapping[str, Column]) -> Gone:
+    rewriting = Rewriting(opened.services.lake, table, gone=gone, kept=kept, name=opened.config.name)
     rows = gone(rewriting.all_rows)
     place = F.struct(*(column.alias(name) for name, column in told_by.items()))
     counted = rows.groupBy(F.col(FILE).alias("file"), place.alias("place")).agg(F.count("*").alias("rows"))
@@ -179,10 +179,10 @@ def _gone(target: Target, table: Table, gone: Narrow, kept: Narrow, told_by: Map
 
 
 def _at(
-    target: Target, places: Sequence[Place], kinds: str, told_by: Mapping[str, Column]
+    opened: OpenTable, places: Sequence[Place], kinds: str, told_by: Mapping[str, Column]
 ) -> tuple[Narrow, Narrow]:
     """Rows at these places, and all others."""
-    listed = target.lake.spark.createDataFrame(list(places), kinds)
+    listed = opened.services.lake.spark.createDataFrame(list(places), kinds)
     those = F.broadcast(listed.select(*(F.col(name).alias(f"calve:{name}") for name in told_by)))
     same = reduce(
         Column.__and__, (column.eqNullSafe(F.col(f"`calve:{name}`")) for name, column in told_by.items())
@@ -194,7 +194,7 @@ def _at(
     return narrow("left_semi"), narrow("left_anti")
 
 
-def purge(target: Target, table: Table, gone: Gone, said: Said, require_alone: Callable[[], None]) -> int:
+def purge(opened: OpenTable, table: Table, gone: Gone, said: Said, require_alone: Callable[[], None]) -> int:
     """Write the files anew that hold what must go, and keep nothing but what comes of it; how many files were deleted.
 
     `require_alone` refuses where another job may write files at this moment that a later commit of its own would need.
@@ -202,11 +202,11 @@ def purge(target: Target, table: Table, gone: Gone, said: Said, require_alone: C
     Raises:
         LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
     """
-    name = target.table.name
+    name = opened.config.name
     if gone.tasks:
-        gone.rewriting.replace(gone.tasks, said, stage_id=uuid.uuid4().hex, cores=target.cores)
+        gone.rewriting.replace(gone.tasks, said, stage_id=uuid.uuid4().hex, cores=opened.services.cores)
     require_alone()
-    files = files_of(target.lake, table)
+    files = files_of(opened.services.lake, table)
     fence(table, *said(NOTHING))
     faults.point("forget.fenced", name)
     if POSITION_TAG in table.refs() and table.head is not None:
@@ -214,7 +214,7 @@ def purge(target: Target, table: Table, gone: Gone, said: Said, require_alone: C
     faults.point("forget.tagged", name)
     expire(table)
     faults.point("forget.expired", name)
-    left_behind = unreachable(target.lake, table, files)
+    left_behind = unreachable(opened.services.lake, table, files)
     delete(table, left_behind)
     faults.point("forget.swept", name)
     return len(left_behind)

@@ -34,7 +34,7 @@ from glue_jobs.modes.upsert import newest_of_each_key, without_overtaken
 from glue_jobs.operations.publishing import publish_round
 from glue_jobs.operations.redrive import stage_marks
 from glue_jobs.process import faults
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable
 
 PLACE = (PARTITION, OFFSET)
 TOMBSTONES = "null_value"
@@ -42,27 +42,27 @@ TOMBSTONES = "null_value"
 UNKNOWN = "what they delete is not known"
 
 
-def fresh(target: Target, base: Position) -> Position:
+def fresh(table: OpenTable, base: Position) -> Position:
     """A table that has read nothing is of any mode."""
-    return base if base.offsets else replace(base, mode=noted(target.main.schema, target.mode))
+    return base if base.offsets else replace(base, mode=noted(table.main.schema, table.mode))
 
 
-def switch(target: Target, base: Position) -> bool:
+def switch(table: OpenTable, base: Position) -> bool:
     """Commit the change of mode that calve.yaml asks for, if it does; True where main stands elsewhere now.
 
     Raises:
         Suspended: `mode_changed`: it cannot be done; `key_unusable`: some of the rows have no key.
         LostRace, Retryable: as of a round.
     """
-    wanted = noted(target.main.schema, target.mode)
-    match change_of(str(target.name), target.table.name, base.mode, wanted):
+    wanted = noted(table.main.schema, table.mode)
+    match change_of(str(table.name), table.config.name, base.mode, wanted):
         case None:
             return False
         case "open":
-            position = _after(target, base, opened(str(base.mode), base.offsets))
-            _commit(target, base, position, NOTHING, Ledger())
-        case "fold" if isinstance(target.mode, Upsert):
-            _Fold(target, base, target.mode).run(wanted)
+            position = _after(table, base, opened(str(base.mode), base.offsets))
+            _commit(table, base, position, NOTHING, Ledger())
+        case "fold" if isinstance(table.mode, Upsert):
+            _Fold(table, base, table.mode).run(wanted)
     return True
 
 
@@ -70,38 +70,38 @@ def switch(target: Target, base: Position) -> bool:
 class _Fold:
     """What was appended since the table was folded last, and the tombstones among its dead letters, as one batch of changes."""
 
-    target: Target
+    table: OpenTable
     base: Position
     upsert: Upsert
 
     def run(self, wanted: str | None) -> None:
-        target, position = self.target, _after(self.target, self.base, wanted)
+        table, position = self.table, _after(self.table, self.base, wanted)
         self._require_whole()
-        rows_ = target.lake.spark.table(target.name.quoted(CATALOG))
+        rows_ = table.services.lake.spark.table(table.name.quoted(CATALOG))
         batch = rows_.where(self._beyond(at(PARTITION), at(OFFSET)))
         self._require_keys(batch)
         dead = self._tombstones()
         staged = self._stage_deletes(rows_, batch, dead, position.round)
-        faults.point("switch.staged", target.table.name)
+        faults.point("switch.staged", table.config.name)
         ledger = Ledger(rows_deleted=staged.deletes.rows if staged.deletes else 0)
         if dead is None:
-            _commit(target, self.base, position, staged, ledger)
+            _commit(table, self.base, position, staged, ledger)
             return
-        marked = stage_marks(target, target.letters.ensure(), dead, position.round)
-        faults.point("switch.marked", target.table.name)
-        held = target.letters.hold(marked, round_id=position.round, base=self.base)
-        faults.point("switch.held", target.table.name)
+        marked = stage_marks(table, table.dead_letters.ensure(), dead, position.round)
+        faults.point("switch.marked", table.config.name)
+        held = table.dead_letters.hold(marked, round_id=position.round, base=self.base)
+        faults.point("switch.held", table.config.name)
         position = position_after(position, round_id=position.round, writer=position.writer, held=held)
         ledger = replace(ledger, selected=marked.rows, redriven=marked.rows)
-        _commit(target, self.base, position, staged, ledger)
-        target.letters.release(position, marked)
+        _commit(table, self.base, position, staged, ledger)
+        table.dead_letters.release(position, marked)
 
     def _require_whole(self) -> None:
         """Refuse where the table lacks what decides which of its rows count."""
-        ancestors = tuple(self.target.main.ancestors())
+        ancestors = tuple(self.table.main.ancestors())
         ledgers = (ledger_of(each.summary) for each in ancestors)
         skipped = sum(each.skipped.get(TOMBSTONES, 0) for each in ledgers)
-        unknown = ancestry_is_cut(ancestors) and self.target.table.on_error == "skip"
+        unknown = ancestry_is_cut(ancestors) and self.table.config.on_error == "skip"
         if len(self.base.offsets) > 1:
             why = "it holds records of a topic that was made again since, and no order between both"
         elif self.upsert.deletes and (skipped or unknown):
@@ -113,8 +113,8 @@ class _Fold:
     def _unable(self, why: str) -> Suspended:
         return Suspended(
             "mode_changed",
-            f"table {self.target.name} cannot become one of upserts: {why}",
-            fix=f"take back `upsert` at table {self.target.table.name} in calve.yaml, or name another table",
+            f"table {self.table.name} cannot become one of upserts: {why}",
+            fix=f"take back `upsert` at table {self.table.config.name} in calve.yaml, or name another table",
         )
 
     def _require_keys(self, batch: DataFrame) -> None:
@@ -122,40 +122,42 @@ class _Fold:
         if found := nameless.select(*(at(path) for path in PLACE)).limit(1).collect():
             raise Suspended(
                 "key_unusable",
-                f"table {self.target.name} cannot hold one row for each key: {nameless.count()} of its rows have none,"
+                f"table {self.table.name} cannot hold one row for each key: {nameless.count()} of its rows have none,"
                 f" one of them partition {found[0][0]} offset {found[0][1]}",
                 fix="choose columns that are never null, or name another table, where such records are dead letters",
             )
 
     def _tombstones(self) -> DataFrame | None:
         """The letters that delete, as rows with `LETTER` and `TOMBSTONE`; those whose key cannot be read stay letters."""
-        target, letters = self.target, self.target.letters.table
+        table, letters = self.table, self.table.dead_letters.table
         if letters is None or not self.upsert.deletes:
             return None
         if not is_level(self.base, letters.ancestors()):
             raise Retryable(f"table {letters.name}: another writer is moving the dead letters")
-        chosen = as_records(target.lake, letters, Request("", "", reason=TOMBSTONES), target.masking_keys)
+        chosen = as_records(
+            table.services.lake, letters, Request("", "", reason=TOMBSTONES), table.services.masking_keys
+        )
         chosen = chosen.where(self._beyond(F.col("partition"), F.col("offset")))
         if unopened := chosen.where(F.col(UNOPENED)).count():
             raise self._unable(
                 f"{unopened} dead letters without a value are sealed by keys that the secret lacks: {UNKNOWN}"
             )
-        decoded = decode(chosen, target.decoding, os.urandom(8), self.upsert)
-        records = target.shaping.records(decoded.where(F.col(TOMBSTONE)), LETTER)
-        dead, _ = target.shaping.rows(records)
+        decoded = decode(chosen, table.decode_plan, os.urandom(8), self.upsert)
+        records = table.row_plan.records(decoded.where(F.col(TOMBSTONE)), LETTER)
+        dead, _ = table.row_plan.rows(records)
         return dead if dead.limit(1).collect() else None
 
     def _stage_deletes(
         self, rows_: DataFrame, batch: DataFrame, dead: DataFrame | None, round_id: str
     ) -> Staged:
         """Deletes of the rows of the batch that do not count, and of earlier rows that those replace."""
-        target, upsert = self.target, self.upsert
+        table, upsert = self.table, self.upsert
         changes = batch.withColumn(TOMBSTONE, false())
         if dead is not None:
             changes = changes.unionByName(dead.drop(LETTER))
-        newest = newest_of_each_key(changes, upsert, 2 * target.cores)
+        newest = newest_of_each_key(changes, upsert, 2 * table.services.cores)
         if upsert.order_by is not None:
-            newest = without_overtaken(newest, upsert.key, upsert.order_by, target)
+            newest = without_overtaken(newest, upsert.key, upsert.order_by, table)
         newest = newest.persist()
         try:
             kept = keys_of(newest.where(~F.col(TOMBSTONE)), PLACE)
@@ -165,7 +167,9 @@ class _Fold:
                 keys = keys_of(newest, upsert.key)
                 same = [at(path) == F.col(name) for path, name in zip(upsert.key, keys.columns, strict=True)]
                 gone = gone.unionByName(keys_of(earlier.join(keys, same, "left_semi"), PLACE))
-            return replace(NOTHING, deletes=stage_deletes(target.lake, target.main, gone, PLACE, round_id))
+            return replace(
+                NOTHING, deletes=stage_deletes(table.services.lake, table.main, gone, PLACE, round_id)
+            )
         finally:
             newest.unpersist()
 
@@ -179,22 +183,22 @@ class _Fold:
         return ~folded
 
 
-def _after(target: Target, base: Position, mode: str | None) -> Position:
-    return replace(base, round=uuid.uuid4().hex, writer=target.writer, snapshot=None, mode=mode)
+def _after(table: OpenTable, base: Position, mode: str | None) -> Position:
+    return replace(base, round=uuid.uuid4().hex, writer=table.services.writer, snapshot=None, mode=mode)
 
 
-def _commit(target: Target, base: Position, position: Position, staged: Staged, ledger: Ledger) -> None:
+def _commit(table: OpenTable, base: Position, position: Position, staged: Staged, ledger: Ledger) -> None:
     check_ledger(ledger, staged_rows=0)
     topic = next(reversed(base.offsets))
-    summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=target.carried())
+    summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=table.carried())
     if ledger.selected:
         summary[REQUEST_ID] = position.round
-    publish_round(target.main, staged, summary, base=base, round_id=position.round)
-    faults.point("switch.committed", target.table.name)
+    publish_round(table.main, staged, summary, base=base, round_id=position.round)
+    faults.point("switch.committed", table.config.name)
     event(
         "table.switched",
-        table=str(target.name),
-        topic=target.table.topic,
+        table=str(table.name),
+        topic=table.config.topic,
         mode=kind_of(position.mode),
         rows_deleted=ledger.rows_deleted,
         tombstones=ledger.redriven,

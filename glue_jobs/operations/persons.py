@@ -28,7 +28,7 @@ from glue_jobs.dead_letters.redriven import rows_at
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.table.counts import unknown_ids
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable
 
 TEXTS, BYTES = "calve:forget:texts", "calve:forget:bytes"
 LEAST_BYTES = 6
@@ -90,25 +90,25 @@ class Person:
         return frame_of(self.lake.spark, ", ".join(kinds), [values])
 
 
-def person_of(target: Target, request: Request) -> Person:
+def person_of(table: OpenTable, request: Request) -> Person:
     """Who is meant, with the values as they were before they were sealed.
 
     Raises:
         CalveError: they are sealed by a key that the secret lacks, or not by it.
     """
-    where = request.where if request.sealed is None else _opened(target, request, request.sealed)
-    return Person(target.lake, where, target.masking_keys)
+    where = request.where if request.sealed is None else _opened(table, request, request.sealed)
+    return Person(table.services.lake, where, table.services.masking_keys)
 
 
-def _opened(target: Target, request: Request, key_id: str) -> tuple[Condition, ...]:
-    key = next((each for each in target.masking_keys if each.id == key_id), None)
+def _opened(table: OpenTable, request: Request, key_id: str) -> tuple[Condition, ...]:
+    key = next((each for each in table.services.masking_keys if each.id == key_id), None)
     if key is None:
         raise CalveError(f"the request is sealed by the masking key {key_id}, which the secret lacks")
     sealed = [
         [n, seal_key(key, request.id), base64.b64decode(each.value), bound_to(request.id, n)]
         for n, each in enumerate(request.where)
     ]
-    frame = frame_of(target.lake.spark, "n int, round_key binary, data binary, bound binary", sealed)
+    frame = frame_of(table.services.lake.spark, "n int, round_key binary, data binary, bound binary", sealed)
     clear = F.try_aes_decrypt("data", "round_key", F.lit("GCM"), F.lit("DEFAULT"), "bound").cast("string")
     found = {row["n"]: row["clear"] for row in frame.select("n", clear.alias("clear")).collect()}
     if None in found.values():
@@ -116,25 +116,25 @@ def _opened(target: Target, request: Request, key_id: str) -> tuple[Condition, .
     return tuple(Condition(each.column, found[n]) for n, each in enumerate(request.where))
 
 
-def letters_of(target: Target, person: Person, letters: Table) -> tuple[list[tuple[Any, ...]], int]:
+def letters_of(table: OpenTable, person: Person, letters: Table) -> tuple[list[tuple[Any, ...]], int]:
     """The places of the person's dead letters, those that came back among them: told by their bytes, or by the row that they
     would be; and how many could not be opened.
     """
-    chosen = records_of(rows_at(target.lake, letters, letters.head), target.masking_keys)
-    target.learn(*unknown_ids(chosen, target.decoding))
-    found, made = person.records(chosen).select(LETTER), _as_rows(target, chosen)
+    chosen = records_of(rows_at(table.services.lake, letters, letters.head), table.services.masking_keys)
+    table.learn(*unknown_ids(chosen, table.decode_plan))
+    found, made = person.records(chosen).select(LETTER), _as_rows(table, chosen)
     if all(kind_at(made.schema, each.column) is not None for each in person.where):
         found = found.unionByName(person.rows(made).select(LETTER))
     places = found.select(*(F.col(LETTER)[name].alias(name) for name in PLACE)).distinct()
-    unopened = chosen.where(F.col(UNOPENED)).count() if target.masking_keys else 0
+    unopened = chosen.where(F.col(UNOPENED)).count() if table.services.masking_keys else 0
     return sorted(tuple(row) for row in places.collect()), unopened
 
 
-def _as_rows(target: Target, letters: DataFrame) -> DataFrame:
+def _as_rows(table: OpenTable, letters: DataFrame) -> DataFrame:
     """What the table's decoding and steps make of the records today, with `LETTER`; null where they cannot be read."""
-    decoded = decode(letters, target.decoding, os.urandom(8), target.mode)
-    made = target.shaping.records(decoded, LETTER)
-    return target.shaping.all_rows(made) if target.shaping.chain.explodes else made
+    decoded = decode(letters, table.decode_plan, os.urandom(8), table.mode)
+    made = table.row_plan.records(decoded, LETTER)
+    return table.row_plan.all_rows(made) if table.row_plan.chain.explodes else made
 
 
 def _contains(data: Column, wanted: Column) -> Column:

@@ -75,21 +75,21 @@ def require_allowed(batch: Batch, seen: Seen, staged: Staged) -> None:
     Raises:
         Suspended: as `calve.rounds.dead_letter_policy.check_rejects`.
     """
-    target = batch.target
-    line = list(target.main.ancestors())
-    known = Earlier.of(target.main.properties, line)
+    table = batch.table
+    line = list(table.main.ancestors())
+    known = Earlier.of(table.main.properties, line)
     try:
         check_rejects(
-            target.table,
+            table.config,
             known.rest(line) if known else line,
             now=time.time(),
             read=Tally(seen.own, seen.rejects),
             found=lambda: batch.count_rejects(seen),
-            misfit=target.misfit,
+            misfit=table.misfit,
             expired=known.spent if known else (),
         )
     except Suspended:
-        discard(target.main, staged)
+        discard(table.main, staged)
         raise
 
 

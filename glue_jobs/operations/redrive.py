@@ -50,11 +50,11 @@ from glue_jobs.operations.publishing import publish_round
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
 from glue_jobs.table.counts import Seen, unknown_ids, with_rows_seen
+from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
-from glue_jobs.table.target import Target
 
 
-def serve(target: Target, base: Position) -> bool:
+def serve(table: OpenTable, base: Position) -> bool:
     """Answer the request that waits, if one does; True where main may stand elsewhere now.
 
     `base`: where the table stands; its dead letters are level with it. What goes wrong before anything is committed is the
@@ -63,21 +63,21 @@ def serve(target: Target, base: Position) -> bool:
     Raises:
         LostRace, Retryable: as of a round.
     """
-    properties = target.main.properties
+    properties = table.main.properties
     try:
         request = Request.pending(properties)
     except ValueError:
-        _answer(target, Result("", now(), problem=NOT_UNDERSTOOD))
+        _answer(table, Result("", now(), problem=NOT_UNDERSTOOD))
         return False
     if request is None:
         return False
-    if why := _refused(target.mode):
-        _answer(target, Result(request.id, now(), problem=why))
+    if why := _refused(table.mode):
+        _answer(table, Result(request.id, now(), problem=why))
         return False
-    letters = target.letters.table
+    letters = table.dead_letters.table
     if letters is not None and not is_level(base, letters.ancestors()):
         raise Retryable(f"table {letters.name}: another writer is moving the dead letters")
-    redrive = _Redrive(target, base, request, letters)
+    redrive = _Redrive(table, base, request, letters)
     try:
         result = redrive.run()
     except (LostRace, Fatal, Py4JNetworkError, ConnectionError):
@@ -86,7 +86,7 @@ def serve(target: Target, base: Position) -> bool:
         if redrive.committing:
             raise
         result = Result(request.id, now(), problem=problem(error))
-    _answer(target, result)
+    _answer(table, result)
     return True
 
 
@@ -103,13 +103,13 @@ def _refused(mode: Mode | None) -> str | None:
 class _Redrive:
     """One request under way; `committing` once main may have been changed by it."""
 
-    def __init__(self, target: Target, base: Position, request: Request, letters: Table | None) -> None:
-        self.target = target
+    def __init__(self, table: OpenTable, base: Position, request: Request, letters: Table | None) -> None:
+        self.table = table
         self.base = base
         self.request = request
         self.letters = letters
         self.committing = False
-        self.meter = Meter(target.lake)
+        self.meter = Meter(table.services.lake)
         self.mark = os.urandom(8)
 
     def run(self) -> Result:
@@ -117,7 +117,7 @@ class _Redrive:
 
         A commit of an earlier try of the same request counts: its letters are marked, and are not selected again.
         """
-        done = done_before(self.target.main.ancestors(), self.request.id)
+        done = done_before(self.table.main.ancestors(), self.request.id)
         shares = self._shares()
         for share in shares:
             if share.fresh or share.present:
@@ -134,10 +134,12 @@ class _Redrive:
         """Select, look up ids that nobody knew, and count what each letter is today."""
         if self.letters is None:
             return []
-        self.chosen = as_records(self.target.lake, self.letters, self.request, self.target.masking_keys)
+        self.chosen = as_records(
+            self.table.services.lake, self.letters, self.request, self.table.services.masking_keys
+        )
         if not self.chosen.limit(1).collect():
             return []
-        self.target.learn(*unknown_ids(self.chosen, self.target.decoding))
+        self.table.learn(*unknown_ids(self.chosen, self.table.decode_plan))
         self.held = self._held()
         return counted(self._judged())
 
@@ -146,12 +148,12 @@ class _Redrive:
 
         Where the table holds the first record of each key, what it holds, or will, are all records of these keys.
         """
-        good, mode = self._records().where(F.col(REJECT).isNull()), self.target.mode
+        good, mode = self._records().where(F.col(REJECT).isNull()), self.table.mode
         if isinstance(mode, Deduplicate):
-            fresh = without_duplicates(self.target, mode, rows(good))
+            fresh = without_duplicates(self.table, mode, rows(good))
             found = by_record(_places(good), _places(fresh), "left_anti")
         else:
-            main = self.target.lake.spark.table(self.target.name.quoted(CATALOG))
+            main = self.table.services.lake.spark.table(self.table.name.quoted(CATALOG))
             found = records_in(main, _places(good))
         return found if found.limit(1).collect() else None
 
@@ -159,12 +161,12 @@ class _Redrive:
         """The letters as rows; those that cannot be opened, that belong to another table by now, or that a step leaves out, stay
         where they are.
         """
-        found = decode(self.chosen, self.target.decoding, self.mark, self.target.mode)
+        found = decode(self.chosen, self.table.decode_plan, self.mark, self.table.mode)
         found = found.withColumn(REJECT, F.when(F.col(UNOPENED), F.lit("sealed")).otherwise(F.col(REJECT)))
         if OTHER in found.columns:
             others = F.when(F.col(OTHER).isNotNull(), F.lit("incompatible_schema"))
             found = found.withColumn(REJECT, F.coalesce(others, REJECT)).drop(OTHER)
-        made = self.target.shaping.records(found, LETTER)
+        made = self.table.row_plan.records(found, LETTER)
         if FILTERED not in made.columns:
             return made
         left_out = F.when(F.col(FILTERED), F.lit("filtered"))
@@ -180,60 +182,60 @@ class _Redrive:
         return joined.drop(*held.columns)
 
     def _bring_back(self, share: Share) -> None:
-        target, round_id = self.target, uuid.uuid4().hex
-        letters = target.letters.ensure()
+        table, round_id = self.table, uuid.uuid4().hex
+        letters = table.dead_letters.ensure()
         good = self._judged().where(F.col(REJECT).isNull() & _of(share.topic))
         staged = self._stage_rows(good.where(~F.col(PRESENT)), share, round_id)
-        faults.point("redrive.staged", target.table.name)
-        marked = stage_marks(target, letters, good, round_id)
-        faults.point("redrive.marked", target.table.name)
+        faults.point("redrive.staged", table.config.name)
+        marked = stage_marks(table, letters, good, round_id)
+        faults.point("redrive.marked", table.config.name)
         ledger = share.ledger
-        if target.shaping.chain.explodes:
+        if table.row_plan.chain.explodes:
             ledger = replace(ledger, rows_appended=staged.rows)
         if (staged.rows, marked.rows) != (ledger.rows_appended, share.fresh + share.present):
-            discard(target.main, staged)
+            discard(table.main, staged)
             raise Retryable(f"{staged.rows} rows and {marked.rows} marks were written for {share}")
-        held = target.letters.hold(marked, round_id=round_id, base=self.base)
-        faults.point("redrive.held", target.table.name)
+        held = table.dead_letters.hold(marked, round_id=round_id, base=self.base)
+        faults.point("redrive.held", table.config.name)
         check_ledger(ledger, staged_rows=staged.rows)
-        position = position_after(self.base, round_id=round_id, writer=target.writer, held=held)
+        position = position_after(self.base, round_id=round_id, writer=table.services.writer, held=held)
         self.committing = True
         snapshot = publish_round(
-            target.main,
+            table.main,
             staged,
             self._summary(position, share.topic, ledger, staged, marked),
             base=self.base,
             round_id=round_id,
         )
-        faults.point("redrive.committed", target.table.name)
-        target.letters.release(position, marked)
+        faults.point("redrive.committed", table.config.name)
+        table.dead_letters.release(position, marked)
         self.base = replace(position, snapshot=snapshot)
 
     def _summary(
         self, position: Position, topic: TopicKey, ledger: Ledger, staged: Staged, marked: Staged
     ) -> dict[str, str]:
         """What the commit says: the position as it was, and until when the table was complete, which remains so."""
-        target = self.target
-        metrics = self.meter.of_round(target.main, target.mode, staged, marked, had_letters=True)
-        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | target.carried()
+        table = self.table
+        metrics = self.meter.of_round(table.main, table.mode, staged, marked, had_letters=True)
+        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | table.carried()
         if staged.counts:
             metrics[COUNTS] = staged.counts
         summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=metrics)
         return summary | {REQUEST_ID: self.request.id}
 
     def _stage_rows(self, good: DataFrame, share: Share, round_id: str) -> Staged:
-        target = self.target
-        tasks = tasks_for(share.size_bytes, target.cores, target.cores)
-        made, several = target.shaping.rows(good.drop(LETTER, PRESENT))
+        table = self.table
+        tasks = tasks_for(share.size_bytes, table.services.cores, table.services.cores)
+        made, several = table.row_plan.rows(good.drop(LETTER, PRESENT))
         staged = stage(
-            target.lake,
-            target.main,
-            clustered(made, target.main, tasks),
+            table.services.lake,
+            table.main,
+            clustered(made, table.main, tasks),
             round_id,
-            count_by=target.table.count_by,
+            count_by=table.config.count_by,
         )
         if several and with_rows_seen(Seen(), several).failed:
-            discard(target.main, staged)
+            discard(table.main, staged)
             raise Suspended(
                 "step_failed", "rows of these letters cannot be computed by the steps of the table"
             )
@@ -245,11 +247,11 @@ def _places(records: DataFrame) -> DataFrame:
     return records.select(*(F.col(SYSTEM_COLUMN)[name].alias(name) for name in RECORD))
 
 
-def stage_marks(target: Target, letters: Table, chosen: DataFrame, round_id: str) -> Staged:
+def stage_marks(table: OpenTable, letters: Table, chosen: DataFrame, round_id: str) -> Staged:
     """Write letters that came back, `LETTER` of each, with the mark of the round that they come back by."""
     kept = chosen.select(f"{LETTER}.*").withColumn(REDRIVEN, F.lit(round_id))
     columns = [each["name"] for each in letters.schema["fields"]]
-    return stage(target.lake, letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
+    return stage(table.services.lake, letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
 
 
 def _of(topic: TopicKey) -> Column:
@@ -257,14 +259,14 @@ def _of(topic: TopicKey) -> Column:
     return (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
 
 
-def _answer(target: Target, result: Result) -> None:
-    target.main.set_properties({RESULT: result.to_json()}, remove=[REQUEST])
-    faults.point("redrive.answered", target.table.name)
-    target.main.refresh()
+def _answer(table: OpenTable, result: Result) -> None:
+    table.main.set_properties({RESULT: result.to_json()}, remove=[REQUEST])
+    faults.point("redrive.answered", table.config.name)
+    table.main.refresh()
     event(
         "redrive.answered",
-        table=str(target.name),
-        topic=target.table.topic,
+        table=str(table.name),
+        topic=table.config.topic,
         request=result.id,
         **{name: value for name, value in asdict(result).items() if name not in ("id", "at")},
     )

@@ -19,13 +19,14 @@ from glue_jobs.iceberg.specs import ordered, term
 from glue_jobs.operations.redrive import now
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, problem
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable
+from glue_jobs.table.outcome import TableMemory
 
 Layout = tuple[tuple[Transform, ...], tuple[Transform, ...]]
 """Partition fields and sort fields."""
 
 
-def relayout(target: Target) -> None:
+def relayout(opened: OpenTable, memory: TableMemory) -> None:
     """Change partition spec and sort order in one commit where calve.yaml has others.
 
     A table of upserts for which none was written keeps what it has: buckets are what it is born with (ADR 18).
@@ -33,28 +34,28 @@ def relayout(target: Target) -> None:
     Raises:
         Retryable: the catalog does not answer, or another writer was faster.
     """
-    table, main = target.table, target.main
+    table, main = opened.config, opened.main
     held = layout_of(main)
     bucketed = isinstance(table.mode, Upsert) and table.mode.bucketed
     wanted = held[0] if bucketed else table.partition_by, table.sort_by
-    if _same(held, wanted) or wanted == target.layout_refused:
+    if _same(held, wanted) or wanted == memory.layout_refused:
         return
     asked = replace(table, partition_by=wanted[0], sort_by=wanted[1])
     try:
-        for problem in layout_problems(asked, str(target.name), main.schema):
+        for problem in layout_problems(asked, str(opened.name), main.schema):
             raise problem
         told = f"partition by {_words(wanted[0])}, sort by {_words(wanted[1])}"
         _change(main, held, wanted, Entry(uuid.uuid4().hex, now(), "layout", told))
     except Retryable:
         raise
     except CalveError as error:
-        target.layout_refused = wanted
+        memory.layout_refused = wanted
         fix = f"in calve.yaml, change partition_by or sort_by of table {table.name}"
-        event("layout.refused", table=str(target.name), topic=table.topic, why=error.message, fix=fix)
+        event("layout.refused", table=str(opened.name), topic=table.topic, why=error.message, fix=fix)
         return
     faults.point("layout.changed", table.name)
     main.refresh()
-    event("layout.changed", table=str(target.name), topic=table.topic, told=told)
+    event("layout.changed", table=str(opened.name), topic=table.topic, told=told)
 
 
 def layout_of(table: Table) -> Layout:

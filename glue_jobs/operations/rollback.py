@@ -15,10 +15,10 @@ from calve.table.position import Position
 from calve.table.protocol import begin
 from glue_jobs.operations.redrive import now
 from glue_jobs.process import faults
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable
 
 
-def serve(target: Target, base: Position) -> bool:
+def serve(opened: OpenTable, base: Position) -> bool:
     """Answer the request that waits, if one does; True where main stands elsewhere now.
 
     `base`: where the table stands; its dead letters are level with it.
@@ -27,49 +27,49 @@ def serve(target: Target, base: Position) -> bool:
         Retryable: a system does not answer, or another writer was faster: the next round answers.
     """
     try:
-        request = Request.pending(target.main.properties)
+        request = Request.pending(opened.main.properties)
     except ValueError:
-        _answer(target, Entry("unknown", now(), "rollback", "", problem=NOT_UNDERSTOOD))
+        _answer(opened, Entry("unknown", now(), "rollback", "", problem=NOT_UNDERSTOOD))
         return False
     if request is None:
         return False
     asked = f"{request.what} to snapshot {request.snapshot}"
     entry = Entry(request.id, now(), request.what, asked, request.by)
     try:
-        way = journey(tuple(target.main.ancestors()), request.snapshot)
-        _require_readable(target, base, way)
+        way = journey(tuple(opened.main.ancestors()), request.snapshot)
+        _require_readable(opened, base, way)
     except Retryable:
         raise
     except CalveError as error:
-        _answer(target, replace(entry, problem=error.message))
+        _answer(opened, replace(entry, problem=error.message))
         return False
     told = f"{asked}: {way.reread} offsets are read again"
-    _answer(target, replace(entry, told=told), way.to.id)
+    _answer(opened, replace(entry, told=told), way.to.id)
     return True
 
 
-def _require_readable(target: Target, base: Position, way: Journey) -> None:
+def _require_readable(opened: OpenTable, base: Position, way: Journey) -> None:
     if not base.offsets:
         return
-    table, topic = target.table, target.cluster.state(target.table.topic)
-    first = {} if way.position.offsets else target.cluster.first_offsets(topic, table.start)
+    table, topic = opened.config, opened.services.cluster.state(opened.config.topic)
+    first = {} if way.position.offsets else opened.services.cluster.first_offsets(topic, table.start)
     start = begin(way.position, topic, first=first, on_data_loss="suspend")
     require_readable(way, topic.key, start)
 
 
-def _answer(target: Target, entry: Entry, snapshot: int | None = None) -> None:
-    main = target.main
+def _answer(opened: OpenTable, entry: Entry, snapshot: int | None = None) -> None:
+    main = opened.main
     removed = [REQUEST, *outdated(main.properties)]
     if snapshot is None:
         main.set_properties(entry.property(), remove=removed)
         main.refresh()
     else:
         main.roll_back(snapshot, entry.property(), remove=removed)
-    faults.point("travel.answered", target.table.name)
+    faults.point("travel.answered", opened.config.name)
     event(
         "travel.answered",
-        table=str(target.name),
-        topic=target.table.topic,
+        table=str(opened.name),
+        topic=opened.config.topic,
         request=entry.id,
         what=entry.what,
         told=entry.told,

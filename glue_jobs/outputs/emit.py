@@ -29,12 +29,12 @@ from glue_jobs.columns.expressions import at
 from glue_jobs.iceberg.staging import added_rows
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class, java_classes
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable
 
 ROUND_HEADER = "calve-round"
 
 
-def emit(target: Target, base: Position) -> None:
+def emit(table: OpenTable, base: Position) -> None:
     """Write the rows of all commits that have not been emitted to the output topic, if the table has one, oldest first.
 
     A table that is emitted for the first time begins with what is committed from now on; `base`: where it stands.
@@ -43,42 +43,42 @@ def emit(target: Target, base: Position) -> None:
         Retryable: Kafka or the registry does not answer; the commits are emitted again, whole, by whoever comes next.
         Suspended: `emit_unusable`, `schema_refused`, `snapshot_lost`, `topic_forbidden`.
     """
-    settings = target.table.emit
+    settings = table.config.emit
     if settings is None:
         return
-    emitted = Emitted.of(target.main.properties)
+    emitted = Emitted.of(table.main.properties)
     if emitted is None:
-        _note(target, Emitted.at(base))
+        _note(table, Emitted.at(base))
         return
-    waiting = left(target.main.ancestors(), emitted)
+    waiting = left(table.main.ancestors(), emitted)
     for commit in waiting:
-        _emit(target, settings, commit)
-        faults.point("emit.written", target.table.name)
+        _emit(table, settings, commit)
+        faults.point("emit.written", table.config.name)
     if waiting or emitted.round != base.round:
-        _note(target, Emitted.at(base))
+        _note(table, Emitted.at(base))
 
 
-def _note(target: Target, emitted: Emitted) -> None:
-    target.main.set_properties({EMITTED: emitted.to_json()})
-    faults.point("emit.noted", target.table.name)
-    target.main.refresh()
+def _note(table: OpenTable, emitted: Emitted) -> None:
+    table.main.set_properties({EMITTED: emitted.to_json()})
+    faults.point("emit.noted", table.config.name)
+    table.main.refresh()
 
 
-def _emit(target: Target, settings: job.Emit, commit: Commit) -> None:
-    with added_rows(target.lake, target.main, commit.id) as rows:
+def _emit(table: OpenTable, settings: job.Emit, commit: Commit) -> None:
+    with added_rows(table.services.lake, table.main, commit.id) as rows:
         if rows is not None:
-            _write(target, settings, commit, rows)
+            _write(table, settings, commit, rows)
 
 
-def _write(target: Target, settings: job.Emit, commit: Commit, rows: DataFrame) -> None:
-    target.output.ensure_topic(settings)
-    columns = data_columns(target.main.schema)
-    encoding = _Encoding(settings, columns, target.registry)
+def _write(table: OpenTable, settings: job.Emit, commit: Commit, rows: DataFrame) -> None:
+    table.services.output.ensure_topic(settings)
+    columns = data_columns(table.main.schema)
+    encoding = _Encoding(settings, columns, table.services.registry)
     records = encoding.records(rows, commit.summary["calve.round"])
     try:
         (
             records.write.format("kafka")
-            .options(**target.output.connection.access().options)
+            .options(**table.services.output.connection.access().options)
             .option("topic", settings.topic)
             .option("includeHeaders", "true")
             .save()
@@ -86,11 +86,11 @@ def _write(target: Target, settings: job.Emit, commit: Commit, rows: DataFrame) 
     except Py4JJavaError as error:
         # To one who may write no topic at all Kafka says that the cluster is forbidden.
         if any(each.endswith("AuthorizationException") for each in java_classes(error)):
-            raise topic_forbidden(settings.topic, target.output.servers) from None
+            raise topic_forbidden(settings.topic, table.services.output.servers) from None
         raise Retryable(f"topic {settings.topic} could not be written: {java_class(error)}") from None
     event(
         "rows.emitted",
-        table=str(target.name),
+        table=str(table.name),
         topic=settings.topic,
         round=commit.summary["calve.round"],
         rows=ledger_of(commit.summary).rows_appended,

@@ -24,8 +24,9 @@ from glue_jobs.maintenance.upkeep import Upkeep
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class, java_message
 from glue_jobs.rounds.round import Round
-from glue_jobs.table.outcome import Memory, Outcome
-from glue_jobs.table.target import Target, requested
+from glue_jobs.table.open_table import requested
+from glue_jobs.table.opening import Opener
+from glue_jobs.table.outcome import Outcome, TableMemory
 
 TELL_EVERY_S = 300.0
 FIGURES = ("freshness_p50_s", "freshness_p95_s", "lag_records", "stage_ms", "round_ms")
@@ -89,7 +90,7 @@ REQUEST_EVERY_S = 30.0
 class TableLoop:
     """Keeps one table fresh until `stop` is set, or until the topic's end at start is reached under `drain`."""
 
-    target: Target
+    opener: Opener
     stop: threading.Event
     drain: bool
     state: State = "pending"
@@ -99,7 +100,7 @@ class TableLoop:
     """The table exists, and calve made it; known once a state was entered."""
     troubled: Retryable | None = None
     """Why the newest round failed that is tried again; None once a round ended well."""
-    memory: Memory = field(default_factory=Memory)
+    memory: TableMemory = field(default_factory=TableMemory)
     drain_to: Offsets | None = None
     drain_until: float | None = None
     failures: int = 0
@@ -112,22 +113,22 @@ class TableLoop:
     upkeep: Upkeep = field(init=False)
 
     def __post_init__(self) -> None:
-        self.upkeep = Upkeep(self.target)
+        self.upkeep = Upkeep(self.opener)
         # Tables that start together must not stay in step: each begins its second round at a moment of its own.
-        self.first_wait = zlib.crc32(str(self.target.name).encode()) / 2**32
-        self.memory.pace = Pace(None if self.drain else self.target.table.freshness_s)
+        self.first_wait = zlib.crc32(str(self.opener.name).encode()) / 2**32
+        self.memory.pace = Pace(None if self.drain else self.opener.config.freshness_s)
 
     def run(self) -> State:
         """Run rounds; returns the state that the table was left in."""
-        self.target.lake.enter_thread(self.target.name.table)
+        self.opener.services.lake.enter_thread(self.opener.name.table)
         while not self.stop.is_set():
             wait_s = self._round()
-            if self.target.opened:
-                self.target.announcer.look(self.target.main)
+            if self.opener.is_open:
+                self.opener.announcer.look(self.opener.opened.main)
             if wait_s is None:
                 break
             if wait_s and self.state == "running":
-                wait_s = max(0.0, wait_s - take(self.target, wait_s))
+                wait_s = max(0.0, wait_s - take(self.opener.opened, wait_s))
             self._wait(wait_s)
         return self.state
 
@@ -151,9 +152,9 @@ class TableLoop:
     def _work(self) -> float | None:
         self.began, looked_at = time.monotonic(), time.time()
         if self.drain and self.drain_to is None:
-            topic = self.target.cluster.state(self.target.table.topic)
+            topic = self.opener.services.cluster.state(self.opener.config.topic)
             self.drain_to, self.drain_until = dict(topic.end), topic.complete_until
-        outcome = Round(self.target, self.memory).run()
+        outcome = Round(self.opener, self.memory).run()
         self.failures, self.troubled = 0, None
         if outcome.paused:
             self._note("paused", outcome.paused.id, outcome.paused.words)
@@ -189,15 +190,15 @@ class TableLoop:
             if time.monotonic() - asked >= REQUEST_EVERY_S:
                 asked = time.monotonic()
                 with contextlib.suppress(CalveError):
-                    if requested(self.target):
+                    if self.opener.is_open and requested(self.opener.opened):
                         return
             per_record = self.memory.bytes_per_record
             if per_record is None or left <= poll_s or self.state != "running":
                 continue
             with contextlib.suppress(CalveError):
-                end = self.target.cluster.state(self.target.table.topic).end
+                end = self.opener.services.cluster.state(self.opener.config.topic).end
                 backlog = sum(offset - self.read_to.get(p, 0) for p, offset in end.items())
-                if backlog * per_record >= self.target.table.flush_bytes:
+                if backlog * per_record >= self.opener.config.flush_bytes:
                     return
                 now = time.monotonic()
                 until = min(until, now + self.memory.pace.left_s(now - self.began, backlog))
@@ -207,7 +208,7 @@ class TableLoop:
         self.memory.pace = self.memory.pace.interrupted(self.state)
         ended = self.drain and self.failures == FAILED_AFTER
         wait_s = 0.0 if ended else backoff_s(self.failures)
-        for cluster in {self.target.cluster, self.target.output}:
+        for cluster in {self.opener.services.cluster, self.opener.services.output}:
             cluster.connection.doubted()
         event("round.retried", **self._who(), why=error.message, failures=self.failures, wait_s=wait_s)
         if self.failures == FAILED_AFTER:
@@ -219,11 +220,11 @@ class TableLoop:
 
         Whoever publishes gives main a greater sequence number; by a rollback main has a smaller one again.
         """
-        stood = standing(self.target.main.ancestors())
-        if stood is not None and stood.sequence < self.target.stood:
+        stood = standing(self.opener.opened.main.ancestors())
+        if stood is not None and stood.sequence < self.memory.stood:
             event("table.rolled_back", **self._who(), snapshot_id=stood.id)
             return 0.0
-        if stood is not None and decode(stood.summary).writer == self.target.writer:
+        if stood is not None and decode(stood.summary).writer == self.opener.services.writer:
             return 0.0
         self._enter("failed", "lost_race", error)
         return None if self.drain else LONGEST_BACKOFF_S
@@ -232,7 +233,7 @@ class TableLoop:
         """Note a change of state, and tell those who listen that the table has stopped."""
         changed = self._note(state, code, error.message if error else None, error.fix if error else None)
         if changed and state in ("suspended", "failed") and error:
-            self.target.announcer.stopped(state, code or state, error.message, error.fix)
+            self.opener.announcer.stopped(state, code or state, error.message, error.fix)
 
     def _note(self, state: State, code: str | None, reason: str | None, fix: str | None = None) -> bool:
         """Note a state in the log and, where it is new and the table can be reached, in its properties; True where it is new."""
@@ -251,13 +252,13 @@ class TableLoop:
     def _write_state(self, state: TableState) -> None:
         """Best effort: a state that cannot be written is in the log, and must not hide its own cause."""
         try:
-            main = self.target.lake.load(self.target.name)
+            main = self.opener.services.lake.load(self.opener.name)
             self.made = main is not None and INITIALISED in main.properties
             if main is not None and self.made:
                 former = main.properties.get(STATE)
                 entered = state.after(TableState.from_json(former) if former else None)
                 main.set_properties({STATE: entered.to_json()})
-                faults.point("state.written", self.target.table.name)
+                faults.point("state.written", self.opener.config.name)
         except CalveError as error:
             event("state.not_written", **self._who(), why=error.message)
 
@@ -268,9 +269,9 @@ class TableLoop:
         try:
             if self.tagged_at is None or now - self.tagged_at >= tag_every_s:
                 self.tagged_at = now
-                self.target.mark_idle()
+                self.opener.opened.mark_idle()
             if until is not None and until - self.complete_until >= note_every_s:
-                self.target.note_complete(until, outcome.position)
+                self.opener.opened.note_complete(until, outcome.position)
                 self.complete_until = until
                 event("table.complete", **self._who(), complete_until=until)
         except CalveError as error:
@@ -302,7 +303,7 @@ class TableLoop:
         )
 
     def _who(self) -> dict[str, str]:
-        return {"table": str(self.target.name), "topic": self.target.table.topic}
+        return {"table": str(self.opener.name), "topic": self.opener.config.topic}
 
 
 def first_line(error: Exception) -> str:

@@ -17,7 +17,7 @@ from calve.errors import CalveError, Fatal, Retryable
 from calve.log import event
 from calve.names import TableName, database_for_cluster
 from calve.outputs.announcement import Speaker
-from calve.registry.registry import Registry, open_registry
+from calve.registry.registry import open_registry
 from calve.rounds.scheduling import FAILED_AFTER, backoff_s
 from calve.table.position import TOPIC
 from glue_jobs.columns.tokens import MaskingKeys
@@ -26,7 +26,8 @@ from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.outputs.outbox import Outbox
 from glue_jobs.rounds.loop import State, TableLoop, first_line
 from glue_jobs.table.announcements import Announcer
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import Services
+from glue_jobs.table.opening import Opener
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class Loops:
     def start(self, loop: TableLoop) -> None:
         """Begin to keep a table."""
         self.tables.append(loop)
-        self.run(loop.run, f"table {loop.target.name}", name=loop.target.name.table)
+        self.run(loop.run, f"table {loop.opener.name}", name=loop.opener.name.table)
 
     def run(self, work: Callable[[], object], what: str, *, name: str) -> None:
         """Do other work beside the tables'; `what` it is of, where it ends by an error."""
@@ -60,7 +61,7 @@ class Loops:
             thread.join()
         if self._errors:
             raise self._errors[0]
-        return {str(loop.target.name): loop.state for loop in self.tables}
+        return {str(loop.opener.name): loop.state for loop in self.tables}
 
     def _guarded(self, work: Callable[[], object], what: str) -> None:
         try:
@@ -80,43 +81,36 @@ class Loops:
 
 
 @dataclass(slots=True)
-class Opening:
-    """Makes targets, at the start of a job and while it runs; `outbox`: where they announce, if the job does."""
+class Openers:
+    """Makes an opener for each table, at the start of a job and while it runs; `outbox`: where they announce, if the job does."""
 
     job: Job
     lake: Lake
     cluster: Cluster
     output: Cluster
     outbox: Outbox | None = None
-    writer: str = field(default_factory=lambda: uuid.uuid4().hex)
+    services: Services = field(init=False)
     _database: str = field(init=False)
-    _registry: Registry | None = field(init=False)
-    _masking: MaskingKeys | None = field(init=False)
-    _cores: int = field(init=False)
 
     def __post_init__(self) -> None:
-        job = self.job
+        job, spark = self.job, self.lake.spark
         per_cluster = job.lake.namespace == "cluster_id"
         self._database = job.database(database_for_cluster(self.cluster.id) if per_cluster else None)
         registered = any(each.registered for each in (*job.tables, *job.patterns))
-        self._registry = open_registry(job.registry) if registered else None
-        self._masking = MaskingKeys(self.lake.spark, job.masking) if job.masking else None
-        self._cores = self.lake.spark.sparkContext.defaultParallelism
-
-    def target(self, table: Table) -> Target:
-        name = TableName(self._database, table.name)
-        return Target(
-            table=table,
-            name=name,
-            writer=self.writer,
-            cores=self._cores,
-            lake=self.lake,
-            cluster=self.cluster,
-            output=self.output,
-            registry=self._registry,
-            announcer=Announcer(Speaker(self.job.name, self.job.job, name), table.topic, self.outbox),
-            masking=self._masking,
+        self.services = Services(
+            self.lake,
+            self.cluster,
+            self.output,
+            registry=open_registry(job.registry) if registered else None,
+            writer=uuid.uuid4().hex,
+            cores=spark.sparkContext.defaultParallelism,
+            masking=MaskingKeys(spark, job.masking) if job.masking else None,
         )
+
+    def of(self, table: Table) -> Opener:
+        name = TableName(self._database, table.name)
+        speaker = Speaker(self.job.name, self.job.job, name)
+        return Opener(table, name, self.services, Announcer(speaker, table.topic, self.outbox))
 
     def topic_of(self, table: str) -> str | None:
         """The topic that a table of the lake was made for; None where there is no such table.

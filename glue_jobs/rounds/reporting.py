@@ -112,13 +112,13 @@ class Reporter:
 
     def _tables(self) -> dict[str, Said]:
         loops = list(self.loops.tables) if self.loops else []
-        begun = {each.target.name.table: self._of(each) for each in loops}
+        begun = {each.opener.name.table: self._of(each) for each in loops}
         return {each.name: Said(self._id) for each in self.job.tables} | begun
 
     def _of(self, loop: TableLoop) -> Said:
         error = loop.troubled
         why, fix = (error.message, error.fix) if error else (None, None)
-        return Said(self._id, loop.said, loop.made or loop.target.opened, loop.failures, why, fix)
+        return Said(self._id, loop.said, loop.made or loop.opener.is_open, loop.failures, why, fix)
 
     def _write(self, tables: dict[str, Said]) -> None:
         self._run, self._said = replace(self._run, at=_now()), tables

@@ -1,4 +1,4 @@
-"""One ingest round of one table, its steps being those of `glue_jobs.process.faults.STEPS`.
+"""One ingest round of one table, by the steps of `glue_jobs.process.faults.STEPS`.
 
 The table is the checkpoint (ADR 1): a round begins at the position that main's history proves and ends with one commit that
 moves it. Nothing a step leaves behind matters until `publish`; whatever dies before it is done again, whatever dies after it is
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,6 +39,7 @@ from calve.table.protocol import (
     check_ledger,
     next_position,
     recheck,
+    standing,
 )
 from glue_jobs.engines.batch import Batch, errors_of_source, sampled
 from glue_jobs.iceberg.catalog import catalog_errors
@@ -50,8 +53,9 @@ from glue_jobs.operations.relayout import relayout
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
 from glue_jobs.table.counts import Seen
-from glue_jobs.table.outcome import Memory, Outcome
-from glue_jobs.table.target import Target
+from glue_jobs.table.open_table import OpenTable
+from glue_jobs.table.opening import Opener
+from glue_jobs.table.outcome import Outcome, TableMemory
 
 PERSIST_AFTER_S = 3600
 LOOKS = 5
@@ -59,335 +63,431 @@ USUAL_BYTES = 500.0
 """What a record is taken to have, by which a range that is read again is split, before any round has shown it."""
 
 
-class Round:
-    """A round in progress; the steps fill in what later steps use, in the order of `faults.STEPS`."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A table as it is open now, and its position."""
 
-    topic: TopicState
+    table: OpenTable
     base: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The offsets that this round reads. topic: as it was before they were chosen."""
+
+    at: Standing
+    topic: TopicState
     start: Begin
-    offsets: Offsets
-    to: Offsets
     batch: Batch
+
+    @property
+    def since(self) -> Offsets:
+        """Where the ledger of this round begins: the table's position, below what was lost and what held no record."""
+        known = self.at.base.of(self.topic.key) or {}
+        return {p: known.get(p, o) for p, o in self.start.since.items()}
+
+    @property
+    def more(self) -> bool:
+        """The topic has offsets beyond this round's."""
+        return self.batch.to != self.topic.end
+
+    @property
+    def complete_until(self) -> float | None:
+        """All that had arrived until then, in epoch seconds, is read; None where that cannot be said."""
+        return None if self.more else self.topic.complete_until
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The good records as data files that no snapshot holds."""
+
+    plan: Planned
+    files: Staged = NOTHING
+    seen: Seen = field(default_factory=Seen)
+    stage_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The rejects: as dead letters that no snapshot of main names (`held`), or only counted."""
+
+    written: Written
+    rejects: Staged = NOTHING
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    skipped: Rejects = field(default_factory=Rejects)
+    held: DeadLetterRound | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """The ledger explains every offset. topic: as the audit found it, before the round; after: as it is now."""
+
+    judged: Judged
+    topic: TopicState
     after: TopicState
-    held: DeadLetterRound
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Main has the rows and stands at `position`. published_at: when the commit began, in epoch seconds."""
+
+    audited: Audited
     position: Position
-    metrics: dict[str, Any]
-    published_at: float
     snapshot: int
+    metrics: Mapping[str, Any]
+    published_at: float
     commit_ms: int
 
-    def __init__(self, target: Target, memory: Memory) -> None:
-        self.target = target
+
+class Round:
+    """One round. Each step takes what the step before it gives: in another order they do not type-check."""
+
+    def __init__(self, opener: Opener, memory: TableMemory) -> None:
+        self.opener = opener
         self.memory = memory
         self.id = uuid.uuid4().hex
         self.began = time.time()
-        self.meter = Meter(target.lake)
-        self.stage_ms = 0
-        self.main: Staged = NOTHING
-        self.rejects: Staged = NOTHING
-        self.seen = Seen()
-        self.skipped = Rejects()
-        self.reasons: dict[str, int] = {}
-        self.ledger = Ledger()
-        self.result: Outcome | None = None
+        self.meter = Meter(opener.services.lake)
 
     def run(self) -> Outcome:
-        """Do the steps in order until one has the outcome.
+        """Do the steps in the order of `faults.STEPS`, until one has the outcome.
 
         Raises:
             Suspended: this table must not be written until somebody has looked.
             LostRace: another writer has published, or main was rolled back, since this round began.
             Retryable: a system did not answer.
         """
-        for step in faults.STEPS:
-            faults.point(f"{step}.begin", self.target.table.name)
-            with catalog_errors(f"table {self.target.name}, {step}"), errors_of_source(self.target):
-                getattr(self, step)()
-            faults.point(f"{step}.end", self.target.table.name)
-            if self.result:
-                break
-        if self.result is None:
-            raise AssertionError("the last step of a round gives its outcome")
-        return self.result
+        with self._step("prepare"):
+            table = self.prepare()
+        with self._step("recover"):
+            at = self.recover(table)
+        with self._step("switch"):
+            at = self.switch(at)
+        with self._step("redrive"):
+            at = self.redrive(at)
+        with self._step("forget"):
+            at = self.forget(at)
+        with self._step("travel"):
+            at = self.travel(at)
+        with self._step("plan"):
+            planned = self.plan(at)
+        if isinstance(planned, Outcome):
+            return planned
+        with self._step("stage"):
+            written = self.stage(planned)
+        with self._step("reject"):
+            judged = self.reject(written)
+        with self._step("audit"):
+            audited = self.audit(judged)
+        if isinstance(audited, Outcome):
+            return audited
+        with self._step("publish"):
+            committed = self.publish(audited)
+        with self._step("release"):
+            self.release(committed)
+        with self._step("emit"):
+            return self.emit(committed)
 
-    def prepare(self) -> None:
-        """Open the table, made or evolved to fit the registered schemas, and pin how records are decoded."""
-        self.target.open()
+    def prepare(self) -> OpenTable:
+        """Open the table, made or evolved to fit the registered schemas, and plan how records are decoded."""
+        return self.opener.open()
 
-    def recover(self) -> None:
+    def recover(self, table: OpenTable) -> Standing:
         """Read the position; bring the dead letters, which are looked at before main and after it, and the output topic level."""
-        self._level()
-        self.target.announcer.look(self.target.main)
-        emit(self.target, self.base)
+        at = self._standing()
+        self.opener.announcer.look(table.main)
+        emit(at.table, at.base)
+        return at
 
-    def switch(self) -> None:
-        """Turn a table that was kept in another mode, or laid out otherwise, into what calve.yaml wants, unless it is paused;
-        under another mode it stands at another round then.
-        """
-        if self._pause():
-            return
-        if switch(self.target, self.base):
-            self._level()
-        relayout(self.target)
+    def switch(self, at: Standing) -> Standing:
+        """Turn a table that was kept in another mode, or laid out otherwise, into what calve.yaml wants, unless it is paused."""
+        if _pause(at):
+            return at
+        if switch(at.table, at.base):
+            at = self._standing()
+        relayout(at.table, self.memory)
+        return at
 
-    def redrive(self) -> None:
-        """Answer a person's request to decode dead letters again; the table stands at another round then."""
-        if redrive.serve(self.target, self.base):
-            self._level()
+    def redrive(self, at: Standing) -> Standing:
+        """Answer a request to decode dead letters again."""
+        return self._standing() if redrive.serve(at.table, at.base) else at
 
-    def forget(self) -> None:
-        """Answer a person's request to be forgotten; the table stands at another round then."""
-        if forget.serve(self.target, self.base):
-            self._level()
+    def forget(self, at: Standing) -> Standing:
+        """Answer a request to forget a person."""
+        return self._standing() if forget.serve(at.table, at.base) else at
 
-    def travel(self) -> None:
-        """Answer a person's request to go back, and emit from there on; or to make rows anew. The table stands elsewhere then."""
-        if rollback.serve(self.target, self.base):
-            self._level()
-            emit(self.target, self.base)
-        if backfill.serve(self.target, self.base, self.memory.bytes_per_record or USUAL_BYTES):
-            self._level()
+    def travel(self, at: Standing) -> Standing:
+        """Answer a request to go back, and emit from there on; or to make a range of rows again."""
+        if rollback.serve(at.table, at.base):
+            at = self._standing()
+            emit(at.table, at.base)
+        if backfill.serve(at.table, at.base, self.memory.bytes_per_record or USUAL_BYTES):
+            at = self._standing()
+        return at
 
-    def plan(self) -> None:
+    def plan(self, at: Standing) -> Planned | Outcome:
         """Choose the offsets to read; a pause, or a topic without new ones, ends the round."""
-        table = self.target.table
-        if pause := self._pause():
-            self.result = Outcome(self.base, {}, paused=pause)
-            return
-        self.topic = self.target.cluster.state(table.topic)
-        require_tombstones(table.topic, table.mode, compacted=self.topic.compacted)
-        first = self.target.cluster.first_offsets(self.topic, table.start) if not self.base.offsets else {}
-        self.start = begin(
-            self._reached(),
-            self.topic,
-            first=first,
-            on_data_loss=table.on_data_loss,
-            made_for=self.target.made_for,
+        table, config = self.opener.opened, self.opener.config
+        if pause := _pause(at):
+            return Outcome(at.base, {}, paused=pause)
+        topic = table.services.cluster.state(config.topic)
+        require_tombstones(config.topic, config.mode, compacted=topic.compacted)
+        start = begin(
+            self._reached(at.base, topic),
+            topic,
+            first={} if at.base.offsets else table.services.cluster.first_offsets(topic, config.start),
+            on_data_loss=config.on_data_loss,
+            made_for=table.made_for,
         )
-        self.offsets = self.start.offsets
-        per_record = self._bytes_per_record()
-        self.to = bounded(
-            self.offsets,
-            self.topic.end,
-            budget_records=_records(table.flush_bytes, per_record),
-            partition_records=_records(table.partition_flush_bytes, per_record),
+        per_record = self._bytes_per_record(table, topic, start.offsets)
+        to = bounded(
+            start.offsets,
+            topic.end,
+            budget_records=_records(config.flush_bytes, per_record),
+            partition_records=_records(config.partition_flush_bytes, per_record),
         )
-        if self.to == self.offsets and not self.start.lost and not self._must_persist():
-            self.result = Outcome(self.base, self.to, complete_until=self._complete_until())
+        batch = Batch(
+            table,
+            start.offsets,
+            to,
+            topic.key,
+            self.memory.bytes_per_record or 0.0,
+            lacks_values=self.memory.lacks_values,
+        )
+        planned = Planned(Standing(table, at.base), topic, start, batch)
+        if to == start.offsets and not start.lost and not self._must_persist(planned):
+            return Outcome(at.base, to, complete_until=planned.complete_until)
+        return planned
 
-    def stage(self) -> None:
+    def stage(self, planned: Planned) -> Written:
         """Read, decode and write the good records as data files that no snapshot holds."""
-        known = self.memory.bytes_per_record or 0.0
-        self.batch = Batch(self.target, self.offsets, self.to, self.topic.key, known)
-        if self.to != self.offsets:
-            self._stage_rows()
+        return self._written(planned) if planned.batch.to != planned.batch.start else Written(planned)
 
-    def reject(self) -> None:
+    def reject(self, written: Written) -> Judged:
         """Decide what becomes of the rejects: read their range again, with the same schemas, and hold or count them.
 
-        Ids that were registered since the round began are learnt, and the rows are staged anew. Where the table's policy or
+        Ids that were registered since the round began are learnt, and the rows are staged again. Where the table's policy or
         its budget does not allow the rejects, nothing is left behind: the round is tried again for as long as that is so.
         """
-        if self.seen.rejects and self.target.learn(*self.batch.unknown_ids(self.seen)):
-            discard(self.target.main, self.main)
-            faults.point("reject.discarded", self.target.table.name)
-            self._stage_rows()
-            faults.point("reject.restaged", self.target.table.name)
-        if not self.seen.rejects:
-            return
-        require_allowed(self.batch, self.seen, self.main)
-        if self.target.table.on_error == "skip":
-            self.skipped = self.batch.count_rejects(self.seen)
-            require_same(self.topic, self.seen, sum(self.skipped.reasons.values()))
-            return
-        self.rejects, self.reasons = self.batch.stage_rejects(self.seen, self.id)
-        require_same(self.topic, self.seen, self.rejects.rows)
-        faults.point("reject.staged", self.target.table.name)
-        self.held = self.target.letters.hold(self.rejects, round_id=self.id, base=self.base)
+        name = self.opener.config.name
+        if written.seen.rejects:
+            planned = written.plan
+            learnt = planned.at.table.learn(*planned.batch.unknown_ids(written.seen))
+            if learnt is not None:
+                discard(learnt.main, written.files)
+                faults.point("reject.discarded", name)
+                at, batch = replace(planned.at, table=learnt), replace(planned.batch, table=learnt)
+                written = self._written(replace(planned, at=at, batch=batch))
+                faults.point("reject.restaged", name)
+        if not written.seen.rejects:
+            return Judged(written)
+        planned, batch, seen = written.plan, written.plan.batch, written.seen
+        require_allowed(batch, seen, written.files)
+        if self.opener.config.on_error == "skip":
+            skipped = batch.count_rejects(seen)
+            require_same(planned.topic, seen, sum(skipped.reasons.values()))
+            return Judged(written, skipped=skipped)
+        rejects, reasons = batch.stage_rejects(seen, self.id)
+        require_same(planned.topic, seen, rejects.rows)
+        faults.point("reject.staged", name)
+        at = planned.at
+        held = at.table.dead_letters.hold(rejects, round_id=self.id, base=at.base)
+        return Judged(written, rejects, reasons, held=held)
 
-    def audit(self) -> None:
+    def audit(self, judged: Judged) -> Audited | Outcome:
         """Look at the topic again, explain every offset, balance the ledger; a round without records ends here."""
-        self.after = self.target.cluster.state(self.topic.name)
+        written = judged.written
+        planned, seen, files = written.plan, written.seen, written.files
+        topic, batch, config = planned.topic, planned.batch, self.opener.config
+        cluster = planned.at.table.services.cluster
+        after = cluster.state(topic.name)
         try:
-            recheck(self.topic, self.after, self.offsets)
+            recheck(topic, after, batch.start)
         except Suspended as error:
-            if self.target.table.on_data_loss == "continue":
+            if config.on_data_loss == "continue":
                 raise Retryable(error.message) from None
             raise
-        span = sum(self.batch.span.values())
-        if span != self.seen.records and not self.topic.compacted:
-            self.topic = replace(self.topic, transactional=self.target.cluster.has_transactions(self.topic))
+        span = sum(batch.span.values())
+        if span != seen.records and not topic.compacted:
+            topic = replace(topic, transactional=cluster.has_transactions(topic))
         gaps = check_gaps(
-            self.topic,
-            span=span,
-            records=self.seen.records,
-            allowed=self.target.table.gaps == "allow",
-            missing=self.batch.missing,
+            topic, span=span, records=seen.records, allowed=config.gaps == "allow", missing=batch.missing
         )
-        before = self._since()
-        empty = sum(o - before[p] for p, o in self.start.since.items())
-        deletes = self.main.deletes
-        self.ledger = Ledger(
-            span=sum(self.to[p] - o for p, o in before.items()),
-            consumed=self.seen.records,
+        before = planned.since
+        empty = sum(o - before[p] for p, o in planned.start.since.items())
+        ledger = Ledger(
+            span=sum(batch.to[p] - o for p, o in before.items()),
+            consumed=seen.records,
             gaps=gaps + empty,
-            applied=self.seen.applied,
-            deduplicated=self.seen.duplicates,
-            filtered=self.seen.filtered,
-            filtered_by_steps=self.seen.left_out,
-            dead_lettered=self.rejects.rows,
-            rows_appended=self.seen.rows,
-            rows_deleted=deletes.rows if deletes else 0,
-            rows_filtered=self.seen.cut,
-            lost=sum(b - a for a, b in self.start.lost.values()),
-            rejected=self.reasons,
-            skipped=dict(self.skipped.reasons),
-            skipped_schemas=self.skipped.schemas,
-            filtered_schemas=self.batch.filtered_schemas(self.seen),
+            applied=seen.applied,
+            deduplicated=seen.duplicates,
+            filtered=seen.filtered,
+            filtered_by_steps=seen.left_out,
+            dead_lettered=judged.rejects.rows,
+            rows_appended=seen.rows,
+            rows_deleted=files.deletes.rows if files.deletes else 0,
+            rows_filtered=seen.cut,
+            lost=sum(b - a for a, b in planned.start.lost.values()),
+            rejected=dict(judged.reasons),
+            skipped=dict(judged.skipped.reasons),
+            skipped_schemas=judged.skipped.schemas,
+            filtered_schemas=batch.filtered_schemas(seen),
         )
-        check_ledger(self.ledger, staged_rows=self.main.rows)
-        if not self.seen.records and not self.start.lost and not self._must_persist():
-            self.memory.read_from, self.memory.read_to = (self.base.round, self.topic.key), self.to
-            self.result = Outcome(
-                self.base,
-                self.to,
-                more=self.to != self.topic.end,
-                complete_until=self._complete_until(),
+        check_ledger(ledger, staged_rows=files.rows)
+        if not seen.records and not planned.start.lost and not self._must_persist(planned):
+            self.memory.read_from, self.memory.read_to = (planned.at.base.round, topic.key), batch.to
+            return Outcome(
+                planned.at.base, batch.to, more=planned.more, complete_until=planned.complete_until
             )
+        return Audited(judged, topic, after, ledger)
 
-    def publish(self) -> None:
+    def publish(self, audited: Audited) -> Committed:
         """Move the table: rows, position and ledger in one commit, refused if the position is not `base` any more."""
-        held = self.held if self.rejects.rows else None
-        self.position = next_position(
-            self.base, self.topic, self.to, round_id=self.id, writer=self.target.writer, dead_letters=held
+        judged, written = audited.judged, audited.judged.written
+        planned, seen = written.plan, written.seen
+        table, base, key = planned.at.table, planned.at.base, planned.topic.key
+        position = next_position(
+            base,
+            audited.topic,
+            planned.batch.to,
+            round_id=self.id,
+            writer=table.services.writer,
+            dead_letters=judged.held if judged.rejects.rows else None,
         )
-        self.metrics = self._metrics()
+        published_at = time.time()
+        metrics = self._metrics(audited, published_at)
         stated = {
-            "complete_until": self._complete_until(),
-            "read_with": self.target.read_with,
-            COUNTS: self.main.counts,
-            ANNOUNCED: self.target.announcer.sent_to,
+            "complete_until": planned.complete_until,
+            "read_with": table.read_with,
+            COUNTS: written.files.counts,
+            ANNOUNCED: self.opener.announcer.sent_to,
         }
         summary = encode(
-            position=self.position,
-            topic=self.topic.key,
-            start={self.topic.key: self._since()},
-            ledger=self.ledger,
-            metrics={key: each for key, each in (self.metrics | stated).items() if each not in (None, {})},
+            position=position,
+            topic=key,
+            start={key: planned.since},
+            ledger=audited.ledger,
+            metrics={name: each for name, each in (metrics | stated).items() if each not in (None, {})},
         )
         began = time.monotonic()
-        self.snapshot = publish_round(self.target.main, self.main, summary, base=self.base, round_id=self.id)
-        self.commit_ms = _ms(began)
+        snapshot = publish_round(table.main, written.files, summary, base=base, round_id=self.id)
+        committed = Committed(audited, position, snapshot, metrics, published_at, _ms(began))
         self.memory.committed_at = time.monotonic()
-        if self.seen.records:
-            self.memory.bytes_per_record = self.seen.size_bytes / self.seen.records
-        faults.point("publish.committed", self.target.table.name)
+        if seen.records:
+            self.memory.bytes_per_record = seen.size_bytes / seen.records
+        faults.point("publish.committed", table.config.name)
+        return committed
 
-    def release(self) -> None:
+    def release(self, committed: Committed) -> None:
         """Publish the dead letters that main now names."""
-        if self.rejects.rows:
-            self.target.letters.release(self.position, self.rejects)
+        judged = committed.audited.judged
+        if judged.rejects.rows:
+            judged.written.plan.at.table.dead_letters.release(committed.position, judged.rejects)
 
-    def emit(self) -> None:
+    def emit(self, committed: Committed) -> Outcome:
         """Write the rows that main has now to the output topic."""
-        emit(self.target, self.position)
-        self.result = Outcome(
-            self.position,
-            self.to,
-            more=self.to != self.topic.end,
-            snapshot=self.snapshot,
-            ledger=self.ledger,
-            metrics=self.metrics | self._ages(self.commit_ms / 1000),
-            commit_ms=self.commit_ms,
-            complete_until=self._complete_until(),
+        written = committed.audited.judged.written
+        planned = written.plan
+        emit(planned.at.table, committed.position)
+        ages = self._ages(written.seen, committed.published_at, committed.commit_ms / 1000)
+        return Outcome(
+            committed.position,
+            planned.batch.to,
+            more=planned.more,
+            snapshot=committed.snapshot,
+            ledger=committed.audited.ledger,
+            metrics={**committed.metrics, **ages},
+            commit_ms=committed.commit_ms,
+            complete_until=planned.complete_until,
         )
 
-    def _level(self) -> None:
+    @contextmanager
+    def _step(self, step: str) -> Iterator[None]:
+        """Around a step: its points, and its errors by their systems."""
+        config = self.opener.config
+        faults.point(f"{step}.begin", config.name)
+        with catalog_errors(f"table {self.opener.name}, {step}"), errors_of_source(config):
+            yield
+        faults.point(f"{step}.end", config.name)
+
+    def _standing(self) -> Standing:
+        """The position, with the dead letters level with it."""
+        table = self.opener.opened
         for _ in range(LOOKS):
-            before = self.target.letters.look()
-            self.base = fresh(self.target, self.target.position())
-            if self.target.letters.recover(self.base, before):
-                return
-        raise Retryable(f"table {self.target.name}: another writer keeps moving the dead letters")
+            before = table.dead_letters.look()
+            base = fresh(table, table.position())
+            if (stood := standing(table.main.ancestors())) is not None:
+                self.memory.stood = stood.sequence
+            if table.dead_letters.recover(base, before):
+                return Standing(table, base)
+        raise Retryable(f"table {table.name}: another writer keeps moving the dead letters")
 
-    def _pause(self) -> Pause | None:
-        return Pause.of(self.target.main.properties, datetime.now(UTC))
-
-    def _stage_rows(self) -> None:
+    def _written(self, planned: Planned) -> Written:
         began = time.monotonic()
-        engine, chosen = engine_of(self.target)
+        engine, chosen = engine_of(planned.at.table)
         if chosen != self.memory.engine:
             self.memory.engine = chosen
             facts = {"engine": chosen.engine, "reasons": list(chosen.reasons)}
-            event("table.engine", table=str(self.target.name), topic=self.topic.name, **facts)
-        self.main, self.seen, self.batch = stage_batch(engine, self.batch, self.id)
-        self.stage_ms = _ms(began)
+            event("table.engine", table=str(self.opener.name), topic=planned.topic.name, **facts)
+        files, seen, batch = stage_batch(engine, planned.batch, self.id)
+        self.memory.lacks_values |= bool(seen.unavailable)
+        return Written(replace(planned, batch=batch), files, seen, _ms(began))
 
-    def _bytes_per_record(self) -> float:
+    def _bytes_per_record(self, table: OpenTable, topic: TopicState, offsets: Offsets) -> float:
         """As this process has seen it, or the table's history, or the topic's next records show it; where none of them does,
         every record is as large as the topic allows.
         """
-        known = self.memory.bytes_per_record or bytes_per_record(self.target.main.ancestors())
-        if not known and self.offsets != self.topic.end:
-            known = sampled(self.target, self.topic.key, self.offsets, self.topic.end)
+        known = self.memory.bytes_per_record or bytes_per_record(table.main.ancestors())
+        if not known and offsets != topic.end:
+            known = sampled(table, topic.key, offsets, topic.end)
         self.memory.bytes_per_record = known
-        return known or self.target.cluster.largest_record(self.target.table.topic)
+        return known or table.services.cluster.largest_record(topic.name)
 
-    def _reached(self) -> Position:
+    def _reached(self, base: Position, topic: TopicState) -> Position:
         """The table's position, moved on over offsets that were read and held no record."""
-        if self.memory.read_from != (self.base.round, self.topic.key):
-            return self.base
-        return replace(self.base, offsets=self.base.offsets | {self.topic.key: self.memory.read_to})
+        if self.memory.read_from != (base.round, topic.key):
+            return base
+        return replace(base, offsets=base.offsets | {topic.key: self.memory.read_to})
 
-    def _since(self) -> Offsets:
-        """Where this round's ledger begins: the table's position, below what was lost and what held no record."""
-        known = self.base.of(self.topic.key) or {}
-        return {p: known.get(p, o) for p, o in self.start.since.items()}
-
-    def _must_persist(self) -> bool:
+    def _must_persist(self, planned: Planned) -> bool:
         """Offsets without records move the position in memory only, but not for ever: retention must not pass it.
 
         A first position is noted at once: a later round would find the end, or a time, at other offsets.
         """
-        since = self._since()
-        if not self.base.offsets:
-            return self.to != since or self.target.table.start.at in ("latest", "timestamp")
-        if self.offsets == since:
+        since = planned.since
+        if not planned.at.base.offsets:
+            return planned.batch.to != since or self.opener.config.start.at in ("latest", "timestamp")
+        if planned.start.offsets == since:
             return False
-        overtaken = any(self.topic.log_start[p] > o for p, o in since.items())
+        overtaken = any(planned.topic.log_start[p] > o for p, o in since.items())
         return overtaken or time.monotonic() - self.memory.committed_at > PERSIST_AFTER_S
 
-    def _complete_until(self) -> float | None:
-        return self.topic.complete_until if self.to == self.topic.end else None
-
-    def _behind(self) -> int:
-        return sum(max(0, end - self.to.get(p, 0)) for p, end in self.after.end.items())
-
-    def _metrics(self) -> dict[str, Any]:
-        self.published_at = now = time.time()
-        behind = self._behind()
-        newest = self.seen.newest
-        taken = self.meter.of_round(
-            self.target.main,
-            self.target.table.mode,
-            self.main,
-            self.rejects,
-            had_letters=self.base.dead_letters is not None,
-        )
+    def _metrics(self, audited: Audited, published_at: float) -> dict[str, Any]:
+        judged, written = audited.judged, audited.judged.written
+        planned, seen, files = written.plan, written.seen, written.files
+        behind = sum(max(0, end - planned.batch.to.get(p, 0)) for p, end in audited.after.end.items())
+        had_letters = planned.at.base.dead_letters is not None
+        main, mode = planned.at.table.main, self.opener.config.mode
+        taken = self.meter.of_round(main, mode, files, judged.rejects, had_letters=had_letters)
         return taken | {
-            "bytes_in": self.seen.size_bytes,
-            "files": len(self.main.files),
-            "file_bytes": self.main.size_bytes,
+            "bytes_in": seen.size_bytes,
+            "files": len(files.files),
+            "file_bytes": files.size_bytes,
             "lag_records": behind,
-            "lag_s": round(now - newest, 3) if behind and newest else 0.0,
-            "stage_ms": self.stage_ms,
-            "round_ms": int((now - self.began) * 1000),
-            **self._ages(self.memory.pace.commit_s),
+            "lag_s": round(published_at - seen.newest, 3) if behind and seen.newest else 0.0,
+            "stage_ms": written.stage_ms,
+            "round_ms": int((published_at - self.began) * 1000),
+            **self._ages(seen, published_at, self.memory.pace.commit_s),
         }
 
-    def _ages(self, commit_s: float) -> dict[str, Any]:
-        at, began = self.published_at, self.began
-        return self.memory.pace.ages(self.seen, published_at=at, round_s=at - began, commit_s=commit_s)
+    def _ages(self, seen: Seen, published_at: float, commit_s: float) -> dict[str, Any]:
+        round_s = published_at - self.began
+        return self.memory.pace.ages(seen, published_at=published_at, round_s=round_s, commit_s=commit_s)
+
+
+def _pause(at: Standing) -> Pause | None:
+    return Pause.of(at.table.main.properties, datetime.now(UTC))
 
 
 def _records(size_bytes: int, bytes_per_record: float) -> int:

@@ -13,11 +13,13 @@ from calve.table.position import Ledger, Offsets, Position, TopicKey
 
 
 @dataclass(slots=True)
-class Memory:
+class TableMemory:
     """What a table's loop remembers between rounds; all of it may be lost at any time.
 
     `bytes_per_record`: as the last round has shown it, or else the table's history or a sample.
-    `engine`: what made the newest rows.
+    `engine`: what made the newest rows. `stood`: the sequence number of the snapshot that gave the position last.
+    `lacks_values`: a round had updates without all values. `layout_refused`: what calve.yaml says of the layout, where the
+    table cannot have it: logged once.
     `read_to`: how far offsets were read that held no record, beyond the table's position (transaction markers); it counts
     only while the table stands at the round, and reads the incarnation of the topic, that `read_from` names.
     """
@@ -26,6 +28,9 @@ class Memory:
     read_to: Offsets = field(default_factory=dict)
     read_from: tuple[str, TopicKey] | None = None
     engine: Chosen | None = None
+    stood: int = 0
+    lacks_values: bool = False
+    layout_refused: object = None
     committed_at: float = field(default_factory=time.monotonic)
     pace: Pace = field(default_factory=Pace)
 

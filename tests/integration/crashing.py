@@ -37,7 +37,7 @@ from cli.verify.sources import Sources
 from cli.verify.verification import verify
 from glue_jobs.process import faults
 from glue_jobs.rounds.loop import State, TableLoop
-from glue_jobs.table.outcome import Memory
+from glue_jobs.table.outcome import TableMemory
 from tests.debezium import envelope, event
 from tests.integration.engine import CHOICE, DATABASE, TRADE, Engine, trades
 from tests.integration.producing import Raw, produce
@@ -137,7 +137,7 @@ class Scene:
     def loop(self) -> State:
         """A new job drains the topic in this process; the state that it leaves the table in."""
         target = self.engine.target(self.topic, flush_bytes=FLUSH_BYTES, **self._modes)
-        memory = Memory(bytes_per_record=FLUSH_BYTES / FIRST_ROUND)
+        memory = TableMemory(bytes_per_record=FLUSH_BYTES / FIRST_ROUND)
         return TableLoop(target, threading.Event(), drain=True, memory=memory).run()
 
     def code(self) -> str | None:

@@ -35,12 +35,12 @@ from calve.table.position import Position, TopicKey
 from cli.embedded.stack import Stack
 from glue_jobs.iceberg.catalog import Lake as JobLake
 from glue_jobs.iceberg.catalog import Table as IcebergTable
-from glue_jobs.ingest import open_targets
+from glue_jobs.ingest import openers_of
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.process import faults
 from glue_jobs.rounds.round import Round
-from glue_jobs.table.outcome import Memory, Outcome
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
+from glue_jobs.table.outcome import Outcome, TableMemory
 
 TRADE = json.dumps(
     {
@@ -187,7 +187,7 @@ class Engine:
         )
         return replace(made, **changes)
 
-    def target(self, topic: str, *, table: str | None = None, **settings: Any) -> Target:
+    def target(self, topic: str, *, table: str | None = None, **settings: Any) -> Opener:
         """A writer of its own for the topic's table, as a new job would make it."""
         registry = settings.pop("registry", None) or Registry(self.stack.registry_url)
         masking = settings.pop("masking", None)
@@ -196,11 +196,11 @@ class Engine:
             registry=registry,
             masking=masking,
         )
-        return open_targets(job, self.lake, self.cluster)[0]
+        return openers_of(job, self.lake, self.cluster)[0]
 
-    def drain(self, target: Target, *, memory: Memory | None = None) -> list[Outcome]:
+    def drain(self, target: Opener, *, memory: TableMemory | None = None) -> list[Outcome]:
         """Rounds until the topic has nothing more; at most 20."""
-        memory = memory or Memory()
+        memory = memory or TableMemory()
         outcomes = []
         for _ in range(20):
             outcomes.append(Round(target, memory).run())
@@ -222,8 +222,8 @@ class Engine:
         assert outcome.snapshot is not None
         return outcome.snapshot
 
-    def round(self, target: Target) -> Outcome:
-        return Round(target, Memory()).run()
+    def round(self, target: Opener) -> Outcome:
+        return Round(target, TableMemory()).run()
 
     def rows(self, topic: str) -> DataFrame:
         return self.spark.table(TableName(DATABASE, topic).quoted(CATALOG))
@@ -243,7 +243,7 @@ class Engine:
     def position(self, topic: str) -> Position:
         target = self.target(topic)
         target.open()
-        return target.position()
+        return target.opened.position()
 
     def compact(self, table: str) -> None:
         """Replace all data files, as a table service does: the new snapshot says nothing of calve."""

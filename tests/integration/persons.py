@@ -20,7 +20,7 @@ from calve.requests import redrive
 from calve.requests.forget import REQUEST, Condition, Entry, Request
 from calve.requests.redrive import Result
 from cli.act.forget import sealed
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
 from tests.integration.engine import Engine
 from tests.integration.planted import Planted, Search
 from tests.integration.proofs import proof
@@ -87,7 +87,7 @@ class Scene:
         budget = Budget(records=10**6)
         return Table(self.topic, self.topic, dead_letter_budget=budget, freshness_s=1.0, **self.settings)
 
-    def target(self, **settings: Any) -> Target:
+    def target(self, **settings: Any) -> Opener:
         budget = Budget(records=10**6)
         settings = {"dead_letter_budget": budget, "masking": self.masking} | self.settings | settings
         return self.engine.target(self.topic, **settings)
@@ -95,7 +95,7 @@ class Scene:
     def work(self) -> None:
         target = self.target()
         self.engine.drain(target)
-        target.mark_idle()
+        target.opened.mark_idle()
 
     def round(self, *numbers: int) -> None:
         """A record, and letters of three kinds, of each person, read by a round of its own."""

@@ -10,11 +10,11 @@ import pytest
 
 from glue_jobs.rounds import loop
 from glue_jobs.rounds.loop import TableLoop
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
 
 
 @contextmanager
-def running(target: Target, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableLoop]:
+def running(target: Opener, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableLoop]:
     """A loop that has read records, and looks for requests all the time; it is over behind the block."""
     monkeypatch.setattr(loop, "REQUEST_EVERY_S", 0.5)
     monkeypatch.setattr(loop, "POLL_S", 0.5)

@@ -31,7 +31,7 @@ def test_the_table_is_that_of_the_database(engine: Engine, mode: ChangeData, enc
         database.message()
         engine.drain(target)
         assert database.kept() == database.expected()
-    assert target.letters.table is None
+    assert target.opened.dead_letters.table is None
     assert_proved(proof(engine, database.topic, value=database.value))
 
 

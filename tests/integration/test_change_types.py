@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from calve.config.job import ChangeData, Source
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
 from tests.change_types import TIME, TYPES, avro, avro_schema, json_schema
 from tests.debezium import around, event, json_around
 from tests.integration.avro_records import Row, nullable, read, record, same
@@ -125,7 +125,7 @@ NO_MOMENTS = [
 ]
 
 
-def of_changes(engine: Engine, topic: str, **settings: Any) -> Target:
+def of_changes(engine: Engine, topic: str, **settings: Any) -> Opener:
     """The target of a topic of events, each of a row of its own."""
     return engine.target(topic, change_data=ChangeData(("_kafka.offset",)), **settings)
 

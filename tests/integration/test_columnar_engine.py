@@ -16,11 +16,11 @@ from glue_jobs.engines.columnar import engine as columnar
 from glue_jobs.engines.columnar.tasks import Done, run_in_worker
 from glue_jobs.kafka import source
 from glue_jobs.process.workers import Trouble
-from glue_jobs.table.outcome import Memory, Outcome
+from glue_jobs.table.outcome import Outcome, TableMemory
 from tests.integration.crashing import KINDS, broken
 from tests.integration.engine import Engine, at, everything, suspended, trades
 
-LARGE = Memory(bytes_per_record=500_000)
+LARGE = TableMemory(bytes_per_record=500_000)
 """Makes a round worth tasks of Spark's."""
 
 
@@ -42,7 +42,9 @@ def mixed(engine: Engine, partitions: int = 2) -> str:
     return topic
 
 
-def drained(engine: Engine, topic: str, choice: str, memory: Memory, **settings: Any) -> tuple[Outcome, Any]:
+def drained(
+    engine: Engine, topic: str, choice: str, memory: TableMemory, **settings: Any
+) -> tuple[Outcome, Any]:
     """One round into a table of its own; its rows and dead letters in the order of their offsets."""
     table = f"{topic}_{choice}"
     target = engine.target(topic, table=table, engine=choice, flush_bytes=10**9, **settings)
@@ -53,9 +55,10 @@ def drained(engine: Engine, topic: str, choice: str, memory: Memory, **settings:
 
 
 @pytest.mark.parametrize(
-    "memory", [pytest.param(Memory(), id="small"), pytest.param(LARGE, id="large", marks=pytest.mark.long)]
+    "memory",
+    [pytest.param(TableMemory(), id="small"), pytest.param(LARGE, id="large", marks=pytest.mark.long)],
 )
-def test_both_engines_make_the_same_table_ledger_and_figures(engine: Engine, memory: Memory) -> None:
+def test_both_engines_make_the_same_table_ledger_and_figures(engine: Engine, memory: TableMemory) -> None:
     topic, budget = mixed(engine), {"announce": Announce("side")}
     (rows, held), (columns, found) = (
         drained(engine, topic, each, memory, **budget) for each in ("rows", "columnar")
@@ -98,7 +101,7 @@ def test_a_partitioned_and_sorted_table_is_laid_out_by_each_task(engine: Engine)
     )
     (outcome,) = engine.drain(target, memory=replace(LARGE))
     files = engine.rows(topic).selectExpr("_file", "_pos", "side", "price").collect()
-    assert outcome.metrics["files"] == len({row["_file"] for row in files}) == 2 * target.cores
+    assert outcome.metrics["files"] == len({row["_file"] for row in files}) == 2 * target.services.cores
     for name in {row["_file"] for row in files}:
         rows = sorted((row for row in files if row["_file"] == name), key=lambda row: row["_pos"])
         assert len({row["side"] for row in rows}) == 1
@@ -149,8 +152,8 @@ def test_an_error_in_a_task_leaves_no_file_and_quotes_no_record(
     with pytest.raises(Exception, match=r"^TypeError at \w+\.py:\d+$") as caught:
         engine.drain(target, memory=replace(LARGE))
     assert "4111" not in str(caught.value)
-    folder = target.main.java.locationProvider().newDataLocation("")
-    assert not target.main.java.io().listPrefix(str(folder)).iterator().hasNext()
+    folder = target.opened.main.java.locationProvider().newDataLocation("")
+    assert not target.opened.main.java.io().listPrefix(str(folder)).iterator().hasNext()
 
 
 @pytest.mark.parametrize("choice", ["columnar", "rows"])
@@ -176,7 +179,7 @@ def test_what_the_engine_cannot_make_is_made_by_rows_or_suspended(
     engine.produce(topic, 4, partition=0)
     target = engine.target(topic, engine="columnar")
     target.open()
-    target.main.set_properties({"write.format.default": "orc"})
+    target.opened.main.set_properties({"write.format.default": "orc"})
     with suspended("engine_unsupported"):
         engine.round(target)
     engine.round(engine.target(topic, engine="auto"))

@@ -16,15 +16,15 @@ from calve.table.protocol import complete_until
 from glue_jobs.process import faults
 from glue_jobs.rounds.loop import NOTE_EVERY_S, TableLoop
 from glue_jobs.rounds.round import Round
-from glue_jobs.table.outcome import Memory
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
+from glue_jobs.table.outcome import TableMemory
 from tests.integration.engine import DATABASE, Engine, at, everything, trades
 
 
-def claim(target: Target) -> float | None:
+def claim(target: Opener) -> float | None:
     """What the newest commit of main says."""
-    target.main.refresh()
-    summary = next(iter(target.main.ancestors())).summary
+    target.opened.main.refresh()
+    summary = next(iter(target.opened.main.ancestors())).summary
     found: float | None = json.loads(summary["calve.metrics"]).get("complete_until")
     return found
 
@@ -33,7 +33,7 @@ def known(engine: Engine, topic: str) -> float | None:
     """What a reader of the table knows."""
     target = engine.target(topic)
     target.open()
-    return complete_until(target.main.ancestors(), target.main.properties)
+    return complete_until(target.opened.main.ancestors(), target.opened.main.properties)
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def noted() -> Iterator[list[str]]:
         del faults.handlers["idle.noted"]
 
 
-def loop_of(target: Target, *, drain: bool = False) -> TableLoop:
+def loop_of(target: Opener, *, drain: bool = False) -> TableLoop:
     return TableLoop(target, threading.Event(), drain=drain)
 
 
@@ -81,7 +81,7 @@ def test_a_round_that_reads_everything_claims_the_moment_before_it_asked(engine:
 def test_a_round_that_its_budget_cut_claims_nothing(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.produce(topic, 100)
-    target, memory = engine.target(topic, flush_bytes=50), Memory(bytes_per_record=1.0)
+    target, memory = engine.target(topic, flush_bytes=50), TableMemory(bytes_per_record=1.0)
     outcome = Round(target, memory).run()
     assert (outcome.more, outcome.complete_until, claim(target)) == (True, None, None)
     engine.drain(engine.target(topic))
@@ -92,7 +92,7 @@ def test_nothing_is_claimed_while_a_transaction_is_open(engine: Engine) -> None:
     topic = engine.topic(partitions=2)
     engine.produce(topic, 10)
     target = engine.target(topic)
-    memory = Memory()
+    memory = TableMemory()
     with engine.transaction(topic, encoded(engine, topic, 3), partition=1) as producer:
         (outcome,) = engine.drain(target, memory=memory)
         assert (outcome.complete_until, claim(target)) == (None, None)
@@ -112,7 +112,7 @@ def test_nothing_is_claimed_while_a_transaction_is_open(engine: Engine) -> None:
 @pytest.mark.full
 def test_an_aborted_transaction_is_no_obstacle(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
-    target, memory = engine.target(topic), Memory()
+    target, memory = engine.target(topic), TableMemory()
     engine.produce(topic, 3)
     engine.drain(target, memory=memory)
     with engine.transaction(topic, encoded(engine, topic, 3)):
@@ -138,9 +138,9 @@ def test_an_idle_table_is_noted_every_five_minutes_and_not_right_after_a_commit(
             loop._work()
         assert tables == [topic]
     assert (known(engine, topic) or 0) >= began - 0.001
-    target.main.refresh()
-    assert target.main.properties[COMPLETE_ROUND] == target.position().round
-    assert float(target.main.properties[COMPLETE_UNTIL]) == known(engine, topic)
+    target.opened.main.refresh()
+    assert target.opened.main.properties[COMPLETE_ROUND] == target.opened.position().round
+    assert float(target.opened.main.properties[COMPLETE_UNTIL]) == known(engine, topic)
 
 
 @pytest.mark.full

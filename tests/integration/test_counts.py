@@ -29,7 +29,7 @@ def test_rows_are_counted_by_the_values_of_a_column(engine: Engine, mode: str) -
     engine.produce(topic, [{"id": n, "side": side, "price": 1} for n, side in enumerate(sides)])
     target = engine.target(topic, announce=Announce("side"), **COUNTED[mode])
     engine.drain(target)
-    metrics = json.loads(next(target.main.ancestors()).summary["calve.metrics"])
+    metrics = json.loads(next(target.opened.main.ancestors()).summary["calve.metrics"])
     assert metrics["counts"] == {
         "column": "side",
         "values": {"": 1, "BUY": 5, "SELL": 3, "x" * 64: 1},
@@ -43,7 +43,7 @@ def test_a_column_of_many_values_is_no_category(engine: Engine) -> None:
     for count in (51, 50, 20_000):
         engine.produce(topic, count)
         engine.drain(target)
-    rounds = [each.summary for each in target.main.ancestors() if "calve.metrics" in each.summary]
+    rounds = [each.summary for each in target.opened.main.ancestors() if "calve.metrics" in each.summary]
     told = [(json.loads(each["calve.metrics"])["counts"], int(each["added-records"])) for each in rounds]
     assert {rows for _, rows in told} >= {50, 51}
     assert max(rows for _, rows in told) > 1_000

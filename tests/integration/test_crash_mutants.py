@@ -15,7 +15,7 @@ from glue_jobs.iceberg import staging
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.staging import Deletes, Staged
 from glue_jobs.operations import publishing
-from glue_jobs.rounds.round import Round
+from glue_jobs.rounds.round import Audited, Committed, Round
 from tests.integration.engine import Engine
 from tests.integration.test_crash import abandoned, overtaken
 from tests.integration.test_mode_crash import compacted
@@ -30,14 +30,20 @@ def without_position_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def with_dead_letters_first(patch: pytest.MonkeyPatch) -> None:
-    def letters_first(self: Round) -> None:
-        held = self.held if self.rejects.rows else None
-        if held:
+    def letters_first(self: Round, audited: Audited) -> Committed:
+        judged, planned = audited.judged, audited.judged.written.plan
+        if judged.rejects.rows:
+            table = planned.at.table
             position = next_position(
-                self.base, self.topic, self.to, round_id=self.id, writer=self.target.writer, dead_letters=held
+                planned.at.base,
+                planned.topic,
+                planned.batch.to,
+                round_id=self.id,
+                writer=table.services.writer,
+                dead_letters=judged.held,
             )
-            self.target.letters.release(position, self.rejects)
-        publish(self)
+            table.dead_letters.release(position, judged.rejects)
+        return publish(self, audited)
 
     patch.setattr(Round, "publish", letters_first)
 

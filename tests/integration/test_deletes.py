@@ -27,7 +27,7 @@ def table(engine: Engine, version: int) -> Table:
     engine.produce(topic, 10)
     target = engine.target(topic, format_version=version)
     engine.drain(target)
-    return target.main
+    return target.opened.main
 
 
 def keys(engine: Engine, *ids: int) -> DataFrame:

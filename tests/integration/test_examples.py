@@ -24,7 +24,7 @@ from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.sources import Sources
 from cli.verify.verification import verify
-from glue_jobs.ingest import open_targets, run
+from glue_jobs.ingest import openers_of, run
 from tests.integration.engine import Engine
 from tests.integration.proofs import assert_proved
 from tests.integration.registry_gate import RegistryGate
@@ -67,7 +67,7 @@ def script(name: str, file: str) -> Any:
 
 def ingest(engine: Engine, job: Job) -> None:
     """Drain the tables one after the other, in the order of calve.yaml."""
-    for target in open_targets(job, engine.lake, engine.cluster):
+    for target in openers_of(job, engine.lake, engine.cluster):
         engine.drain(target)
 
 

@@ -200,10 +200,12 @@ def test_a_property_that_comes_between_the_opening_and_the_writing_is_seen(engin
     engine.drain(target)
     send(engine, topic)
     target.open()
-    target.main.set_properties({"write.data.path": f"{target.main.java.location()}/metadata/rows"})
+    target.opened.main.set_properties(
+        {"write.data.path": f"{target.opened.main.java.location()}/metadata/rows"}
+    )
     for write in (
-        lambda: location_of(target.main, "x"),
-        lambda: stage(engine.lake, target.main, engine.rows(topic), "x"),
+        lambda: location_of(target.opened.main, "x"),
+        lambda: stage(engine.lake, target.opened.main, engine.rows(topic), "x"),
     ):
         with suspended("foreign_path"):
             write()

@@ -13,7 +13,7 @@ import pytest
 
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.rounds.round import Round
-from glue_jobs.table.outcome import Memory
+from glue_jobs.table.outcome import TableMemory
 from tests.integration.engine import Engine, trades
 from tests.integration.events import assert_as_documented
 
@@ -25,13 +25,13 @@ def test_half_of_the_records_and_95_of_100_are_as_old_as_the_round_says(engine: 
         engine.send(topic, engine.encode(topic, row), at_ms=now - 1_000 * (number + 1))
     engine.flush()
     target = engine.target(topic)
-    outcome = Round(target, Memory()).run()
+    outcome = Round(target, TableMemory()).run()
     passed = time.time() - now / 1000
     told = outcome.metrics
     assert told["freshness_s"] == pytest.approx(200 + passed, abs=1)
     assert told["freshness_p95_s"] == pytest.approx(190 + passed, abs=3)
     assert told["freshness_p50_s"] == pytest.approx(100 + passed, abs=3)
-    commit = target.main.snapshot(outcome.snapshot or 0)
+    commit = target.opened.main.snapshot(outcome.snapshot or 0)
     assert commit is not None
     written = json.loads(commit.summary["calve.metrics"])
     assert written["freshness_p95_s"] == pytest.approx(

@@ -14,7 +14,7 @@ from pyiceberg import transforms, types
 from calve.config.job import Transform
 from calve.table.position import Ledger
 from glue_jobs.operations.relayout import layout_of
-from glue_jobs.table.outcome import Memory
+from glue_jobs.table.outcome import TableMemory
 from tests.integration.engine import Engine
 
 Row = dict[str, Any]
@@ -88,7 +88,7 @@ def ingest(engine: Engine, count: int, **settings: Any) -> list[list[Row]]:
     topic = engine.topic(partitions=4, schema=SCHEMA)
     produce(engine, topic, count)
     target = engine.target(topic, flush_bytes=1_000_000_000, **settings)
-    (outcome,) = engine.drain(target, memory=Memory(bytes_per_record=10_000_000))
+    (outcome,) = engine.drain(target, memory=TableMemory(bytes_per_record=10_000_000))
     assert outcome.ledger == Ledger(span=count, consumed=count, applied=count, rows_appended=count)
     rows = engine.rows(topic).selectExpr("_file", "_pos", "_partition", "*").toArrow().to_pylist()
     by_file: dict[str, list[Row]] = {}

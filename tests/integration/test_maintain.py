@@ -37,7 +37,7 @@ def work(engine: Engine, topic: str, *, age_s: float = 0.0, **maintenance: Any) 
     """Maintenance of the topic's table, as a job of its own would begin it."""
     target = engine.target(topic, maintenance=Maintenance(**maintenance))
     letters = engine.lake.load(target.name.dead_letters)
-    return Work(engine.lake, target.table, engine.table(topic), letters, age_s)
+    return Work(engine.lake, target.config, engine.table(topic), letters, age_s)
 
 
 def do(engine: Engine, topic: str, kind: Kind, *, age_s: float = 0.0, **maintenance: Any) -> dict[str, int]:

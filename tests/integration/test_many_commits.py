@@ -24,8 +24,8 @@ from glue_jobs.iceberg.staging import Staged, stage
 from glue_jobs.maintenance.upkeep import MERGED_AT_ONCE, Upkeep
 from glue_jobs.operations.publishing import publish_round
 from glue_jobs.process.java import elements
+from glue_jobs.table.opening import Opener
 from glue_jobs.table.outcome import Outcome
-from glue_jobs.table.target import Target
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.proofs import assert_proved, proof
 
@@ -45,7 +45,7 @@ class Worn:
     """A table that gets a commit after the other, and what each cost."""
 
     engine: Engine
-    target: Target
+    target: Opener
     position: Position
     upkeep: Upkeep
     commit_s: list[float] = field(default_factory=list)
@@ -54,16 +54,16 @@ class Worn:
     moments: list[dict[str, float]] = field(default_factory=list)
 
     def commit(self, files: Staged, to: int) -> None:
-        topic = self.topic = self.topic or self.engine.cluster.state(self.target.table.topic)
+        topic = self.topic = self.topic or self.engine.cluster.state(self.target.config.topic)
         base, round_id = self.position, uuid.uuid4().hex
         self.position = next_position(
-            base, topic, {0: to}, round_id=round_id, writer=self.target.writer, dead_letters=None
+            base, topic, {0: to}, round_id=round_id, writer=self.target.services.writer, dead_letters=None
         )
         ledger = Ledger(span=files.rows, consumed=files.rows, applied=files.rows, rows_appended=files.rows)
         start = {topic.key: {0: to - files.rows}}
         summary = encode(position=self.position, topic=topic.key, start=start, ledger=ledger, metrics={})
         began = time.monotonic()
-        snapshot = publish_round(self.target.main, files, summary, base=base, round_id=round_id)
+        snapshot = publish_round(self.target.opened.main, files, summary, base=base, round_id=round_id)
         self.commit_s.append(time.monotonic() - began)
         began = time.monotonic()
         self.upkeep.between(Outcome(self.position, {0: to}, snapshot=snapshot), 0.5)
@@ -78,7 +78,7 @@ class Worn:
 
     def look(self) -> None:
         """Take the figures of the table as it is now."""
-        table = self.engine.table(self.target.table.topic)
+        table = self.engine.table(self.target.config.topic)
         location = str(table.java.operations().current().metadataFileLocation())
         io, head = table.java.io(), table.java.currentSnapshot()
         now = {
@@ -92,19 +92,19 @@ class Worn:
         self.moments.append(now)
 
     def _plan_s(self) -> float:
-        table = self.engine.table(self.target.table.topic)
+        table = self.engine.table(self.target.config.topic)
         began = time.monotonic()
         for _ in elements(table.java.newScan().planFiles()):
             pass
         return time.monotonic() - began
 
 
-def staged(engine: Engine, target: Target, donor: str, first: int) -> Iterator[Staged]:
+def staged(engine: Engine, target: Opener, donor: str, first: int) -> Iterator[Staged]:
     """Files of `ROWS` rows each, in their order, from the offset on; as many as are staged at once."""
     last = first + ROWS * AT_ONCE
     rows = engine.rows(donor).where(F.col("_kafka.offset").between(first, last - 1))
     number = ((F.col("_kafka.offset") - first) / ROWS).cast("int")
-    made = stage(engine.lake, target.main, rows.repartitionById(AT_ONCE, number), uuid.uuid4().hex)
+    made = stage(engine.lake, target.opened.main, rows.repartitionById(AT_ONCE, number), uuid.uuid4().hex)
     assert len(made.files) == AT_ONCE
     for each in sorted(made.files, key=lambda file: str(file.location()).rpartition("/")[2]):
         assert each.recordCount() == ROWS
@@ -120,10 +120,10 @@ def test_a_table_is_as_fast_after_many_commits_as_after_a_few(engine: Engine) ->
     engine.drain(donor)
     target = engine.target(topic)
     target.open()
-    worn = Worn(engine, target, target.position(), Upkeep(target))
+    worn = Worn(engine, target, target.opened.position(), Upkeep(target))
     ages: dict[int, dict[str, float]] = {}
     for first in range(0, COMMITS * ROWS, ROWS * AT_ONCE):
-        for n, each in enumerate(staged(engine, target, donor.table.name, first), 1):
+        for n, each in enumerate(staged(engine, target, donor.config.name, first), 1):
             worn.commit(each, first + n * ROWS)
             age = len(worn.commit_s)
             if age % EVERY == 0 and any(end - WINDOW < age <= end for end in looks):
@@ -137,13 +137,13 @@ def test_a_table_is_as_fast_after_many_commits_as_after_a_few(engine: Engine) ->
     young, old = ages[YOUNG], ages[COMMITS]
     worse = {name: old[name] / young[name] for name in young if name != "data_files"}
     assert {name for name in worse if worse[name] > (BUSY if name.endswith("_ms") else MOST)} == set(), worse
-    assert old["snapshots"] <= target.table.maintenance.snapshots_at_most
+    assert old["snapshots"] <= target.config.maintenance.snapshots_at_most
     assert old["data_files"] < 2 * MERGED_AT_ONCE
     assert_proved(proof(engine, topic))
 
 
 def sizes(worn: Worn) -> list[int]:
-    name = TableName(DATABASE, worn.target.table.topic)
+    name = TableName(DATABASE, worn.target.config.topic)
     table = worn.engine.lake.load(name)
     assert table is not None
     return sorted(each.file().fileSizeInBytes() for each in elements(table.java.newScan().planFiles()))

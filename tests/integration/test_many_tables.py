@@ -17,7 +17,7 @@ import pytest
 
 from calve.config.job import Table
 from calve.table.position import STATE
-from glue_jobs.ingest import open_targets
+from glue_jobs.ingest import openers_of
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.rounds.loops import Loops
 from tests.integration.engine import Engine, trades, until
@@ -53,7 +53,7 @@ class Job:
             for topic in self.topics
         )
         job = self.engine.job(*tables)
-        targets = open_targets(job, self.engine.lake, self.engine.cluster)
+        targets = openers_of(job, self.engine.lake, self.engine.cluster)
         loops = Loops(self.stop)
         for target in targets:
             loops.start(TableLoop(target, self.stop, drain=False))

@@ -61,7 +61,7 @@ def test_suspend_publishes_nothing_and_names_the_place_but_not_the_value(engine:
     assert f"topic {topic} partition 0 offset 4 (bad_magic)" in error.message
     assert "secret" not in str(error)
     assert engine.offsets(topic) == [(0, 0), (0, 1), (0, 2)]
-    assert engine.target(topic).letters.table is None
+    assert engine.lake.load(TableName(DATABASE, topic).dead_letters) is None
     assert engine.table(topic).java.currentSnapshot().summary()["total-data-files"] == "1"
     (outcome,) = engine.drain(engine.target(topic, on_error="dead_letter"))
     assert outcome.ledger.dead_lettered == 1
@@ -88,7 +88,7 @@ def test_skipped_records_are_counted_and_in_no_table(engine: Engine) -> None:
         skipped_schemas={str(foreign): 1, str(foreign + 1): 2},
     )
     assert engine.offsets(topic) == [(0, 0), (0, 8)]
-    assert engine.target(topic).letters.table is None
+    assert engine.lake.load(TableName(DATABASE, topic).dead_letters) is None
     # The unknown id is registered now, as a version of the subject: what was skipped for it stays skipped.
     assert engine.register(topic, json.dumps(json.loads(TRADE) | {"doc": f"{topic} later"})) == foreign + 1
     send(engine, topic, unknown, BAD)

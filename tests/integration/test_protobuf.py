@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference
 
 from calve.config.job import Source
+from calve.names import TableName
 from tests.integration.avro_records import read, same
-from tests.integration.engine import Engine, suspended
+from tests.integration.engine import DATABASE, Engine, suspended
 from tests.integration.json_topics import proved
 from tests.integration.protobuf_topics import protobuf_topic, register, send, serializer
 from tests.integration.test_evolution import any_schema
@@ -356,7 +357,7 @@ def test_a_new_table_of_the_wrong_message_stops_at_once_and_names_the_right_one(
     found = "expected the message several.Trade, found the message several.Other"
     assert f"(incompatible_schema, schema id {schema_id}: the value: {found})" in caught.value.message
     assert "`value: {message: NAME}`" in str(caught.value.fix)
-    assert engine.target(topic).letters.table is None
+    assert engine.lake.load(TableName(DATABASE, topic).dead_letters) is None
     (outcome,) = engine.drain(engine.target(topic, value=Source(message="Other")))
     assert outcome.ledger.applied == 100
 

@@ -9,7 +9,7 @@ import pytest
 
 from calve.config.steps import Flatten, Mask, Rule, Step
 from calve.decoding.field_quarantine import fields_in
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
 from tests.integration import json_topics, protobuf_topics
 from tests.integration.engine import Engine
 from tests.integration.events import assert_as_documented
@@ -62,7 +62,7 @@ SECOND = order(
 )
 
 
-def target(engine: Engine, topic: str, masking: str, *steps: Step, **rules: Rule) -> Target:
+def target(engine: Engine, topic: str, masking: str, *steps: Step, **rules: Rule) -> Opener:
     """A job of its own; rules of fields by their path with `__` for the dots."""
     fields = {name.replace("__", "."): rule for name, rule in rules.items()}
     mask = Mask(fields, {"PII": HASH}, key="keep")

@@ -22,7 +22,7 @@ from cli.embedded.aws import ACCESS_KEY, SECRET_KEY
 from cli.lake import open_catalog
 from cli.main import app
 from cli.run.datagen.records import SCHEMAS
-from glue_jobs.ingest import open_targets
+from glue_jobs.ingest import openers_of
 from tests.integration.engine import Engine
 from tests.integration.keyed import BY_RECORD_KEY
 from tests.query_page import Snippet, snippets
@@ -64,7 +64,7 @@ def page(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Page:
     tables = (Table("stock_trades", trades), Table("users", users, upsert=BY_RECORD_KEY))
     job = engine.job(*tables)
     job = replace(job, lake=replace(job.lake, database=DATABASE))
-    targets = open_targets(job, engine.lake, engine.cluster)
+    targets = openers_of(job, engine.lake, engine.cluster)
     moment = datetime.now(UTC)
     for turn in range(2):
         moment = datetime.now(UTC)

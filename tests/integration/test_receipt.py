@@ -19,8 +19,8 @@ from glue_jobs.maintenance import upkeep
 from glue_jobs.maintenance.tasks import Work
 from glue_jobs.maintenance.upkeep import Upkeep
 from glue_jobs.rounds.round import Round
-from glue_jobs.table.outcome import Memory, Outcome
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
+from glue_jobs.table.outcome import Outcome, TableMemory
 from tests.integration.aws_gate import AwsGate, is_glue
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.gate import Answer, Request
@@ -62,7 +62,7 @@ def test_a_receipt_has_the_requests_that_a_proxy_counts(
 ) -> None:
     counted = behind(gate, engine, attempts=4)
     topic, target = begun(counted, mode if mode in MODES else "append")
-    memory, receipts = Memory(), []
+    memory, receipts = TableMemory(), []
     for _ in range(ROUNDS):
         gate.passed.clear()
         outcome = Round(target, memory).run()
@@ -81,12 +81,12 @@ def test_a_receipt_has_the_requests_that_a_proxy_counts(
     assert (last["bytes_written"] > last["file_bytes"]) == (mode not in ("append", "deduplicate"))
 
 
-def merge(engine: Engine, target: Target, last: Outcome) -> None:
+def merge(engine: Engine, target: Opener, last: Outcome) -> None:
     Upkeep(target).between(last, 60.0)
 
 
-def maintain(kind: Kind, engine: Engine, target: Target, _: Outcome) -> None:
-    settings = replace(target.table, maintenance=Maintenance(rows=RowRetention("_kafka.timestamp", 0.001)))
+def maintain(kind: Kind, engine: Engine, target: Opener, _: Outcome) -> None:
+    settings = replace(target.config, maintenance=Maintenance(rows=RowRetention("_kafka.timestamp", 0.001)))
     main = engine.lake.load(target.name)
     assert main is not None
     Work(engine.lake, settings, main, None).run(kind, lambda: False)
@@ -111,7 +111,7 @@ def test_a_commit_that_is_no_round_has_a_receipt_too(
     monkeypatch.setattr(upkeep, "MERGED_AT_ONCE", 4)
     counted = behind(gate, engine, attempts=4)
     topic, target = begun(counted)
-    memory = Memory()
+    memory = TableMemory()
     for _ in range(6):
         last = Round(target, memory).run()
         more(counted, topic, "append", 10)
@@ -131,7 +131,7 @@ def test_a_commit_that_is_no_round_has_a_receipt_too(
 def test_the_commit_that_merges_manifests_is_foreseen(gate: CountingGate, engine: Engine) -> None:
     counted = behind(gate, engine, attempts=4)
     topic, target = begun(counted, properties={"commit.manifest.min-count-to-merge": "3"})
-    memory, puts = Memory(), set()
+    memory, puts = TableMemory(), set()
     for _ in range(ROUNDS):
         gate.passed.clear()
         told = Round(target, memory).run().metrics

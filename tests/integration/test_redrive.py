@@ -16,7 +16,7 @@ from calve.names import DEAD_LETTERS_SUFFIX
 from calve.requests.redrive import REQUEST, Request, Result
 from cli.act.dead_letters.command import dead_letters
 from glue_jobs.rounds.loop import TableLoop
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
 from tests.integration.crashing import Died, dying
 from tests.integration.engine import TRADE, Engine, at, suspended, trades
 from tests.integration.proofs import assert_proved, proof
@@ -83,7 +83,7 @@ class Scene:
         assert found.problem is None
         return found
 
-    def target(self, **settings: Any) -> Target:
+    def target(self, **settings: Any) -> Opener:
         return self.engine.target(self.topic, **{"dead_letter_budget": Budget(records=5_000)} | settings)
 
     def work(self) -> None:

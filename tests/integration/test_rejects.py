@@ -16,7 +16,7 @@ from calve.config.job import Budget, Registry
 from calve.schema.columns import REASONS, UNDELIVERED
 from calve.table.position import Ledger
 from glue_jobs.table.counts import MAX_UNKNOWN_IDS
-from glue_jobs.table.outcome import Memory
+from glue_jobs.table.outcome import TableMemory
 from tests.integration.engine import TRADE, Engine, at, everything, trades
 from tests.integration.gate import Answer, Gate, Request
 
@@ -208,7 +208,7 @@ def test_a_flood_of_schema_ids_asks_the_registry_a_thousand_times_at_most(engine
         target = engine.target(
             topic, registry=Registry(gate.url), dead_letter_budget=Budget(records=2 * flood)
         )
-        (outcome,) = engine.drain(target, memory=Memory(bytes_per_record=1_000))
+        (outcome,) = engine.drain(target, memory=TableMemory(bytes_per_record=1_000))
     assert (outcome.ledger.applied, outcome.ledger.rejected) == (1, {"unknown_schema_id": flood})
     assert 0 < gate.asked <= MAX_UNKNOWN_IDS + 1
 
@@ -254,7 +254,7 @@ def test_an_id_learnt_while_it_is_read_leaves_no_empty_round_of_dead_letters(eng
         (outcome,) = engine.drain(target)
     assert outcome.ledger.applied == 1
     assert outcome.position.dead_letters is None
-    assert target.letters.table is None
+    assert target.opened.dead_letters.table is None
 
 
 @pytest.mark.full

@@ -10,7 +10,7 @@ import pytest
 
 from calve.config.job import Table
 from calve.config.spark_conf import CATALOG
-from glue_jobs.ingest import open_targets
+from glue_jobs.ingest import openers_of
 from tests.integration.engine import TRADE, Engine, everything
 from tests.integration.stored import export
 
@@ -33,10 +33,10 @@ def test_an_idle_topic_commits_nothing(engine: Engine) -> None:
     engine.produce(topic, 10)
     target = engine.target(topic)
     engine.drain(target)
-    before = target.main.head
+    before = target.opened.main.head
     assert engine.round(target).snapshot is None
-    target.main.refresh()
-    assert target.main.head == before
+    target.opened.main.refresh()
+    assert target.opened.main.head == before
 
 
 def test_the_next_job_continues_from_the_table_alone(engine: Engine) -> None:
@@ -77,10 +77,10 @@ def test_tables_may_lie_in_a_database_named_after_the_cluster(engine: Engine) ->
     engine.produce(topic, 3)
     job = engine.job(Table(name=topic, topic=topic))
     lake = replace(job.lake, namespace="cluster_id")
-    [target] = open_targets(replace(job, lake=lake), engine.lake, engine.cluster)
+    [target] = openers_of(replace(job, lake=lake), engine.lake, engine.cluster)
     engine.drain(target)
     database = engine.cluster.id.lower()
-    assert target.main.java.location() == f"{lake.warehouse}/{database}/{topic}"
+    assert target.opened.main.java.location() == f"{lake.warehouse}/{database}/{topic}"
     assert engine.spark.table(f"{CATALOG}.`{database}`.`{topic}`").count() == 3
     now, week = datetime.now(UTC).replace(microsecond=0), timedelta(days=7)
     exported = export(engine, "of_the_cluster", topic, now - week, now + week, database="")

@@ -23,7 +23,7 @@ from cli.verify.findings import Verification
 from cli.verify.sources import Sources
 from cli.verify.verification import verify
 from glue_jobs.engines import batch
-from glue_jobs.ingest import open_targets
+from glue_jobs.ingest import openers_of
 from tests.integration.avro_records import nullable, read, record
 from tests.integration.engine import DATABASE, Engine, suspended
 from tests.integration.producing import Raw, produce, unique
@@ -384,9 +384,9 @@ def test_a_table_gets_a_key_later_and_loses_it_again(engine: Engine) -> None:
 
 def test_tables_that_ask_no_registry_need_none(engine: Engine) -> None:
     topic = topic_of(engine, [Raw(b"x")])
-    table = engine.target(topic, value=Source(format="string")).table
+    table = engine.target(topic, value=Source(format="string")).config
     job = replace(engine.job(table), registry=None)
-    (target,) = open_targets(job, engine.lake, engine.cluster)
+    (target,) = openers_of(job, engine.lake, engine.cluster)
     engine.drain(target)
     assert read(engine, topic) == [{"value": "x"}]
 

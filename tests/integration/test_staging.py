@@ -19,7 +19,7 @@ def table(engine: Engine) -> Table:
     """An empty table of trades."""
     target = engine.target(engine.topic())
     target.open()
-    return target.main
+    return target.opened.main
 
 
 def trades(engine: Engine, count: int) -> DataFrame:

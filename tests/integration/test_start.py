@@ -81,4 +81,4 @@ def test_a_subject_that_is_not_registered_is_waited_for(engine: Engine) -> None:
     target = engine.target(topic)
     with pytest.raises(Retryable, match=f"no subject {topic}-value"):
         engine.round(target)
-    assert target.lake.load(target.name) is None
+    assert target.services.lake.load(target.name) is None

@@ -20,8 +20,8 @@ from glue_jobs.process import faults
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.rounds.loops import Loops
 from glue_jobs.rounds.round import Round
-from glue_jobs.table.outcome import Memory, Outcome
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
+from glue_jobs.table.outcome import Outcome, TableMemory
 from tests.debezium import envelope, event
 from tests.integration import outages
 from tests.integration.aws_gate import FAULT, UNAVAILABLE, AwsGate, is_glue, is_store, is_table_update
@@ -120,7 +120,7 @@ append_first = pytest.mark.parametrize(
 
 def begun(
     engine: Engine, mode: str = "append", properties: Mapping[str, str] = MappingProxyType({})
-) -> tuple[str, Target]:
+) -> tuple[str, Opener]:
     """A topic of one partition with 10 records in its table, and 10 more, of the same ids, that are not."""
     schema = envelope({each["name"]: each["type"] for each in _TRADE["fields"]})
     topic = engine.topic(partitions=1, schema=schema if mode == "change_data" else TRADE)
@@ -338,15 +338,15 @@ def test_of_two_writers_at_the_same_moment_exactly_one_publishes(engine: Engine,
     assert held(engine, topic, mode) == kept(mode, *[10] * (waves + 2))
 
 
-def at_once(targets: tuple[Target, ...]) -> list[Outcome | Exception]:
+def at_once(targets: tuple[Opener, ...]) -> list[Outcome | Exception]:
     """A round of every target in a thread of its own; none publishes before all have staged."""
     staged = threading.Barrier(len(targets), timeout=60)
     ended: list[Outcome | Exception] = []
 
-    def run(target: Target) -> None:
-        target.lake.enter_thread(target.name.table)
+    def run(target: Opener) -> None:
+        target.services.lake.enter_thread(target.name.table)
         try:
-            ended.append(Round(target, Memory()).run())
+            ended.append(Round(target, TableMemory()).run())
         except CalveError as error:
             ended.append(error)
 

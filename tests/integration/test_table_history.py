@@ -145,7 +145,7 @@ def test_the_tag_keeps_the_position_of_an_idle_table(engine: Engine) -> None:
     engine.ingest(topic, 5)
     target = engine.target(topic)
     engine.drain(target)
-    target.mark_idle()
+    target.opened.mark_idle()
     forget_history(engine, topic)
     assert engine.round(engine.target(topic)).snapshot is None
     assert nearest_position(engine.table(topic).ancestors()) is not None
@@ -159,7 +159,7 @@ def test_the_tag_keeps_the_position_of_a_table_that_has_read_nothing(engine: Eng
     topic = engine.topic(partitions=1)
     target = engine.target(topic)
     engine.drain(target)
-    target.mark_idle()
+    target.opened.mark_idle()
     for _ in range(2):
         engine.sql("INSERT INTO {t} SELECT * FROM {t} WHERE false", topic)
     engine.expire_history(topic)
@@ -196,7 +196,7 @@ def fewer_rows(engine: Engine, topic: str) -> None:
 def _tag(engine: Engine, topic: str) -> None:
     target = engine.target(topic)
     target.open()
-    target.mark_idle()
+    target.opened.mark_idle()
 
 
 @pytest.mark.long

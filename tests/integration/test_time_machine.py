@@ -24,7 +24,7 @@ from cli.main import app
 from glue_jobs.operations.relayout import layout_of
 from glue_jobs.rounds import loop
 from glue_jobs.rounds.loop import TableLoop
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
 from tests.integration.crashing import Died, dying
 from tests.integration.engine import Engine, trades
 from tests.integration.proofs import assert_proved, proof
@@ -49,7 +49,7 @@ class Scene:
     def __post_init__(self) -> None:
         self.topic = self.engine.topic(partitions=1)
 
-    def target(self) -> Target:
+    def target(self) -> Opener:
         return self.engine.target(self.topic, dead_letter_budget=Budget(records=1_000), **self.settings)
 
     def produce(self) -> None:

@@ -15,7 +15,7 @@ from calve.errors import Retryable
 from calve.table.position import Ledger
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.rounds.round import PERSIST_AFTER_S
-from glue_jobs.table.outcome import Memory
+from glue_jobs.table.outcome import TableMemory
 from tests.integration import outages
 from tests.integration.engine import Engine, at, everything, suspended, trades, until
 
@@ -76,7 +76,7 @@ def test_what_a_recreated_topic_lost_before_it_was_read_is_in_the_ledger(engine:
 def test_offsets_without_records_are_not_remembered_for_another_incarnation(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.produce(topic, 3)
-    target, memory = engine.target(topic, on_data_loss="continue"), Memory()
+    target, memory = engine.target(topic, on_data_loss="continue"), TableMemory()
     engine.drain(target, memory=memory)
     with engine.transaction(topic, encoded(engine, topic, 20)):
         pass
@@ -288,15 +288,15 @@ def test_an_open_transaction_is_read_up_to_the_last_stable_offset(engine: Engine
 def test_offsets_without_records_move_the_position_in_memory_only(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.produce(topic, 5)
-    target, memory = engine.target(topic), Memory()
+    target, memory = engine.target(topic), TableMemory()
     engine.drain(target, memory=memory)
-    head = target.main.head
+    head = target.opened.main.head
     with engine.transaction(topic, encoded(engine, topic, 6)):
         pass
     (outcome,) = engine.drain(target, memory=memory)
     assert (outcome.snapshot, outcome.to, outcome.more) == (None, {0: 12}, False)
-    target.main.refresh()
-    assert target.main.head == head
+    target.opened.main.refresh()
+    assert target.opened.main.head == head
     assert engine.position(topic).offsets[engine.cluster.state(topic).key] == {0: 5}
     engine.produce(topic, 2)
     (outcome,) = engine.drain(target, memory=memory)
@@ -306,7 +306,7 @@ def test_offsets_without_records_move_the_position_in_memory_only(engine: Engine
 def test_offsets_without_records_are_not_lost_to_retention(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.produce(topic, 5)
-    target, memory = engine.target(topic), Memory()
+    target, memory = engine.target(topic), TableMemory()
     engine.drain(target, memory=memory)
     with engine.transaction(topic, encoded(engine, topic, 6)):
         pass
@@ -320,7 +320,7 @@ def test_offsets_without_records_are_not_lost_to_retention(engine: Engine) -> No
 def test_offsets_without_records_are_persisted_every_hour(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.produce(topic, 5)
-    target, memory = engine.target(topic), Memory()
+    target, memory = engine.target(topic), TableMemory()
     engine.drain(target, memory=memory)
     with engine.transaction(topic, encoded(engine, topic, 6)):
         pass
@@ -335,7 +335,7 @@ def test_a_topic_that_begins_without_records_has_an_exact_ledger(engine: Engine)
     topic = engine.topic(partitions=1)
     with engine.transaction(topic, encoded(engine, topic, 6)):
         pass
-    target, memory = engine.target(topic), Memory()
+    target, memory = engine.target(topic), TableMemory()
     (first,) = engine.drain(target, memory=memory)
     engine.produce(topic, 2)
     (second,) = engine.drain(target, memory=memory)

@@ -18,8 +18,8 @@ from glue_jobs.maintenance import upkeep
 from glue_jobs.maintenance.upkeep import Upkeep
 from glue_jobs.process.java import elements
 from glue_jobs.rounds.round import Round
-from glue_jobs.table.outcome import Memory, Outcome
-from glue_jobs.table.target import Target
+from glue_jobs.table.opening import Opener
+from glue_jobs.table.outcome import Outcome, TableMemory
 from tests.integration.crashing import OF_UPKEEP, Died, dying, open_catalog
 from tests.integration.engine import DATABASE, Engine, at, everything, trades
 from tests.integration.proofs import assert_proved, proof
@@ -36,17 +36,17 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "MERGED_AT_ONCE", MERGED)
 
 
-def rounds(engine: Engine, target: Target, count: int, *, bad: int = 0) -> Outcome:
+def rounds(engine: Engine, target: Opener, count: int, *, bad: int = 0) -> Outcome:
     """So many rounds of three good records each, in one partition; the last one's outcome."""
-    memory = Memory()
+    memory = TableMemory()
     for _ in range(count):
-        engine.mixed(target.table.topic, 3, bad)
+        engine.mixed(target.config.topic, 3, bad)
         outcome = Round(target, memory).run()
         assert outcome.snapshot is not None
     return outcome
 
 
-def kept(target: Target, outcome: Outcome, **settings: Any) -> None:
+def kept(target: Opener, outcome: Outcome, **settings: Any) -> None:
     """One turn of a job that has just begun."""
     Upkeep(target, **settings).between(outcome, SPARE_S)
 
@@ -75,7 +75,7 @@ def test_small_files_become_one_and_nothing_moves(engine: Engine, settings: dict
     outcome = rounds(engine, target, MERGED + 1)
     columns = "*, _row_id, _last_updated_sequence_number" if "format_version" in settings else "*"
     before = sorted(map(str, engine.sql(f"SELECT {columns} FROM {{t}}", topic).collect()))
-    head, position = engine.table(topic).head, target.position()
+    head, position = engine.table(topic).head, target.opened.position()
     kept(target, outcome)
     table = engine.table(topic)
     commit = next(table.ancestors())
@@ -84,7 +84,7 @@ def test_small_files_become_one_and_nothing_moves(engine: Engine, settings: dict
     assert "calve.ledger" not in commit.summary
     assert len(files(table)) == (2 if "partition_by" in settings else 1)
     assert sorted(map(str, engine.sql(f"SELECT {columns} FROM {{t}}", topic).collect())) == before
-    now = target.position()
+    now = target.opened.position()
     assert (now.offsets, now.round, now.writer) == (position.offsets, position.round, position.writer)
     rounds(engine, target, 1)
     assert engine.offsets(topic) == everything(3 * (MERGED + 2))
@@ -94,7 +94,7 @@ def test_small_files_become_one_and_nothing_moves(engine: Engine, settings: dict
 def test_what_an_upsert_deletes_from_is_left_alone(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     target = engine.target(topic, upsert=Upsert(("id",)))
-    memory = Memory()
+    memory = TableMemory()
     for n in range(MERGED + 3):
         engine.produce(topic, trades(3, first=3 * n if n else 3), partition=0)
         outcome = Round(target, memory).run()
@@ -185,7 +185,7 @@ def test_a_job_that_dies_during_upkeep_is_mended_by_the_next(engine: Engine, poi
     outcome = rounds(engine, target, MERGED + 1, bad=1)
     if point == "upkeep.settled":
         engine.table(topic).set_properties({}, remove=[SETTINGS])
-        target.main.refresh()
+        target.opened.main.refresh()
     with dying(point), pytest.raises(Died):
         kept(target, outcome)
     again = engine.target(topic, maintenance=FEW)
@@ -253,12 +253,12 @@ def test_a_table_of_an_earlier_release_is_given_the_settings_once(engine: Engine
     name = "write.metadata.previous-versions-max"
     wanted = table.properties[name]
     table.set_properties({name: "10"}, remove=[SETTINGS])
-    target.main.refresh()
+    target.opened.main.refresh()
     kept(target, outcome)
     table.refresh()
     assert table.properties[name] == wanted
     table.set_properties({name: "7"})
-    target.main.refresh()
+    target.opened.main.refresh()
     kept(target, outcome)
     table.refresh()
     assert table.properties[name] == "7"

@@ -249,7 +249,7 @@ def test_a_table_whose_history_others_compact_and_expire_keeps_its_position(engi
     for _ in range(2):
         users.scramble(dice, 40, keys=10)
         engine.drain(target)
-    target.mark_idle()
+    target.opened.mark_idle()
     for _ in range(2):
         engine.compact(users.topic)
     engine.expire_history(users.topic)

@@ -12,7 +12,7 @@ from calve.errors import CalveError
 from calve.schema.columns import Json
 from glue_jobs.engines.choice import reasons_foreseen
 from glue_jobs.iceberg.catalog import Lake
-from glue_jobs.ingest import open_targets
+from glue_jobs.ingest import openers_of
 from glue_jobs.kafka.cluster import Cluster
 
 
@@ -38,10 +38,10 @@ def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
         return {}
     found: dict[str, Foreseen] = {}
     with closing(Cluster(job.kafka)) as cluster:
-        for target in open_targets(replace(job, tables=tables), Lake(spark, job.name), cluster):
+        for opener in openers_of(replace(job, tables=tables), Lake(spark, job.name), cluster):
             try:
-                target.foresee()
-                found[target.table.name] = Foreseen(target.shaping.made, reasons_foreseen(target))
+                plan = opener.foresee()
+                found[opener.config.name] = Foreseen(plan.row_plan.made, reasons_foreseen(plan))
             except CalveError as problem:
-                found[target.table.name] = Foreseen(problem)
+                found[opener.config.name] = Foreseen(problem)
     return found

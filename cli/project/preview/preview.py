@@ -20,7 +20,7 @@ from glue_jobs.columns.helpers import FILTERED, IDLE, OTHER, REJECT
 from glue_jobs.decode.decode import decode
 from glue_jobs.engines.batch import errors_of_source
 from glue_jobs.iceberg.catalog import Lake
-from glue_jobs.ingest import open_targets
+from glue_jobs.ingest import openers_of
 from glue_jobs.kafka.client import settings_of
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.kafka.source import read_few
@@ -82,18 +82,18 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
         CalveError: the topic, the registry or a step cannot be used.
     """
     with closing(Cluster(job.kafka)) as cluster:
-        [target] = open_targets(replace(job, tables=(table,)), Lake(spark, job.name), cluster)
-        target.foresee()
+        [opener] = openers_of(replace(job, tables=(table,)), Lake(spark, job.name), cluster)
+        plan = opener.foresee()
         topic = cluster.state(table.topic)
-        where = settings_of(target.cluster.connection), topic.name, topic.key.topic_id
-        with errors_of_source(target):
+        where = settings_of(plan.services.cluster.connection), topic.name, topic.key.topic_id
+        with errors_of_source(table):
             records = read_few(spark, *where, _start(topic, newest), topic.end)
-            found = target.shaping.records(decode(records, target.decoding, os.urandom(8), target.mode))
-            if not target.shaping.chain.explodes:
+            found = plan.row_plan.records(decode(records, plan.decode_plan, os.urandom(8), plan.mode))
+            if not plan.row_plan.chain.explodes:
                 return _preview(_collected(found, data(found)))
             found = found.cache()
             try:
-                made = target.shaping.all_rows(rows(found))
+                made = plan.row_plan.all_rows(rows(found))
                 return _preview(_collected(found, ()), _collected(made, data(made)))
             finally:
                 found.unpersist()

@@ -27,8 +27,8 @@ from glue_jobs.kafka.client import settings_of
 from glue_jobs.kafka.fetching import Range, planned
 from glue_jobs.process.workers import Trouble
 from glue_jobs.table.counts import Seen
+from glue_jobs.table.open_table import OpenTable, TablePlan
 from glue_jobs.table.row_plan import Shaping
-from glue_jobs.table.target import Target
 
 BYTES_PER_TASK = 16_000_000
 
@@ -53,23 +53,23 @@ _plans: WeakKeyDictionary[Shaping, _Plan] = WeakKeyDictionary()
 class ColumnarEngine:
     """The engine of one table, as it is open now. layout: None: it is `unsupported`."""
 
-    target: Target
+    table: OpenTable
     plan: _Plan
     layout: Layout | None
     unsupported: tuple[str, ...]
     name: ClassVar[EngineName] = "columnar"
 
     @classmethod
-    def of(cls, target: Target) -> ColumnarEngine:
+    def of(cls, table: OpenTable) -> ColumnarEngine:
         """Raises:
         Suspended: `step_unusable`, as the steps themselves.
         """
-        plan = _plan(target)
+        plan = _plan(table)
         try:
-            layout = layout_of(target.main, plan.storage)
+            layout = layout_of(table.main, plan.storage)
         except Unsupported as why:
-            return cls(target, plan, None, (*plan.reasons, why.message))
-        return cls(target, plan, layout, plan.reasons)
+            return cls(table, plan, None, (*plan.reasons, why.message))
+        return cls(table, plan, layout, plan.reasons)
 
     def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
         """As `Engine.stage`.
@@ -78,41 +78,41 @@ class ColumnarEngine:
             CalveError: as `run_task`; of several tasks' errors the first. Nothing is left behind.
             Unexpected: as `Trouble`.
         """
-        target, work = self.target, self._work(batch, stage_id)
-        parts = planned(batch.start, batch.to, tasks_for(batch.size_bytes, target.cores))
+        table, work = self.table, self._work(batch, stage_id)
+        parts = planned(batch.start, batch.to, tasks_for(batch.size_bytes, table.services.cores))
         if len(parts) > 1:
-            found = _spread(target.lake.spark.sparkContext, work, parts)
+            found = _spread(table.services.lake.spark.sparkContext, work, parts)
         else:  # a task of Spark's would only be further away
             with _here:
                 found = [run_task(work, part, "0") for part in parts]
         done = [each for each in found if isinstance(each, Done)]
         for trouble in (each for each in found if isinstance(each, Trouble)):
-            sweep(target.main, work.location)
+            sweep(table.main, work.location)
             raise trouble.error()
         counted = Counted.together(each.counted for each in done)
-        return _staged(target, work, done, counted), counted.seen()
+        return _staged(table, work, done, counted), counted.seen()
 
     def _work(self, batch: Batch, stage_id: str) -> Work:
-        target = self.target
+        table = self.table
         if self.layout is None:
             raise AssertionError("the table is not supported")
         return Work(
-            settings=settings_of(target.cluster.connection),
-            topic=target.table.topic,
+            settings=settings_of(table.services.cluster.connection),
+            topic=table.config.topic,
             topic_id=batch.topic.topic_id,
-            decoding=target.decoding,
-            columns=target.shaping.source,
+            decoding=table.decode_plan,
+            columns=table.row_plan.source,
             layout=self.layout,
-            location=location_of(target.main, f"{stage_id}-{uuid.uuid4().hex[:8]}"),
+            location=location_of(table.main, f"{stage_id}-{uuid.uuid4().hex[:8]}"),
             steps=self.plan.steps,
-            count_by=target.table.count_by,
-            keys=target.masking_keys if target.table.masks else (),
+            count_by=table.config.count_by,
+            keys=table.services.masking_keys if table.config.masks else (),
         )
 
 
-def reasons_of(target: Target) -> tuple[str, ...]:
+def reasons_of(table: TablePlan) -> tuple[str, ...]:
     """Why a table cannot be made by this engine, but for its layout."""
-    return _plan(target).reasons
+    return _plan(table).reasons
 
 
 def compile_everywhere(context: SparkContext) -> None:
@@ -127,17 +127,17 @@ def tasks_for(size_bytes: float, cores: int) -> int:
     return max(1, min(cores, int(size_bytes // BYTES_PER_TASK)))
 
 
-def _plan(target: Target) -> _Plan:
-    shaping = target.shaping
+def _plan(table: TablePlan) -> _Plan:
+    shaping = table.row_plan
     if (known := _plans.get(shaping)) is not None:
         return known
-    steps, found = None, tuple(reasons(target.decoding, shaping.source))
+    steps, found = None, tuple(reasons(table.decode_plan, shaping.source))
     if shaping.chain.steps:
         try:
-            steps = columnar_steps(shaping.chain, target.lake.spark, shaping.source, shaping.columns)
+            steps = columnar_steps(shaping.chain, table.services.lake.spark, shaping.source, shaping.columns)
         except Unsupported as why:
             found = (*found, why.message)
-    _plans[shaping] = plan = _Plan(Storage.of(target.lake.spark), steps, found)
+    _plans[shaping] = plan = _Plan(Storage.of(table.services.lake.spark), steps, found)
     return plan
 
 
@@ -147,12 +147,12 @@ def _spread(context: SparkContext, work: Work, parts: Sequence[tuple[Range, ...]
     return numbers.map(lambda number: run_in_worker(work, parts[number], number)).collect()
 
 
-def _staged(target: Target, work: Work, done: Sequence[Done], counted: Counted) -> Staged:
+def _staged(table: OpenTable, work: Work, done: Sequence[Done], counted: Counted) -> Staged:
     written = [file for each in done for file in each.files]
     rows = sum(each.rows for each in written)
     values = (counted.values or {}).items()
     return Staged(
-        data_files(target.main, work.layout, written),
+        data_files(table.main, work.layout, written),
         rows,
         sum(each.size for each in written),
         counts=counts(work.count_by, values, rows) if work.count_by else None,

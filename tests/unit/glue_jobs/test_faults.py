@@ -5,6 +5,7 @@ import inspect
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,17 +33,21 @@ def test_the_steps_are_the_public_methods_of_a_round_in_order() -> None:
     assert tuple(name for name in methods if name != "run") == STEPS
 
 
-def test_only_run_calls_a_step_and_passes_a_point_on_either_side() -> None:
-    [loop] = [
-        node for node in ast.walk(ast.parse(inspect.getsource(Round).strip())) if isinstance(node, ast.For)
-    ][:1]
-    assert ast.unparse(loop.iter) == "faults.STEPS"
-    begin, work, end, *_ = map(ast.unparse, loop.body)
-    assert begin.startswith("faults.point(f'{step}.begin'")
-    assert "getattr(self, step)()" in work
-    assert end.startswith("faults.point(f'{step}.end'")
-    called = {ast.unparse(call.func) for call in calls(ROOT / "glue_jobs/rounds/round.py")}
-    assert called.isdisjoint(f"self.{step}" for step in STEPS)
+def test_run_calls_each_step_once_in_order_between_its_points() -> None:
+    [run] = ast.parse(textwrap.dedent(inspect.getsource(Round.run))).body
+    around = [node for node in ast.walk(run) if isinstance(node, ast.With)]
+    assert [ast.unparse(each.items[0].context_expr) for each in around] == [
+        f"self._step({step!r})" for step in STEPS
+    ]
+    assert all(f"self.{step}(" in ast.unparse(each.body[0]) for step, each in zip(STEPS, around, strict=True))
+    called = [ast.unparse(call.func) for call in calls(ROOT / "glue_jobs/rounds/round.py")]
+    assert sorted(set(called) & {f"self.{step}" for step in STEPS}) == sorted(
+        f"self.{step}" for step in STEPS
+    )
+    assert all(called.count(f"self.{step}") == 1 for step in STEPS)
+    source = inspect.getsource(Round._step)
+    begin, work, end = (source.index(each) for each in ('f"{step}.begin"', "yield", 'f"{step}.end"'))
+    assert begin < work < end
 
 
 def test_every_inner_point_stands_in_the_code_once_and_no_other_does() -> None:

@@ -1,0 +1,201 @@
+"""A table as it is open now: how records become its rows, its Iceberg table, its position. Frozen; each round opens another."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark import Accumulator
+from pyspark.sql import functions as F
+
+from calve.config import job
+from calve.config.maintenance import TURN
+from calve.config.masking_keys import Key
+from calve.config.spark_conf import CATALOG
+from calve.decoding.decode_plan import Decoding
+from calve.decoding.record_schemas import Parts
+from calve.names import SYSTEM_COLUMN, TableName
+from calve.registry.registry import Registry
+from calve.requests import backfill, forget, redrive, requests, rollback
+from calve.schema.columns import Json
+from calve.table.position import (
+    COMPLETE_ROUND,
+    COMPLETE_UNTIL,
+    POSITION_TAG,
+    TOPIC_KEY,
+    Ledger,
+    Offsets,
+    Position,
+    TopicKey,
+    encode,
+    root,
+)
+from calve.table.protocol import Commit, ancestry_is_cut, complete_until, locate, nearest_position, standing
+from glue_jobs.columns.tokens import MaskingKeys
+from glue_jobs.dead_letters.table import Letters
+from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.iceberg.staging import NOTHING, publish
+from glue_jobs.process import faults
+from glue_jobs.table.row_plan import Shaping
+
+if TYPE_CHECKING:
+    from glue_jobs.kafka.cluster import Cluster
+
+REQUESTS = {redrive.REQUEST, forget.REQUEST, forget.LEFT, rollback.REQUEST, backfill.REQUEST, TURN}
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What all tables of a job share. output: the cluster, by the key that writes emitted records. writer: the id of this run.
+    cores: those of all executors.
+    """
+
+    lake: Lake
+    cluster: Cluster
+    output: Cluster
+    registry: Registry | None
+    writer: str
+    cores: int
+    masking: MaskingKeys | None = None
+
+    @property
+    def masking_keys(self) -> tuple[Key, ...]:
+        """The keys that hash personal data and encrypt dead letters; none where nothing is masked.
+
+        Raises:
+            ConfigError, Retryable: as `calve.config.masking_keys.read_keys`.
+        """
+        return self.masking.keys if self.masking else ()
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """How records become rows of a table, which may not exist yet.
+
+    columns: those of the schemas, with those in quarantine. read_with: what the summary of a round says of it. mode: with the
+    field ids of its key. covered: properties that keep values out of the table's metadata.
+    """
+
+    config: job.Table
+    name: TableName
+    services: Services
+    schemas: Parts
+    columns: Json
+    decode_plan: Decoding
+    row_plan: Shaping
+    mode: job.Mode | None
+    read_with: dict[str, str]
+    covered: dict[str, str]
+
+    def misfit(self, name: str) -> str:
+        """Why records of a schema (`Wire.name`) are no rows of the table, as far as it is known: subject, path and rule."""
+        return self.schemas.misfit(self.columns, name)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable(TablePlan):
+    """worker_s: CPU seconds of the Python workers that read the topic. learn: looks up schema ids of values, and of keys; gives
+    the table as it is open then, or None where nothing new was found.
+    """
+
+    main: Table
+    dead_letters: Letters
+    worker_s: Accumulator[float]
+    learn: Callable[[Sequence[int], Sequence[int]], OpenTable | None]
+
+    @property
+    def made_for(self) -> TopicKey | None:
+        """The topic that was there when the table was made; None where an earlier release made it."""
+        said = self.main.properties.get(TOPIC_KEY)
+        return TopicKey.parse(said) if said else None
+
+    def position(self) -> Position:
+        """As `position_of`."""
+        return position_of(self.main, self.dead_letters, self.services)
+
+    def mark_idle(self) -> None:
+        """Keep the position through expiry by others: a tag holds its snapshot, whatever happens to main's history."""
+        stood = standing(self.main.ancestors())
+        if stood is not None and self.main.refs().get(POSITION_TAG) != stood.id:
+            self.main.set_tag(POSITION_TAG, stood.id)
+            faults.point("idle.tagged", self.config.name)
+
+    def note_complete(self, until: float, position: Position) -> None:
+        """Say until when a table without new records is complete, and of which round: a rollback leaves properties alone."""
+        self.main.set_properties({COMPLETE_UNTIL: f"{until:.3f}", COMPLETE_ROUND: position.round})
+        faults.point("idle.noted", self.config.name)
+
+    def carried(self) -> dict[str, Any]:
+        """What stays true after a commit that reads no offsets, for the metrics of its summary."""
+        until = complete_until(self.main.ancestors(), self.main.properties)
+        found = {"read_with": self.read_with or None, "complete_until": until}
+        return {name: each for name, each in found.items() if each}
+
+
+def requested(table: OpenTable) -> bool:
+    """True where a request waits, or a pause began or ended since the table was looked at last; asks the catalog."""
+    found = table.services.lake.load(table.name)
+    if found is None:
+        return False
+    properties, known = found.properties, table.main.properties
+    return not REQUESTS.isdisjoint(properties) or properties.get(requests.PAUSED) != known.get(
+        requests.PAUSED
+    )
+
+
+def position_of(main: Table, dead_letters: Letters, services: Services) -> Position:
+    """The committed offsets, as main's history proves them now.
+
+    Raises:
+        Suspended: its history does not prove a position (`position_lost`).
+    """
+    main.refresh()
+    ancestors: list[Commit] = []
+    for commit in main.ancestors():
+        ancestors.append(commit)
+        if found := nearest_position([commit]):
+            return found
+    tagged = main.refs().get(POSITION_TAG)
+    if tagged is None or not ancestry_is_cut(ancestors):
+        return locate(ancestors, tagged=None, greatest_offsets=None)
+    found = locate(
+        ancestors,
+        tagged=main.snapshot(tagged),
+        greatest_offsets=_greatest_offsets(main, dead_letters, services.lake),
+    )
+    return _anchor(main, found, services.writer)
+
+
+def _greatest_offsets(main: Table, dead_letters: Letters, lake: Lake) -> dict[TopicKey, Offsets]:
+    """The greatest offset held, by topic and partition: rows of main count for the only topic that it has read."""
+    held: dict[TopicKey, Offsets] = {}
+    spark = lake.spark
+    tagged = main.snapshot(main.refs()[POSITION_TAG])
+    position = nearest_position([tagged]) if tagged else None
+    offset, partition = f"{SYSTEM_COLUMN}.offset", f"{SYSTEM_COLUMN}.partition"
+    rows = spark.table(main.name.quoted(CATALOG)).groupBy(partition).agg(F.max(offset)).collect()
+    for key in position.offsets if position else ():
+        held[key] = {row[0]: row[1] for row in rows}
+    table = dead_letters.table
+    if table is not None:
+        letters = spark.table(table.name.quoted(CATALOG)).groupBy("cluster_id", "topic_id", "partition")
+        for row in letters.agg(F.max("offset")).collect():
+            key = TopicKey(row[0], row[1])
+            held.setdefault(key, {})[row[2]] = max(row[3], held.get(key, {}).get(row[2], -1))
+    return held
+
+
+def _anchor(main: Table, found: Position, writer: str) -> Position:
+    """Commit the position once more on main, so that its history proves it again."""
+    head = main.head
+    again = replace(found, round=uuid.uuid4().hex, writer=writer)
+    if found.offsets:
+        newest = next(reversed(found.offsets))
+        summary = encode(position=again, topic=newest, start=found.offsets, ledger=Ledger(), metrics={})
+    else:
+        summary = root(writer=writer, topic=found.topic, round_id=again.round)
+    snapshot = publish(main, NOTHING, summary, lambda ancestors: next(iter(ancestors)).id == head)
+    faults.point("position.anchored", main.name.table)
+    return replace(again, snapshot=snapshot)

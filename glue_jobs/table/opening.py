@@ -1,0 +1,263 @@
+"""A table is opened: made where it is absent, its columns brought level with the registry, its records' way to rows planned."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from pyspark import Accumulator
+
+from calve.config import job
+from calve.config.job import Deduplicate, Upsert
+from calve.config.steps import Lookup, masked_columns, noted
+from calve.decoding.field_quarantine import leaves
+from calve.decoding.record_schemas import Parts, Versions, parts_of
+from calve.errors import Suspended
+from calve.log import event
+from calve.modes.aggregate import TOTALS, columns_of, kafka_column, require_same_kind
+from calve.modes.column_rules import layout_problems, require_countable, step_changes
+from calve.modes.keys import buckets, keyed
+from calve.names import TableName
+from calve.schema.columns import KAFKA, Json, struct, with_ids
+from calve.schema.evolution import Change, data_columns
+from calve.schema.registered import Schema
+from calve.table.position import INITIALISED, TOPIC, TOPIC_KEY, root
+from glue_jobs.dead_letters.table import Letters
+from glue_jobs.iceberg.catalog import Table, settings
+from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
+from glue_jobs.process import faults
+from glue_jobs.table.announcements import Announcer
+from glue_jobs.table.field_quarantine import Admission
+from glue_jobs.table.open_table import OpenTable, Services, TablePlan, position_of
+from glue_jobs.table.row_plan import Shaping
+from glue_jobs.transform.chain import Chain, Supply, chain_of
+
+OWNER = "owner"
+
+
+@dataclass(slots=True)
+class Opener:
+    """Opens one table, before each round; keeps what need not be looked up again."""
+
+    config: job.Table
+    name: TableName
+    services: Services
+    announcer: Announcer
+    schemas: Parts = field(init=False)
+    supply: Supply = field(init=False)
+    _admission: Admission = field(init=False)
+    _dead_letters: Letters = field(init=False)
+    _worker_s: Accumulator[float] = field(init=False)
+    _main: Table | None = None
+    _opened: OpenTable | None = None
+    _pinned: tuple[Json, Versions] | None = None
+    """The table's data columns and the schemas that the plan of `_opened` was made of."""
+
+    def __post_init__(self) -> None:
+        lake = self.services.lake
+        self._worker_s = lake.spark.sparkContext.accumulator(0.0)
+        self.schemas = parts_of(self.config, self.services.registry)
+        self._admission = Admission(self.config, self.name, self.schemas)
+        self._dead_letters = Letters(lake, self.name, self.config.maintenance.file_bytes)
+        self.supply = Supply(lake, self.name.database, self.services.masking)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the table was opened once."""
+        return self._opened is not None
+
+    @property
+    def opened(self) -> OpenTable:
+        """The table as it was opened last."""
+        if self._opened is None:
+            raise AssertionError(f"table {self.name} was not opened")
+        return self._opened
+
+    def open(self) -> OpenTable:
+        """Load the table, or make it from the registered schemas; add the columns that newer versions have.
+
+        Raises:
+            Retryable: the topic does not exist or a subject is not registered yet, or a system does not answer.
+            Suspended: the table was not made by calve (`not_ours`), its files would lie elsewhere (`foreign_path`), or, as one of
+                a pattern's, it is of another topic (`other_topic`), or no column can hold the schema (`schema_unsupported`), or
+                the key of its mode (`key_unusable`) or its measures (`measure_unusable`), or it is of totals, or was not made so
+                (`mode_changed`).
+        """
+        self.supply.lookups.renew()
+        versions = self.schemas.versions()
+        found = self.services.lake.load(self.name)
+        if found is None:
+            found = self._create(versions)
+            faults.point("table.created", self.config.name)
+        if INITIALISED not in found.properties:
+            raise Suspended(
+                "not_ours",
+                f"table {self.name} exists, but calve did not make it",
+                fix="drop it, or name another table",
+            )
+        require_own_paths(found)
+        self._require_same_topic(found)
+        require_same_kind(str(self.name), found.properties, self.config.aggregate)
+        opened = self._fit(found, versions)
+        cover(found, opened.covered)
+        if self.config.owner and found.properties.get(OWNER) != self.config.owner:
+            found.set_properties({OWNER: self.config.owner})
+        return opened
+
+    def foresee(self) -> TablePlan:
+        """How records would become rows of a table that does not exist yet; no masking key is looked at, and a table only
+        for the fields that it keeps in quarantine.
+
+        Raises:
+            Retryable, Suspended: as `open`.
+        """
+        versions = self.schemas.versions()
+        every = self.schemas.first_columns(versions)
+        found = self.services.lake.load(self.name) if self.config.quarantine_new_fields else None
+        source = self._admission.source(every, versions, found.properties if found else {})
+        chain = self._chain(source, versions).with_any_keys(self.services.lake.spark)
+        made = self._made(chain, source)
+        return self._plan(source, made, chain, versions, with_ids(struct(*made["fields"], KAFKA)), every)
+
+    def _learn(self, values: Sequence[int], keys: Sequence[int]) -> OpenTable | None:
+        """As `OpenTable.learn`."""
+        if not self.schemas.learn(values, keys):
+            return None
+        return self._fit(self.opened.main, self.schemas.versions())
+
+    def _create(self, versions: Versions) -> Table:
+        source, kafka, totals = self.schemas.first_columns(versions), KAFKA, {}
+        chain = self._chain(source, versions)
+        data = self._made(chain, source)
+        if self.config.aggregate is not None:
+            data, kafka = columns_of(data, self.config.aggregate), kafka_column()
+            totals = {TOTALS: "true"}
+        columns, mode = struct(*data["fields"], kafka), self.config.mode
+        for problem in layout_problems(self.config, str(self.name), columns):
+            raise problem
+        by_key = buckets(columns, mode) if isinstance(mode, job.Upsert) and mode.bucketed else None
+        created = self.services.lake.create(
+            self.name,
+            columns,
+            partition_by=self.config.partition_by if by_key is None else by_key,
+            sort_by=self.config.sort_by,
+            properties=settings(self.config.maintenance.file_bytes)
+            | {
+                INITIALISED: "true",
+                "format-version": str(self.config.format_version),
+                TOPIC: self.config.topic,
+                TOPIC_KEY: str(self.services.cluster.state(self.config.topic).key),
+            }
+            | self._admission.first(source)
+            | self._without_bounds(chain, columns)
+            | totals,
+            summary=root(writer=self.services.writer, topic=self.config.topic, round_id=uuid.uuid4().hex),
+        )
+        event("table.created", table=str(self.name), topic=self.config.topic)
+        return created
+
+    def _require_same_topic(self, found: Table) -> None:
+        """Two topics may make one name, one after the other; who names a table in calve.yaml means its topic."""
+        made_for = found.properties.get(TOPIC)
+        if self.config.pattern is not None and made_for != self.config.topic:
+            raise Suspended(
+                "other_topic",
+                f"table {self.name} was made for topic {made_for}, and topic {self.config.topic} would be named so, too",
+                fix=f"in calve.yaml, give it a table of its own: `NAME: {{topic: {self.config.topic}}}`",
+            )
+
+    def _fit(self, main: Table, versions: Versions) -> OpenTable:
+        """Bring the table level with the versions and plan how records are decoded; nothing to do in most rounds."""
+        looks_up = any(isinstance(each, Lookup) for each in self.config.steps)
+        # A table that a step looks up may have other columns now.
+        if self._opened and self._pinned == (data_columns(main.schema), versions) and not looks_up:
+            self._opened = replace(self._opened, main=main)
+            return self._opened
+        if self.config.aggregate is None and not self.config.steps:
+            self._evolve(main, lambda table: self.schemas.evolution(table, versions))
+            every = source = made = data_columns(main.schema)
+            chain = self._chain(source, versions)
+        else:
+            every = self.schemas.first_columns(versions)
+            source = self._admission.settle(every, versions, main)
+            chain = self._chain(source, versions)
+            made = self._made(chain, source)
+            if self.config.aggregate is None:
+                self._evolve(main, lambda table: self._added(table, made))
+        plan = self._plan(source, made, chain, versions, main.schema, every)
+        self._pinned = data_columns(main.schema), versions
+        self._opened = OpenTable(
+            **{each.name: getattr(plan, each.name) for each in fields(plan)},
+            main=main,
+            dead_letters=self._dead_letters,
+            worker_s=self._worker_s,
+            learn=self._learn,
+        )
+        return self._opened
+
+    def _plan(
+        self, source: Json, made: Json, chain: Chain, versions: Versions, schema: Json, every: Json
+    ) -> TablePlan:
+        config, mode = self.config, self.config.mode
+        if isinstance(mode, Upsert | Deduplicate):
+            mode = keyed(schema, mode)
+            chain.require_lasting(mode.key)
+        if config.count_by is not None:
+            personal = masked_columns(config.steps, chain.means.tags)
+            require_countable(str(self.name), config.count_by, data_columns(schema), personal)
+        steps = noted(config.steps, source, chain.means.tags) | self.supply.lookups.noted()
+        return TablePlan(
+            config,
+            self.name,
+            self.services,
+            self.schemas,
+            columns=every,
+            decode_plan=self.schemas.decoding(every, versions, leaves(source)),
+            row_plan=Shaping(source, made, chain, data_columns(schema), mode),
+            mode=mode,
+            read_with=self.schemas.read_with(versions) | steps,
+            covered=self._without_bounds(chain, schema),
+        )
+
+    def _without_bounds(self, chain: Chain, columns: Json) -> dict[str, str]:
+        return without_bounds(columns, hidden_columns(self.config, chain.means.tags, columns))
+
+    def _chain(self, source: Json, versions: Versions) -> Chain:
+        means = self.supply.means(self.schemas.tags(source, versions))
+        return chain_of(self.config, means, self.schemas.key_column)
+
+    def _made(self, chain: Chain, source: Json) -> Json:
+        """The data columns of rows, of records that are decoded to `source`."""
+        return chain.columns(self.services.lake.spark, source) if chain.steps else source
+
+    def _added(self, table: Json, made: Json) -> list[tuple[Schema | None, list[Change]]]:
+        """What the steps make and the table has not. Raises: as `step_changes`."""
+        found = step_changes(str(self.name), table, made)
+        return [(None, found)] if found else []
+
+    def _evolve(
+        self, main: Table, wanted: Callable[[Json], Sequence[tuple[Schema | None, list[Change]]]]
+    ) -> None:
+        """One commit per version that adds something, oldest first; a version that does not fit changes nothing.
+
+        A table whose position cannot be proved was replaced by somebody: it is left as it is.
+        """
+        while wanted(data_columns(main.schema)):
+            position_of(main, self._dead_letters, self.services)
+            left = wanted(data_columns(main.schema))
+            if not left:  # another writer was faster, as the table shows now that it was read again
+                return
+            version, found = left[0]
+            main.evolve(found)
+            faults.point("table.evolved", self.config.name)
+            changes, schema_id = list(map(str, found)), version.id if version else None
+            event(
+                "table.evolved",
+                table=str(self.name),
+                topic=self.config.topic,
+                schema_id=schema_id,
+                changes=changes,
+            )
+            main.refresh()
+            self.announcer.evolved(main, changes, schema_id=schema_id)
