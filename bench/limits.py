@@ -7,7 +7,8 @@ import json
 import random
 import sys
 
-from calve.table.position import Ledger, Position, TopicKey, encode
+from calve.table.position import Ledger, Position, TopicKey
+from calve.table.summary import encode
 
 TOPIC = TopicKey("lkc-4xqvn2", "mZ6dE0VNSNyZpY0V1b3y0A")
 PARTITIONS = (10, 100, 1_000, 10_000)

@@ -21,8 +21,9 @@ from calve.config.job import Lake
 from calve.errors import ConfigError, Fatal, Retryable
 from calve.names import TableName
 from calve.outputs.job_status import TableState
-from calve.table.position import POSITION_TAG, STATE, Ledger, Position, ledger_of, metrics_of
+from calve.table.position import Ledger, Position
 from calve.table.protocol import Commit, nearest_position
+from calve.table.summary import POSITION_TAG, STATE, has_ledger, ledger_of, metrics_of
 from cli.embedded import aws as emulator
 
 ALWAYS_TRUE = AlwaysTrue()
@@ -49,7 +50,7 @@ class Snapshot:
     @property
     def ledger(self) -> Ledger | None:
         """The fate of every offset of the round that made it."""
-        return ledger_of(self.summary) if self.summary.get("calve.ledger") else None
+        return ledger_of(self.summary) if has_ledger(self.summary) else None
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError
 from calve.config.job import Job
 from calve.config.topics import Expansion, Keeper, expand, name_pattern
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from calve.table.position import TOPIC
+from calve.table.summary import TOPIC
 from cli.kafka import Cluster, cluster_database
 from cli.lake import aws_errors, load, open_catalog
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from calve.table.position import Offsets, TopicKey, decode_offsets, encode_offsets
 from calve.table.protocol import Commit
+from calve.table.summary import HOLD, RETAINED, ends_of
 
 Kind = Literal["compact", "deletes", "manifests", "orphans", "rows", "dead_letters", "snapshots"]
 
@@ -161,21 +162,13 @@ def snapshots_to_keep(ages_s: Sequence[float], needed: int, maintenance: Mainten
 
 
 # The maintenance and the job of a table keep out of each other's way by properties of the table (ADR 31).
-TURN = "calve.turn"
-"""The kind of work that the maintenance asks the job to do; the job removes it when it is done."""
 TURN_KINDS: tuple[Kind, ...] = ("compact", "deletes")
 """Work that replaces data files, from which rounds of tables with keys delete rows."""
-HOLD = "calve.hold"
-"""Until when, in epoch seconds, nobody may be forgotten: files are being written that no snapshot names yet."""
 HOLD_S = 1_800.0
 
 
 def is_held(properties: Mapping[str, str], now: float) -> bool:
     return now < float(properties.get(HOLD, 0))
-
-
-RETAINED = "calve.retained"
-"""In the summary of such a commit, and in the properties of the table, where it outlives the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +209,4 @@ def after(
     before: Retained | None, column: str, before_us: int, rows: int, stood: Mapping[str, str]
 ) -> Retained:
     """What a commit says that deletes so many rows; stood: the summary of the commit that says where the table stands."""
-    return Retained(
-        column, before_us, rows + (before.rows if before else 0), decode_offsets(stood["calve.to"])
-    )
+    return Retained(column, before_us, rows + (before.rows if before else 0), ends_of(stood))

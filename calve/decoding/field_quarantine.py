@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from calve.config.steps import Step, is_masked
 from calve.schema.columns import Json
 from calve.schema.evolution import join
-
-FIELDS = "calve.fields"
+from calve.table.summary import FIELDS
 
 
 def fields_in(properties: Mapping[str, str]) -> frozenset[str] | None:

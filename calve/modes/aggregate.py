@@ -16,9 +16,9 @@ from calve.modes.measures import Term, Typed, type_of, typed, widest
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA, Json, field, struct
 from calve.schema.evolution import column_at, data_columns, show
+from calve.table.summary import TOTALS
 
 WINDOW_START = "window_start"
-TOTALS = "calve.totals"
 """The property that a table of totals is born with."""
 OF_THE_LAST = "of the last record that changed the group"
 EMPTY = ("key", "headers")

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from calve.config.export import Export
 from calve.names import TableName
-from calve.table.position import ANNOUNCED, COUNTS, ledger_of, metrics_of
 from calve.table.protocol import Commit
+from calve.table.summary import ANNOUNCED, COUNTS, has_ledger, ledger_of, metrics_of, round_of
 
 SOURCE = "calve"
 COMMITTED = "calve.table.committed"
@@ -96,7 +96,7 @@ class Speaker:
         again: the job knows that it was announced before.
         """
         metrics = metrics_of(commit.summary)
-        of_calve = "calve.ledger" in commit.summary
+        of_calve = has_ledger(commit.summary)
         ledger = ledger_of(commit.summary) if of_calve else None
         detail = {
             "snapshot_id": str(commit.id),
@@ -106,7 +106,7 @@ class Speaker:
             "operation": commit.operation,
             "metadata_location": found.metadata_location,
             "table_uuid": found.table_uuid,
-            "round": commit.summary.get("calve.round"),
+            "round": round_of(commit.summary),
             "rows": {"appended": ledger.rows_appended, "deleted": ledger.rows_deleted} if ledger else None,
             "records": ledger.consumed if ledger else None,
             "dead_lettered": ledger.dead_lettered if ledger else None,

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from calve.errors import Suspended
-from calve.requests.redrive import REQUEST_ID
 from calve.schema.columns import Json, decimal_digits
 from calve.table.position import Offsets, Position, TopicKey, decode_offsets, encode_offsets
 from calve.table.protocol import Commit
+from calve.table.summary import EMITTED, REDRIVE, ends_of, is_round, round_of
 
-EMITTED = "calve.emitted"
 """The property that says up to which commit rows have been written to the output topic."""
 HEADERS = {
     "calve-source-topic": "topic",
@@ -157,18 +156,18 @@ def left(ancestors: Iterable[Commit], emitted: Emitted) -> list[Commit]:
     """
     found: list[Commit] = []
     for commit in ancestors:
-        if commit.summary.get("calve.round") == emitted.round:
+        if round_of(commit.summary) == emitted.round:
             return found[::-1]
-        if "calve.from" in commit.summary:
+        if is_round(commit.summary):
             found.append(commit)
     return [each for each in found[::-1] if _is_beyond(each, emitted)]
 
 
 def _is_beyond(commit: Commit, emitted: Emitted) -> bool:
-    if REQUEST_ID in commit.summary:
+    if REDRIVE in commit.summary:
         return False
     return any(
         offset > emitted.offsets.get(topic, {}).get(partition, 0)
-        for topic, offsets in decode_offsets(commit.summary["calve.to"]).items()
+        for topic, offsets in ends_of(commit.summary).items()
         for partition, offset in offsets.items()
     )

@@ -7,7 +7,7 @@ the rounds that read the range remain true.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -16,12 +16,7 @@ from calve.errors import CalveError
 from calve.requests.requests import Asked
 from calve.table.position import Offsets
 from calve.table.protocol import Commit
-
-REQUEST = "calve.backfill"
-REQUEST_ID = "calve.backfill"
-"""The summary entry by which a commit names the request that it answers."""
-REMADE = "calve.remade"
-"""The summary entry that says which offsets the rows are of: JSON `{"<partition>": [from, to)}`."""
+from calve.table.summary import BACKFILL
 
 Range = dict[int, tuple[int, int]]
 
@@ -30,7 +25,7 @@ Range = dict[int, tuple[int, int]]
 class Request(Asked):
     """Which records: from `start` up to, without, `to`; each by offsets of partitions, or a moment of the records."""
 
-    NAME: ClassVar[str] = REQUEST
+    NAME: ClassVar[str] = BACKFILL
     by: str
     start: Start
     to: Start
@@ -62,15 +57,10 @@ def range_of(start: Offsets, to: Offsets, *, held: Offsets, log_start: Offsets) 
     return found
 
 
-def remade(summary: Mapping[str, str]) -> Range:
-    """The offsets whose rows a commit has replaced; none for any other commit."""
-    return {int(p): (a, b) for p, (a, b) in json.loads(summary.get(REMADE, "{}")).items()}
-
-
 def remade_json(offsets: Range) -> str:
     return json.dumps({str(p): [a, b] for p, (a, b) in sorted(offsets.items())})
 
 
 def done_before(ancestors: Iterable[Commit], request_id: str) -> Commit | None:
     """The commit that has answered a request already: a job may die before it says so."""
-    return next((each for each in ancestors if each.summary.get(REQUEST_ID) == request_id), None)
+    return next((each for each in ancestors if each.summary.get(BACKFILL) == request_id), None)

@@ -11,20 +11,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from calve.config.job import Budget
-from calve.requests.backfill import REMADE, Range, remade, remade_json
-from calve.requests.redrive import REQUEST_ID
+from calve.requests.backfill import Range, remade_json
 from calve.rounds.dead_letter_policy import Spent, Tally
-from calve.table.position import (
+from calve.table.position import Ledger, Offsets, TopicKey
+from calve.table.protocol import Commit
+from calve.table.summary import (
     EARLIER,
     MODE,
-    Ledger,
-    Offsets,
-    TopicKey,
-    decode_offsets,
+    REDRIVE,
+    REMADE,
+    ends_of,
+    is_first,
+    is_round,
     ledger_of,
     metrics_of,
+    remade_of,
+    round_of,
+    starts_of,
+    topic_of,
 )
-from calve.table.protocol import Commit
 
 MOST_SPANS = 200
 """More changes of how a topic is read are not kept: the table's beginning is not known then."""
@@ -73,7 +78,7 @@ class Span:
         ledger = Ledger.from_json(raw["ledger"])
         topic = TopicKey.parse(raw["topic"])
         told = raw["sequence"], raw["read_with"], raw.get("mode"), raw.get("round")
-        return cls(topic, start, to, ledger, *told, remade(raw))
+        return cls(topic, start, to, ledger, *told, remade_of(raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ class Earlier:
 def earlier(line: Sequence[Commit], kept: int, known: Earlier | None, budget: Budget) -> Earlier:
     """What is to be known when of main's ancestors, the newest first, only so many stay; `known`: what is known already."""
     gone = (known.rest(line) if known else list(line))[kept:]
-    first = known is None and line[-1].summary.get("calve.to") == "{}"
+    first = known is None and is_first(line[-1].summary)
     spans = list(known.spans) if known else []
     until = known.complete_until if known else None
     for commit in reversed(gone):
@@ -133,7 +138,7 @@ def _spent(known: Iterable[Spent], gone: Iterable[Commit], budget: Budget) -> tu
     """In steps of the clock, each at the moment of its last round."""
     found, step_s = list(known), budget.within_s / STEPS
     for commit in gone:
-        if "calve.from" not in commit.summary:
+        if not is_round(commit.summary):
             continue
         at, tally = commit.committed_at, Tally.of(ledger_of(commit.summary))
         if found and found[-1].at // step_s == at // step_s:
@@ -144,17 +149,17 @@ def _spent(known: Iterable[Spent], gone: Iterable[Commit], budget: Budget) -> tu
 
 def _span(commit: Commit) -> Span | None:
     summary = commit.summary
-    if "calve.from" not in summary:
+    if not is_round(summary):
         return None
-    topic = TopicKey(summary["calve.cluster_id"], summary["calve.topic_id"])
+    topic = topic_of(summary)
     return Span(
         topic,
-        decode_offsets(summary["calve.from"]).get(topic, {}),
-        decode_offsets(summary["calve.to"]).get(topic, {}),
+        starts_of(summary).get(topic, {}),
+        ends_of(summary).get(topic, {}),
         ledger_of(summary),
         commit.sequence,
         metrics_of(summary).get("read_with", {}),
         summary.get(MODE),
-        summary["calve.round"] if REQUEST_ID in summary else None,
-        remade(summary),
+        round_of(summary) if REDRIVE in summary else None,
+        remade_of(summary),
     )

@@ -18,15 +18,12 @@ from calve.names import SYSTEM_COLUMN
 from calve.requests.expired_history import Earlier
 from calve.requests.requests import Asked
 from calve.schema.columns import Json
-from calve.table.position import Offsets, Position, TopicKey, decode_offsets
+from calve.table.position import Offsets, Position, TopicKey
 from calve.table.protocol import Commit
+from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN, is_first, starts_of
 
-REQUEST = "calve.forget"
-FOUND = "calve.forget-found"
-FORGOTTEN = "calve.forgotten"
-LEFT = "calve.forget-left"
 """Metadata files that hold a request which has been answered are still there."""
-REQUEST_ID = "calve.forget"
+
 """The summary entry by which a commit names the request that it is a part of."""
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 
@@ -46,7 +43,7 @@ class Condition:
 class Request(Asked):
     """Whose rows must go: those that meet all conditions. sealed: the id of the masking key by which the values are."""
 
-    NAME: ClassVar[str] = REQUEST
+    NAME: ClassVar[str] = FORGET
     where: tuple[Condition, ...]
     sealed: str | None = None
 
@@ -77,7 +74,7 @@ class Found:
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self:
         """What earlier tries of the request have noted."""
-        raw = json.loads(properties.get(FOUND, "{}"))
+        raw = json.loads(properties.get(FORGET_FOUND, "{}"))
         if raw.get("id") != request_id:
             return cls(request_id)
         return cls(**(raw | {"exports": tuple(raw["exports"]), "since": _offsets(raw["since"])}))
@@ -130,7 +127,7 @@ class Entry:
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self | None:
         """The answer to a request; None as long as there is none, or what it leaves behind is still there."""
-        if LEFT in properties:
+        if FORGET_LEFT in properties:
             return None
         return next((each for each in cls.all(properties) if each.id == request_id), None)
 
@@ -187,12 +184,12 @@ def began_at(
     found: dict[str, Offsets] = {}
     last: Commit | None = None
     for commit in ancestors:
-        for topic, offsets in decode_offsets(commit.summary.get("calve.from", "{}")).items():
+        for topic, offsets in starts_of(commit.summary).items():
             found[str(topic)] = found.get(str(topic), {}) | offsets
         last = commit
     for span in (each for each in reversed(expired.spans if expired else ()) if each.start):
         found[str(span.topic)] = found.get(str(span.topic), {}) | span.start
-    if (expired and expired.born) or (last is not None and last.summary.get("calve.to") == "{}"):
+    if (expired and expired.born) or (last is not None and is_first(last.summary)):
         return found
     noted = next((each.since for each in reversed(entries) if each.since), None)
     if noted is None:
@@ -239,7 +236,7 @@ def seal_key(key: Key, request_id: str) -> bytes:
 
 def bound_to(request_id: str, place: int) -> bytes:
     """What is authenticated with a sealed value: its place in the request."""
-    return f"{REQUEST}/{request_id}/{place}".encode()
+    return f"{FORGET}/{request_id}/{place}".encode()
 
 
 def _offsets(raw: Mapping[str, Mapping[str, int]]) -> dict[str, Offsets]:

@@ -15,10 +15,8 @@ from calve.requests.requests import Asked
 from calve.table.dead_letters import letters_round
 from calve.table.position import NO_LETTERS, DeadLetterRound, Ledger, Position
 from calve.table.protocol import Commit
+from calve.table.summary import REDRIVE, REDRIVE_RESULT, ledger_of, round_of
 
-REQUEST = "calve.redrive"
-RESULT = "calve.redrive-result"
-REQUEST_ID = "calve.redrive"
 """The summary entry by which a commit names the request that it is a part of."""
 
 
@@ -29,7 +27,7 @@ class Request(Asked):
     All moments are ISO 8601 with a time zone.
     """
 
-    NAME: ClassVar[str] = REQUEST
+    NAME: ClassVar[str] = REDRIVE
     reason: str | None = None
     schema_id: int | None = None
     since: str | None = None
@@ -57,7 +55,7 @@ class Result:
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self | None:
         """The answer to a request; None as long as there is none."""
-        text = properties.get(RESULT)
+        text = properties.get(REDRIVE_RESULT)
         found = cls(**json.loads(text)) if text else None
         return found if found and found.id == request_id else None
 
@@ -83,9 +81,9 @@ def position_after(base: Position, *, round_id: str, writer: str, held: DeadLett
 def done_before(ancestors: Iterable[Commit], request_id: str) -> Ledger:
     """What commits of the same request have done already: a job may die between them, or before it answers."""
     ledgers = {
-        commit.summary["calve.round"]: Ledger.from_json(commit.summary["calve.ledger"])
+        round_of(commit.summary): ledger_of(commit.summary)
         for commit in ancestors
-        if commit.summary.get(REQUEST_ID) == request_id
+        if commit.summary.get(REDRIVE) == request_id
     }.values()
     return Ledger(
         redriven=sum(each.redriven for each in ledgers), present=sum(each.present for each in ledgers)

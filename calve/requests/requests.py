@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Literal, Self
 
+from calve.table.summary import HISTORY, PAUSED
+
 NOT_UNDERSTOOD = "the request is not one that this release understands"
 
 
@@ -44,9 +46,6 @@ class Asked:
         raise ValueError(
             NOT_UNDERSTOOD
         )  # outside the handler: an error of JSON carries what it could not read
-
-
-PAUSED = "calve.paused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,6 @@ class Pause:
         return f"by {self.by}{until}" + (f": {self.reason}" if self.reason else "")
 
 
-HISTORY = "calve.history."
 HISTORY_KEPT = 50
 
 What = Literal["pause", "resume", "rollback", "rewind", "backfill", "layout"]

@@ -13,18 +13,9 @@ from typing import ClassVar, Literal
 
 from calve.errors import CalveError
 from calve.requests.requests import Asked
-from calve.table.position import (
-    Ledger,
-    Offsets,
-    Position,
-    TopicKey,
-    decode_offsets,
-    has_position,
-    ledger_of,
-)
+from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Begin, Commit, nearest_position
-
-REQUEST = "calve.travel"
+from calve.table.summary import TRAVEL, ends_of, has_position, ledger_of, starts_of
 
 What = Literal["rollback", "rewind"]
 
@@ -33,7 +24,7 @@ What = Literal["rollback", "rewind"]
 class Request(Asked):
     """Which snapshot main is to be again. `what`: how the person said so, by a moment of the table or a place in the topic."""
 
-    NAME: ClassVar[str] = REQUEST
+    NAME: ClassVar[str] = TRAVEL
     by: str
     what: What
     snapshot: int
@@ -85,7 +76,7 @@ def first_read(ancestors: Iterable[Commit]) -> dict[TopicKey, Offsets]:
     """Where the oldest of these commits, newest first, began to read each partition."""
     found: dict[TopicKey, Offsets] = {}
     for commit in ancestors:
-        for topic, offsets in decode_offsets(commit.summary.get("calve.from", "{}")).items():
+        for topic, offsets in starts_of(commit.summary).items():
             found[topic] = found.get(topic, {}) | offsets
     return found
 
@@ -123,7 +114,7 @@ def before_offsets(ancestors: Iterable[Commit], topic: TopicKey, wanted: Offsets
     for commit in ancestors:
         if not has_position(commit.summary):
             continue
-        held = decode_offsets(commit.summary["calve.to"]).get(topic, {})
+        held = ends_of(commit.summary).get(topic, {})
         if all(held.get(partition, 0) <= offset for partition, offset in wanted.items()):
             return commit
     return None

@@ -11,8 +11,9 @@ from typing import Self
 
 from calve.config.job import Budget, Table
 from calve.errors import Suspended
-from calve.table.position import Ledger, ledger_of
+from calve.table.position import Ledger
 from calve.table.protocol import Commit
+from calve.table.summary import ROUND, has_ledger, ledger_of
 
 BY_SCHEMA = ("unknown_schema_id", "incompatible_schema")
 """Reasons that all records with one schema id share within a round; they need not be true for ever."""
@@ -99,8 +100,8 @@ def spent(past: Iterable[Commit], budget: Budget, *, now: float, expired: Sequen
     for commit in past:
         if now - commit.committed_at > budget.within_s:
             break
-        if "calve.ledger" in commit.summary:
-            rounds.setdefault(commit.summary["calve.round"], ledger_of(commit.summary))
+        if has_ledger(commit.summary):
+            rounds.setdefault(commit.summary[ROUND], ledger_of(commit.summary))
     tallies = [each.tally for each in expired if now - each.at <= budget.within_s]
     tally = Tally()
     for each in (*tallies, *map(Tally.of, reversed(rounds.values()))):
@@ -165,8 +166,8 @@ def _check_new(
     """Raises Suspended where nearly all that a new table has ever read was rejected: its configuration is probably wrong."""
     rounds: dict[str, Tally] = {}
     for commit in past:
-        if "calve.ledger" in commit.summary:
-            rounds.setdefault(commit.summary["calve.round"], Tally.of(ledger_of(commit.summary)))
+        if has_ledger(commit.summary):
+            rounds.setdefault(commit.summary[ROUND], Tally.of(ledger_of(commit.summary)))
         if sum(each.records for each in rounds.values()) >= MANY_RECORDS:
             return
     before = Tally(sum(e.records for e in rounds.values()), sum(e.rejects for e in rounds.values()))

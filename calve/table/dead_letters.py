@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from calve.errors import Suspended
 from calve.table.position import NO_LETTERS, Position
 from calve.table.protocol import Commit
+from calve.table.summary import WITHDRAWN, round_of, withdrawn_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def recover_letters(
 
 def letters_round(letters: Iterable[Commit]) -> str | None:
     """The round of the newest dead letters; `letters` runs from the head of the dead-letter main. None: expiry took it."""
-    return next((c.summary["calve.round"] for c in letters if "calve.round" in c.summary), None)
+    return next((found for each in letters if (found := round_of(each.summary)) is not None), None)
 
 
 def _rounds_of(main: Position) -> tuple[str, ...]:
@@ -79,9 +80,6 @@ def was_rolled_back(main: Position, letters: Position | None) -> bool:
     return letters is not None and letters.round not in _rounds_of(main)
 
 
-_WITHDRAWN = "calve.withdrawn"
-
-
 @dataclass(frozen=True, slots=True)
 class Leftover:
     """Dead letters that a rollback of main has left behind; without them the newest are those of `back_to`."""
@@ -92,7 +90,7 @@ class Leftover:
     @property
     def summary(self) -> dict[str, str]:
         """What the commit that deletes them says, besides `calve.round` = `back_to`: their older commits no longer count."""
-        return {_WITHDRAWN: json.dumps(sorted(self.rounds))}
+        return {WITHDRAWN: json.dumps(sorted(self.rounds))}
 
 
 def leftover_letters(main: Position, letters: Iterable[Commit]) -> Leftover | None:
@@ -112,13 +110,13 @@ def _above(main: Position, letters: Iterable[Commit]) -> tuple[frozenset[str], s
     above: set[str] = set()
     withdrawn: set[str] = set()
     for commit in letters:
-        found = commit.summary.get("calve.round")
+        found = round_of(commit.summary)
         if found is None or found in withdrawn:
             continue
         if found in (*_rounds_of(main), NO_LETTERS):
             return frozenset(above), found
         above.add(found)
-        withdrawn.update(json.loads(commit.summary.get(_WITHDRAWN, "[]")))
+        withdrawn.update(withdrawn_of(commit.summary))
     return frozenset(above), None
 
 

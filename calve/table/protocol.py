@@ -12,20 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from calve.errors import Suspended
-from calve.table.position import (
+from calve.table.position import NO_LETTERS, DeadLetterRound, Ledger, Offsets, Position, TopicKey
+from calve.table.summary import (
     COMPLETE_ROUND,
     COMPLETE_UNTIL,
     EARLIER,
-    NO_LETTERS,
-    DeadLetterRound,
-    Ledger,
-    Offsets,
-    Position,
-    TopicKey,
     decode,
     has_position,
     ledger_of,
     metrics_of,
+    round_of,
 )
 
 
@@ -101,7 +97,7 @@ def complete_until(ancestors: Iterable[Commit], properties: Mapping[str, str]) -
             claimed_before = expired.get("complete_until")
         if not has_position(commit.summary):
             continue
-        if newest and commit.summary["calve.round"] == properties.get(COMPLETE_ROUND):
+        if newest and round_of(commit.summary) == properties.get(COMPLETE_ROUND):
             noted = float(properties[COMPLETE_UNTIL])
         newest = False
         claimed = metrics_of(commit.summary).get("complete_until")
@@ -297,7 +293,7 @@ def may_publish(ancestors: Iterable[Commit], base: Position) -> bool:
 
 def contains_round(ancestors: Iterable[Commit], round_id: str) -> bool:
     """True where main's history holds this round: how an ambiguous commit is resolved, never by a blind retry."""
-    return any(commit.summary.get("calve.round") == round_id for commit in ancestors)
+    return any(round_of(commit.summary) == round_id for commit in ancestors)
 
 
 def check_ledger(ledger: Ledger, *, staged_rows: int) -> None:

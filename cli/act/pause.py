@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.errors import ConfigError
-from calve.requests.requests import PAUSED, Entry, Pause, outdated
+from calve.requests.requests import Entry, Pause, outdated
+from calve.table.summary import PAUSED
 from cli.act.dead_letters.options import open_both
 from cli.act.requests import Identified, Unanswered, change, wait
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument

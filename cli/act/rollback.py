@@ -15,6 +15,7 @@ from calve.names import TABLE_NAME
 from calve.requests.requests import Entry
 from calve.requests.rollback import Request, What, at_moment, before_offsets, journey
 from calve.table.protocol import Commit, nearest_position
+from calve.table.summary import ROUND
 from cli.act.dead_letters.options import open_both
 from cli.act.pause import person, stamp
 from cli.act.requests import Kind, YesOption, ask, refuse_second, require_consent
@@ -202,7 +203,7 @@ def _list(console: Console, line: Sequence[Commit]) -> None:
             {
                 "snapshot": str(each.id),
                 "at": datetime.fromtimestamp(each.committed_at, UTC).isoformat(timespec="seconds"),
-                "by": "calve" if "calve.round" in each.summary else each.operation or "others",
+                "by": "calve" if ROUND in each.summary else each.operation or "others",
                 "rows": int(each.summary.get("total-records", 0))
                 - int(each.summary.get("total-position-deletes", 0)),
                 "next_offsets": _words(position.offsets) if position else "not known: no way back to it",

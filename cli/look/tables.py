@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from calve.table.summary import FROM, TO, TOPIC, as_stored, round_of
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
 from cli.console import Console, Output, OutputOption
 from cli.look.status import duration
@@ -124,10 +125,10 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
         "parent_id": snapshot.parent,
         "committed_at": snapshot.committed_at.isoformat(timespec="milliseconds"),
         "operation": snapshot.operation,
-        "topic": snapshot.summary.get("calve.topic"),
-        "round": snapshot.summary.get("calve.round"),
-        "from": json.loads(snapshot.summary.get("calve.from", "null")),
-        "to": json.loads(snapshot.summary.get("calve.to", "null")),
+        "topic": snapshot.summary.get(TOPIC),
+        "round": round_of(snapshot.summary),
+        "from": as_stored(snapshot.summary, FROM),
+        "to": as_stored(snapshot.summary, TO),
         "ledger": asdict(ledger) if ledger else None,
         "metrics": snapshot.metrics,
     }

@@ -12,21 +12,23 @@ import numpy as np
 
 from calve.errors import Suspended
 from calve.modes.keys import kind_of
-from calve.requests.backfill import Range, remade
+from calve.requests.backfill import Range
 from calve.requests.expired_history import Earlier
-from calve.requests.redrive import REQUEST_ID
-from calve.table.position import (
+from calve.table.position import Ledger, Offsets, Position, TopicKey
+from calve.table.protocol import Commit
+from calve.table.summary import (
     MODE,
-    Ledger,
-    Offsets,
-    Position,
-    TopicKey,
-    decode_offsets,
+    REDRIVE,
+    ROUND,
+    ends_of,
     has_position,
+    is_round,
     ledger_of,
     metrics_of,
+    remade_of,
+    starts_of,
+    topic_of,
 )
-from calve.table.protocol import Commit
 from cli import lake
 from cli.verify.findings import Check, Finding
 
@@ -163,7 +165,7 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     findings = [finding for each in commits for finding in ledger_problems(each)] + chain_problems(history)
     topic = rounds[0].topic if rounds else next(reversed(position.offsets), TopicKey("", ""))
     first = history[-1].summary
-    born = expired.born if expired else has_position(first) and not decode_offsets(first["calve.to"])
+    born = expired.born if expired else has_position(first) and not ends_of(first)
     claim = Claim(
         position=position,
         topic=topic,
@@ -197,13 +199,9 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
 def _others_to(position: Position, topic: TopicKey, history: list[Commit], known: Earlier | None) -> int:
     if len(position.offsets) < 2:
         return 0
-    read = ((_topic(each.summary), each.sequence) for each in history if "calve.from" in each.summary)
+    read = ((topic_of(each.summary), each.sequence) for each in history if is_round(each.summary))
     spans = ((each.topic, each.sequence) for each in (known.spans if known else ()))
     return min((sequence for of, sequence in (*read, *spans) if of == topic), default=1) - 1
-
-
-def _topic(summary: Mapping[str, str]) -> TopicKey:
-    return TopicKey(summary["calve.cluster_id"], summary["calve.topic_id"])
 
 
 def _rounds_before(expired: Earlier) -> list[Round]:
@@ -232,21 +230,21 @@ def rounds_of(history: list[Commit]) -> list[Round]:
     seen: set[str] = set()
     for commit in reversed(history):
         summary = commit.summary
-        if "calve.from" not in summary or summary["calve.round"] in seen:
+        if not is_round(summary) or summary[ROUND] in seen:
             continue
-        seen.add(summary["calve.round"])
+        seen.add(summary[ROUND])
         found.append(
             Round(
                 snapshot=commit.id,
-                round=summary["calve.round"],
-                topic=_topic(summary),
-                start=decode_offsets(summary["calve.from"]),
-                to=decode_offsets(summary["calve.to"]),
+                round=summary[ROUND],
+                topic=topic_of(summary),
+                start=starts_of(summary),
+                to=ends_of(summary),
                 ledger=ledger_of(summary),
-                redrive=REQUEST_ID in summary,
+                redrive=REDRIVE in summary,
                 read_with=metrics_of(summary).get("read_with", {}),
                 mode=summary.get(MODE),
-                remade=remade(summary),
+                remade=remade_of(summary),
             )
         )
     return found[::-1]
@@ -275,8 +273,8 @@ def chain_problems(history: list[Commit]) -> list[Finding]:
     for commit in reversed(history):
         if not has_position(commit.summary):
             continue
-        to = decode_offsets(commit.summary["calve.to"])
-        start = decode_offsets(commit.summary.get("calve.from", "{}"))
+        to = ends_of(commit.summary)
+        start = starts_of(commit.summary)
         if before is not None:
             findings += _breaks(commit.id, before, start, to)
         before = to

@@ -17,6 +17,7 @@ from calve.config.masking_keys import read_keys
 from calve.errors import ConfigError
 from calve.schema.columns import DEAD_LETTERS, LATER, REDRIVEN, SEALED
 from calve.table.position import DeadLetterRound
+from calve.table.summary import round_of
 from cli import lake
 from cli.verify.claim import Claim, Span
 from cli.verify.columns import arrow_columns, within
@@ -98,7 +99,7 @@ class LetterRows:
 
 def _waiting(table: Table, claim: Claim) -> DeadLetterRound | None:
     named = claim.position.dead_letters
-    published = {commit.summary.get("calve.round") for commit in lake.ancestors(table)}
+    published = {round_of(commit.summary) for commit in lake.ancestors(table)}
     if named is None or named.round in published or table.snapshot_by_id(named.snapshot) is None:
         return None
     return named

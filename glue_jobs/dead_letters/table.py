@@ -26,15 +26,9 @@ from calve.table.dead_letters import (
     rounds_since,
     was_rolled_back,
 )
-from calve.table.position import (
-    INITIALISED,
-    NO_LETTERS,
-    DeadLetterRound,
-    Position,
-    published_letters,
-    root,
-)
+from calve.table.position import NO_LETTERS, DeadLetterRound, Position
 from calve.table.protocol import Commit, nearest_position
+from calve.table.summary import BASE, INITIALISED, ROUND, published_letters, root
 from glue_jobs.dead_letters.redriven import Marks
 from glue_jobs.iceberg.catalog import Lake, Table, settings
 from glue_jobs.iceberg.exposure import OF_LETTERS, cover, require_own_paths, without_bounds
@@ -104,7 +98,7 @@ class Letters:
     def hold(self, staged: Staged, *, round_id: str, base: Position) -> DeadLetterRound:
         """Commit staged rejects to a branch of their own, out of readers' sight."""
         branch = BRANCH_PREFIX + round_id
-        summary = {"calve.round": round_id, "calve.base": base.round}
+        summary = {ROUND: round_id, BASE: base.round}
         try:
             snapshot = publish(self.ensure(), staged, summary, lambda _: True, branch=branch)
         except Ambiguous as error:
@@ -244,7 +238,7 @@ class Letters:
 
 def _branches(table: Table) -> list[LetterBranch]:
     return [
-        LetterBranch(name, found.summary["calve.round"], found.summary["calve.base"])
+        LetterBranch(name, found.summary[ROUND], found.summary[BASE])
         for name, snapshot_id in table.refs().items()
         if name.startswith(BRANCH_PREFIX) and (found := table.snapshot(snapshot_id))
     ]
@@ -256,7 +250,7 @@ def _held(table: Table, main: Position) -> list[LetterBranch]:
     found = table.snapshot(named.snapshot) if named else None
     if named is None or found is None:
         return []
-    return [LetterBranch(BRANCH_PREFIX + named.round, named.round, found.summary["calve.base"])]
+    return [LetterBranch(BRANCH_PREFIX + named.round, named.round, found.summary[BASE])]
 
 
 def _added_files(table: Table, snapshot_id: int) -> Staged | None:

@@ -8,13 +8,11 @@ from typing import Any
 
 from calve.config.maintenance import Kind
 from calve.errors import LostRace, Retryable
-from calve.requests import forget
-from calve.table.position import MAINTENANCE, restated
 from calve.table.protocol import Commit, standing
+from calve.table.summary import FORGET, FORGET_LEFT, FORGOTTEN, MAINTENANCE, ROUND, WORK, restated, round_of
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.staging import Ambiguous, commit
 
-WORK = "calve.work"
 """The summary entry that finds a commit again whose answer was lost."""
 ATTEMPTS = 10
 """More than the rounds that can be published between a look at the table and the commit, some milliseconds later."""
@@ -30,14 +28,14 @@ class Upkept:
     def __init__(self, table: Table, main: Table) -> None:
         self.table = table
         self._main = main
-        self._audit = main.properties.get(forget.FORGOTTEN)
+        self._audit = main.properties.get(FORGOTTEN)
 
     @property
     def is_forgetting(self) -> bool:
         """Whether a person is, or has been since the work began; as of the last refresh of the tables."""
         found = self._main.properties
-        asked = not found.keys().isdisjoint((forget.REQUEST, forget.LEFT))
-        return asked or found.get(forget.FORGOTTEN) != self._audit
+        asked = not found.keys().isdisjoint((FORGET, FORGET_LEFT))
+        return asked or found.get(FORGOTTEN) != self._audit
 
     def refresh(self) -> None:
         self.table.refresh()
@@ -71,7 +69,7 @@ class Upkept:
                 raise Retryable(f"table {self.table.name}: {why}")
             summary = restated(stood.summary, receipt) | {MAINTENANCE: kind, WORK: work} | dict(said(stood))
             try:
-                commit(self.table, update(), summary, self._unmoved(summary["calve.round"]))
+                commit(self.table, update(), summary, self._unmoved(summary[ROUND]))
             except (LostRace, Ambiguous) as error:
                 failure = error.message
             else:
@@ -83,6 +81,6 @@ class Upkept:
             if self._main is not self.table:
                 self._main.refresh()
             stood = standing(ancestors)
-            return stood is not None and stood.summary["calve.round"] == round_id and not self.is_forgetting
+            return stood is not None and round_of(stood.summary) == round_id and not self.is_forgetting
 
         return accept

@@ -21,6 +21,7 @@ from calve.outputs.announcement import Found
 from calve.schema.columns import Json, with_ids
 from calve.schema.evolution import Change
 from calve.table.protocol import Commit
+from calve.table.summary import SETTINGS
 from glue_jobs.iceberg.glue_columns import GlueColumns
 from glue_jobs.iceberg.specs import partition_spec, sort_order
 from glue_jobs.process.java import Packages, elements, java_cause, java_class, strings
@@ -37,7 +38,6 @@ PROPERTIES = {
 """What keeps metadata small. A reader that polls, or a catalog that follows by the minute, still finds the hundred metadata files
 before the newest.
 """
-SETTINGS = "calve.settings"
 """The property that says which of calve's settings a table has been given; what a person changes later stays so."""
 
 

@@ -15,10 +15,10 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
-from calve.config.maintenance import HOLD, HOLD_S, MANIFEST_BYTES
+from calve.config.maintenance import HOLD_S, MANIFEST_BYTES
 from calve.errors import Retryable
-from calve.table.position import MAINTENANCE, has_position
 from calve.table.protocol import nearest_position
+from calve.table.summary import HOLD, MAINTENANCE, has_position
 from glue_jobs.iceberg.carry_position import Upkept
 from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
 from glue_jobs.iceberg.commit_cost import Meter

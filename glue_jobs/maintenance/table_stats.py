@@ -18,7 +18,7 @@ from calve.config.spark_conf import CATALOG
 from calve.config.topics import expand, name_pattern
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.schema.columns import REJECTED_AT
-from calve.table.position import INITIALISED, TOPIC
+from calve.table.summary import INITIALISED, TOPIC
 from glue_jobs.columns.expressions import at
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.maintenance.orphans import looked_at

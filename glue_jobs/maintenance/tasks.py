@@ -11,8 +11,8 @@ from calve.config import job
 from calve.config.maintenance import Kind
 from calve.log import event
 from calve.outputs.announcement import sent_to
-from calve.requests import redrive
 from calve.schema.columns import REJECTED_AT
+from calve.table.summary import REDRIVE
 from glue_jobs.iceberg.carry_position import Upkept
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.maintenance.compaction import (
@@ -132,7 +132,7 @@ class Work:
     def _letters_retained(self, budget_bytes: int) -> Found:
         """Letters that somebody has asked to bring back stay until that is answered."""
         keep_s = self.settings.maintenance.dead_letters_s
-        if keep_s is None or self.letters is None or redrive.REQUEST in self.main.properties:
+        if keep_s is None or self.letters is None or REDRIVE in self.main.properties:
             return {"rows": 0}
         upkept = Upkept(self.letters, self.main)
         return _figures(

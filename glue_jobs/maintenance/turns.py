@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 from py4j.protocol import Py4JNetworkError
 
-from calve.config.maintenance import TURN, TURN_KINDS, Kind
+from calve.config.maintenance import TURN_KINDS, Kind
 from calve.errors import Fatal
 from calve.log import event
+from calve.table.summary import TURN
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.maintenance.tasks import Work
 from glue_jobs.process.java import problem

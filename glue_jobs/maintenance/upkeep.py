@@ -20,16 +20,10 @@ from calve.log import event
 from calve.outputs.emitting import Emitted, left
 from calve.requests.expired_history import Earlier, earlier
 from calve.requests.redrive import is_level
-from calve.table.position import (
-    EARLIER,
-    NO_LETTERS,
-    POSITION_TAG,
-    Position,
-    has_position,
-    restated,
-)
+from calve.table.position import NO_LETTERS, Position
 from calve.table.protocol import Commit, may_publish, nearest_position, standing
-from glue_jobs.iceberg.catalog import SETTINGS, Table, settings
+from calve.table.summary import EARLIER, POSITION_TAG, SETTINGS, has_position, restated, round_of
+from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.commit_cost import Meter
 from glue_jobs.iceberg.rewriting import Group, groups, rewrite
 from glue_jobs.iceberg.staging import Staged
@@ -277,4 +271,4 @@ def needed_of_letters(line: Sequence[Commit], named: str) -> int:
     """How many snapshots of the dead-letter table are used still: down to the round that the table's oldest snapshot names, so
     that a rollback finds there what it leaves behind.
     """
-    return next((n for n, each in enumerate(line, 1) if each.summary.get("calve.round") == named), 1)
+    return next((n for n, each in enumerate(line, 1) if round_of(each.summary) == named), 1)

@@ -14,20 +14,12 @@ from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError, Fatal, LostRace
 from calve.log import event
 from calve.modes.keys import kind_of
-from calve.requests.backfill import (
-    REMADE,
-    REQUEST,
-    REQUEST_ID,
-    Range,
-    Request,
-    done_before,
-    range_of,
-    remade_json,
-)
+from calve.requests.backfill import Range, Request, done_before, range_of, remade_json
 from calve.requests.forget import position_after
 from calve.requests.requests import NOT_UNDERSTOOD, Entry, outdated
-from calve.table.position import Ledger, Offsets, Position, encode
+from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import TopicState, check_ledger, recheck
+from calve.table.summary import BACKFILL, REMADE, encode, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
 from glue_jobs.engines.batch import PLACE, Batch, errors_of_source
 from glue_jobs.iceberg.commit_cost import Meter
@@ -86,7 +78,7 @@ class _Backfill:
     def run(self) -> str:
         """Replace the rows; what was done, in words."""
         if done := done_before(self.table.main.ancestors(), self.request.id):
-            return _told(Ledger.from_json(done.summary["calve.ledger"]))
+            return _told(ledger_of(done.summary))
         table, topic = self.table, self.table.services.cluster.state(self.table.config.topic)
         self._require_possible(topic)
         ends = (_offsets(table, topic, each) for each in (self.request.start, self.request.to))
@@ -153,7 +145,7 @@ class _Backfill:
         metrics = self.meter.of_work(table.main, staged, all_read=True)
         metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | table.carried()
         summary = encode(position=position, topic=topic.key, start={}, ledger=ledger, metrics=metrics)
-        summary |= {REQUEST_ID: self.request.id, REMADE: remade_json(chosen)}
+        summary |= {BACKFILL: self.request.id, REMADE: remade_json(chosen)}
         self.committing = True
         publish_round(table.main, staged, summary, base=self.base, round_id=round_id)
         faults.point("backfill.committed", table.config.name)
@@ -181,7 +173,7 @@ def _within(rows: DataFrame, chosen: Range) -> DataFrame:
 def _answer(table: OpenTable, entry: Entry) -> None:
     main = table.main
     main.refresh()
-    main.set_properties(entry.property(), remove=[REQUEST, *outdated(main.properties)])
+    main.set_properties(entry.property(), remove=[BACKFILL, *outdated(main.properties)])
     faults.point("backfill.answered", table.config.name)
     main.refresh()
     event(

@@ -20,11 +20,6 @@ from calve.log import event
 from calve.names import BRANCH_PREFIX
 from calve.requests.expired_history import Earlier
 from calve.requests.forget import (
-    FORGOTTEN,
-    FOUND,
-    LEFT,
-    REQUEST,
-    REQUEST_ID,
     Entry,
     Found,
     Request,
@@ -36,17 +31,19 @@ from calve.requests.forget import (
     to_json,
 )
 from calve.requests.redrive import is_level
-from calve.table.position import (
-    NO_LETTERS,
+from calve.table.position import NO_LETTERS, Ledger, Position, TopicKey
+from calve.table.protocol import may_publish, nearest_position
+from calve.table.summary import (
+    FORGET,
+    FORGET_FOUND,
+    FORGET_LEFT,
+    FORGOTTEN,
+    FROM,
     POSITION_TAG,
-    Ledger,
-    Position,
-    TopicKey,
     encode,
     published_letters,
     root,
 )
-from calve.table.protocol import may_publish, nearest_position
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.commit_cost import Meter
 from glue_jobs.iceberg.purge import (
@@ -93,7 +90,7 @@ def serve(opened: OpenTable, base: Position) -> bool:
         _answer(opened, Entry("", now(), now(), problem=str(error)))
         return False
     if request is None:
-        if LEFT in properties:
+        if FORGET_LEFT in properties:
             _clear(opened)
         return False
     if is_held(properties, time.time()):
@@ -191,7 +188,7 @@ class _Forgetting:
         if not isinstance(opened.mode, Upsert):
             stored = holding(stored, rows.all) if rows.places else []
         found = found.with_exports(each.manifest for each in stored)
-        opened.main.set_properties({FOUND: found.to_json()})
+        opened.main.set_properties({FORGET_FOUND: found.to_json()})
         faults.point("forget.noted", opened.config.name)
         opened.main.refresh()
         return found
@@ -219,8 +216,8 @@ class _Forgetting:
             topic = next(reversed(before.offsets))
             metrics = self.meter.of_work(self.opened.main, staged, all_read=True) | self.opened.carried()
             summary = encode(position=self.base, topic=topic, start={}, ledger=Ledger(), metrics=metrics)
-            del summary["calve.from"]
-        return summary | {REQUEST_ID: self.request.id}, lambda ancestors: may_publish(ancestors, before)
+            del summary[FROM]
+        return summary | {FORGET: self.request.id}, lambda ancestors: may_publish(ancestors, before)
 
     def _purge_letters(self, places: Sequence[Place]) -> int:
         """The dead-letter table says the same as before: that it is level with main."""
@@ -232,7 +229,7 @@ class _Forgetting:
         table.refresh()
         dead = gone_letters(opened, table, places)
         named = self.base.dead_letters.round if self.base.dead_letters else NO_LETTERS
-        summary = published_letters(self.base, named) | {REQUEST_ID: self.request.id}
+        summary = published_letters(self.base, named) | {FORGET: self.request.id}
         try:
             return purge(
                 opened,
@@ -255,8 +252,8 @@ def _answer(opened: OpenTable, entry: Entry) -> None:
     """Put the answer in the place of the request, and delete the metadata files that hold it."""
     opened.main.refresh()
     entries = [*Entry.all(opened.main.properties), entry]
-    said = {FORGOTTEN: to_json(entries), LEFT: entry.id}
-    opened.main.set_properties(said, remove=[REQUEST, FOUND])
+    said = {FORGOTTEN: to_json(entries), FORGET_LEFT: entry.id}
+    opened.main.set_properties(said, remove=[FORGET, FORGET_FOUND])
     faults.point("forget.answered", opened.config.name)
     _clear(opened)
     event(
@@ -272,5 +269,5 @@ def _clear(opened: OpenTable) -> None:
     opened.main.refresh()
     delete(opened.main, old_metadata(opened.main))
     faults.point("forget.cleared", opened.config.name)
-    opened.main.set_properties({}, remove=[LEFT])
+    opened.main.set_properties({}, remove=[FORGET_LEFT])
     opened.main.refresh()

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
-from calve.table.position import POSITION_TAG
 from calve.table.protocol import Commit
+from calve.table.summary import POSITION_TAG
 from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP, at
 from glue_jobs.dead_letters.redriven import LETTER
 from glue_jobs.iceberg.catalog import Lake, Table

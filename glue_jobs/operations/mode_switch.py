@@ -21,9 +21,10 @@ from calve.errors import Retryable, Suspended
 from calve.log import event
 from calve.modes.keys import folded_to, kind_of, noted, opened
 from calve.modes.keys import switch as change_of
-from calve.requests.redrive import REQUEST_ID, Request, is_level, position_after
-from calve.table.position import Ledger, Offsets, Position, encode, ledger_of
+from calve.requests.redrive import Request, is_level, position_after
+from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import ancestry_is_cut, check_ledger
+from calve.table.summary import REDRIVE, encode, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, keys_of
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.dead_letters.encryption import LETTER, UNOPENED, as_records
@@ -192,7 +193,7 @@ def _commit(table: OpenTable, base: Position, position: Position, staged: Staged
     topic = next(reversed(base.offsets))
     summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=table.carried())
     if ledger.selected:
-        summary[REQUEST_ID] = position.round
+        summary[REDRIVE] = position.round
     publish_round(table.main, staged, summary, base=base, round_id=position.round)
     faults.point("switch.committed", table.config.name)
     event(

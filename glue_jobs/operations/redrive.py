@@ -22,20 +22,12 @@ from calve.config.spark_conf import CATALOG
 from calve.errors import Fatal, LostRace, Retryable, Suspended
 from calve.log import event
 from calve.names import SYSTEM_COLUMN
-from calve.requests.redrive import (
-    REQUEST,
-    REQUEST_ID,
-    RESULT,
-    Request,
-    Result,
-    done_before,
-    is_level,
-    position_after,
-)
+from calve.requests.redrive import Request, Result, done_before, is_level, position_after
 from calve.requests.requests import NOT_UNDERSTOOD
 from calve.schema.columns import REDRIVEN
-from calve.table.position import COUNTS, Ledger, Position, TopicKey, encode
+from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import check_ledger
+from calve.table.summary import COUNTS, REDRIVE, REDRIVE_RESULT, encode
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.helpers import FILTERED, OTHER, REJECT, SIZE
 from glue_jobs.dead_letters.encryption import LETTER, UNOPENED, as_records
@@ -221,7 +213,7 @@ class _Redrive:
         if staged.counts:
             metrics[COUNTS] = staged.counts
         summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=metrics)
-        return summary | {REQUEST_ID: self.request.id}
+        return summary | {REDRIVE: self.request.id}
 
     def _stage_rows(self, good: DataFrame, share: Share, round_id: str) -> Staged:
         table = self.table
@@ -260,7 +252,7 @@ def _of(topic: TopicKey) -> Column:
 
 
 def _answer(table: OpenTable, result: Result) -> None:
-    table.main.set_properties({RESULT: result.to_json()}, remove=[REQUEST])
+    table.main.set_properties({REDRIVE_RESULT: result.to_json()}, remove=[REDRIVE])
     faults.point("redrive.answered", table.config.name)
     table.main.refresh()
     event(

@@ -10,9 +10,10 @@ from dataclasses import replace
 from calve.errors import CalveError, Retryable
 from calve.log import event
 from calve.requests.requests import NOT_UNDERSTOOD, Entry, outdated
-from calve.requests.rollback import REQUEST, Journey, Request, journey, require_readable
+from calve.requests.rollback import Journey, Request, journey, require_readable
 from calve.table.position import Position
 from calve.table.protocol import begin
+from calve.table.summary import TRAVEL
 from glue_jobs.operations.redrive import now
 from glue_jobs.process import faults
 from glue_jobs.table.open_table import OpenTable
@@ -59,7 +60,7 @@ def _require_readable(opened: OpenTable, base: Position, way: Journey) -> None:
 
 def _answer(opened: OpenTable, entry: Entry, snapshot: int | None = None) -> None:
     main = opened.main
-    removed = [REQUEST, *outdated(main.properties)]
+    removed = [TRAVEL, *outdated(main.properties)]
     if snapshot is None:
         main.set_properties(entry.property(), remove=removed)
         main.refresh()

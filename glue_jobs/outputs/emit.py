@@ -18,13 +18,14 @@ from calve.errors import Retryable, topic_forbidden
 from calve.log import event
 from calve.modes.column_rules import require_emit_key
 from calve.names import SYSTEM_COLUMN, quote
-from calve.outputs.emitting import EMITTED, HEADERS, Emitted, avro_schema, json_schema, left
+from calve.outputs.emitting import HEADERS, Emitted, avro_schema, json_schema, left
 from calve.registry.confluent import ConfluentRegistry
 from calve.registry.registry import Registry
 from calve.schema.columns import Json, struct
 from calve.schema.evolution import data_columns
-from calve.table.position import Position, ledger_of
+from calve.table.position import Position
 from calve.table.protocol import Commit
+from calve.table.summary import EMITTED, ROUND, ledger_of
 from glue_jobs.columns.expressions import at
 from glue_jobs.iceberg.staging import added_rows
 from glue_jobs.process import faults
@@ -74,7 +75,7 @@ def _write(table: OpenTable, settings: job.Emit, commit: Commit, rows: DataFrame
     table.services.output.ensure_topic(settings)
     columns = data_columns(table.main.schema)
     encoding = _Encoding(settings, columns, table.services.registry)
-    records = encoding.records(rows, commit.summary["calve.round"])
+    records = encoding.records(rows, commit.summary[ROUND])
     try:
         (
             records.write.format("kafka")
@@ -92,7 +93,7 @@ def _write(table: OpenTable, settings: job.Emit, commit: Commit, rows: DataFrame
         "rows.emitted",
         table=str(table.name),
         topic=settings.topic,
-        round=commit.summary["calve.round"],
+        round=commit.summary[ROUND],
         rows=ledger_of(commit.summary).rows_appended,
     )
 

@@ -17,8 +17,9 @@ from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
 from calve.log import event
 from calve.outputs.job_status import TableState
 from calve.rounds.scheduling import FAILED_AFTER, LONGEST_BACKOFF_S, MISSED, Pace, Timed, backoff_s
-from calve.table.position import INITIALISED, STATE, Offsets, decode
+from calve.table.position import Offsets
 from calve.table.protocol import standing
+from calve.table.summary import INITIALISED, STATE, decode
 from glue_jobs.maintenance.turns import take
 from glue_jobs.maintenance.upkeep import Upkeep
 from glue_jobs.process import faults

@@ -19,7 +19,7 @@ from calve.names import TableName, database_for_cluster
 from calve.outputs.announcement import Speaker
 from calve.registry.registry import open_registry
 from calve.rounds.scheduling import FAILED_AFTER, backoff_s
-from calve.table.position import TOPIC
+from calve.table.summary import TOPIC
 from glue_jobs.columns.tokens import MaskingKeys
 from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.kafka.cluster import Cluster

@@ -20,15 +20,7 @@ from calve.log import event
 from calve.modes.keys import require_tombstones
 from calve.requests.requests import Pause
 from calve.rounds.dead_letter_policy import Rejects
-from calve.table.position import (
-    ANNOUNCED,
-    COUNTS,
-    DeadLetterRound,
-    Ledger,
-    Offsets,
-    Position,
-    encode,
-)
+from calve.table.position import DeadLetterRound, Ledger, Offsets, Position
 from calve.table.protocol import (
     Begin,
     TopicState,
@@ -41,6 +33,7 @@ from calve.table.protocol import (
     recheck,
     standing,
 )
+from calve.table.summary import ANNOUNCED, COUNTS, encode
 from glue_jobs.engines.batch import Batch, errors_of_source, sampled
 from glue_jobs.iceberg.catalog import catalog_errors
 from glue_jobs.iceberg.commit_cost import Meter

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from calve.config.job import Table
-from calve.decoding.field_quarantine import FIELDS, admitted, fields_in, leaves, only, written
+from calve.decoding.field_quarantine import admitted, fields_in, leaves, only, written
 from calve.decoding.record_schemas import Parts, Versions
 from calve.log import event
 from calve.names import TableName
 from calve.schema.columns import Json
+from calve.table.summary import FIELDS
 from glue_jobs.iceberg import catalog
 
 

@@ -11,28 +11,30 @@ from pyspark import Accumulator
 from pyspark.sql import functions as F
 
 from calve.config import job
-from calve.config.maintenance import TURN
 from calve.config.masking_keys import Key
 from calve.config.spark_conf import CATALOG
 from calve.decoding.decode_plan import Decoding
 from calve.decoding.record_schemas import Parts
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.registry.registry import Registry
-from calve.requests import backfill, forget, redrive, requests, rollback
 from calve.schema.columns import Json
-from calve.table.position import (
+from calve.table.position import Ledger, Offsets, Position, TopicKey
+from calve.table.protocol import Commit, ancestry_is_cut, complete_until, locate, nearest_position, standing
+from calve.table.summary import (
+    BACKFILL,
     COMPLETE_ROUND,
     COMPLETE_UNTIL,
+    FORGET,
+    FORGET_LEFT,
+    PAUSED,
     POSITION_TAG,
+    REDRIVE,
     TOPIC_KEY,
-    Ledger,
-    Offsets,
-    Position,
-    TopicKey,
+    TRAVEL,
+    TURN,
     encode,
     root,
 )
-from calve.table.protocol import Commit, ancestry_is_cut, complete_until, locate, nearest_position, standing
 from glue_jobs.columns.tokens import MaskingKeys
 from glue_jobs.dead_letters.table import Letters
 from glue_jobs.iceberg.catalog import Lake, Table
@@ -43,7 +45,7 @@ from glue_jobs.table.row_plan import Shaping
 if TYPE_CHECKING:
     from glue_jobs.kafka.cluster import Cluster
 
-REQUESTS = {redrive.REQUEST, forget.REQUEST, forget.LEFT, rollback.REQUEST, backfill.REQUEST, TURN}
+REQUESTS = {REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +142,7 @@ def requested(table: OpenTable) -> bool:
     if found is None:
         return False
     properties, known = found.properties, table.main.properties
-    return not REQUESTS.isdisjoint(properties) or properties.get(requests.PAUSED) != known.get(
-        requests.PAUSED
-    )
+    return not REQUESTS.isdisjoint(properties) or properties.get(PAUSED) != known.get(PAUSED)
 
 
 def position_of(main: Table, dead_letters: Letters, services: Services) -> Position:

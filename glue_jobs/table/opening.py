@@ -15,14 +15,14 @@ from calve.decoding.field_quarantine import leaves
 from calve.decoding.record_schemas import Parts, Versions, parts_of
 from calve.errors import Suspended
 from calve.log import event
-from calve.modes.aggregate import TOTALS, columns_of, kafka_column, require_same_kind
+from calve.modes.aggregate import columns_of, kafka_column, require_same_kind
 from calve.modes.column_rules import layout_problems, require_countable, step_changes
 from calve.modes.keys import buckets, keyed
 from calve.names import TableName
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import Change, data_columns
 from calve.schema.registered import Schema
-from calve.table.position import INITIALISED, TOPIC, TOPIC_KEY, root
+from calve.table.summary import INITIALISED, TOPIC, TOPIC_KEY, TOTALS, root
 from glue_jobs.dead_letters.table import Letters
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds

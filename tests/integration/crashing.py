@@ -25,10 +25,10 @@ from pyiceberg.table import Table as IcebergTable
 
 from calve.config.job import Aggregate, ChangeData, Deduplicate, Lake, Measure, Mode, Table, Upsert
 from calve.names import TableName
-from calve.requests.redrive import REQUEST, Request
+from calve.requests.redrive import Request
 from calve.schema.change_events import UNAVAILABLE
 from calve.schema.columns import REDRIVEN
-from calve.table.position import POSITION_TAG
+from calve.table.summary import POSITION_TAG, REDRIVE
 from cli import lake
 from cli.act.dead_letters.selection import Selection
 from cli.progress import LineProgress
@@ -409,7 +409,7 @@ def ask_for_redrive(scene: Scene) -> None:
     scene.work()
     scene.evolve()
     request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00")
-    scene.engine.table(scene.topic).set_properties({REQUEST: request.to_json()})
+    scene.engine.table(scene.topic).set_properties({REDRIVE: request.to_json()})
 
 
 def forget_marks(scene: Scene) -> None:

@@ -12,7 +12,8 @@ from unittest.mock import patch
 
 import pytest
 
-from calve.requests.redrive import REQUEST, Request
+from calve.requests.redrive import Request
+from calve.table.summary import REDRIVE
 from glue_jobs.iceberg import catalog
 from tests.integration.engine import Engine
 from tests.integration.frozen import RELEASES, SETTINGS, Frozen, records
@@ -54,5 +55,5 @@ def test_freeze_a_table(engine: Engine, kind: str) -> None:
             produced += batch
     if kind == "append":
         request = Request("frozen", AT, reason="malformed")
-        engine.table(frozen.name).set_properties({REQUEST: request.to_json()})
+        engine.table(frozen.name).set_properties({REDRIVE: request.to_json()})
     frozen.freeze(engine, produced)

@@ -17,8 +17,9 @@ from calve.config.job import Budget, Table
 from calve.config.masking_keys import Key, pads
 from calve.config.steps import Mask, Rule
 from calve.requests import redrive
-from calve.requests.forget import REQUEST, Condition, Entry, Request
+from calve.requests.forget import Condition, Entry, Request
 from calve.requests.redrive import Result
+from calve.table.summary import FORGET, REDRIVE
 from cli.act.forget import sealed
 from glue_jobs.table.opening import Opener
 from tests.integration.engine import Engine
@@ -130,7 +131,7 @@ class Scene:
         conditions = tuple(Condition(name.replace("__", "."), value) for name, value in where.items())
         request = Request(uuid.uuid4().hex, "2026-05-01T00:00:00+00:00", conditions)
         request = sealed(request, self.engine.job(masking=self.masking), self.table)
-        self.engine.table(self.topic).set_properties({REQUEST: request.to_json()})
+        self.engine.table(self.topic).set_properties({FORGET: request.to_json()})
         return request.id
 
     def asked(self, column: str, value: str) -> str:
@@ -141,7 +142,7 @@ class Scene:
 
     def redrive(self) -> Result:
         request = redrive.Request(uuid.uuid4().hex, "2026-05-01T00:00:00+00:00")
-        self.engine.table(self.topic).set_properties({redrive.REQUEST: request.to_json()})
+        self.engine.table(self.topic).set_properties({REDRIVE: request.to_json()})
         self.work()
         found = Result.of(self.engine.table(self.topic).properties, request.id)
         assert found is not None

@@ -20,7 +20,8 @@ from pyiceberg.table import Table
 from calve.names import TableName
 from calve.schema.columns import DEAD_LETTERS, KAFKA, struct, with_ids
 from calve.schema.columns import field as column
-from calve.table.position import DeadLetterRound, Ledger, Offsets, Position, TopicKey, encode, root
+from calve.table.position import DeadLetterRound, Ledger, Offsets, Position, TopicKey
+from calve.table.summary import encode, root
 from cli.kafka import Cluster
 from cli.progress import LineProgress
 from cli.verify.findings import Verification

@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from calve.config.job import Aggregate, Deduplicate, Measure, Source, Window
-from calve.requests.redrive import REQUEST, Request, Result
+from calve.requests.redrive import Request, Result
+from calve.table.summary import REDRIVE
 from cli.run.datagen.plan import Plan, blocks
 from cli.run.datagen.records import rows
 from cli.verify.findings import Verification
@@ -314,7 +315,7 @@ def test_a_letter_does_not_come_back_into_totals(engine: Engine) -> None:
     engine.flush()
     engine.drain(sales.target())
     request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00")
-    engine.table(sales.topic).set_properties({REQUEST: request.to_json()})
+    engine.table(sales.topic).set_properties({REDRIVE: request.to_json()})
     engine.drain(sales.target())
     answer = Result.of(engine.table(sales.topic).properties, request.id)
     assert answer is not None

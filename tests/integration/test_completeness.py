@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from calve.config.spark_conf import CATALOG
-from calve.table.position import COMPLETE_ROUND, COMPLETE_UNTIL
 from calve.table.protocol import complete_until
+from calve.table.summary import COMPLETE_ROUND, COMPLETE_UNTIL
 from glue_jobs.process import faults
 from glue_jobs.rounds.loop import NOTE_EVERY_S, TableLoop
 from glue_jobs.rounds.round import Round

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from calve.config.job import Deduplicate
-from calve.requests.redrive import REQUEST, Request
+from calve.requests.redrive import Request
+from calve.table.summary import REDRIVE
 from tests.integration.crashing import broken
 from tests.integration.engine import TRADE, Engine, everything, suspended, trades
 from tests.integration.proofs import assert_proved, proof
@@ -188,7 +189,7 @@ def test_a_letter_that_comes_back_is_a_row_only_where_its_event_has_none(engine:
     assert engine.letter_offsets(topic) == everything(3)
     assert engine.register(topic, json.dumps(later)) == unknown
     request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00")
-    engine.table(topic).set_properties({REQUEST: request.to_json()})
+    engine.table(topic).set_properties({REDRIVE: request.to_json()})
     engine.drain(engine.target(topic, deduplicate=BY_ID))
     assert engine.offsets(topic) == [(0, 1), (0, 3)]
     assert engine.letters(topic).where("redriven IS NULL").count() == 0

@@ -17,7 +17,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from calve.config.job import Aggregate, Deduplicate, Emit, Measure, Table
 from calve.config.steps import Flatten
 from calve.errors import Retryable
-from calve.requests.redrive import REQUEST, Request
+from calve.requests.redrive import Request
+from calve.table.summary import REDRIVE
 from tests.integration.crashing import run_job
 from tests.integration.engine import Engine, at, suspended
 from tests.integration.test_steps import ROWS, ledger, sale, schema
@@ -142,7 +143,7 @@ def test_duplicates_are_not_emitted_and_letters_are_when_they_come_back(engine: 
     engine.drain(target)
     assert places(records(engine, out)) == [(0, 0)]
     engine.register(topic, note)
-    engine.table(topic).set_properties({REQUEST: Request("r1", "now").to_json()})
+    engine.table(topic).set_properties({REDRIVE: Request("r1", "now").to_json()})
     engine.drain(target)
     engine.drain(target)
     assert ledger(engine, topic).redriven == 1

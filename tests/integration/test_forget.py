@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from calve.config.job import Deduplicate, Emit, Upsert
 from calve.config.steps import Flatten
-from calve.requests.forget import FORGOTTEN, FOUND, LEFT, REQUEST
+from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN
 from cli.main import app
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.crashing import OF_FORGET, Died, dying
@@ -82,7 +82,7 @@ def test_no_byte_of_a_forgotten_person_is_left_and_every_other_is(
     assert set(scene.letters()) <= set(letters)
     assert scene.manifests() == ([] if "upsert" in settings else ["2026-03-03_2026-03-04"])
     properties = engine.table(scene.topic).properties
-    assert {REQUEST, FOUND, LEFT}.isdisjoint(properties)
+    assert {FORGET, FORGET_FOUND, FORGET_LEFT}.isdisjoint(properties)
     assert FORGOTTEN in properties
     assert_proved(scene.proof())
 

@@ -8,7 +8,8 @@ import uuid
 import pytest
 
 from calve.config.job import Transform
-from calve.requests.redrive import REQUEST, Request, Result
+from calve.requests.redrive import Request, Result
+from calve.table.summary import REDRIVE
 from tests.integration.engine import TRADE, Engine, everything, trades
 from tests.integration.proofs import assert_proved, proof
 
@@ -37,7 +38,7 @@ def test_rounds_rejects_evolution_compaction_and_a_redrive(engine: Engine) -> No
     note: dict[str, object] = {"name": "note", "type": ["null", "string"], "default": None}
     assert engine.register(topic, version(note)) == next_id
     request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00", reason="unknown_schema_id")
-    engine.table(topic).set_properties({REQUEST: request.to_json()})
+    engine.table(topic).set_properties({REDRIVE: request.to_json()})
     engine.produce(topic, [trades(1)[0] | {"note": "x"}])
     engine.drain(target)
     table = engine.table(topic)

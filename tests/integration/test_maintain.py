@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from calve.config.job import Transform
-from calve.config.maintenance import HOLD, Kind, Maintenance, RowRetention
+from calve.config.maintenance import Kind, Maintenance, RowRetention
 from calve.errors import Retryable
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.requests import redrive
-from calve.table.position import MAINTENANCE
+from calve.table.summary import HOLD, MAINTENANCE, REDRIVE
 from glue_jobs.iceberg.carry_position import Upkept
 from glue_jobs.maintain import Maintaining
 from glue_jobs.maintenance import turns
@@ -254,9 +253,9 @@ def test_dead_letters_leave_for_their_age_unless_somebody_wants_them_back(engine
     topic = engine.topic(partitions=1)
     engine.ingest(topic, 5, 2)
     assert do(engine, topic, "dead_letters", dead_letters_s=3600.0)["rows"] == 0
-    engine.table(topic).set_properties({redrive.REQUEST: "waits"})
+    engine.table(topic).set_properties({REDRIVE: "waits"})
     assert do(engine, topic, "dead_letters", dead_letters_s=0.0)["rows"] == 0
-    engine.table(topic).set_properties({}, remove=[redrive.REQUEST])
+    engine.table(topic).set_properties({}, remove=[REDRIVE])
     assert do(engine, topic, "dead_letters", dead_letters_s=0.0)["rows"] == 2
     assert engine.letter_offsets(topic) == []
     engine.ingest(topic, 5, 1)

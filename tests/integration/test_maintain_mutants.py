@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from calve.table.position import has_position
 from calve.table.protocol import Commit
+from calve.table.summary import has_position
 from glue_jobs.iceberg import carry_position
 from glue_jobs.iceberg.carry_position import Upkept
 from glue_jobs.iceberg.rewriting import replacement

@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 
 from calve.log import event
 from calve.names import TableName
-from calve.table.position import Ledger, Position, encode
+from calve.table.position import Ledger, Position
 from calve.table.protocol import TopicState, next_position
+from calve.table.summary import encode
 from glue_jobs.iceberg.staging import Staged, stage
 from glue_jobs.maintenance.upkeep import MERGED_AT_ONCE, Upkeep
 from glue_jobs.operations.publishing import publish_round

@@ -16,7 +16,7 @@ from resource import RUSAGE_SELF, getrusage
 import pytest
 
 from calve.config.job import Table
-from calve.table.position import STATE
+from calve.table.summary import STATE
 from glue_jobs.ingest import openers_of
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.rounds.loops import Loops

@@ -22,8 +22,9 @@ from calve.config.masking_keys import Key, pads
 from calve.config.spark_conf import java_options
 from calve.config.steps import Mask, Rule
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.requests.redrive import REQUEST, Request, Result
+from calve.requests.redrive import Request, Result
 from calve.schema.columns import REASONS
+from calve.table.summary import REDRIVE
 from cli.spark import JAVA_OPTIONS, spark_environment
 from lambdas.export_notify.mail import new_file
 from lambdas.export_notify.notice import Manifest
@@ -231,7 +232,7 @@ class Scene:
 
     def redrive(self) -> Request:
         request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00")
-        self.engine.table(self.kept.name).set_properties({REQUEST: request.to_json()})
+        self.engine.table(self.kept.name).set_properties({REDRIVE: request.to_json()})
         return request
 
     def compact(self) -> None:

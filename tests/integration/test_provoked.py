@@ -12,7 +12,8 @@ import pytest
 from calve.config.job import Announce, Budget, Entry, Job, Kafka, Table
 from calve.config.maintenance import Maintenance, RowRetention
 from calve.outputs.announcement import COMMITTED, pattern
-from calve.requests.requests import PAUSED, Pause
+from calve.requests.requests import Pause
+from calve.table.summary import PAUSED
 from glue_jobs.ingest import main
 from glue_jobs.maintain import Maintaining
 from glue_jobs.rounds.loop import TableLoop

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from calve.config.job import Budget, Source, Table
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.requests.redrive import REQUEST, Request, Result
+from calve.requests.redrive import Request, Result
+from calve.table.summary import REDRIVE
 from cli.act.dead_letters.command import dead_letters
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.table.opening import Opener
@@ -72,14 +73,14 @@ class Scene:
 
     def ask(self, **selection: Any) -> str:
         request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00", **selection)
-        self.engine.table(self.topic).set_properties({REQUEST: request.to_json()})
+        self.engine.table(self.topic).set_properties({REDRIVE: request.to_json()})
         return request.id
 
     def answer(self, request: str) -> Result:
         properties = self.engine.table(self.topic).properties
         found = Result.of(properties, request)
         assert found is not None
-        assert REQUEST not in properties
+        assert REDRIVE not in properties
         assert found.problem is None
         return found
 
@@ -344,7 +345,7 @@ def test_a_value_that_names_no_schema_comes_back_by_the_newest_and_is_proved_by_
         engine.send(topic, value, partition=0)
         engine.flush()
         if texts == "b":
-            engine.table(topic).set_properties({REQUEST: request.to_json()})
+            engine.table(topic).set_properties({REDRIVE: request.to_json()})
         engine.drain(engine.target(topic, value=source))
     found = Result.of(engine.table(topic).properties, request.id)
     assert found is not None

@@ -14,9 +14,10 @@ from calve.config.job import Upsert
 from calve.config.steps import Flatten, Route, Step
 from calve.errors import Suspended
 from calve.names import TableName
-from calve.requests.redrive import REQUEST, Request, Result
+from calve.requests.redrive import Request, Result
 from calve.settings import StackDefaults, load
 from calve.table.position import Ledger
+from calve.table.summary import REDRIVE
 from tests.integration.engine import DATABASE, Engine
 from tests.integration.proofs import assert_proved, proof
 
@@ -67,7 +68,7 @@ class Tables:
     def redrive(self, holds: str, **routes: str) -> Result:
         """Ask for all open letters of one table, and drain all."""
         request = Request(uuid.uuid4().hex, "now")
-        self.engine.table(self.name(holds)).set_properties({REQUEST: request.to_json()})
+        self.engine.table(self.name(holds)).set_properties({REDRIVE: request.to_json()})
         self.drain(**routes)
         found = Result.of(self.engine.table(self.name(holds)).properties, request.id)
         assert found

@@ -21,8 +21,8 @@ from calve.config.masking_keys import Key
 from calve.config.steps import Mask, Rule
 from calve.errors import ConfigError
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.requests.redrive import REQUEST
 from calve.schema.columns import DEAD_LETTERS, SEALED, struct
+from calve.table.summary import REDRIVE
 from glue_jobs.dead_letters.encryption import UNOPENED, opened, sealed
 from glue_jobs.transform.types import spark_schema
 from tests.integration.engine import Engine, suspended, trades
@@ -257,4 +257,4 @@ def test_sealed_tombstones_delete_when_the_table_becomes_one_of_upserts(
         engine.drain(engine.target(topic, steps=steps, masking=secret(tmp_path, NEW), upsert=upsert))
     engine.drain(engine.target(topic, steps=steps, masking=secret(tmp_path, OLD), upsert=upsert))
     assert engine.offsets(topic) == [(0, 0)]
-    assert REQUEST not in engine.table(topic).properties
+    assert REDRIVE not in engine.table(topic).properties

@@ -10,8 +10,9 @@ import pytest
 from calve.config.job import Aggregate, Deduplicate, Measure, Upsert
 from calve.config.steps import Filter, Flatten, Lookup, Sql
 from calve.errors import Suspended
-from calve.requests.redrive import REQUEST, Request
+from calve.requests.redrive import Request
 from calve.table.position import Ledger
+from calve.table.summary import REDRIVE
 from tests.integration.engine import Engine, at, suspended
 
 ITEM = {
@@ -156,7 +157,7 @@ def test_dead_letters_come_back_through_the_steps(engine: Engine) -> None:
     engine.drain(target)
     assert engine.letter_offsets(topic) == [(0, 1)]
     engine.register(topic, schema({"name": "note", "type": ["null", "string"], "default": None}))
-    engine.table(topic).set_properties({REQUEST: Request("r1", "now").to_json()})
+    engine.table(topic).set_properties({REDRIVE: Request("r1", "now").to_json()})
     engine.drain(target)
     found = engine.rows(topic).select("id", "items_sku", "note").collect()
     assert sorted(map(tuple, found)) == [(1, "a", None), (2, "b", "n"), (2, "c", "n")]
@@ -195,7 +196,7 @@ def test_a_record_that_a_step_cannot_compute_is_a_dead_letter_and_comes_back(eng
     assert engine.letters(topic).select("offset", "reason").collect() == [(1, "step_failed")]
     assert ledger(engine, topic).rejected == {"step_failed": 1}
     mended = (Sql("select *, try_divide(6, id - 1) as part from source"),)
-    engine.table(topic).set_properties({REQUEST: Request("r1", "now").to_json()})
+    engine.table(topic).set_properties({REDRIVE: Request("r1", "now").to_json()})
     engine.drain(engine.target(topic, steps=mended))
     assert sorted(row["id"] for row in engine.rows(topic).collect()) == [0, 1, 2]
 
@@ -230,7 +231,7 @@ def test_rows_get_columns_of_another_table(engine: Engine) -> None:
     assert engine.letters(topic).select("offset", "reason").collect() == [(1, "lookup_missing")]
     engine.produce(other, [sale(2)])
     engine.drain(engine.target(other, steps=FLAT))
-    engine.table(topic).set_properties({REQUEST: Request("r1", "now").to_json()})
+    engine.table(topic).set_properties({REDRIVE: Request("r1", "now").to_json()})
     engine.drain(target)
     found = engine.rows(topic).select("id", "email").collect()
     assert sorted(map(tuple, found)) == [(1, "1@example.com"), (2, "2@example.com")]

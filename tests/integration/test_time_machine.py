@@ -17,9 +17,9 @@ from calve.config.steps import Sql
 from calve.errors import Retryable
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.requests import backfill
-from calve.requests.requests import PAUSED, Entry, Pause
-from calve.requests.rollback import REQUEST, Request
-from calve.table.position import STATE
+from calve.requests.requests import Entry, Pause
+from calve.requests.rollback import Request
+from calve.table.summary import BACKFILL, PAUSED, STATE, TRAVEL
 from cli.main import app
 from glue_jobs.operations.relayout import layout_of
 from glue_jobs.rounds import loop
@@ -77,14 +77,14 @@ class Scene:
 
     def ask(self, snapshot: int) -> Request:
         request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00", "ann", "rollback", snapshot)
-        self.engine.table(self.topic).set_properties({REQUEST: request.to_json()})
+        self.engine.table(self.topic).set_properties({TRAVEL: request.to_json()})
         return request
 
     def answer(self, request: Request) -> Entry:
         properties = self.engine.table(self.topic).properties
         found = Entry.of(properties, request.id)
         assert found is not None
-        assert REQUEST not in properties
+        assert TRAVEL not in properties
         return found
 
     def line(self) -> list[int]:
@@ -300,7 +300,7 @@ LEAVING_OUT = (Sql("select id, side, price from source where id <> 4"),)
 def ask_backfill(scene: Scene, first: int, to: int) -> backfill.Request:
     ends = (Start("offsets", offsets={0: each}) for each in (first, to))
     request = backfill.Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00", "ann", *ends)
-    scene.engine.table(scene.topic).set_properties({backfill.REQUEST: request.to_json()})
+    scene.engine.table(scene.topic).set_properties({BACKFILL: request.to_json()})
     return request
 
 
@@ -308,7 +308,7 @@ def backfilled(scene: Scene, request: backfill.Request) -> Entry:
     properties = scene.engine.table(scene.topic).properties
     found = Entry.of(properties, request.id)
     assert found is not None
-    assert backfill.REQUEST not in properties
+    assert BACKFILL not in properties
     return found
 
 

@@ -11,8 +11,7 @@ from calve.config.job import Emit, Transform, Upsert
 from calve.config.maintenance import Maintenance
 from calve.config.steps import Flatten
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.table.position import POSITION_TAG
-from glue_jobs.iceberg.catalog import SETTINGS
+from calve.table.summary import POSITION_TAG, SETTINGS
 from glue_jobs.iceberg.catalog import Table as IcebergTable
 from glue_jobs.maintenance import upkeep
 from glue_jobs.maintenance.upkeep import Upkeep

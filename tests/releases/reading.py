@@ -16,8 +16,21 @@ from calve.config.masking_keys import read_keys
 from calve.config.publishing import IcebergRest, Snowflake
 from calve.outputs import emitting
 from calve.requests import backfill, forget, redrive, requests, rollback
-from calve.requests.requests import PAUSED, Pause
-from calve.table.position import Ledger, decode, encode_offsets
+from calve.requests.requests import Pause
+from calve.table.position import Ledger, encode_offsets
+from calve.table.summary import (
+    BACKFILL,
+    EMITTED,
+    FORGET,
+    FORGET_FOUND,
+    FORGOTTEN,
+    HISTORY,
+    PAUSED,
+    REDRIVE,
+    REDRIVE_RESULT,
+    TRAVEL,
+    decode,
+)
 from cli.verify.steps.mask import Tokens
 from lambdas.commit_batch import CommitBatch
 from lambdas.csv_export.manifest import same_definition
@@ -46,7 +59,7 @@ def _position(text: str) -> Any:
 
 
 def _emitted(text: str) -> Any:
-    found = emitting.Emitted.of({emitting.EMITTED: text})
+    found = emitting.Emitted.of({EMITTED: text})
     assert found is not None
     return {"round": found.round, "to": encode_offsets(found.offsets)}
 
@@ -90,15 +103,15 @@ def _commits(text: str) -> Any:
 
 
 READERS: dict[str, Callable[[str], Any]] = {
-    "backfill_request": lambda text: _plain(backfill.Request.pending({backfill.REQUEST: text})),
+    "backfill_request": lambda text: _plain(backfill.Request.pending({BACKFILL: text})),
     "commit_message": _commits,
     "emitted": _emitted,
     "export": lambda text: _plain(Export.from_json(text)),
     "export_manifest": _manifest,
-    "forget_entries": lambda text: [_plain(each) for each in forget.Entry.all({forget.FORGOTTEN: text})],
-    "forget_found": lambda text: _plain(forget.Found.of({forget.FOUND: text}, "f2")),
-    "forget_request": lambda text: _plain(forget.Request.pending({forget.REQUEST: text})),
-    "history": lambda text: _plain(requests.Entry.of({f"{requests.HISTORY}h1": text}, "h1")),
+    "forget_entries": lambda text: [_plain(each) for each in forget.Entry.all({FORGOTTEN: text})],
+    "forget_found": lambda text: _plain(forget.Found.of({FORGET_FOUND: text}, "f2")),
+    "forget_request": lambda text: _plain(forget.Request.pending({FORGET: text})),
+    "history": lambda text: _plain(requests.Entry.of({f"{HISTORY}h1": text}, "h1")),
     "iceberg_rest": lambda text: _plain(IcebergRest.from_json(text)),
     "job": lambda text: _plain(Job.from_json(text)),
     "ledger": lambda text: _plain(Ledger.from_json(text)),
@@ -108,8 +121,8 @@ READERS: dict[str, Callable[[str], Any]] = {
     "pause": lambda text: _plain(Pause.of({PAUSED: text}, datetime(2026, 1, 1, tzinfo=UTC))),
     "position": _position,
     "publish_state": _state,
-    "redrive_request": lambda text: _plain(redrive.Request.pending({redrive.REQUEST: text})),
-    "redrive_result": lambda text: _plain(redrive.Result.of({redrive.RESULT: text}, "r1")),
+    "redrive_request": lambda text: _plain(redrive.Request.pending({REDRIVE: text})),
+    "redrive_result": lambda text: _plain(redrive.Result.of({REDRIVE_RESULT: text}, "r1")),
     "snowflake": lambda text: _plain(Snowflake.from_json(text)),
-    "travel_request": lambda text: _plain(rollback.Request.pending({rollback.REQUEST: text})),
+    "travel_request": lambda text: _plain(rollback.Request.pending({TRAVEL: text})),
 }

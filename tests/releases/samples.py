@@ -15,8 +15,9 @@ from calve.outputs.emitting import Emitted
 from calve.requests import backfill, forget, redrive, requests, rollback
 from calve.requests.requests import Pause
 from calve.settings import load_deployment
-from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey, encode, root
+from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey
 from calve.table.protocol import Commit
+from calve.table.summary import encode, root
 from lambdas.links import Link, Part
 from lambdas.tokens import Keys, sign
 

@@ -1,9 +1,11 @@
 """The layer rule holds by machine: each way of breaking it is planted in a copy of the tree, and is caught."""
 
+import ast
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,10 +45,46 @@ def test_the_tree_keeps_the_layers(tree: Path) -> None:
         ("glue_jobs/planted.py", "import numba", "stay in two rooms"),
         ("lambdas/planted.py", "import pyspark", "functions have no Spark"),
         ("stacks/planted.py", "import boto3", "stacks have neither"),
+        ("calve/table/planted.py", "import calve.config.job", "rooms of calve"),
+        ("calve/unnamed/__init__.py", "", "rooms of calve"),
+        ("glue_jobs/engines/planted.py", "import glue_jobs.modes.append", "rooms of the jobs"),
+        ("glue_jobs/iceberg/planted.py", "import glue_jobs.kafka.records", "rooms of the jobs"),
+        ("glue_jobs/unnamed/__init__.py", "", "rooms of the jobs"),
     ],
 )
 def test_a_planted_violation_is_caught(tree: Path, module: str, line: str, broken: str) -> None:
+    (tree / module).parent.mkdir(exist_ok=True)
     (tree / module).write_text(line + "\n")
     result = lint(tree)
     assert result.returncode == 1, result.stdout
     assert re.search(rf"{broken}.* BROKEN", result.stdout), result.stdout
+
+
+STORED = ("calve/table/summary.py",)
+"""The one module that knows the names that calve stores in tables."""
+OTHERS = {
+    "calve.yaml",  # the configuration
+    "calve.zip",  # the code of a job
+    "calve.deployment",  # the owner of objects in another catalog
+    "calve.export.failed",  # events: calve/outputs/announcement.py has them all
+}
+
+
+def test_names_in_tables_stand_in_one_module() -> None:
+    found = set()
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if name not in (*STORED, "calve/outputs/announcement.py"):
+                found |= {(name, each) for each in names_of_calve(path) if each not in OTHERS}
+    assert found == set()
+
+
+def names_of_calve(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and re.fullmatch(r"calve\.[a-z_.-]+", node.value)
+        ):
+            yield node.value

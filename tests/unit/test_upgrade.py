@@ -11,7 +11,7 @@ import pytest
 from calve.errors import Suspended
 from calve.requests import forget, redrive
 from calve.settings import load_deployment
-from calve.table.position import FORMAT, decode
+from calve.table.summary import FORMAT, decode
 from tests.releases.reading import READERS
 from tests.releases.samples import samples
 

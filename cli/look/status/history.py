@@ -11,13 +11,12 @@ from pyiceberg.catalog import Catalog
 
 from calve.names import TableName
 from calve.outputs.job_status import Earlier
-from calve.requests import backfill, forget, redrive
 from calve.requests.requests import Entry
-from calve.table.position import MAINTENANCE
+from calve.table.summary import BACKFILL, FORGET, MAINTENANCE, REDRIVE, has_position
 from cli.lake import Snapshot, ancestors, load, state_of
 from cli.look.tables import snapshot_document, snapshot_line
 
-REQUESTED = {redrive.REQUEST_ID: "redrive", forget.REQUEST_ID: "forget", backfill.REQUEST_ID: "backfill"}
+REQUESTED = {REDRIVE: "redrive", FORGET: "forget", BACKFILL: "backfill"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def kind(snapshot: Snapshot) -> str:
         return snapshot.summary[MAINTENANCE].replace("_", " ")
     if snapshot.operation == "replace":
         return "merge"
-    if "calve.to" not in snapshot.summary:
+    if not has_position(snapshot.summary):
         return "others"
     return "round" if snapshot.ledger else "made"
 

@@ -30,11 +30,11 @@ from calve.config.maintenance import (
 )
 from calve.config.topics import NotKept
 from calve.errors import CalveError, Fatal, Retryable
-from calve.requests import backfill, forget, redrive, rollback
 from calve.requests.requests import Pause
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import Offsets, Position
 from calve.table.protocol import complete_until
+from calve.table.summary import BACKFILL, FORGET, REDRIVE, TRAVEL
 from cli.act.dead_letters.selection import Selection
 from cli.kafka import Cluster, Topic, cluster_database
 from cli.lake import (
@@ -61,10 +61,10 @@ LETTER_FILES = 200
 _COUNTED: dict[tuple[str, int], dict[str, int]] = {}
 """Open dead letters by table and snapshot, which never change: they are read once, however often somebody looks."""
 REQUESTS = {
-    redrive.REQUEST: "redrive",
-    forget.REQUEST: "forget",
-    rollback.REQUEST: "rollback",
-    backfill.REQUEST: "backfill",
+    REDRIVE: "redrive",
+    FORGET: "forget",
+    TRAVEL: "rollback",
+    BACKFILL: "backfill",
 }
 
 

@@ -20,7 +20,7 @@ from calve.config.publishing import IcebergRest, Snowflake
 from calve.config.spark_conf import LEAST_EXECUTORS, OWN_SETTINGS
 from calve.decoding.field_quarantine import fields_in
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from calve.table.position import TOPIC
+from calve.table.summary import TOPIC
 from cli.account import Account, resources
 from cli.kafka import cluster_database
 from cli.lake import aws_errors, latest_commit, load, open_catalog

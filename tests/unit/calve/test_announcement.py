@@ -24,8 +24,9 @@ from calve.outputs.announcement import (
     sent_to,
     table_of,
 )
-from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey, encode, root
+from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey
 from calve.table.protocol import Commit
+from calve.table.summary import encode, root
 from glue_jobs.outputs.outbox import MAX_BYTES, MAX_ENTRIES, first_batch
 from tests.announcements import PAGE, SCHEMAS, assert_as_documented
 

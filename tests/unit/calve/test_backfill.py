@@ -6,17 +6,9 @@ import pytest
 
 from calve.config.job import Start
 from calve.errors import CalveError
-from calve.requests.backfill import (
-    REMADE,
-    REQUEST,
-    REQUEST_ID,
-    Request,
-    done_before,
-    range_of,
-    remade,
-    remade_json,
-)
+from calve.requests.backfill import Request, done_before, range_of, remade_json
 from calve.table.protocol import Commit
+from calve.table.summary import BACKFILL, REMADE, remade_of
 
 
 def test_a_range_is_what_both_ends_name_and_the_table_has_read() -> None:
@@ -39,16 +31,16 @@ def test_a_range_that_the_topic_no_longer_holds_is_refused() -> None:
 
 def test_what_is_stored_is_read_as_it_was_meant() -> None:
     request = Request("id", "at", "ann", Start("offsets", offsets={0: 3}), Start("timestamp", 7))
-    assert Request.pending({REQUEST: request.to_json()}) == request
+    assert Request.pending({BACKFILL: request.to_json()}) == request
     assert Request.pending({}) is None
     for unknown in ("[]", "{}", "no json", '{"start": {}, "to": 3}', '{"start": 1, "to": 3}'):
         with pytest.raises(ValueError, match=r"."):
-            Request.pending({REQUEST: unknown})
-    assert remade({REMADE: remade_json({1: (3, 8), 0: (0, 2)})}) == {0: (0, 2), 1: (3, 8)}
-    assert remade({}) == {}
+            Request.pending({BACKFILL: unknown})
+    assert remade_of({REMADE: remade_json({1: (3, 8), 0: (0, 2)})}) == {0: (0, 2), 1: (3, 8)}
+    assert remade_of({}) == {}
 
 
 def test_a_request_that_a_commit_names_is_done() -> None:
-    line = [Commit(2, 1, {}), Commit(1, None, {REQUEST_ID: "a"})]
+    line = [Commit(2, 1, {}), Commit(1, None, {BACKFILL: "a"})]
     assert done_before(line, "a") == line[1]
     assert done_before(line, "b") is None

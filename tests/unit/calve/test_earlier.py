@@ -8,22 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.config.job import Budget
-from calve.requests.backfill import REMADE, remade_json
+from calve.requests.backfill import remade_json
 from calve.requests.expired_history import MOST_SPANS, Earlier, earlier
 from calve.requests.forget import began_at
-from calve.requests.redrive import REQUEST_ID
 from calve.rounds.dead_letter_policy import spent
-from calve.table.position import (
-    EARLIER,
-    Ledger,
-    Offsets,
-    Position,
-    TopicKey,
-    encode,
-    restated,
-    root,
-)
+from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Commit, complete_until
+from calve.table.summary import EARLIER, REDRIVE, REMADE, encode, restated, root
 
 TOPIC = TopicKey("c", "t")
 BUDGET = Budget(0.5, 3, within_s=600.0)
@@ -52,7 +43,7 @@ def history(steps: list[tuple[str, int]]) -> list[Commit]:
                 metrics=metrics,
             )
             if kind == "redrive":
-                summary[REQUEST_ID] = "asked"
+                summary[REDRIVE] = "asked"
             elif kind == "backfill":
                 summary[REMADE] = remade_json({0: (0, records)})
         elif kind == "merge" and offsets:

@@ -11,10 +11,6 @@ from hypothesis import strategies as st
 
 from calve.config.steps import Flatten, Mask, Rule, Step
 from calve.requests.forget import (
-    FORGOTTEN,
-    FOUND,
-    LEFT,
-    REQUEST,
     Condition,
     Entry,
     Found,
@@ -30,8 +26,9 @@ from calve.requests.forget import (
     united,
 )
 from calve.schema.columns import KAFKA, field, list_of, struct
-from calve.table.position import TopicKey, root
+from calve.table.position import TopicKey
 from calve.table.protocol import Commit
+from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN, root
 from tests.unit.calve.protocol_model.says import TOPIC, position
 
 SCHEMA = struct(
@@ -45,7 +42,7 @@ places = st.lists(st.tuples(st.just(TOPIC), st.integers(0, 2), st.integers(0, 12
 
 def test_a_request_is_read_as_it_was_written() -> None:
     request = Request("a", "2026-01-01T00:00:00+00:00", (Condition("email", "x"),), sealed="k1")
-    assert Request.pending({REQUEST: request.to_json()}) == request
+    assert Request.pending({FORGET: request.to_json()}) == request
     assert Request.pending({}) is None
 
 
@@ -56,7 +53,7 @@ def test_a_request_does_not_show_its_values() -> None:
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"id": "hunter2", "where": [{"is": 1}]}'])
 def test_what_is_no_request_is_an_error_that_quotes_nothing(text: str) -> None:
     with pytest.raises(ValueError, match="the request is not one") as caught:
-        Request.pending({REQUEST: text})
+        Request.pending({FORGET: text})
     assert caught.value.__context__ is None
 
 
@@ -65,7 +62,7 @@ def test_an_answer_counts_once_what_the_request_left_behind_is_gone() -> None:
     properties = {FORGOTTEN: to_json([replace(entry, id="b"), entry])}
     assert Entry.of(properties, "a") == entry
     assert Entry.of(properties, "c") is None
-    assert Entry.of(properties | {LEFT: "a"}, "a") is None
+    assert Entry.of(properties | {FORGET_LEFT: "a"}, "a") is None
 
 
 def test_places_are_ranges() -> None:
@@ -84,12 +81,12 @@ def test_what_is_united_covers_both_and_is_written_as_one(these: Places, those: 
 
 def test_rows_that_were_found_before_are_not_counted_again() -> None:
     first = Found("a").with_rows(3, 2, places_of([(TOPIC, 0, 1), (TOPIC, 0, 2)]))
-    noted = Found.of({FOUND: first.with_exports(["m2", "m1", "m1"]).to_json()}, "a")
+    noted = Found.of({FORGET_FOUND: first.with_exports(["m2", "m1", "m1"]).to_json()}, "a")
     assert noted.exports == ("m1", "m2")
     assert noted.with_rows(3, 2, places_of([(TOPIC, 0, 1), (TOPIC, 0, 2)])).rows == 3
     assert noted.with_rows(0, 0, {}) == noted
     assert noted.with_rows(1, 1, places_of([(TOPIC, 0, 7)])).rows == 4
-    assert Found.of({FOUND: first.to_json()}, "another") == Found("another")
+    assert Found.of({FORGET_FOUND: first.to_json()}, "another") == Found("another")
 
 
 def test_no_offset_moves_and_the_round_is_another() -> None:

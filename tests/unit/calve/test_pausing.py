@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from calve.requests.requests import PAUSED, Pause
+from calve.requests.requests import Pause
+from calve.table.summary import PAUSED
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -10,18 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.errors import Suspended
-from calve.table.position import (
-    DeadLetterRound,
-    Ledger,
-    Position,
-    TopicKey,
-    decode,
-    decode_offsets,
-    encode,
-    encode_offsets,
-    has_position,
-    restated,
-)
+from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey, decode_offsets, encode_offsets
+from calve.table.summary import decode, encode, has_position, restated
 
 ids = st.text(alphabet="ABCXYZabcxyz019-_", min_size=1, max_size=22)
 topics = st.builds(TopicKey, ids, ids)

@@ -9,15 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.errors import Suspended
-from calve.table.position import (
-    COMPLETE_ROUND,
-    COMPLETE_UNTIL,
-    DeadLetterRound,
-    Ledger,
-    Offsets,
-    Position,
-    TopicKey,
-)
+from calve.table.position import DeadLetterRound, Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import (
     Begin,
     Commit,
@@ -36,6 +28,7 @@ from calve.table.protocol import (
     next_position,
     recheck,
 )
+from calve.table.summary import COMPLETE_ROUND, COMPLETE_UNTIL
 from tests.unit.calve.protocol_model.says import (
     ELSEWHERE,
     FOREIGN,

@@ -7,12 +7,13 @@ from typing import Any
 
 from calve.config.steps import Flatten, Mask, Rule, Step, is_masked
 from calve.decoding.decode_plan import decoding, first_columns, leaves
-from calve.decoding.field_quarantine import FIELDS, admitted, fields_in, only, written
+from calve.decoding.field_quarantine import admitted, fields_in, only, written
 from calve.decoding.field_quarantine import leaves as leaves_of
 from calve.decoding.formats import Top
 from calve.schema.columns import field, list_of, map_of, struct
 from calve.schema.registered import Schema
 from calve.schema.writers import AvroWriter
+from calve.table.summary import FIELDS
 
 KEEP = Rule("keep")
 ITEM = struct(field("sku", "string"), field("price", "double"))

@@ -6,18 +6,10 @@ import json
 
 import pytest
 
-from calve.requests.redrive import (
-    REQUEST,
-    REQUEST_ID,
-    RESULT,
-    Request,
-    Result,
-    done_before,
-    is_level,
-    position_after,
-)
-from calve.table.position import NO_LETTERS, DeadLetterRound, Ledger, encode, published_letters
+from calve.requests.redrive import Request, Result, done_before, is_level, position_after
+from calve.table.position import NO_LETTERS, DeadLetterRound, Ledger
 from calve.table.protocol import next_position
+from calve.table.summary import REDRIVE, REDRIVE_RESULT, encode, published_letters
 from tests.unit.calve.protocol_model.says import TOPIC, data, history, position, topic
 
 HELD = DeadLetterRound("x1", 7, 3)
@@ -26,20 +18,20 @@ REJECTS = DeadLetterRound("r1", 5, 9)
 
 def test_a_request_is_read_as_it_was_written() -> None:
     request = Request("a", "2026-01-01T00:00:00+00:00", reason="malformed", schema_id=4)
-    assert Request.pending({REQUEST: request.to_json()}) == request
+    assert Request.pending({REDRIVE: request.to_json()}) == request
     assert Request.pending({}) is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"id": "a", "at": "b", "where": 1}'])
 def test_what_is_no_request_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
-        Request.pending({REQUEST: text})
+        Request.pending({REDRIVE: text})
 
 
 def test_an_answer_to_another_request_is_none() -> None:
     result = Result("a", "now", 3, 2, 0, {"malformed": 1})
-    assert Result.of({RESULT: result.to_json()}, "a") == result
-    assert Result.of({RESULT: result.to_json()}, "b") is None
+    assert Result.of({REDRIVE_RESULT: result.to_json()}, "a") == result
+    assert Result.of({REDRIVE_RESULT: result.to_json()}, "b") is None
     assert Result.of({}, "a") is None
 
 
@@ -69,7 +61,7 @@ def test_commits_of_the_same_request_are_counted_once() -> None:
     def commit(round_id: str, request: str, redriven: int) -> dict[str, str]:
         ledger = Ledger(selected=redriven, redriven=redriven)
         summary = encode(position=position(round_id), topic=TOPIC, start={}, ledger=ledger, metrics={})
-        return summary | {REQUEST_ID: request}
+        return summary | {REDRIVE: request}
 
     mine = commit("x2", "a", 2)
     found = done_before(history(mine, mine, commit("x1", "a", 3), commit("x0", "b", 9), data("r1")), "a")

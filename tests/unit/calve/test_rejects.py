@@ -20,8 +20,9 @@ from calve.rounds.dead_letter_policy import (
     limit,
     spent,
 )
-from calve.table.position import Ledger, Position, TopicKey, encode
+from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import Commit
+from calve.table.summary import encode
 
 TOPIC = TopicKey("cluster", "topic")
 TABLE = Table("trades", "stock.trades")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from calve.config.maintenance import RETAINED, Retained, after, retained
+from calve.config.maintenance import Retained, after, retained
 from calve.table.position import TopicKey, encode_offsets
 from calve.table.protocol import Commit
+from calve.table.summary import RETAINED
 
 TOPIC = TopicKey("c", "t")
 STOOD = {"calve.to": encode_offsets({TOPIC: {0: 7}})}

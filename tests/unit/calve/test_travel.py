@@ -9,8 +9,9 @@ import pytest
 from calve.errors import CalveError
 from calve.requests.requests import HISTORY_KEPT, Entry, outdated
 from calve.requests.rollback import Request, at_moment, before_offsets, journey, require_readable
-from calve.table.position import Ledger, Offsets, encode
+from calve.table.position import Ledger, Offsets
 from calve.table.protocol import Begin, Commit
+from calve.table.summary import encode
 from tests.unit.calve.protocol_model.says import FOREIGN, TOPIC, position
 
 

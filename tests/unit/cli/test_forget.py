@@ -18,18 +18,9 @@ from calve.config.job import Table as Settings
 from calve.config.masking_keys import Key
 from calve.config.steps import Mask, Rule
 from calve.errors import CalveError, ConfigError
-from calve.requests.forget import (
-    FORGOTTEN,
-    LEFT,
-    REQUEST,
-    Condition,
-    Entry,
-    Request,
-    bound_to,
-    seal_key,
-    to_json,
-)
+from calve.requests.forget import Condition, Entry, Request, bound_to, seal_key, to_json
 from calve.schema.columns import KAFKA, field, list_of, struct, with_ids
+from calve.table.summary import FORGET, FORGET_LEFT, FORGOTTEN
 from cli.act import forget, requests
 from cli.main import app
 from tests.unit.cli.folder_catalog import FolderCatalog
@@ -75,12 +66,12 @@ def answering(monkeypatch: pytest.MonkeyPatch, **figures: Any) -> list[Request]:
         request = Request.pending(table.properties)
         with table.transaction() as change:
             if request is None:
-                change.remove_properties(LEFT)
+                change.remove_properties(FORGET_LEFT)
             else:
                 seen.append(request)
                 entry = Entry(request.id, request.at, "now", **figures)
-                change.set_properties({FORGOTTEN: to_json([entry]), LEFT: entry.id})
-                change.remove_properties(REQUEST)
+                change.set_properties({FORGOTTEN: to_json([entry]), FORGET_LEFT: entry.id})
+                change.remove_properties(FORGET)
         return table
 
     monkeypatch.setattr(Table, "refresh", refresh)
@@ -150,14 +141,14 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     _, _, error = run(*(part for each in arguments for part in ("--key", each)), "--yes")
     assert isinstance(error, ConfigError)
     assert message in str(error)
-    assert REQUEST not in main.refresh().properties
+    assert FORGET not in main.refresh().properties
 
 
 def test_where_nobody_can_be_asked_nothing_is_written(main: Table) -> None:
     _, text, error = run("--key", "email=a")
     assert "add --yes" in str(error)
     assert "The job will delete" in text
-    assert REQUEST not in main.refresh().properties
+    assert FORGET not in main.refresh().properties
 
 
 def test_without_a_job_the_request_stays_and_a_second_one_is_refused(main: Table) -> None:
@@ -205,8 +196,8 @@ def test_of_a_table_that_masks_the_request_is_sealed(
     masked = replace(PLAIN, steps=(Mask(fields={"email": Rule("hash")}),))
     configure(monkeypatch, masked, masking=f"file:{secret}")
     run("--key", "email=a@b.c", "--yes")
-    text = main.refresh().properties[REQUEST]
-    request = Request.pending({REQUEST: text})
+    text = main.refresh().properties[FORGET]
+    request = Request.pending({FORGET: text})
     assert request is not None
     assert "a@b.c" not in text
     data = base64.b64decode(request.where[0].value)

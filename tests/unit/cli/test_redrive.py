@@ -15,8 +15,9 @@ from pyiceberg.table import Table
 from typer.testing import CliRunner
 
 from calve.errors import CalveError, Retryable
-from calve.requests.redrive import REQUEST, RESULT, Request, Result
+from calve.requests.redrive import Request, Result
 from calve.schema.columns import DEAD_LETTERS, REDRIVEN, with_ids
+from calve.table.summary import REDRIVE, REDRIVE_RESULT
 from cli.act import requests
 from cli.act.dead_letters import redrive
 from cli.act.dead_letters.command import dead_letters
@@ -59,8 +60,8 @@ def answering(monkeypatch: pytest.MonkeyPatch, **figures: Any) -> list[Request]:
         seen.append(request)
         result = Result(request.id, "now", **figures)
         with table.transaction() as change:
-            change.set_properties({RESULT: result.to_json()})
-            change.remove_properties(REQUEST)
+            change.set_properties({REDRIVE_RESULT: result.to_json()})
+            change.remove_properties(REDRIVE)
         return table
 
     monkeypatch.setattr(Table, "refresh", refresh)
@@ -116,7 +117,7 @@ def test_a_request_whose_place_another_one_takes_is_given_up(
 ) -> None:
     def refresh(table: Table) -> Table:
         with table.transaction() as change:
-            change.set_properties({REQUEST: Request("another", "now").to_json()})
+            change.set_properties({REDRIVE: Request("another", "now").to_json()})
         return table
 
     monkeypatch.setattr(Table, "refresh", refresh)
@@ -140,7 +141,7 @@ def test_where_nobody_can_be_asked_nothing_is_written(main: Table) -> None:
     for options in ([], ["--output", "json"]):
         _, text, error = run("redrive", "trades", *options)
         assert "add --yes" in str(error)
-        assert REQUEST not in main.properties
+        assert REDRIVE not in main.properties
         assert ("dead_letters=2" in text) == (not options)
 
 
@@ -148,7 +149,7 @@ def test_where_nothing_is_open_nothing_is_asked_for(main: Table) -> None:
     code, text, error = run("redrive", "trades", "--reason", "bad_magic")
     assert code == 0, error
     assert "nothing to redrive" in text
-    assert REQUEST not in main.properties
+    assert REDRIVE not in main.properties
 
 
 def test_the_list_counts_those_that_are_open_and_can_show_the_others(main: Table) -> None:

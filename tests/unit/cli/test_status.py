@@ -34,16 +34,8 @@ from calve.config.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Maintenance, R
 from calve.names import TableName
 from calve.outputs.job_status import Earlier, TableState
 from calve.schema.columns import REJECTED_AT
-from calve.table.position import (
-    POSITION_TAG,
-    STATE,
-    DeadLetterRound,
-    Ledger,
-    Position,
-    TopicKey,
-    encode,
-    restated,
-)
+from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey
+from calve.table.summary import POSITION_TAG, STATE, encode, restated
 from cli.kafka import Topic
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
 from cli.look.condition import Conditions

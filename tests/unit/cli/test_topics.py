@@ -13,7 +13,7 @@ from calve.config.deployment import Deployment, JobDeployment, LakeDeployment
 from calve.config.job import Entry, Job, Kafka, Lake, Table
 from calve.errors import ConfigError, Retryable
 from calve.schema.columns import struct, with_ids
-from calve.table.position import TOPIC
+from calve.table.summary import TOPIC
 from cli.config import load_jobs, table_named
 from cli.look.status.survey import Survey
 from cli.project.plan.changes import changes

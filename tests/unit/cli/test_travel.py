@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 import calve.requests.backfill
 from calve.outputs.job_status import TableState
-from calve.requests.requests import PAUSED, Entry, Pause
+from calve.requests.requests import Entry, Pause
 from calve.requests.rollback import Request
-from calve.table.position import Ledger, Offsets, encode
+from calve.table.position import Ledger, Offsets
+from calve.table.summary import PAUSED, encode
 from cli.act import backfill, pause, requests, rollback
 from cli.main import app
 from tests.unit.calve.protocol_model.says import TOPIC, position

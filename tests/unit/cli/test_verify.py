@@ -10,8 +10,9 @@ from fastavro import parse_schema, schemaless_writer
 
 from calve.schema.columns import REASONS
 from calve.schema.registered import Schema
-from calve.table.position import Ledger, Position, TopicKey, encode, root
+from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import Commit
+from calve.table.summary import encode, root
 from cli.verify.claim import chain_problems, ledger_problems, rounds_of
 from cli.verify.columns import within
 from cli.verify.findings import Check, Finding, Verification, ranges

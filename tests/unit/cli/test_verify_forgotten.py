@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.requests.forget import FORGOTTEN, Entry, places_of, to_json
+from calve.requests.forget import Entry, places_of, to_json
 from calve.table.position import TopicKey
+from calve.table.summary import FORGOTTEN
 from cli.verify.gone import Forgotten, Spots
 from tests.unit.cli.test_verify_fold import Record, made
 

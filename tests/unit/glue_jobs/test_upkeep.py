@@ -2,8 +2,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from calve.outputs.emitting import Emitted
-from calve.table.position import Ledger, Position, TopicKey, encode, restated
+from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import Commit
+from calve.table.summary import encode, restated
 from glue_jobs.iceberg.rewriting import OPEN_BYTES, Group
 from glue_jobs.maintenance.upkeep import (
     LEAST_COST,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calve.requests.redrive import is_level, position_after
-from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey, encode
+from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey
+from calve.table.summary import encode
 from tests.unit.calve.protocol_model import letters
 from tests.unit.calve.protocol_model.publishing import publish
 from tests.unit.calve.protocol_model.world import Again, Steps, World

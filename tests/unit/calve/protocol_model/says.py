@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from calve.errors import Suspended
-from calve.table.position import Ledger, Offsets, Position, TopicKey, encode
+from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Commit, TopicState
+from calve.table.summary import encode
 
 TOPIC = TopicKey("cluster", "topic")
 RECREATED = TopicKey("cluster", "topic-2")

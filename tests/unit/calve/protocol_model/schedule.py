@@ -8,16 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from calve.table.dead_letters import letters_round
-from calve.table.position import (
-    NO_LETTERS,
-    Ledger,
-    Offsets,
-    Position,
-    TopicKey,
-    decode_offsets,
-    has_position,
-)
+from calve.table.position import NO_LETTERS, Ledger, Offsets, Position, TopicKey, decode_offsets
 from calve.table.protocol import nearest_position
+from calve.table.summary import has_position
 from tests.unit.calve.protocol_model import outside
 from tests.unit.calve.protocol_model.lake import Snapshot, Table, Topic, doubled
 from tests.unit.calve.protocol_model.world import PRODUCTION, Rules, Steps, World, stamp

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from calve.errors import LostRace
 from calve.requests.redrive import is_level
-from calve.table.position import NO_LETTERS, POSITION_TAG, Position, restated
+from calve.table.position import NO_LETTERS, Position
 from calve.table.protocol import nearest_position, standing
+from calve.table.summary import POSITION_TAG, restated
 from glue_jobs.maintenance.upkeep import down_to_a_position, needed, needed_of_letters
 from tests.unit.calve.protocol_model.lake import Metadata
 from tests.unit.calve.protocol_model.world import Ambiguous, Steps, World, commit

@@ -9,8 +9,9 @@ from typing import Literal
 
 from calve.errors import LostRace, Suspended
 from calve.table.dead_letters import LetterBranch, Recovery, may_release, was_rolled_back
-from calve.table.position import Ledger, Offsets, Position, TopicKey, encode
+from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Commit, TopicState, locate, may_publish, recheck
+from calve.table.summary import encode
 from glue_jobs.maintenance.upkeep import down_to_a_position
 from tests.unit.calve.protocol_model.lake import Metadata, Table, Topic
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from calve.errors import LostRace, Suspended
-from calve.table.position import (
-    POSITION_TAG,
-    DeadLetterRound,
-    Ledger,
-    Offsets,
-    Position,
-    TopicKey,
-    encode,
-)
+from calve.table.position import DeadLetterRound, Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import (
     Begin,
     TopicState,
@@ -24,6 +16,7 @@ from calve.table.protocol import (
     nearest_position,
     next_position,
 )
+from calve.table.summary import POSITION_TAG, encode
 from tests.unit.calve.protocol_model import letters
 from tests.unit.calve.protocol_model.lake import Metadata, Row, as_commit
 from tests.unit.calve.protocol_model.publishing import publish

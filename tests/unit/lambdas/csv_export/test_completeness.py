@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from pyiceberg.table import Table
 
-from calve.table.position import COMPLETE_ROUND, COMPLETE_UNTIL
+from calve.table.summary import COMPLETE_ROUND, COMPLETE_UNTIL
 from lambdas.csv_export.export import Complete, Incomplete, Wait, decide, ingested_until
 from tests.unit.lambdas.csv_export.lake import MONDAY, World, at, trades
 
