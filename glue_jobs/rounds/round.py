@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,10 +19,8 @@ from calve.errors import Retryable, Suspended
 from calve.log import event
 from calve.modes.keys import require_tombstones
 from calve.requests.requests import Pause
-from calve.rounds.dead_letter_policy import Rejects
-from calve.table.position import DeadLetterRound, Ledger, Offsets, Position
+from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import (
-    Begin,
     TopicState,
     begin,
     bounded,
@@ -37,7 +35,7 @@ from calve.table.summary import ANNOUNCED, COUNTS, encode
 from glue_jobs.engines.batch import Batch, errors_of_source, sampled
 from glue_jobs.iceberg.catalog import catalog_errors
 from glue_jobs.iceberg.commit_cost import Meter
-from glue_jobs.iceberg.staging import NOTHING, Staged, discard
+from glue_jobs.iceberg.staging import discard
 from glue_jobs.modes.staging import engine_of, stage_batch
 from glue_jobs.operations import backfill, forget, redrive, rollback
 from glue_jobs.operations.mode_switch import fresh, switch
@@ -45,6 +43,7 @@ from glue_jobs.operations.publishing import publish_round, require_allowed, requ
 from glue_jobs.operations.relayout import relayout
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
+from glue_jobs.rounds.steps import Audited, Committed, Judged, Planned, Standing, Written
 from glue_jobs.table.counts import Seen
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.opening import Opener
@@ -54,83 +53,6 @@ PERSIST_AFTER_S = 3600
 LOOKS = 5
 USUAL_BYTES = 500.0
 """What a record is taken to have, by which a range that is read again is split, before any round has shown it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A table as it is open now, and its position."""
-
-    table: OpenTable
-    base: Position
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """The offsets that this round reads. topic: as it was before they were chosen."""
-
-    at: Standing
-    topic: TopicState
-    start: Begin
-    batch: Batch
-
-    @property
-    def since(self) -> Offsets:
-        """Where the ledger of this round begins: the table's position, below what was lost and what held no record."""
-        known = self.at.base.of(self.topic.key) or {}
-        return {p: known.get(p, o) for p, o in self.start.since.items()}
-
-    @property
-    def more(self) -> bool:
-        """The topic has offsets beyond this round's."""
-        return self.batch.to != self.topic.end
-
-    @property
-    def complete_until(self) -> float | None:
-        """All that had arrived until then, in epoch seconds, is read; None where that cannot be said."""
-        return None if self.more else self.topic.complete_until
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The good records as data files that no snapshot holds."""
-
-    plan: Planned
-    files: Staged = NOTHING
-    seen: Seen = field(default_factory=Seen)
-    stage_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The rejects: as dead letters that no snapshot of main names (`held`), or only counted."""
-
-    written: Written
-    rejects: Staged = NOTHING
-    reasons: Mapping[str, int] = field(default_factory=dict)
-    skipped: Rejects = field(default_factory=Rejects)
-    held: DeadLetterRound | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Audited:
-    """The ledger explains every offset. topic: as the audit found it, before the round; after: as it is now."""
-
-    judged: Judged
-    topic: TopicState
-    after: TopicState
-    ledger: Ledger
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """Main has the rows and stands at `position`. published_at: when the commit began, in epoch seconds."""
-
-    audited: Audited
-    position: Position
-    snapshot: int
-    metrics: Mapping[str, Any]
-    published_at: float
-    commit_ms: int
 
 
 class Round:

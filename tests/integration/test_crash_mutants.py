@@ -15,7 +15,8 @@ from glue_jobs.iceberg import staging
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.staging import Deletes, Staged
 from glue_jobs.operations import publishing
-from glue_jobs.rounds.round import Audited, Committed, Round
+from glue_jobs.rounds.round import Round
+from glue_jobs.rounds.steps import Audited, Committed
 from tests.integration.engine import Engine
 from tests.integration.test_crash import abandoned, overtaken
 from tests.integration.test_mode_crash import compacted

@@ -1,0 +1,33 @@
+"""The code's structure stays within its limits (`make structure` prints the figures)."""
+
+import pytest
+
+from tests.structure import PACKAGES, Graph, circles, graph, longest, structure
+
+MODULES = 15
+LEVELS = 3
+FLOORS = 8
+
+
+@pytest.fixture(scope="module")
+def modules() -> Graph:
+    return graph()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_is_within_the_limits(modules: Graph, package: str) -> None:
+    found = structure(package, modules)
+    assert found.circles == ()
+    assert found.folder[1] <= MODULES, found.folder
+    assert found.levels <= LEVELS
+    assert 0 < len(found.floors) <= FLOORS, found.floors
+
+
+def test_circles_and_chains_are_found() -> None:
+    tree = {"a.b": {"a.c"}, "a.c": {"a.d"}, "a.d": set(), "a.e": {"a.d"}}
+    known = {name: frozenset(each) for name, each in tree.items()}
+    assert list(circles(known)) == []
+    assert longest(known) == ("b", "c", "d")
+    round_again = known | {"a.d": frozenset({"a.b"})}
+    assert list(circles(round_again)) == [frozenset({"a.b", "a.c", "a.d"})]
+    assert longest(round_again) == ()
