@@ -22,8 +22,7 @@ from calve.errors import CalveError, ConfigError
 from calve.log import event
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.maintenance.table_stats import figures, tables_of
-from glue_jobs.maintenance.tasks import Work
-from glue_jobs.maintenance.turns import asked
+from glue_jobs.maintenance.tasks import Work, asked
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
 from glue_jobs.process.session import flag, job_of, job_parser, parsed, spark_session

@@ -140,9 +140,9 @@ class Reader:
     def _fetched(self, spans: Mapping[int, tuple[int, int]]) -> Iterator[Records]:
         """The same by the fetch of the job, which gives every record a place, whatever it holds."""
         from glue_jobs.kafka.client import settings_of
-        from glue_jobs.kafka.columns import header_lists, parts
         from glue_jobs.kafka.connection import Connection
         from glue_jobs.kafka.fetching import Range, fetch
+        from glue_jobs.kafka.records import header_lists, parts
 
         ranges = [Range(partition, *span) for partition, span in spans.items()]
         settings = settings_of(Connection(self._kafka))

@@ -1,4 +1,4 @@
-"""The interface of the two engines, and which of them makes a table.
+"""The interface of the two engines, the engine by rows, and the choice between them.
 
 The columnar one is loaded in the background: its kernels are compiled once on a machine.
 """
@@ -6,19 +6,43 @@ The columnar one is loaded in the background: its kernels are compiled once on a
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pyspark import SparkContext
 
 from calve.config.engine_choice import Chosen, EngineName, choose, of_settings
 from glue_jobs.engines.batch import Batch
-from glue_jobs.engines.rows import Fold, RowEngine
 from glue_jobs.iceberg.staging import Staged
 from glue_jobs.process.packages import brought
 from glue_jobs.table.counts import Seen
 from glue_jobs.table.open_table import OpenTable, TablePlan
+
+Fold = Callable[[Batch, str], tuple[Staged, Seen]]
+"""A batch and the id of its files -> data files of its rows, which no snapshot holds, and what was counted in passing.
+
+Raises:
+    Retryable: the object store failed; nothing is committed.
+    Suspended: the mode cannot take the records.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RowEngine:
+    """Makes every table. fold: that of its mode (`glue_jobs.modes`)."""
+
+    fold: Fold
+    name: ClassVar[EngineName] = "rows"
+    unsupported: ClassVar[tuple[str, ...]] = ()
+
+    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+        before = batch.table.worker_s.value
+        staged, seen = self.fold(batch, stage_id)
+        return replace(staged, cpu_s=batch.table.worker_s.value - before), seen
+
 
 _lock = threading.Lock()
 _loaded: ModuleType | None = None

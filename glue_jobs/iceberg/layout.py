@@ -1,4 +1,4 @@
-"""How rows are laid out in files: as the table's partition spec and sort order say, clustered by calve and not by Iceberg.
+"""How rows are laid out in files: by the table's partition spec and sort order. calve clusters rows, Iceberg does not.
 
 Iceberg's own range distribution makes Spark sample the input, which reads Kafka twice and doubles every count
 (`glue_jobs.table.counts`). Hash clustering by partition, then a sort inside each task, gives the same files without it.

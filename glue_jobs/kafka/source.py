@@ -19,9 +19,8 @@ from calve.schema.columns import MOST_MILLIS, UNDELIVERED
 from calve.table.position import Offsets
 from glue_jobs.columns.helpers import REFUSED
 from glue_jobs.kafka.client import Settings
-from glue_jobs.kafka.columns import header_lists, parts
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch, planned
-from glue_jobs.kafka.records import Records
+from glue_jobs.kafka.records import Records, header_lists, parts
 from glue_jobs.process.workers import spent_s, telling
 
 MILLIS = "calve:millis"

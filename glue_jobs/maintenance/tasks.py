@@ -1,4 +1,8 @@
-"""Each kind of maintenance of one table, within bounds; what is left over is done by the next run."""
+"""Each kind of maintenance of one table, within bounds, and the turns that a job takes between two rounds (ADR 31).
+
+A round deletes by position: it must run again where somebody rewrites one of its files meanwhile. So the maintenance asks by a
+property of the table, and the job does a bounded part of the work after a round. Where no job answers, the maintenance does it.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from py4j.protocol import Py4JNetworkError
+
 from calve.config import job
-from calve.config.maintenance import Kind
+from calve.config.maintenance import TURN_KINDS, Kind
+from calve.errors import Fatal
 from calve.log import event
 from calve.outputs.announcement import sent_to
 from calve.schema.columns import REJECTED_AT
-from calve.table.summary import REDRIVE
+from calve.table.summary import REDRIVE, TURN
 from glue_jobs.iceberg.carry_position import Upkept
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.maintenance.compaction import (
@@ -26,6 +33,8 @@ from glue_jobs.maintenance.compaction import (
 from glue_jobs.maintenance.orphans import AGE_S, sweep
 from glue_jobs.maintenance.retention import Gone, retain
 from glue_jobs.maintenance.upkeep import expire
+from glue_jobs.process.java import problem
+from glue_jobs.table.open_table import OpenTable
 
 RUN_BYTES = 16_000_000_000
 """So much of a table is rewritten by a run of the maintenance: half an hour's work of two small workers."""
@@ -146,3 +155,48 @@ def _before(keep_s: float) -> datetime:
 
 def _figures(gone: Gone) -> Found:
     return {"rows": gone.rows, "files": gone.files, "conflicts": int(gone.conflict)}
+
+
+ANSWER_S = 90.0
+"""A job looks for requests twice a minute; one whose round takes longer than this loses it against the rewriting, once."""
+POLL_S = 2.0
+
+
+def asked(table: Table, kind: Kind, wait: Callable[[float], bool]) -> bool:
+    """Ask the job for one turn of a kind of work, and wait until it is over; False where nobody answers, or `wait` says to stop.
+
+    Raises:
+        Retryable: the catalog does not answer.
+    """
+    table.set_properties({TURN: kind})
+    until = time.monotonic() + ANSWER_S
+    while time.monotonic() < until and not wait(POLL_S):
+        table.refresh()
+        if TURN not in table.properties:
+            return True
+    table.set_properties({}, remove=[TURN])
+    table.refresh()
+    return False
+
+
+def take(table: OpenTable, spare_s: float) -> float:
+    """Do the work that is asked for, if any is, as far as a turn goes; how long it took. It never fails the table.
+
+    spare_s: until the next round; a group of files that is begun is finished.
+    """
+    kind = table.main.properties.get(TURN)
+    if kind is None:
+        return 0.0
+    began = time.monotonic()
+    try:
+        if kind in TURN_KINDS:
+            work = Work(table.services.lake, table.config, table.main, table.dead_letters.table)
+            work.turn(kind, lambda: time.monotonic() - began > spare_s)
+        table.main.set_properties({}, remove=[TURN])
+        table.main.refresh()
+    except (Fatal, Py4JNetworkError, ConnectionError):
+        raise
+    except Exception as error:  # noqa: BLE001 a table is kept, whatever becomes of its maintenance
+        who = {"table": str(table.name), "topic": table.config.topic}
+        event("maintenance.failed", **who, kind=kind, why=problem(error))
+    return time.monotonic() - began

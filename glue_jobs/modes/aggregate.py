@@ -92,7 +92,7 @@ WIDE = "decimal(38, 0)"
 
 
 def stage_aggregates(mode: Aggregate, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
-    """As `glue_jobs.engines.rows.Fold`: the totals of the groups that the records change. Raises: as `stage_totals`."""
+    """As `glue_jobs.engines.choice.Fold`: the totals of the groups that the records change. Raises: as `stage_totals`."""
     table = batch.table
     observed, observation = observe_records(batch.records())
     good, several = table.row_plan.rows(observed)

@@ -36,7 +36,7 @@ KEPT = "array<struct<at: bigint, partition: int, offset: bigint>>"
 
 
 def stage_firsts(mode: Deduplicate, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
-    """As `glue_jobs.engines.rows.Fold`: the first of each key that the table does not have. Records are compared, not the rows
+    """As `glue_jobs.engines.choice.Fold`: the first of each key that the table does not have. Records are compared, not the rows
     that they make.
     """
     table = batch.table

@@ -7,15 +7,25 @@ from functools import partial
 from calve.config.engine_choice import Chosen
 from calve.config.job import Aggregate, ChangeData, Deduplicate, Mode, Upsert
 from glue_jobs.engines.batch import Batch
-from glue_jobs.engines.choice import Engine, choose_engine
-from glue_jobs.engines.rows import Fold, RowEngine
-from glue_jobs.iceberg.staging import Staged, discard
+from glue_jobs.engines.choice import Engine, Fold, RowEngine, choose_engine
+from glue_jobs.iceberg.layout import clustered
+from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.modes.aggregate import stage_aggregates
-from glue_jobs.modes.append import stage_appends
 from glue_jobs.modes.deduplicate import stage_firsts
 from glue_jobs.modes.upsert import stage_change_data, stage_upserts
-from glue_jobs.table.counts import Seen
+from glue_jobs.table.counts import Seen, observe_records, seen_records, with_rows_seen
 from glue_jobs.table.open_table import OpenTable
+
+
+def stage_appends(batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+    """As `glue_jobs.engines.choice.Fold`."""
+    table = batch.table
+    observed, observation = observe_records(batch.records())
+    good, several = table.row_plan.rows(observed)
+    rows = clustered(good, table.main, batch.tasks)
+    staged = stage(table.services.lake, table.main, rows, stage_id, count_by=table.config.count_by)
+    seen = seen_records(observation)
+    return staged, with_rows_seen(seen, several) if several else seen
 
 
 def engine_of(table: OpenTable) -> tuple[Engine, Chosen]:

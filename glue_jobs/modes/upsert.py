@@ -48,7 +48,7 @@ LATEST, RANK, BEFORE = "calve:latest", "calve:rank", "calve:before"
 
 
 def stage_upserts(mode: Upsert, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
-    """As `glue_jobs.engines.rows.Fold`: the newest record of each key, with deletes of the rows that they replace."""
+    """As `glue_jobs.engines.choice.Fold`: the newest record of each key, with deletes of the rows that they replace."""
     table = batch.table
     observed, observation = observe_records(batch.records())
     good, several = table.row_plan.rows(observed)
@@ -136,7 +136,7 @@ POSITION = f"{CHANGE['name']}.position"
 
 
 def stage_change_data(mode: ChangeData, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
-    """As `glue_jobs.engines.rows.Fold`: the newest event of each key. Raises: as `stage_changes`."""
+    """As `glue_jobs.engines.choice.Fold`: the newest event of each key. Raises: as `stage_changes`."""
     flat = batch.records()
     truncates = F.count_if(F.col(REJECT).isNull() & (at(OP) == TRUNCATES))
     unavailable = F.count_if(F.col(REJECT).isNull() & lacks_values(flat))

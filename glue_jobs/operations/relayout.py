@@ -14,8 +14,7 @@ from calve.errors import CalveError, Retryable
 from calve.log import event
 from calve.modes.column_rules import layout_problems
 from calve.requests.requests import Entry, outdated
-from glue_jobs.iceberg.catalog import Table, catalog_errors
-from glue_jobs.iceberg.specs import ordered, term
+from glue_jobs.iceberg.catalog import Table, catalog_errors, ordered, term
 from glue_jobs.operations.redrive import now
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, problem

@@ -20,7 +20,7 @@ from calve.rounds.scheduling import FAILED_AFTER, LONGEST_BACKOFF_S, MISSED, Pac
 from calve.table.position import Offsets
 from calve.table.protocol import standing
 from calve.table.summary import INITIALISED, STATE, decode
-from glue_jobs.maintenance.turns import take
+from glue_jobs.maintenance.tasks import take
 from glue_jobs.maintenance.upkeep import Upkeep
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class, java_message

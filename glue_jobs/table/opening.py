@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from pyspark import Accumulator
@@ -11,7 +11,7 @@ from pyspark import Accumulator
 from calve.config import job
 from calve.config.job import Deduplicate, Upsert
 from calve.config.steps import Lookup, masked_columns, noted
-from calve.decoding.field_quarantine import leaves
+from calve.decoding.field_quarantine import admitted, fields_in, leaves, only, written
 from calve.decoding.record_schemas import Parts, Versions, parts_of
 from calve.errors import Suspended
 from calve.log import event
@@ -22,16 +22,58 @@ from calve.names import TableName
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import Change, data_columns
 from calve.schema.registered import Schema
-from calve.table.summary import INITIALISED, TOPIC, TOPIC_KEY, TOTALS, root
+from calve.table.summary import FIELDS, INITIALISED, TOPIC, TOPIC_KEY, TOTALS, root
 from glue_jobs.dead_letters.table import Letters
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
 from glue_jobs.process import faults
 from glue_jobs.table.announcements import Announcer
-from glue_jobs.table.field_quarantine import Admission
 from glue_jobs.table.open_table import OpenTable, Services, TablePlan, position_of
 from glue_jobs.table.row_plan import Shaping
 from glue_jobs.transform.chain import Chain, Supply, chain_of
+
+
+@dataclass(slots=True)
+class Admission:
+    """Of one table; what stays in quarantine is told once for each field, for as long as the job lives."""
+
+    table: job.Table
+    name: TableName
+    schemas: Parts
+    _told: set[str] = field(default_factory=set)
+
+    def first(self, every: Json) -> dict[str, str]:
+        """What a new table says of itself: all fields of that moment come in."""
+        return written(leaves(every)) if self.table.quarantine_new_fields else {}
+
+    def source(self, every: Json, versions: Versions, properties: Mapping[str, str]) -> Json:
+        """Of all columns that the schemas have those that records are decoded to. properties: the table's."""
+        return (
+            only(every, self._fields(every, versions, properties))
+            if self.table.quarantine_new_fields
+            else every
+        )
+
+    def settle(self, every: Json, versions: Versions, main: Table) -> Json:
+        """As `source`; and the table notes which fields come in now. One without quarantine keeps no list of them."""
+        properties = main.properties
+        known = fields_in(properties)
+        if not self.table.quarantine_new_fields:
+            if known is not None:
+                main.set_properties({}, remove=[FIELDS])
+            return every
+        found = self._fields(every, versions, properties)
+        if known is None or not found <= known:
+            main.set_properties(written(found | (known or frozenset())))
+        for path in sorted(leaves(every).keys() - found - self._told):
+            self._told.add(path)
+            event("table.field_quarantined", table=str(self.name), topic=self.table.topic, field=path)
+        return only(every, found)
+
+    def _fields(self, every: Json, versions: Versions, properties: Mapping[str, str]) -> frozenset[str]:
+        found = self.schemas.leaves(every, versions)
+        return admitted(found, fields_in(properties), self.table.steps, self.schemas.own_columns)
+
 
 OWNER = "owner"
 

@@ -18,7 +18,7 @@ from calve.names import TableName
 from calve.schema.columns import KAFKA, field, struct
 from cli.duck import connect
 from cli.lake import open_catalog
-from glue_jobs.engines.columnar.data_files import data_files, layout_of, location_of, sweep
+from glue_jobs.engines.columnar.engine import data_files, layout_of, location_of, sweep
 from glue_jobs.engines.columnar.parquet import Files
 from glue_jobs.engines.columnar.storage import Storage
 from glue_jobs.iceberg.catalog import Table, settings

@@ -15,7 +15,7 @@ import pytest
 
 from calve.config.steps import Filter, Flatten, Mask, Rule, Sql, Step
 from calve.names import DEAD_LETTERS_SUFFIX
-from glue_jobs.engines.columnar.data_files import location_of
+from glue_jobs.engines.columnar.engine import location_of
 from glue_jobs.iceberg.exposure import COUNTED, MOVING
 from glue_jobs.iceberg.staging import stage
 from tests.integration.engine import Engine, suspended

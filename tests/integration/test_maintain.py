@@ -20,7 +20,7 @@ from calve.names import DEAD_LETTERS_SUFFIX
 from calve.table.summary import HOLD, MAINTENANCE, REDRIVE
 from glue_jobs.iceberg.carry_position import Upkept
 from glue_jobs.maintain import Maintaining
-from glue_jobs.maintenance import turns
+from glue_jobs.maintenance import tasks
 from glue_jobs.maintenance.orphans import Swept, sweep
 from glue_jobs.maintenance.retention import retain
 from glue_jobs.maintenance.tasks import Work
@@ -151,7 +151,7 @@ def test_a_job_gives_its_table_a_turn_between_two_rounds(
         waited = threading.Event()
         assert maintenance.has_left()
         for _ in range(3):
-            assert turns.asked(maintenance.main, "compact", waited.wait)
+            assert tasks.asked(maintenance.main, "compact", waited.wait)
             users.scramble(dice, 20, keys=20)
         assert job.state == "running"
     assert [each.summary.get(MAINTENANCE) for each in engine.table(users.topic).ancestors()].count(

@@ -47,7 +47,7 @@ def test_the_tree_keeps_the_layers(tree: Path) -> None:
         ("stacks/planted.py", "import boto3", "stacks have neither"),
         ("calve/table/planted.py", "import calve.config.job", "rooms of calve"),
         ("calve/unnamed/__init__.py", "", "rooms of calve"),
-        ("glue_jobs/engines/planted.py", "import glue_jobs.modes.append", "rooms of the jobs"),
+        ("glue_jobs/engines/planted.py", "import glue_jobs.modes.staging", "rooms of the jobs"),
         ("glue_jobs/iceberg/planted.py", "import glue_jobs.kafka.records", "rooms of the jobs"),
         ("glue_jobs/unnamed/__init__.py", "", "rooms of the jobs"),
     ],

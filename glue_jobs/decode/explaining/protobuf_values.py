@@ -13,7 +13,6 @@ from calve.schema.protobuf.known import DATE, DECIMAL, TIMESTAMP, WRAPPERS
 from calve.schema.protobuf.reading import Read, Struct, Value
 from calve.schema.writers import ProtobufWriter
 from glue_jobs.decode.explaining.walk import Misfit, Walk, article
-from glue_jobs.decode.protobuf.leaves import WIRES, is_sized
 from glue_jobs.decode.protobuf.scan import (
     FIXED32,
     FIXED64,
@@ -28,7 +27,9 @@ from glue_jobs.decode.protobuf.values import (
     FIRST_SECOND,
     LAST_SECOND,
     LIMBS,
+    WIRES,
     entry,
+    is_sized,
     members,
     rescaled,
 )

@@ -1,4 +1,8 @@
-"""Framed Protobuf values as a Spark column: an Arrow function, in the Python processes that Spark starts beside its tasks."""
+"""Framed Protobuf values as a Spark column: an Arrow function, in the Python processes that Spark starts beside its tasks.
+
+A message may come in several pieces, which Protobuf merges; a field that is written twice has its last value. Bytes that no
+serializer writes make their record bad, at any depth: a known field of another type on the wire, a group, text that is no UTF-8.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,232 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql.pandas.functions import arrow_udf
 
 from calve.schema.columns import Json, field, struct
-from calve.schema.protobuf.reading import Struct
-from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.decode.protobuf.messages import Messages
-from glue_jobs.decode.protobuf.scan import PADDING, Bytes, Flags, Ints, Spans
+from calve.schema.protobuf.reading import Column, Read, Struct, Value
+from glue_jobs.columns.arrow import arrow_type
+from glue_jobs.decode.protobuf.scan import LENGTH, PADDING, Bytes, Flags, Found, Ints, Spans, scan
+from glue_jobs.decode.protobuf.values import (
+    WIRES,
+    entry,
+    from_numbers,
+    is_sized,
+    members,
+    numbers,
+    one_value,
+    packed,
+    texts,
+    validity,
+)
 from glue_jobs.decode.shapes import spark_type
+
+
+class Messages:
+    """Reads the messages of one type.
+
+    exists: which of them there are; the others stand for absent ones, of which nothing is asked.
+    broken: set for those whose bytes are no message.
+    unfit: set for those that hold something that is no value of its field. What was replaced by a later value does not count.
+    """
+
+    def __init__(self, plan: Struct, spans: Spans, exists: Flags) -> None:
+        self._plan = plan
+        self._data = spans.data
+        self._exists = exists
+        self._count = exists.size
+        self.broken = np.zeros(self._count, np.bool_)
+        self.unfit = np.zeros(self._count, np.bool_)
+        self._places = np.array([each.number for each in plan.fields], np.int64)
+        self._fields = self._by_field(scan(spans, self.broken))
+        for oneof in plan.oneofs:
+            self._choose(oneof)
+
+    def columns(self) -> list[Any]:
+        """An array for each column."""
+        return [self._column(each) for each in self._plan.columns]
+
+    def _column(self, column: Column) -> Any:
+        if column.oneof:
+            inside = [self._column(each) for each in column.oneof]
+            absent = np.ones(self._count, np.bool_)
+            for each in column.oneof:
+                if each.source is not None:
+                    absent[self._fields[each.source].owner] = False
+            return self._struct(inside, [each.name for each in column.oneof], absent)
+        if column.source is None:
+            return pa.nulls(self._count, arrow_type(column.type, fixed=False))
+        field, found = self._plan.fields[column.source], self._fields[column.source]
+        if field.key is not None:
+            return self._map(field, field.key, found)
+        return self._list(field, found) if field.repeated else self._single(field, found)
+
+    def _by_field(self, found: Found) -> list[Found]:
+        """What was found of each field, in order; types on the wire that are not the field's are bad."""
+        sort = np.argsort(self._places)
+        where = np.searchsorted(self._places[sort], found.number)
+        where = np.minimum(where, max(sort.size - 1, 0))
+        known = self._places[sort[where]] == found.number if sort.size else np.zeros(0, np.bool_)
+        place = sort[where[known]].astype(np.uint16)
+        order = np.flatnonzero(known)[np.argsort(place, kind="stable")]
+        ends = np.cumsum(np.bincount(place, minlength=sort.size))
+        result = []
+        for wanted, begin, end in zip(self._plan.fields, [0, *ends[:-1]], ends, strict=True):
+            mine = found.at(order[begin:end])
+            allowed = mine.wire == WIRES.get(wanted.value.kind, LENGTH)
+            if wanted.key is not None:
+                allowed = mine.wire == LENGTH
+            elif wanted.repeated:
+                allowed |= mine.wire == LENGTH
+            if not allowed.all():
+                self.unfit[mine.owner[~allowed]] = True
+                mine = mine.at(allowed)
+            if mine.begin.size > 1 and (np.diff(mine.begin) <= 0).any():
+                mine = mine.at(np.argsort(mine.begin))
+            result.append(mine)
+        return result
+
+    def _choose(self, oneof: tuple[int, ...]) -> None:
+        """Keep of a oneof what was written last; what it replaced must have been good, too."""
+        sizes = [self._fields[each].owner.size for each in oneof]
+        owner = np.concatenate([self._fields[each].owner for each in oneof])
+        begin = np.concatenate([self._fields[each].begin for each in oneof])
+        member = np.repeat(np.array(oneof), sizes)
+        if np.unique(owner).size == owner.size:
+            return
+        order = np.argsort(begin)
+        last = np.full(self._count, -1)
+        last[owner[order]] = member[order]
+        replaced = np.full(self._count, -1)
+        other = order[member[order] != last[owner[order]]]
+        replaced[owner[other]] = begin[other]
+        kept = (member == last[owner]) & (begin > replaced[owner])
+        for each, mine in zip(oneof, np.split(kept, np.cumsum(sizes)[:-1]), strict=True):
+            found = self._fields[each]
+            gone = found.at(~mine)
+            self._elements(self._plan.fields[each].value, gone, replaced=True)
+            self._fields[each] = found.at(mine)
+
+    def _single(self, field: Read, found: Found) -> Any:
+        value = field.value
+        absent = np.ones(self._count, np.bool_)
+        absent[found.owner] = False
+        if field.required:
+            self.unfit |= absent & self._exists
+        if value.kind not in WIRES and value.kind not in ("string", "bytes"):
+            made, broken, unfit = self._nested(value, found, found.owner, ~absent)
+            self.broken |= broken
+            self.unfit |= unfit
+            return made
+        if is_sized(value.kind):
+            begin, length = np.zeros(self._count, np.int64), np.zeros(self._count, np.int64)
+            begin[found.owner], length[found.owner] = found.begin, found.length
+            if found.owner.size > self._count - int(absent.sum()):
+                self._elements(value, found, replaced=True)
+            mask = None if field.implicit else absent
+            made, wrong = texts(self._data, begin, length, value.column, mask)
+            self.broken |= wrong
+            return made
+        raw = numbers(value.kind, self._data, found)
+        if raw.size != self._count or absent.any():
+            every = np.zeros(self._count, raw.dtype)
+            every[found.owner] = raw
+            raw = every
+        mask = None if field.implicit or not absent.any() else absent
+        return from_numbers(raw, value.column, value.symbols, mask)
+
+    def _list(self, field: Read, found: Found) -> Any:
+        made, owner = self._elements(field.value, found)
+        return pa.ListArray.from_arrays(
+            self._offsets(owner), made, type=pa.list_(pa.field("element", made.type))
+        )
+
+    def _elements(self, value: Value, found: Found, *, replaced: bool = False) -> tuple[Any, Ints]:
+        """An array of one value for each element, and the owner of each."""
+        owner = found.owner
+        if value.kind in ("string", "bytes"):
+            made, wrong = texts(self._data, found.begin, found.length, value.column, None)
+            self.broken[owner[wrong]] = True
+            return made, owner
+        if is_sized(value.kind):
+            alone = np.arange(owner.size)
+            made, broken, unfit = self._nested(value, found, alone, np.ones(owner.size, np.bool_))
+            self.broken[owner[broken]] = True
+            if not replaced:
+                self.unfit[owner[unfit]] = True
+            return made, owner
+        together = found.wire == LENGTH
+        if not together.any():
+            return from_numbers(
+                numbers(value.kind, self._data, found), value.column, value.symbols, None
+            ), owner
+        which, rest = np.flatnonzero(together), np.flatnonzero(~together)
+        raw, piece = packed(value.kind, self._data, found.at(which), self.broken)
+        piece = which[piece]
+        if rest.size:
+            raw = np.concatenate([raw, numbers(value.kind, self._data, found.at(rest))])
+            piece = np.concatenate([piece, rest])
+            order = np.argsort(piece, kind="stable")
+            raw, piece = raw[order], piece[order]
+        return from_numbers(raw, value.column, value.symbols, None), owner[piece]
+
+    def _nested(self, value: Value, found: Found, owner: Ints, exists: Flags) -> tuple[Any, Flags, Flags]:
+        """An array of one value for each owner, null where there is none; and which of them are broken or unfit."""
+        if not exists.any():
+            return pa.nulls(exists.size, arrow_type(value.column, fixed=False)), exists, exists
+        plan = value.message or members(value)
+        spans = Spans(self._data, found.begin, found.begin + found.length, owner)
+        inner = Messages(plan, spans, exists)
+        parts = inner.columns()
+        if value.message is not None:
+            made = self._struct(parts, [each.name for each in plan.columns], ~exists)
+            return made, inner.broken, inner.unfit
+        made, wrong = one_value(value, parts, ~exists)
+        return made, inner.broken, inner.unfit | wrong
+
+    def _map(self, field: Read, key: Value, found: Found) -> Any:
+        """A map: of two entries with one key the later one counts. What an entry does not write has its default."""
+        alone = np.arange(found.owner.size)
+        always = np.ones(found.owner.size, np.bool_)
+        spans = Spans(self._data, found.begin, found.begin + found.length, alone)
+        inner = Entries(entry(key, field.value), spans, always)
+        keys, items = inner.columns()
+        kept = _last_of_each(keys, found.owner)
+        self.broken[found.owner[inner.broken]] = True
+        self.unfit[found.owner[kept[inner.unfit[kept]]]] = True
+        if kept.size < found.owner.size:
+            keys, items = keys.take(pa.array(kept)), items.take(pa.array(kept))
+        offsets = self._offsets(found.owner[kept])
+        return pa.MapArray.from_arrays(offsets, keys, items)
+
+    def _offsets(self, owner: Ints) -> Any:
+        offsets = np.zeros(self._count + 1, np.int32)
+        np.cumsum(np.bincount(owner, minlength=self._count), out=offsets[1:])
+        return pa.array(offsets)
+
+    def _struct(self, parts: list[Any], names: list[str], absent: Flags) -> Any:
+        fields = [pa.field(name, part.type) for name, part in zip(names, parts, strict=True)]
+        mask = validity(absent) if absent.any() else None
+        return pa.Array.from_buffers(pa.struct(fields), absent.size, [mask], children=parts)
+
+
+class Entries(Messages):
+    """The entries of maps, in which a message that is not written is an empty one."""
+
+    def _nested(self, value: Value, found: Found, owner: Ints, exists: Flags) -> tuple[Any, Flags, Flags]:
+        return super()._nested(value, found, owner, np.ones_like(exists))
+
+
+def _last_of_each(keys: Any, owner: Ints) -> Ints:
+    """The places of entries that no later one of their owner replaces."""
+    codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
+    both = owner * (int(codes.max(initial=0)) + 1) + codes
+    if np.unique(both).size == both.size:
+        return np.arange(both.size)
+    _, first = np.unique(both[::-1], return_index=True)
+    return np.sort(both.size - 1 - first)
+
 
 VALUE, GOOD = "value", "good"
 CHUNK_BYTES = 1 << 20
@@ -31,7 +252,7 @@ class Frame:
     plan: Struct
 
 
-def from_protobuf(value: Column, frames: Sequence[Frame]) -> Column:
+def from_protobuf(value: SparkColumn, frames: Sequence[Frame]) -> SparkColumn:
     """A struct of `VALUE` (the row) and `GOOD` for each value (binary) that is framed so, null for others."""
     frames = tuple(frames)
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from calve.config.job import Transform
 from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, kernel
+from glue_jobs.engines.columnar.cells import stored
 from glue_jobs.engines.columnar.layouts import Layout, SortField
-from glue_jobs.engines.columnar.types import stored
 
 NAN = np.int64(2**63 - 1)
 

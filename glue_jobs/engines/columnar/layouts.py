@@ -1,7 +1,4 @@
-"""How the data files of a table are to be: what its columns, layout and properties say, carried to the tasks.
-
-Its columns are Arrow types with Iceberg's field ids, and the leaves that Parquet stores.
-"""
+"""How the data files of a table must be, carried to the tasks, and the files that tasks wrote as data files of Iceberg."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import pyarrow.compute as pc
 from calve.config.engine_choice import Unsupported
 from calve.config.job import Transform
 from calve.schema.columns import Json
-from glue_jobs.columns.arrow_types import leaf_type
+from glue_jobs.columns.arrow import leaf_type
 from glue_jobs.engines.columnar.storage import Storage
 
 METRICS = "write.metadata.metrics."

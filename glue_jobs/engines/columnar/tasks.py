@@ -1,33 +1,218 @@
-"""One task of a round: offsets of a topic become data files, and figures; no row leaves it.
+"""One task of a round: offsets of a topic become data files and counts; no row leaves it.
 
 A task runs in a Python worker of Spark, or in the driver where a round is small. It answers by values, errors too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyspark import TaskContext
 
 from calve.config.masking_keys import Key
 from calve.decoding.decode_plan import Decoding
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
-from glue_jobs.columns.texts import Longs
-from glue_jobs.engines.columnar.counted import Counted, Values, values_of
+from glue_jobs.columns.arrow import Longs
 from glue_jobs.engines.columnar.decoder import Decoder
 from glue_jobs.engines.columnar.layouts import Layout
 from glue_jobs.engines.columnar.parquet import Files, Written
 from glue_jobs.engines.columnar_steps.chain import Steps
+from glue_jobs.iceberg.staging import LONGEST, MOST_VALUES
 from glue_jobs.kafka.client import Settings
-from glue_jobs.kafka.columns import KIND, header_lists, parts
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch
-from glue_jobs.kafka.records import Records
+from glue_jobs.kafka.records import KIND, Records, header_lists, parts
 from glue_jobs.process.workers import Trouble, spent_s
+from glue_jobs.table.counts import Seen
+
+RANKS = 400
+"""Of so many values a chunk is remembered, and likewise a task: a percentile is that of a rank at most a two-hundredth away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """Timestamps (ms), in order, each standing for as many records as its weight says."""
+
+    timestamps: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, timestamps: NDArray[np.int64]) -> Ages:
+        return cls(np.sort(timestamps), np.ones(len(timestamps))).thinned()
+
+    @classmethod
+    def together(cls, parts: Iterable[Ages]) -> Ages:
+        found = list(parts)
+        if not found:
+            return cls(np.empty(0, np.int64), np.empty(0))
+        timestamps = np.concatenate([each.timestamps for each in found])
+        order = np.argsort(timestamps, kind="stable")
+        return cls(timestamps[order], np.concatenate([each.weights for each in found])[order])
+
+    def thinned(self) -> Ages:
+        """At most `RANKS` values for the same records: the middle one of each of as many equal parts."""
+        if len(self.timestamps) <= RANKS:
+            return self
+        ends = np.cumsum(self.weights)
+        part = ends[-1] / RANKS
+        middle = np.searchsorted(ends, part * (np.arange(RANKS) + 0.5))
+        return Ages(self.timestamps[middle], np.full(RANKS, part))
+
+    def percentile(self, share: float) -> int | None:
+        """The least timestamp that is not younger than this share of the records; None where there are none."""
+        if not len(self.timestamps):
+            return None
+        ends = np.cumsum(self.weights)
+        place = int(np.searchsorted(ends, share * ends[-1] * (1 - 1e-12)))
+        return int(self.timestamps[place])
+
+
+Values = Mapping[str | None, int]
+"""Rows by value; under None those that have none, or a longer one than is told."""
+
+
+def values_of(column: pa.ChunkedArray) -> Values | None:
+    """The values of a column of texts, truths or whole numbers; None: they are too many to be told, or no texts."""
+    counted = pc.value_counts(column)
+    texts, counts = counted.field("values").cast(pa.string()), counted.field("counts")
+    short = pc.fill_null(pc.less_equal(pc.utf8_length(texts), LONGEST), False)  # noqa: FBT003 a value, not a switch
+    if (pc.sum(short).as_py() or 0) > MOST_VALUES:
+        return None
+    try:
+        found = dict(zip(texts.filter(short).to_pylist(), counts.filter(short).to_pylist(), strict=True))
+    except UnicodeDecodeError:
+        return None
+    return found | {None: len(column) - sum(found.values())}
+
+
+def values_together(parts: Iterable[Values | None]) -> Values | None:
+    """Those of several parts."""
+    found: dict[str | None, int] = {}
+    for part in parts:
+        if part is None:
+            return None
+        for value, count in part.items():
+            found[value] = found.get(value, 0) + count
+    return found if len(found.keys() - {None}) <= MOST_VALUES else None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Timestamps are in ms. first_reject, last_reject: offsets, of any partition. left_out: good records that a step left out.
+    made, failed, cut: of rows, as in `Seen`. values: rows by value of the counted column; None: those are too many.
+    """
+
+    records: int = 0
+    rejects: int = 0
+    size_bytes: int = 0
+    newest: int | None = None
+    oldest: int | None = None
+    first_reject: int | None = None
+    last_reject: int | None = None
+    others: Mapping[int, int] = field(default_factory=dict)
+    ages: Ages = field(default_factory=lambda: Ages.together(()))
+    left_out: int = 0
+    made: int | None = None
+    failed: int = 0
+    cut: int = 0
+    values: Values | None = field(default_factory=dict)
+
+    @classmethod
+    def of_records(cls, records: Records, rejected: NDArray[np.int64], others: Mapping[int, int]) -> Counted:
+        """Of records as they are decoded; `rejected`: their places."""
+        if not len(records):
+            return cls()
+        sizes = (np.maximum(each, 0).sum(dtype=np.int64) for each in (records.key_size, records.value_size))
+        times = records.known_times
+        return cls(
+            records=len(records),
+            size_bytes=int(sum(sizes)),
+            newest=int(times.max()) if len(times) else None,
+            oldest=int(times.min()) if len(times) else None,
+            others=others,
+            ages=Ages.of(times),
+            **_rejects(records.offset[rejected]),
+        )
+
+    @classmethod
+    def of_rows(
+        cls,
+        rejected: NDArray[np.int64],
+        *,
+        left_out: int,
+        made: int | None,
+        failed: int,
+        cut: int,
+        values: Values | None,
+    ) -> Counted:
+        """Of what steps have made of good records; `rejected`: the offsets of those that they have rejected."""
+        return cls(left_out=left_out, made=made, failed=failed, cut=cut, values=values, **_rejects(rejected))
+
+    @classmethod
+    def together(cls, parts: Iterable[Counted]) -> Counted:
+        """Of several chunks, or tasks."""
+        found, others = list(parts), Counter[int]()
+        for each in found:
+            others.update(each.others)
+
+        def total(name: str) -> int:
+            return sum(getattr(each, name) for each in found)
+
+        def those(name: str) -> list[int]:
+            return [value for each in found if (value := getattr(each, name)) is not None]
+
+        return cls(
+            records=total("records"),
+            rejects=total("rejects"),
+            size_bytes=total("size_bytes"),
+            newest=max(those("newest"), default=None),
+            oldest=min(those("oldest"), default=None),
+            first_reject=min(those("first_reject"), default=None),
+            last_reject=max(those("last_reject"), default=None),
+            others=dict(others),
+            ages=Ages.together(each.ages for each in found).thinned(),
+            left_out=total("left_out"),
+            made=sum(made) if (made := those("made")) else None,
+            failed=total("failed"),
+            cut=total("cut"),
+            values=values_together(each.values for each in found),
+        )
+
+    def seen(self) -> Seen:
+        first, last = self.first_reject, self.last_reject
+        return Seen(
+            records=self.records,
+            rejects=self.rejects,
+            size_bytes=self.size_bytes,
+            newest=_seconds(self.newest),
+            oldest=_seconds(self.oldest),
+            median=_seconds(self.ages.percentile(0.5)),
+            late=_seconds(self.ages.percentile(0.05)),
+            reject_range=None if first is None or last is None else (first, last),
+            others=self.others,
+            left_out=self.left_out,
+            made=self.made,
+            failed=self.failed,
+            cut=self.cut,
+        )
+
+
+def _rejects(offsets: NDArray[np.int64]) -> dict[str, Any]:
+    if not len(offsets):
+        return {}
+    ends = {"first_reject": int(offsets.min()), "last_reject": int(offsets.max())}
+    return ends | {"rejects": len(offsets)}
+
+
+def _seconds(moment_ms: int | None) -> float | None:
+    return None if moment_ms is None else moment_ms / 1000
 
 
 def kafka_column(topic: str, records: Records, chosen: Longs, schema_id: Any) -> Any:

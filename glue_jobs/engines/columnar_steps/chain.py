@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from calve.config.masking_keys import Key
 from calve.config.steps import Leaf, Rule, Value
 from calve.names import SYSTEM_COLUMN
-from glue_jobs.engines.columnar.types import Items, conformed, weights
-from glue_jobs.engines.columnar_steps.expressions import Expression, evaluate
+from glue_jobs.engines.columnar.cells import Items, conformed, weights
+from glue_jobs.engines.columnar_steps.expressions import Expression, Mask, Rows, as_mask, evaluate
 from glue_jobs.engines.columnar_steps.mask import Tokens, masked
-from glue_jobs.engines.columnar_steps.rows import Mask, Rows, as_mask
 
 MOST_ROWS = 65_536
 MOST_BYTES = 64 << 20

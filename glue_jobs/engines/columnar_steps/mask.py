@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from calve.config.masking_keys import FIRST_YEAR_DAY, FIRST_YEAR_US, Key, pads
 from calve.config.steps import Rule
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
-from glue_jobs.engines.columnar.types import stored
+from glue_jobs.engines.columnar.cells import stored
 from glue_jobs.engines.columnar_steps.sha256 import DIGITS, state_of, write_tokens
 
 STAR, AT, DOT, DASH, PLUS, ZERO = (np.uint8(ord(each)) for each in "*@.-+0")

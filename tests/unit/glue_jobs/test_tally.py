@@ -2,7 +2,7 @@
 
 import pytest
 
-from glue_jobs.iceberg.value_counts import MOST_VALUES, counts
+from glue_jobs.iceberg.staging import MOST_VALUES, counts
 
 
 def test_what_adds_up_is_told_and_what_has_no_value_is_among_the_others():

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glue_jobs.engines.columnar.counted import RANKS, Ages
+from glue_jobs.engines.columnar.tasks import RANKS, Ages
 
 MOMENTS = st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=50)
 

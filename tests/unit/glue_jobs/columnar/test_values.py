@@ -1,10 +1,10 @@
-"""As Spark's sketch tells them (`glue_jobs.iceberg.value_counts`), whatever tasks the rows were in."""
+"""As Spark's sketch tells them (`glue_jobs.iceberg.staging`), whatever tasks the rows were in."""
 
 import pyarrow as pa
 import pytest
 
-from glue_jobs.engines.columnar.counted import values_of, values_together
-from glue_jobs.iceberg.value_counts import LONGEST, MOST_VALUES
+from glue_jobs.engines.columnar.tasks import values_of, values_together
+from glue_jobs.iceberg.staging import LONGEST, MOST_VALUES
 
 
 def of(*values: object, kind: pa.DataType | None = None) -> pa.ChunkedArray:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glue_jobs.engines.columnar_steps.chain import MOST_BYTES, MOST_ROWS, Explosion
-from glue_jobs.engines.columnar_steps.rows import Rows
+from glue_jobs.engines.columnar_steps.expressions import Rows
 
 LISTS = st.lists(st.none() | st.lists(st.none() | st.integers(0, 9), max_size=4), max_size=12)
 
