@@ -23,7 +23,7 @@ from cli.kafka import client_properties
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.ingest import openers_of
 from glue_jobs.kafka.cluster import Cluster
-from glue_jobs.maintenance.upkeep import Upkeep
+from glue_jobs.maintenance.between_rounds import LoopMaintenance
 from glue_jobs.process.java import elements
 from glue_jobs.process.session import spark_session
 from glue_jobs.rounds.round import Round
@@ -60,7 +60,7 @@ def _rounds(
     target: Opener, topic: str, producer: Producer, records: Iterator[tuple[bytes, bytes]], count: int
 ) -> Iterator[float]:
     """Milliseconds that the catalog took for each commit."""
-    memory, upkeep = TableMemory(), Upkeep(target)
+    memory, upkeep = TableMemory(), LoopMaintenance(target)
     for _ in range(count):
         for _ in range(ROWS):
             key, value = next(records)

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from bench.programs.marks import LAP, READY, mark
 from calve.config.job import Job, Table
-from calve.decoding.decode_plan import Decoding
-from calve.decoding.record_schemas import parts_of
+from calve.decoding.decode_plan import DecodePlan
+from calve.decoding.record_schemas import record_schemas_of
 from calve.names import SYSTEM_COLUMN
 from calve.registry.registry import open_registry
 from calve.schema.columns import KAFKA, Json, struct, with_ids
@@ -41,14 +41,14 @@ class Way:
     topic: str
     topic_id: str
     ranges: tuple[Range, ...]
-    decoding: Decoding
+    decoding: DecodePlan
     columns: Json
 
     @classmethod
     def of(cls, job: Job, table: Table) -> Way:
         assert job.registry is not None
         found = Cluster(job.kafka, job.lake.region).topics({table.topic})[table.topic]
-        parts = parts_of(table, open_registry(job.registry))
+        parts = record_schemas_of(table, open_registry(job.registry))
         versions = parts.versions()
         columns = parts.first_columns(versions)
         return cls(

@@ -26,7 +26,7 @@ from calve.decoding.avro_operations import (
     Part,
     Program,
 )
-from calve.decoding.decode_plan import Decoding
+from calve.decoding.decode_plan import DecodePlan
 from calve.schema.avro import branches
 from calve.schema.columns import Json, struct
 from calve.schema.writers import AvroWriter, PlainWriter, Writer
@@ -53,7 +53,7 @@ def program(writer: AvroWriter, columns: Json) -> Program:
     return compiler.program(Group(wanted, None, fields))
 
 
-def reasons(decoding: Decoding, columns: Json) -> list[str]:
+def reasons(decoding: DecodePlan, columns: Json) -> list[str]:
     """Why records are to be read as rows; none: `program` and plain bytes are enough."""
     found: dict[str, None] = {}
     for writer in (*decoding.writers, *(decoding.key.writers if decoding.key else ())):

@@ -22,7 +22,7 @@ from calve.schema.writers import ProtobufWriter, Writer
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
+class DecodePlan:
     """The schema ids of a round, pinned: both reads of a round use the same ones.
 
     Ids in none of the tuples are unknown to the registry, as far as was known when the round began. Where the wire format has no
@@ -34,7 +34,7 @@ class Decoding:
     writers: tuple[Writer, ...]
     incompatible: tuple[int, ...] = ()
     wire: Wire = CONFLUENT
-    key: Decoding | None = None
+    key: DecodePlan | None = None
     others: tuple[bytes, ...] = ()
     numbers: Mapping[int, int] = default(default_factory=dict)
 
@@ -110,7 +110,7 @@ def decoding(
     top: Top = FIELDS,
     shared: bool = False,
     fields: Collection[str] | None = None,
-) -> Decoding:
+) -> DecodePlan:
     """How to read every version of the subject as the table's columns; without a frame, the newest.
 
     `fields`: the only ones of `leaves` that are read; None: all are.
@@ -139,7 +139,7 @@ def decoding(
             made = replace(made, others={})
         writers.append(made)
     numbers = {version.id: version.number for version in versions if version.number != version.id}
-    return Decoding(tuple(writers), tuple(incompatible), wire, others=tuple(others), numbers=numbers)
+    return DecodePlan(tuple(writers), tuple(incompatible), wire, others=tuple(others), numbers=numbers)
 
 
 def misfit(

@@ -14,7 +14,7 @@ from calve.config.job import PartName, Source
 from calve.config.steps import ways_to
 from calve.decoding.decode_plan import (
     OTHER_SCHEMA,
-    Decoding,
+    DecodePlan,
     decoding,
     evolution,
     first_columns,
@@ -168,7 +168,7 @@ class Part:
         versions: Sequence[Schema],
         foreign: Sequence[Schema],
         fields: Collection[str] | None,
-    ) -> Decoding:
+    ) -> DecodePlan:
         """As `calve.decoding.decode_plan.decoding`.
 
         Raises:
@@ -189,7 +189,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Parts:
+class RecordSchemas:
     """`key`: None where keys are kept as their bytes alone."""
 
     value: Part
@@ -239,7 +239,7 @@ class Parts:
             return found
         return [*evolution(self._of_keys(table), versions.keys, self.key.top), *found]
 
-    def decoding(self, table: Json, versions: Versions, fields: Collection[str] | None = None) -> Decoding:
+    def decoding(self, table: Json, versions: Versions, fields: Collection[str] | None = None) -> DecodePlan:
         """How records become rows of the table; `fields`: as `calve.decoding.decode_plan.decoding`.
 
         Raises:
@@ -306,7 +306,7 @@ class Parts:
         return table | {"fields": [each for each in table["fields"] if each["name"] == column]}
 
 
-def parts_of(table: job.Table, registry: Registry | None) -> Parts:
+def record_schemas_of(table: job.Table, registry: Registry | None) -> RecordSchemas:
     """The parts of a table's records; `registry` may be None where `table.registered` is false."""
     key = None
     if table.key is not None:
@@ -316,7 +316,7 @@ def parts_of(table: job.Table, registry: Registry | None) -> Parts:
     top = Top(table.value.column, table.value.rest, taken, table.value.message)
     if table.change_data is not None:
         top = replace(top, changes=True, order=table.change_data.source_order)
-    return Parts(_part(table, table.value, "value", top, registry), key)
+    return RecordSchemas(_part(table, table.value, "value", top, registry), key)
 
 
 def _part(

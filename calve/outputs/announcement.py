@@ -83,7 +83,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Speaker:
+class EventSource:
     """A table of a job, as its announcements name it."""
 
     deployment: str

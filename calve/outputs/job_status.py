@@ -15,7 +15,7 @@ KEPT = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class FormerState:
     """A state that a table was in, from `since` on until the next began."""
 
     state: str
@@ -36,13 +36,13 @@ class TableState:
     reason: str | None = None
     since: str | None = None
     fix: str | None = None
-    before: tuple[Earlier, ...] = ()
+    before: tuple[FormerState, ...] = ()
 
     def after(self, former: TableState | None) -> Self:
         """This state as the successor of another, which it remembers."""
         if former is None:
             return self
-        seen = Earlier(former.state, former.since, former.code)
+        seen = FormerState(former.state, former.since, former.code)
         return replace(self, before=(seen, *former.before)[:KEPT])
 
     def to_json(self) -> str:
@@ -58,7 +58,7 @@ class TableState:
         """The same, of JSON that is read already."""
         known = {name: raw.get(name) for name in ("code", "reason", "since", "fix")}
         before = tuple(
-            Earlier(each["state"], each.get("since"), each.get("code")) for each in raw.get("before", ())
+            FormerState(each["state"], each.get("since"), each.get("code")) for each in raw.get("before", ())
         )
         return cls(raw["state"], before=before, **known)
 
@@ -86,7 +86,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ReportedTable:
     """What a run says of a table. `made`: it exists. `failures`: rounds that failed in a row; `why`, `fix`: of the last."""
 
     run: str
@@ -102,9 +102,9 @@ class JobStatus:
     """Runs by their id, and tables by their name in calve.yaml."""
 
     runs: Mapping[str, Run] = field(default_factory=dict)
-    tables: Mapping[str, Said] = field(default_factory=dict)
+    tables: Mapping[str, ReportedTable] = field(default_factory=dict)
 
-    def said_by(self, id: str, run: Run, tables: Mapping[str, Said]) -> Self:
+    def said_by(self, id: str, run: Run, tables: Mapping[str, ReportedTable]) -> Self:
         """Add what a run says now, and forget runs without tables."""
         tables = {**self.tables, **tables}
         runs = {**self.runs, id: run}
@@ -126,12 +126,14 @@ class JobStatus:
     def _read(cls, raw: Mapping[str, Any]) -> Self:
         runs = {id: Run(**_known(Run, each)) for id, each in raw["runs"].items()}
         tables = {
-            name: Said(**(_known(Said, each) | {"state": TableState.from_dict(each["state"])}))
+            name: ReportedTable(
+                **(_known(ReportedTable, each) | {"state": TableState.from_dict(each["state"])})
+            )
             for name, each in raw["tables"].items()
         }
         return cls(runs, tables)
 
 
-def _known(kind: type[Run | Said], raw: Mapping[str, Any]) -> dict[str, Any]:
+def _known(kind: type[Run | ReportedTable], raw: Mapping[str, Any]) -> dict[str, Any]:
     names = {each.name for each in fields(kind)}
     return {name: value for name, value in raw.items() if name in names}

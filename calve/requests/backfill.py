@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from calve.config.job import Start
 from calve.errors import CalveError
-from calve.requests.requests import Asked
+from calve.requests.requests import WaitingRequest
 from calve.table.position import Offsets
 from calve.table.protocol import Commit
 from calve.table.summary import BACKFILL
@@ -22,7 +22,7 @@ Range = dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Asked):
+class Request(WaitingRequest):
     """Which records: from `start` up to, without, `to`; each by offsets of partitions, or a moment of the records."""
 
     NAME: ClassVar[str] = BACKFILL

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from calve.config.job import Budget
 from calve.requests.backfill import Range, remade_json
-from calve.rounds.dead_letter_policy import Spent, Tally
+from calve.rounds.dead_letter_policy import RejectCounts, UsedBudget
 from calve.table.position import Ledger, Offsets, TopicKey
 from calve.table.protocol import Commit
 from calve.table.summary import (
@@ -82,7 +82,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class ExpiredHistory:
     """What was said below the snapshot `before`, oldest first; it counts only as long as that one is an ancestor of main.
 
     born: from the table's first snapshot on. complete_until: the newest claim (`calve.table.protocol.complete_until`). spent: of
@@ -93,7 +93,7 @@ class Earlier:
     spans: tuple[Span, ...]
     born: bool
     complete_until: float | None = None
-    spent: tuple[Spent, ...] = ()
+    spent: tuple[UsedBudget, ...] = ()
 
     @classmethod
     def of(cls, properties: Mapping[str, str], line: Iterable[Commit]) -> Self | None:
@@ -102,7 +102,7 @@ class Earlier:
         raw = json.loads(text) if text else None
         if raw is None or all(each.id != raw["before"] for each in line):
             return None
-        spent = tuple(Spent(at, Tally(records, rejects)) for at, records, rejects in raw["spent"])
+        spent = tuple(UsedBudget(at, RejectCounts(records, rejects)) for at, records, rejects in raw["spent"])
         return cls(
             raw["before"], tuple(map(Span.of, raw["spans"])), raw["born"], raw["complete_until"], spent
         )
@@ -117,7 +117,9 @@ class Earlier:
         return list(line[: [each.id for each in line].index(self.before) + 1])
 
 
-def earlier(line: Sequence[Commit], kept: int, known: Earlier | None, budget: Budget) -> Earlier:
+def earlier(
+    line: Sequence[Commit], kept: int, known: ExpiredHistory | None, budget: Budget
+) -> ExpiredHistory:
     """What is to be known when of main's ancestors, the newest first, only so many stay; `known`: what is known already."""
     gone = (known.rest(line) if known else list(line))[kept:]
     first = known is None and is_first(line[-1].summary)
@@ -131,19 +133,19 @@ def earlier(line: Sequence[Commit], kept: int, known: Earlier | None, budget: Bu
         until = until if claimed is None else float(claimed)
     born = (known.born if known else first) and len(spans) <= MOST_SPANS
     spent = _spent(known.spent if known else (), reversed(gone), budget)
-    return Earlier(line[kept - 1].id, tuple(spans[-MOST_SPANS:]), born, until, spent)
+    return ExpiredHistory(line[kept - 1].id, tuple(spans[-MOST_SPANS:]), born, until, spent)
 
 
-def _spent(known: Iterable[Spent], gone: Iterable[Commit], budget: Budget) -> tuple[Spent, ...]:
+def _spent(known: Iterable[UsedBudget], gone: Iterable[Commit], budget: Budget) -> tuple[UsedBudget, ...]:
     """In steps of the clock, each at the moment of its last round."""
     found, step_s = list(known), budget.within_s / STEPS
     for commit in gone:
         if not is_round(commit.summary):
             continue
-        at, tally = commit.committed_at, Tally.of(ledger_of(commit.summary))
+        at, tally = commit.committed_at, RejectCounts.of(ledger_of(commit.summary))
         if found and found[-1].at // step_s == at // step_s:
             tally = found.pop().tally.plus(tally.records, tally.rejects)
-        found.append(Spent(at, tally))
+        found.append(UsedBudget(at, tally))
     return tuple(each for each in found if found[-1].at - each.at <= budget.within_s)
 
 

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Self
 from calve.config.masking_keys import Key
 from calve.config.steps import Mask, Step, names_behind, ways_to
 from calve.names import SYSTEM_COLUMN
-from calve.requests.expired_history import Earlier
-from calve.requests.requests import Asked
+from calve.requests.expired_history import ExpiredHistory
+from calve.requests.requests import WaitingRequest
 from calve.schema.columns import Json
 from calve.table.position import Offsets, Position, TopicKey
 from calve.table.protocol import Commit
@@ -40,7 +40,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Asked):
+class Request(WaitingRequest):
     """Whose rows must go: those that meet all conditions. sealed: the id of the masking key by which the values are."""
 
     NAME: ClassVar[str] = FORGET
@@ -176,7 +176,7 @@ def position_after(base: Position, *, round_id: str, writer: str) -> Position:
 
 
 def began_at(
-    ancestors: Iterable[Commit], entries: Sequence[Entry], expired: Earlier | None
+    ancestors: Iterable[Commit], entries: Sequence[Entry], expired: ExpiredHistory | None
 ) -> dict[str, Offsets]:
     """Where the table began, by incarnation of the topic: by its history from its first snapshot on, expired ones included, or by
     what an earlier request has noted of it; empty where neither says it.

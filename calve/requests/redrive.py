@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar, Self
 
-from calve.requests.requests import Asked
-from calve.table.dead_letters import letters_round
+from calve.requests.requests import WaitingRequest
+from calve.table.dead_letters import dead_letters_round
 from calve.table.position import NO_LETTERS, DeadLetterRound, Ledger, Position
 from calve.table.protocol import Commit
 from calve.table.summary import REDRIVE, REDRIVE_RESULT, ledger_of, round_of
@@ -21,7 +21,7 @@ from calve.table.summary import REDRIVE, REDRIVE_RESULT, ledger_of, round_of
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Asked):
+class Request(WaitingRequest):
     """Which open dead letters to decode again; None: whichever. `since` and `until` (exclusive): when they were rejected.
 
     All moments are ISO 8601 with a time zone.
@@ -62,7 +62,7 @@ class Result:
 
 def is_level(main: Position, letters: Iterable[Commit]) -> bool:
     """True where the dead-letter table says exactly what main stands for; only then may letters be selected from it."""
-    return letters_round(letters) == (main.dead_letters.round if main.dead_letters else NO_LETTERS)
+    return dead_letters_round(letters) == (main.dead_letters.round if main.dead_letters else NO_LETTERS)
 
 
 def position_after(base: Position, *, round_id: str, writer: str, held: DeadLetterRound) -> Position:

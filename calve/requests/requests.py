@@ -14,7 +14,7 @@ NOT_UNDERSTOOD = "the request is not one that this release understands"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WaitingRequest:
     """A request, which waits in the property `NAME` of the table until the job answers."""
 
     NAME: ClassVar[str]

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import ClassVar, Literal
 
 from calve.errors import CalveError
-from calve.requests.requests import Asked
+from calve.requests.requests import WaitingRequest
 from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Begin, Commit, nearest_position
 from calve.table.summary import TRAVEL, ends_of, has_position, ledger_of, starts_of
@@ -21,7 +21,7 @@ What = Literal["rollback", "rewind"]
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Asked):
+class Request(WaitingRequest):
     """Which snapshot main is to be again. `what`: how the person said so, by a moment of the table or a place in the topic."""
 
     NAME: ClassVar[str] = TRAVEL

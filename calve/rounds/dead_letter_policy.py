@@ -56,14 +56,14 @@ class Rejects:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class RejectCounts:
     """Records read that are not other tables', and those of them that were rejected."""
 
     records: int = 0
     rejects: int = 0
 
-    def plus(self, records: int, rejects: int) -> Tally:
-        return Tally(self.records + records, self.rejects + rejects)
+    def plus(self, records: int, rejects: int) -> RejectCounts:
+        return RejectCounts(self.records + records, self.rejects + rejects)
 
     @classmethod
     def of(cls, ledger: Ledger) -> Self:
@@ -72,11 +72,11 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class UsedBudget:
     """What rounds up to the moment `at` had, whose snapshots have expired (`calve.requests.expired_history`)."""
 
     at: float
-    tally: Tally
+    tally: RejectCounts
 
 
 def limit(budget: Budget, records: int) -> int:
@@ -85,11 +85,13 @@ def limit(budget: Budget, records: int) -> int:
     return max(budget.records, int(share * records))
 
 
-def exceeded(budget: Budget, tally: Tally) -> bool:
+def exceeded(budget: Budget, tally: RejectCounts) -> bool:
     return tally.rejects > limit(budget, tally.records)
 
 
-def spent(past: Iterable[Commit], budget: Budget, *, now: float, expired: Sequence[Spent] = ()) -> Tally:
+def spent(
+    past: Iterable[Commit], budget: Budget, *, now: float, expired: Sequence[UsedBudget] = ()
+) -> RejectCounts:
     """What the rounds within the budget's time have used up; `past` runs from the head of main towards the root, `expired` are
     those before it, the oldest first.
 
@@ -103,11 +105,11 @@ def spent(past: Iterable[Commit], budget: Budget, *, now: float, expired: Sequen
         if has_ledger(commit.summary):
             rounds.setdefault(commit.summary[ROUND], ledger_of(commit.summary))
     tallies = [each.tally for each in expired if now - each.at <= budget.within_s]
-    tally = Tally()
-    for each in (*tallies, *map(Tally.of, reversed(rounds.values()))):
+    tally = RejectCounts()
+    for each in (*tallies, *map(RejectCounts.of, reversed(rounds.values()))):
         tally = tally.plus(each.records, each.rejects)
         if exceeded(budget, tally):
-            tally = Tally()
+            tally = RejectCounts()
     return tally
 
 
@@ -116,10 +118,10 @@ def check_rejects(
     past: Iterable[Commit],
     *,
     now: float,
-    read: Tally,
+    read: RejectCounts,
     found: Callable[[], Rejects],
     misfit: Callable[[str], str],
-    expired: Sequence[Spent] = (),
+    expired: Sequence[UsedBudget] = (),
 ) -> None:
     """Whether a round that `read` so much may be published.
 
@@ -159,18 +161,18 @@ def check_rejects(
 def _check_new(
     table: Table,
     past: Iterable[Commit],
-    read: Tally,
+    read: RejectCounts,
     found: Callable[[], Rejects],
     misfit: Callable[[str], str],
 ) -> None:
     """Raises Suspended where nearly all that a new table has ever read was rejected: its configuration is probably wrong."""
-    rounds: dict[str, Tally] = {}
+    rounds: dict[str, RejectCounts] = {}
     for commit in past:
         if has_ledger(commit.summary):
-            rounds.setdefault(commit.summary[ROUND], Tally.of(ledger_of(commit.summary)))
+            rounds.setdefault(commit.summary[ROUND], RejectCounts.of(ledger_of(commit.summary)))
         if sum(each.records for each in rounds.values()) >= MANY_RECORDS:
             return
-    before = Tally(sum(e.records for e in rounds.values()), sum(e.rejects for e in rounds.values()))
+    before = RejectCounts(sum(e.records for e in rounds.values()), sum(e.rejects for e in rounds.values()))
     every = before.plus(read.records, read.rejects)
     if _nearly_all(before) or not _nearly_all(every):  # what is in the table was let through
         return
@@ -184,7 +186,7 @@ def _check_new(
     )
 
 
-def _nearly_all(tally: Tally) -> bool:
+def _nearly_all(tally: RejectCounts) -> bool:
     return tally.records >= NEW_RECORDS and tally.rejects >= NEARLY_ALL * tally.records
 
 

@@ -19,7 +19,7 @@ from calve.table.summary import WITHDRAWN, round_of, withdrawn_of
 
 
 @dataclass(frozen=True, slots=True)
-class LetterBranch:
+class WaitingBranch:
     """A branch of the dead-letter table: the rejects of `round`, staged when main stood at the round `base`."""
 
     name: str
@@ -31,16 +31,16 @@ class LetterBranch:
 class Recovery:
     """What must be done to the dead-letter table before the next round of the table."""
 
-    publish: LetterBranch | None = None
-    drop: tuple[LetterBranch, ...] = ()
+    publish: WaitingBranch | None = None
+    drop: tuple[WaitingBranch, ...] = ()
 
 
-def recover_letters(
-    main: Position, *, published: bool, branches: Sequence[LetterBranch], stored: int | None = None
+def recover_dead_letters(
+    main: Position, *, published: bool, branches: Sequence[WaitingBranch], stored: int | None = None
 ) -> Recovery:
     """Bring the dead-letter table level with main.
 
-    `published`: the newest dead letters are those that main names (`letters_round`). `stored`: the number of dead letters of
+    `published`: the newest dead letters are those that main names (`dead_letters_round`). `stored`: the number of dead letters of
     that round, looked up in the table where its history does not say and no branch holds the round.
     A branch is dropped once main has left the round it was staged on: its round can never be published then. That holds
     only for branches that were seen BEFORE main was read: a newer one may belong to a round that began after it.
@@ -61,7 +61,7 @@ def recover_letters(
     return Recovery(publish, stale)
 
 
-def letters_round(letters: Iterable[Commit]) -> str | None:
+def dead_letters_round(letters: Iterable[Commit]) -> str | None:
     """The round of the newest dead letters; `letters` runs from the head of the dead-letter main. None: expiry took it."""
     return next((found for each in letters if (found := round_of(each.summary)) is not None), None)
 
@@ -130,7 +130,7 @@ def leftover_by_offsets(
 ) -> Leftover:
     """What `leftover_letters` cannot tell from the history, told from what the dead-letter table holds.
 
-    `newest`: `letters_round`. `beyond`: the rounds of dead letters that lie at or beyond main's position. `stored`: how many
+    `newest`: `dead_letters_round`. `beyond`: the rounds of dead letters that lie at or beyond main's position. `stored`: how many
     dead letters the table holds, by round. `since`: `rounds_since`; a writer that slept through the rollback may have moved
     main's offsets on beyond some of them.
 
@@ -155,4 +155,4 @@ def may_release(main: Position, letters: Iterable[Commit]) -> bool:
 
     Refused where the round is in already, and where a rollback has left later rounds behind.
     """
-    return main.dead_letters is not None and letters_round(letters) == main.dead_letters.previous
+    return main.dead_letters is not None and dead_letters_round(letters) == main.dead_letters.previous

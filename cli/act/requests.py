@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
 import typer
 
 from calve.errors import CalveError, ConfigError
-from calve.requests.requests import Asked
+from calve.requests.requests import WaitingRequest
 from cli.console import Console, Output
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Kind(Generic[Answer]):
     given the id of a request.
     """
 
-    request: type[Asked]
+    request: type[WaitingRequest]
     title: str
     answered: Callable[[Mapping[str, str], str], Answer | None]
 
@@ -160,7 +160,7 @@ def ask(
     console: Console,
     main: Table,
     kind: Kind[Answer],
-    request: Asked,
+    request: WaitingRequest,
     *,
     title: str,
     patience_s: float,

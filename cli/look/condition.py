@@ -16,7 +16,7 @@ from calve.config.deployment import UNKNOWN_WAREHOUSE
 from calve.config.job import Job
 from calve.errors import CalveError
 from calve.names import TableName
-from calve.outputs.job_status import EVERY_S, JobStatus, Run, Said, TableState, place
+from calve.outputs.job_status import EVERY_S, JobStatus, ReportedTable, Run, TableState, place
 from cli.account import Account, outputs
 from cli.lake import aws_errors
 from cli.look.status import duration
@@ -63,7 +63,7 @@ class Conditions:
     """Of the tables of one job. said: by table, with the run that says it. start: how the job is started."""
 
     start: str = "start the job: calve ingest"
-    said: dict[str, tuple[Said, Run]] = field(default_factory=dict)
+    said: dict[str, tuple[ReportedTable, Run]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: Job) -> Conditions:
@@ -98,7 +98,7 @@ class Conditions:
         return CalveError(f"there is no table {name} yet: {told}", fix=found.fix)
 
 
-def _of_run(found: TableState, said: Said, run: Run, now: datetime, start: str) -> Condition:
+def _of_run(found: TableState, said: ReportedTable, run: Run, now: datetime, start: str) -> Condition:
     """Of a table with which nothing is wrong but what may be wrong with the run."""
     if run.reason:
         return Condition("failed", "job_failed", run.reason, run.fix or start, run.ended)
@@ -121,9 +121,9 @@ def _of_run(found: TableState, said: Said, run: Run, now: datetime, start: str) 
     return Condition(found.state, since=found.since)
 
 
-def newest(found: Iterable[JobStatus]) -> dict[str, tuple[Said, Run]]:
+def newest(found: Iterable[JobStatus]) -> dict[str, tuple[ReportedTable, Run]]:
     """Of each table what the run says that said something last."""
-    tables: dict[str, tuple[Said, Run]] = {}
+    tables: dict[str, tuple[ReportedTable, Run]] = {}
     for status in found:
         for name, said in status.tables.items():
             run = status.runs.get(said.run)

@@ -13,7 +13,7 @@ import numpy as np
 from calve.errors import Suspended
 from calve.modes.keys import kind_of
 from calve.requests.backfill import Range
-from calve.requests.expired_history import Earlier
+from calve.requests.expired_history import ExpiredHistory
 from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Commit
 from calve.table.summary import (
@@ -75,7 +75,7 @@ class Claim:
 class Round:
     """A data commit: what one snapshot's summary says. A redrive reads no offsets; its `topic` is that of its dead letters.
 
-    `read_with`: as `calve.decoding.record_schemas.Parts.read_with`. `mode`: as its position says it (`calve.modes.keys`).
+    `read_with`: as `calve.decoding.record_schemas.RecordSchemas.read_with`. `mode`: as its position says it (`calve.modes.keys`).
     `remade`: offsets whose rows it has replaced.
     """
 
@@ -147,7 +147,7 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
         Suspended: neither main's history nor the position's tag says which offsets the table holds.
     """
     history = [each.commit for each in lake.ancestors(table)]
-    known = Earlier.of(table.properties, history)
+    known = ExpiredHistory.of(table.properties, history)
     expired = known if known and all(kind_of(each.mode) == "append" for each in known.spans) else None
     if expired is not None:
         history = expired.rest(history)
@@ -196,7 +196,9 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     return claim, Check(CHECK, "failed" if findings else "proved", figures), findings
 
 
-def _others_to(position: Position, topic: TopicKey, history: list[Commit], known: Earlier | None) -> int:
+def _others_to(
+    position: Position, topic: TopicKey, history: list[Commit], known: ExpiredHistory | None
+) -> int:
     if len(position.offsets) < 2:
         return 0
     read = ((topic_of(each.summary), each.sequence) for each in history if is_round(each.summary))
@@ -204,7 +206,7 @@ def _others_to(position: Position, topic: TopicKey, history: list[Commit], known
     return min((sequence for of, sequence in (*read, *spans) if of == topic), default=1) - 1
 
 
-def _rounds_before(expired: Earlier) -> list[Round]:
+def _rounds_before(expired: ExpiredHistory) -> list[Round]:
     """The sums of what expired, newest first, as rounds of snapshots that never were."""
     found = [
         Round(

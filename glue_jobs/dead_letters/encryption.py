@@ -22,7 +22,7 @@ from glue_jobs.columns.tokens import frame_of, hmac_hex, struct_of
 from glue_jobs.dead_letters.redriven import rows_at
 from glue_jobs.iceberg.catalog import Lake, Table
 
-UNOPENED = "calve:unopened"
+UNDECRYPTED = "calve:unopened"
 """True: with the keys that there are the letter could not be opened; what was sealed is null."""
 BYTES = ("key", "value")
 HEADERS = "headers"
@@ -34,24 +34,24 @@ Turn = Callable[[Column, Column], Column]
 """Data and what it is bound to -> the data sealed, or opened."""
 
 
-def sealed(letters: DataFrame, key: Key) -> DataFrame:
+def encrypted(letters: DataFrame, key: Key) -> DataFrame:
     """The letters with their keys, values and the values of their headers sealed; null stays null."""
     keyed = _with_round_key(letters.crossJoin(F.broadcast(_seals(letters.sparkSession, [key]))))
     return keyed.withColumns(_turned(_seal) | {SEALED: F.col(SEAL)["id"]}).select(*letters.columns)
 
 
-def opened(letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
-    """The letters with the bytes of their records, whether they are sealed or not, and `UNOPENED`."""
+def decrypted(letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
+    """The letters with the bytes of their records, whether they are sealed or not, and `UNDECRYPTED`."""
     seals = F.broadcast(_seals(letters.sparkSession, keys))
     keyed = _with_round_key(letters.join(seals, F.col(SEALED) == F.col(SEAL)["id"], "left"))
     is_sealed = F.col(SEALED).isNotNull()
     clear = {part: f"calve:opened:{part}" for part in (*BYTES, HEADERS)}
     found = keyed.withColumns({clear[part]: data for part, data in _turned(_open).items()})
     lost = (~_filled(part, part).eqNullSafe(_filled(part, name)) for part, name in clear.items())
-    told = {UNOPENED: is_sealed & reduce(Column.__or__, lost)}
+    told = {UNDECRYPTED: is_sealed & reduce(Column.__or__, lost)}
     told |= {part: F.when(is_sealed, F.col(name)).otherwise(F.col(part)) for part, name in clear.items()}
     # All at once: what is opened must be compared with what is sealed.
-    return found.withColumns(told).select(*letters.columns, UNOPENED)
+    return found.withColumns(told).select(*letters.columns, UNDECRYPTED)
 
 
 def _turned(turn: Turn) -> dict[str, Column]:
@@ -100,7 +100,7 @@ LETTER = "calve:letter"
 
 
 def as_records(lake: Lake, table: Table, request: Request, keys: Sequence[Key]) -> DataFrame:
-    """The selected letters as records, each with its `LETTER`, which stays sealed, and `UNOPENED`.
+    """The selected letters as records, each with its `LETTER`, which stays sealed, and `UNDECRYPTED`.
 
     Those that the source has refused it refuses again: they are not all of their records.
     """
@@ -113,9 +113,9 @@ def as_records(lake: Lake, table: Table, request: Request, keys: Sequence[Key]) 
 def records_of(letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
     """As `as_records`, of these letters."""
     names = [each["name"] for each in DEAD_LETTERS["fields"]]
-    found = opened(letters.withColumn(LETTER, F.struct(*names)), keys)
+    found = decrypted(letters.withColumn(LETTER, F.struct(*names)), keys)
     return found.select(
-        *(LETTER, UNOPENED),
+        *(LETTER, UNDECRYPTED),
         *("key", "value", "headers", "topic", "partition", "offset", "timestamp"),
         F.col("timestamp_type").alias("timestampType"),
         F.when(F.col("reason").isin(*UNDELIVERED), F.col("reason")).alias(REFUSED),

@@ -37,7 +37,7 @@ FILE = "_file"
 Validator = Callable[[Iterator[Commit]], bool]
 
 
-class Marks:
+class RedrivenMarks:
     """The column `redriven` of a dead-letter table, as of the table's last refresh; `main` names the table that it is beside."""
 
     def __init__(self, lake: Lake, table: Table, main: str) -> None:

@@ -17,19 +17,19 @@ from calve.schema.columns import DEAD_LETTERS, LATER
 from calve.schema.evolution import Change, column_at
 from calve.table.dead_letters import (
     Leftover,
-    LetterBranch,
+    WaitingBranch,
+    dead_letters_round,
     leftover_by_offsets,
     leftover_letters,
-    letters_round,
     may_release,
-    recover_letters,
+    recover_dead_letters,
     rounds_since,
     was_rolled_back,
 )
 from calve.table.position import NO_LETTERS, DeadLetterRound, Position
 from calve.table.protocol import Commit, nearest_position
 from calve.table.summary import BASE, INITIALISED, ROUND, published_letters, root
-from glue_jobs.dead_letters.redriven import Marks
+from glue_jobs.dead_letters.redriven import RedrivenMarks
 from glue_jobs.iceberg.catalog import Lake, Table, settings
 from glue_jobs.iceberg.exposure import OF_LETTERS, cover, require_own_paths, without_bounds
 from glue_jobs.iceberg.staging import NOTHING, Ambiguous, Conflict, Staged, commit, publish
@@ -40,14 +40,14 @@ COVERED = without_bounds(DEAD_LETTERS, OF_LETTERS)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BranchState:
     """The dead-letter table before main was read: the newest round published, and the branches that were there."""
 
     newest: str | None
-    branches: tuple[LetterBranch, ...]
+    branches: tuple[WaitingBranch, ...]
 
 
-class Letters:
+class DeadLetterTable:
     """The dead letters of the table `main`; file_bytes: as of its `Maintenance`."""
 
     def __init__(self, lake: Lake, main: TableName, file_bytes: int) -> None:
@@ -90,12 +90,16 @@ class Letters:
             faults.point("letters.evolved", self._main.table)
         cover(table, COVERED)
 
-    def look(self) -> Look | None:
+    def look(self) -> BranchState | None:
         """The table as it is before main is read; None where it does not exist."""
         table = self.table
-        return None if table is None else Look(letters_round(table.ancestors()), tuple(_branches(table)))
+        return (
+            None
+            if table is None
+            else BranchState(dead_letters_round(table.ancestors()), tuple(_branches(table)))
+        )
 
-    def hold(self, staged: Staged, *, round_id: str, base: Position) -> DeadLetterRound:
+    def stage_on_branch(self, staged: Staged, *, round_id: str, base: Position) -> DeadLetterRound:
         """Commit staged rejects to a branch of their own, out of readers' sight."""
         branch = BRANCH_PREFIX + round_id
         summary = {ROUND: round_id, BASE: base.round}
@@ -105,7 +109,7 @@ class Letters:
             raise Retryable(error.message) from None
         return DeadLetterRound(round_id, snapshot, staged.rows)
 
-    def recover(self, main: Position, before: Look | None) -> bool:
+    def recover(self, main: Position, before: BranchState | None) -> bool:
         """Bring the dead letters level with main; False where both must be looked at again.
 
         `before` was taken before `main` was read. The table is read once more here, after it: a round published between
@@ -117,7 +121,7 @@ class Letters:
         table = self.table
         if table is None or before is None:
             if table is None:
-                recover_letters(main, published=False, branches=())
+                recover_dead_letters(main, published=False, branches=())
             return table is None
         newest = nearest_position(table.ancestors())
         if before.newest != (newest.round if newest else None):
@@ -127,14 +131,16 @@ class Letters:
             return False
         named = main.dead_letters
         published = named is not None and newest.round == named.round
-        plan = recover_letters(main, published=published, branches=(*before.branches, *_held(table, main)))
+        plan = recover_dead_letters(
+            main, published=published, branches=(*before.branches, *_held(table, main))
+        )
         if plan.publish:
-            self.release(main)
+            self.publish(main)
         for branch in plan.drop:
             self._drop(table, branch.name)
         return True
 
-    def release(self, main: Position, staged: Staged | None = None) -> None:
+    def publish(self, main: Position, staged: Staged | None = None) -> None:
         """Publish the round that main names, exactly once, and drop its branch.
 
         `staged`: the files, where this process wrote them itself; they stand in for a branch that was dropped meanwhile.
@@ -158,7 +164,7 @@ class Letters:
                 publish(table, files, summary, lambda ancestors: may_release(main, ancestors))
         except (LostRace, Ambiguous) as error:
             table.refresh()
-            if letters_round(table.ancestors()) != named.round:
+            if dead_letters_round(table.ancestors()) != named.round:
                 raise Retryable(error.message) from None
         faults.point("release.appended", self._main.table)
         self._drop(table, BRANCH_PREFIX + named.round)
@@ -183,7 +189,7 @@ class Letters:
         summary = published_letters(main, left.back_to) | left.summary
 
         def unchanged(ancestors: Iterator[Commit]) -> bool:
-            return letters_round(ancestors) == newest
+            return dead_letters_round(ancestors) == newest
 
         marks = self._marks(table)
         try:
@@ -232,25 +238,25 @@ class Letters:
             since=rounds_since(main, table.ancestors()),
         )
 
-    def _marks(self, table: Table) -> Marks:
-        return Marks(self._lake, table, self._main.table)
+    def _marks(self, table: Table) -> RedrivenMarks:
+        return RedrivenMarks(self._lake, table, self._main.table)
 
 
-def _branches(table: Table) -> list[LetterBranch]:
+def _branches(table: Table) -> list[WaitingBranch]:
     return [
-        LetterBranch(name, found.summary[ROUND], found.summary[BASE])
+        WaitingBranch(name, found.summary[ROUND], found.summary[BASE])
         for name, snapshot_id in table.refs().items()
         if name.startswith(BRANCH_PREFIX) and (found := table.snapshot(snapshot_id))
     ]
 
 
-def _held(table: Table, main: Position) -> list[LetterBranch]:
+def _held(table: Table, main: Position) -> list[WaitingBranch]:
     """The rejects that main names, where their snapshot is still there: it outlives its branch until it is expired."""
     named = main.dead_letters
     found = table.snapshot(named.snapshot) if named else None
     if named is None or found is None:
         return []
-    return [LetterBranch(BRANCH_PREFIX + named.round, named.round, found.summary[BASE])]
+    return [WaitingBranch(BRANCH_PREFIX + named.round, named.round, found.summary[BASE])]
 
 
 def _added_files(table: Table, snapshot_id: int) -> Staged | None:

@@ -24,7 +24,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType
 
 from calve.config.job import ChangeData, Mode, PartName, Upsert
-from calve.decoding.decode_plan import Decoding
+from calve.decoding.decode_plan import DecodePlan
 from calve.schema.wire import GLUE
 from calve.schema.writers import (
     AvroWriter,
@@ -54,13 +54,13 @@ from glue_jobs.decode.shapes import shaped
 NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
 
 
-def decode(records: DataFrame, decoding: Decoding, end: bytes, mode: Mode | None = None) -> DataFrame:
+def decode(records: DataFrame, decoding: DecodePlan, end: bytes, mode: Mode | None = None) -> DataFrame:
     """Add `decoded` (struct of `value` and `end`), `schema_id`, `REJECT` (a word of `REASONS`, null: a good record) and `SIZE`.
 
     Keeps every column and every record; what the source has `REFUSED` stays so. `end`: eight random bytes of this round, so
     that no record can be made to end in them. The size is that of key and value in bytes, as received. Where the key is read,
     it is decoded likewise. Where records may belong to other tables, `OTHER` is the place of their schema in
-    `Decoding.other_ids`, at most `MAX_OTHERS`; such a record has no `REJECT`. Where records delete, `TOMBSTONE` tells them, and
+    `DecodePlan.other_ids`, at most `MAX_OTHERS`; such a record has no `REJECT`. Where records delete, `TOMBSTONE` tells them, and
     those without a value have no `REJECT` for that. Of change events `decoded` holds the rows that they tell of; `IDLE` tells
     those that say nothing
     of a single row.
@@ -102,7 +102,7 @@ def raw(records: DataFrame, part: PartName) -> Column:
     return F.col(RAW[part] if RAW[part] in records.columns else part)
 
 
-def _decoded(decoding: Decoding, part: PartName, end: bytes, parsed: dict[str, Column]) -> Column:
+def _decoded(decoding: DecodePlan, part: PartName, end: bytes, parsed: dict[str, Column]) -> Column:
     """What one part of the record is decoded to. What must be evaluated once is put into `parsed`, under names of its own."""
     branches = [
         (_is_ours(writer, part), _read(writer, F.col(part), end, parsed))
@@ -180,9 +180,9 @@ def _kept(bytes_: Column, writer: PlainWriter, end: bytes) -> Column:
     return F.struct(F.struct(text.alias(writer.column)).alias("value"), good.alias("end"))
 
 
-def _plain(records: DataFrame, decoding: Decoding) -> DataFrame:
+def _plain(records: DataFrame, decoding: DecodePlan) -> DataFrame:
     """The records with values and keys as they would be without compression; what cannot be inflated stays as it is."""
-    parts: tuple[tuple[PartName, Decoding | None], ...] = (("value", decoding), ("key", decoding.key))
+    parts: tuple[tuple[PartName, DecodePlan | None], ...] = (("value", decoding), ("key", decoding.key))
     for part, each in parts:
         if each is not None and each.wire.deflated is not None:
             inflated = inflate(F.when(begins_with(each.wire.deflated, part), F.col(part)))

@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from calve.config.job import PartName
-from calve.decoding.decode_plan import Decoding
+from calve.decoding.decode_plan import DecodePlan
 from calve.schema.wire import Wire
 from calve.schema.writers import ProtobufWriter, WholeWriter, Writer
 from glue_jobs.columns.expressions import case, false
@@ -18,7 +18,7 @@ from glue_jobs.columns.helpers import DECODED
 MAX_OTHERS = 100
 
 
-def schema_id(decoding: Decoding) -> Column:
+def schema_id(decoding: DecodePlan) -> Column:
     """The number of the schema that the value is read with, or that it names; null where there is none."""
     wire, nothing = decoding.wire, F.lit(None).cast("int")
     if not wire.size:
@@ -49,7 +49,7 @@ def is_good(end: bytes) -> Column:
     return F.coalesce(found, false())
 
 
-def verdict(decoding: Decoding, end: bytes) -> Column:
+def verdict(decoding: DecodePlan, end: bytes) -> Column:
     """Why the record is no row; the good case is tested first, since nearly every record is good."""
     wire, found = decoding.wire, F.col(DECODED["value"])["end"]
     framed = [
@@ -71,7 +71,7 @@ def verdict(decoding: Decoding, end: bytes) -> Column:
     )
 
 
-def verdict_on_key(decoding: Decoding, end: bytes) -> Column:
+def verdict_on_key(decoding: DecodePlan, end: bytes) -> Column:
     """Why the key is no column; a record without a key has a null there."""
     wire, good = decoding.wire, F.col(DECODED["key"])["end"] == F.lit(bytearray(end))
     unknown = is_framed(wire, "key") & ~any_id(wire, decoding.ids, "key")
@@ -86,7 +86,7 @@ def verdict_on_key(decoding: Decoding, end: bytes) -> Column:
     )
 
 
-def other(decoding: Decoding) -> Column:
+def other(decoding: DecodePlan) -> Column:
     """Which of the schemas of other tables wrote the value; those beyond `MAX_OTHERS` count as one."""
     branches = []
     for number, each in enumerate(decoding.other_ids[:MAX_OTHERS]):
@@ -104,7 +104,7 @@ def begins_with_any(prefixes: Iterable[bytes], part: PartName = "value") -> Colu
     return reduce(lambda a, b: a | b, found, false())
 
 
-def _other_messages(decoding: Decoding) -> list[bytes]:
+def _other_messages(decoding: DecodePlan) -> list[bytes]:
     """The beginnings of values that are other messages of a known schema than the table's."""
     messages = (inner for writer in decoding.writers if (inner := message(writer)) is not None)
     return [prefix for each in messages for prefix in each.others]

@@ -18,18 +18,18 @@ from calve.rounds.dead_letter_policy import Rejects
 from calve.table.position import Offsets, TopicKey
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, key_names
 from glue_jobs.columns.helpers import RECEIVED, REJECT
-from glue_jobs.dead_letters.encryption import sealed
+from glue_jobs.dead_letters.encryption import encrypted
 from glue_jobs.decode.decode import decode
 from glue_jobs.decode.reject_reasons import MAX_OTHERS
 from glue_jobs.iceberg.layout import tasks_for
 from glue_jobs.iceberg.staging import Staged, stage
-from glue_jobs.process.workers import told_by_workers
+from glue_jobs.process.workers import errors_of_workers
 from glue_jobs.table.counts import (
-    Seen,
+    Counts,
     count_by_partition,
+    counted_reasons,
     observe_rejects,
     reject_groups,
-    seen_reasons,
     unknown_ids,
 )
 from glue_jobs.table.open_table import OpenTable
@@ -72,7 +72,7 @@ class Batch:
         return tasks_for(self.size_bytes, self.table.services.cores, len(self.to))
 
     def records(self) -> DataFrame:
-        """Each record as a row, with its verdict (`Shaping.records`)."""
+        """Each record as a row, with its verdict (`RowPlan.records`)."""
         return self._judged(self.start, self.to)
 
     def with_failing(self) -> Batch:
@@ -85,7 +85,7 @@ class Batch:
         found = places.groupBy(*names[:2]).agg(F.min(names[2]).alias(names[2])).localCheckpoint()
         return replace(self, failing=found)
 
-    def stage_rejects(self, seen: Seen, round_id: str) -> tuple[Staged, dict[str, int]]:
+    def stage_rejects(self, seen: Counts, round_id: str) -> tuple[Staged, dict[str, int]]:
         """Write the rejects as data files of the dead-letter table, in a second read of their range, and count the reasons.
 
         Those of a table that masks are encrypted by the key that is the newest now.
@@ -93,19 +93,19 @@ class Batch:
         observed, observation = observe_rejects(self._rejects(seen))
         refused = rejected(observed, self.table.decode_plan, topic=self.topic, round_id=round_id)
         if self.table.config.masks:
-            refused = sealed(refused, newest(self.table.services.masking_keys, time.time_ns() // 1_000))
+            refused = encrypted(refused, newest(self.table.services.masking_keys, time.time_ns() // 1_000))
         letters = self.table.dead_letters.ensure()
         before = self.table.worker_s.value
         staged = stage(self.table.services.lake, letters, refused.coalesce(1), f"{round_id}-letters")
-        return replace(staged, cpu_s=self.table.worker_s.value - before), seen_reasons(observation)
+        return replace(staged, cpu_s=self.table.worker_s.value - before), counted_reasons(observation)
 
-    def count_rejects(self, seen: Seen) -> Rejects:
+    def count_rejects(self, seen: Counts) -> Rejects:
         """What the rejects are, in a second read of their range, where they are not to be kept."""
         observed, observation = observe_rejects(self._rejects(seen))
         groups = reject_groups(observed, self.table.decode_plan)
-        return Rejects(seen_reasons(observation), groups)
+        return Rejects(counted_reasons(observation), groups)
 
-    def filtered_schemas(self, seen: Seen) -> dict[str, int]:
+    def filtered_schemas(self, seen: Counts) -> dict[str, int]:
         """Records of other tables by their schema, as far as those are not too many."""
         decoding = self.table.decode_plan
         return {
@@ -114,7 +114,7 @@ class Batch:
             if place < MAX_OTHERS
         }
 
-    def unknown_ids(self, seen: Seen) -> tuple[list[int], list[int]]:
+    def unknown_ids(self, seen: Counts) -> tuple[list[int], list[int]]:
         """Schema ids in the range of the rejects that the round does not know: those of values, and those of keys."""
         return unknown_ids(self._read(*self._reject_range(seen)), self.table.decode_plan)
 
@@ -123,14 +123,14 @@ class Batch:
         held = count_by_partition(self._read(self.start, self.to))
         return {p: size - held.get(p, 0) for p, size in self.span.items()}
 
-    def _reject_range(self, seen: Seen) -> tuple[Offsets, Offsets]:
+    def _reject_range(self, seen: Counts) -> tuple[Offsets, Offsets]:
         if seen.reject_range is None:
             return self.start, self.start
         first, last = seen.reject_range
         start = {p: min(max(first, o), self.to[p]) for p, o in self.start.items()}
         return start, {p: min(max(last + 1, o), self.to[p]) for p, o in start.items()}
 
-    def _rejects(self, seen: Seen) -> DataFrame:
+    def _rejects(self, seen: Counts) -> DataFrame:
         return self._judged(*self._reject_range(seen), RECEIVED)
 
     def _judged(self, start: Offsets, to: Offsets, *beside: str) -> DataFrame:
@@ -180,7 +180,7 @@ def errors_of_source(config: Table) -> Iterator[None]:
         Retryable: what they read has expired, or was made again, and the table accepts that: the next round begins behind it.
     """
     try:
-        with told_by_workers():
+        with errors_of_workers():
             yield
     except Suspended as error:
         if error.code in LOST and config.on_data_loss == "continue":

@@ -18,10 +18,10 @@ from calve.config.engine_choice import Chosen, EngineName, choose, of_settings
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.staging import Staged
 from glue_jobs.process.packages import brought
-from glue_jobs.table.counts import Seen
+from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable, TablePlan
 
-Fold = Callable[[Batch, str], tuple[Staged, Seen]]
+Fold = Callable[[Batch, str], tuple[Staged, Counts]]
 """A batch and the id of its files -> data files of its rows, which no snapshot holds, and what was counted in passing.
 
 Raises:
@@ -38,7 +38,7 @@ class RowEngine:
     name: ClassVar[EngineName] = "rows"
     unsupported: ClassVar[tuple[str, ...]] = ()
 
-    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
         before = batch.table.worker_s.value
         staged, seen = self.fold(batch, stage_id)
         return replace(staged, cpu_s=batch.table.worker_s.value - before), seen
@@ -60,7 +60,7 @@ class Engine(Protocol):
     @property
     def unsupported(self) -> tuple[str, ...]: ...
 
-    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
         """Write the good records of a batch as data files that no snapshot holds, and count everything in passing.
 
         Raises:

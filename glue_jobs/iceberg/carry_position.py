@@ -18,7 +18,7 @@ ATTEMPTS = 10
 """More than the rounds that can be published between a look at the table and the commit, some milliseconds later."""
 
 
-class Upkept:
+class CarriedCommit:
     """A table under maintenance: `main` itself or its dead letters. It is left alone while a person is being forgotten.
 
     Who is forgotten takes along every file that no snapshot names (`glue_jobs.iceberg.purge`), so that what was written

@@ -20,7 +20,7 @@ GROUP = "spark.jobGroup.id"
 MERGE_AT = "commit.manifest.min-count-to-merge"
 
 
-class Meter:
+class CostMeter:
     """Measures what happens in the thread that made it, and in the tasks of the Spark jobs that it starts, from then on.
 
     The CPU seconds are those of this thread, and of the tasks as far as Spark, or who staged files, has accounted for them; not

@@ -21,7 +21,7 @@ from glue_jobs.columns.helpers import REFUSED
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch, planned
 from glue_jobs.kafka.records import Records, header_lists, parts
-from glue_jobs.process.workers import spent_s, telling
+from glue_jobs.process.workers import errors_by_value, spent_s
 
 MILLIS = "calve:millis"
 HEADERS = T.ArrayType(
@@ -59,12 +59,12 @@ def read(
     column holds it), timestampType, headers (null where there are none) and `REFUSED`.
 
     Each action reads them again, in so many tasks or fewer. `to` must not lie beyond the last stable offset. What a task raises
-    (as `fetch`) is found by `glue_jobs.process.workers.told_by_workers`. `cpu_s` gets the CPU seconds of tasks.
+    (as `fetch`) is found by `glue_jobs.process.workers.errors_of_workers`. `cpu_s` gets the CPU seconds of tasks.
     """
     ranges = planned(start, to, tasks)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with telling():
+        with errors_by_value():
             for numbers in batches:
                 for number in numbers.column(0).to_pylist():
                     for records in fetch(settings, topic, topic_id, ranges[number], CHUNK_BYTES):

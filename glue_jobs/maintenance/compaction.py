@@ -19,9 +19,9 @@ from calve.config.maintenance import HOLD_S, MANIFEST_BYTES
 from calve.errors import Retryable
 from calve.table.protocol import nearest_position
 from calve.table.summary import HOLD, MAINTENANCE, has_position
-from glue_jobs.iceberg.carry_position import Upkept
+from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
-from glue_jobs.iceberg.commit_cost import Meter
+from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, sort_columns
 from glue_jobs.iceberg.rewriting import planned, replacement, write_anew
 from glue_jobs.iceberg.staging import Conflict, discard
@@ -67,7 +67,7 @@ class Compacted:
 
 def compact(
     lake: Lake,
-    upkept: Upkept,
+    upkept: CarriedCommit,
     *,
     file_bytes: int,
     budget_bytes: int,
@@ -77,7 +77,7 @@ def compact(
     """Rewrite groups, those of the most files first, until the budget is spent: one at least.
 
     Raises:
-        Retryable: as `Upkept.commit`.
+        Retryable: as `CarriedCommit.commit`.
     """
     done = Compacted()
     while done.conflicts < CONFLICTS:
@@ -120,9 +120,9 @@ def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_F
     return sorted(found, key=lambda each: -len(each.tasks))
 
 
-def _rewrite(lake: Lake, upkept: Upkept, head: Any, group: Group, done: Compacted) -> None:
+def _rewrite(lake: Lake, upkept: CarriedCommit, head: Any, group: Group, done: Compacted) -> None:
     """`head`: the snapshot that the group was planned at; whatever deletes from its files since then is a conflict."""
-    table, meter = upkept.table, Meter(lake)
+    table, meter = upkept.table, CostMeter(lake)
     staged = write_anew(
         lake, table, group.tasks, lambda rows: _laid_out(rows, table, group), split_bytes=group.split_bytes
     )
@@ -157,14 +157,14 @@ def _laid_out(rows: DataFrame, table: Table, group: Group) -> DataFrame:
 REFUSED = (".ValidationException", ".CommitFailedException")
 
 
-def rewrite_manifests(lake: Lake, upkept: Upkept) -> int:
+def rewrite_manifests(lake: Lake, upkept: CarriedCommit) -> int:
     """Merge the manifests of data files that are small; how many went. It never hinders a round: Iceberg appends beside it.
 
     Raises:
-        Retryable: as `Upkept.commit`.
+        Retryable: as `CarriedCommit.commit`.
     """
     upkept.refresh()
-    table, meter = upkept.table, Meter(lake)
+    table, meter = upkept.table, CostMeter(lake)
     head, small = table.java.currentSnapshot(), table.jvm.java.util.ArrayList()
     for each in elements(head.dataManifests(table.java.io())) if head is not None else ():
         if int(each.length()) < MANIFEST_BYTES // 2:
@@ -186,7 +186,7 @@ def rewrite_manifests(lake: Lake, upkept: Upkept) -> int:
     return len(small)
 
 
-def rewrite_deletes(lake: Lake, upkept: Upkept) -> int:
+def rewrite_deletes(lake: Lake, upkept: CarriedCommit) -> int:
     """Merge position deletes of format 2, and drop those of files that are gone, by Iceberg's action; how many files went.
 
     Of format 3 each data file has one vector of deletes at most, and compaction takes that along. The action takes no validator:
@@ -199,7 +199,7 @@ def rewrite_deletes(lake: Lake, upkept: Upkept) -> int:
     current = table.java.operations().current()
     if int(current.formatVersion()) > 2 or not table.total("delete-files"):
         return 0
-    meter = Meter(lake)
+    meter = CostMeter(lake)
     table.set_properties({HOLD: str(time.time() + HOLD_S)})
     try:
         upkept.refresh()

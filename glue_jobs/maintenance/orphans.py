@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calve.config.maintenance import ORPHANS_NOTE
-from glue_jobs.iceberg.carry_position import Upkept
+from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
 from glue_jobs.iceberg.purge import delete
 from glue_jobs.process import faults
@@ -33,7 +33,7 @@ class Swept:
     deleted: int = 0
 
 
-def sweep(lake: Lake, upkept: Upkept, *, age_s: float = AGE_S) -> Swept:
+def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = AGE_S) -> Swept:
     """Delete what the last run has found and nothing names still; note what there is for the next.
 
     Raises:

@@ -19,9 +19,9 @@ from calve.modes.column_rules import require_age
 from calve.table.protocol import Commit
 from calve.table.summary import RETAINED
 from glue_jobs.columns.expressions import at, kind_at
-from glue_jobs.iceberg.carry_position import Upkept
+from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.iceberg.commit_cost import Meter
+from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import BYTES_PER_TASK, clustered
 from glue_jobs.iceberg.rewriting import sets_of
 from glue_jobs.iceberg.staging import NOTHING, Conflict, Staged, discard, rows_of, stage
@@ -41,16 +41,16 @@ class Gone:
 
 
 def retain(
-    lake: Lake, upkept: Upkept, kind: Kind, column: str, before: datetime, *, budget_bytes: int
+    lake: Lake, upkept: CarriedCommit, kind: Kind, column: str, before: datetime, *, budget_bytes: int
 ) -> Gone:
     """Delete the rows whose `column` is before a moment, in one commit; files beyond the budget wait.
 
     Raises:
         Suspended: the column is no time.
-        Retryable: as `Upkept.commit`.
+        Retryable: as `CarriedCommit.commit`.
     """
     upkept.refresh()
-    table, meter = upkept.table, Meter(lake)
+    table, meter = upkept.table, CostMeter(lake)
     _note(upkept)
     if table.head is None:
         return Gone()
@@ -136,7 +136,7 @@ def _rest(lake: Lake, table: Table, tasks: list[Any], held: Mapping[str, int], i
     return staged
 
 
-def _note(upkept: Upkept) -> None:
+def _note(upkept: CarriedCommit) -> None:
     """Let the table's properties say what its newest commits say: these expire, and rows stay away."""
     table = upkept.table
     found = retained(table.ancestors(), table.properties)

@@ -20,8 +20,9 @@ from calve.log import event
 from calve.outputs.announcement import sent_to
 from calve.schema.columns import REJECTED_AT
 from calve.table.summary import REDRIVE, TURN
-from glue_jobs.iceberg.carry_position import Upkept
+from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.maintenance.between_rounds import expire
 from glue_jobs.maintenance.compaction import (
     GROUP_FILES,
     Compacted,
@@ -32,7 +33,6 @@ from glue_jobs.maintenance.compaction import (
 )
 from glue_jobs.maintenance.orphans import AGE_S, sweep
 from glue_jobs.maintenance.retention import Gone, retain
-from glue_jobs.maintenance.upkeep import expire
 from glue_jobs.process.java import problem
 from glue_jobs.table.open_table import OpenTable
 
@@ -60,7 +60,7 @@ class Work:
 
     @property
     def is_forgetting(self) -> bool:
-        return Upkept(self.main, self.main).is_forgetting
+        return CarriedCommit(self.main, self.main).is_forgetting
 
     def has_left(self) -> bool:
         """Whether a turn would find anything to rewrite.
@@ -104,9 +104,9 @@ class Work:
         event("maintenance.done", **self.who, kind=kind, done=found, ms=took_ms)
         return found
 
-    def _both(self) -> list[Upkept]:
+    def _both(self) -> list[CarriedCommit]:
         tables = [self.main, *([self.letters] if self.letters else [])]
-        return [Upkept(each, self.main) for each in tables]
+        return [CarriedCommit(each, self.main) for each in tables]
 
     def _compacted(self, kind: Kind, budget_bytes: int, group_files: int, stop: Stop) -> Found:
         total = Compacted()
@@ -126,14 +126,14 @@ class Work:
             "conflicts": total.conflicts,
         }
         if kind == "deletes":
-            found["delete_files"] = rewrite_deletes(self.lake, Upkept(self.main, self.main))
+            found["delete_files"] = rewrite_deletes(self.lake, CarriedCommit(self.main, self.main))
         return found
 
     def _retained(self, budget_bytes: int) -> Found:
         rows = self.settings.maintenance.rows
         if rows is None:
             return {"rows": 0}
-        upkept = Upkept(self.main, self.main)
+        upkept = CarriedCommit(self.main, self.main)
         return _figures(
             retain(self.lake, upkept, "rows", rows.column, _before(rows.keep_s), budget_bytes=budget_bytes)
         )
@@ -143,7 +143,7 @@ class Work:
         keep_s = self.settings.maintenance.dead_letters_s
         if keep_s is None or self.letters is None or REDRIVE in self.main.properties:
             return {"rows": 0}
-        upkept = Upkept(self.letters, self.main)
+        upkept = CarriedCommit(self.letters, self.main)
         return _figures(
             retain(self.lake, upkept, "dead_letters", REJECTED_AT, _before(keep_s), budget_bytes=budget_bytes)
         )

@@ -33,7 +33,7 @@ from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, stage
-from glue_jobs.table.counts import Seen, observe_records, seen_records, with_rows_seen
+from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 
 SIGNS = {"+": F.try_add, "-": F.try_subtract, "*": F.try_multiply}
@@ -91,14 +91,14 @@ WIDE = "decimal(38, 0)"
 """In which whole numbers are added up: no sum of a round can be too large for it."""
 
 
-def stage_aggregates(mode: Aggregate, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+def stage_aggregates(mode: Aggregate, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
     """As `glue_jobs.engines.choice.Fold`: the totals of the groups that the records change. Raises: as `stage_totals`."""
     table = batch.table
     observed, observation = observe_records(batch.records())
     good, several = table.row_plan.rows(observed)
     staged, made = stage_totals(table, mode, good, batch.tasks, stage_id)
-    seen = replace(seen_records(observation), changes=made)
-    return staged, with_rows_seen(seen, several) if several else seen
+    seen = replace(counted_records(observation), changes=made)
+    return staged, with_counted_rows(seen, several) if several else seen
 
 
 def stage_totals(

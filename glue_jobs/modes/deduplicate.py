@@ -26,7 +26,7 @@ from glue_jobs.columns.expressions import (
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.staging import Staged, stage
-from glue_jobs.table.counts import Seen, observe_records, seen_records, with_rows_seen
+from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
 
@@ -35,7 +35,7 @@ KEPT = "array<struct<at: bigint, partition: int, offset: bigint>>"
 """Rows of a key: timestamp in ms since epoch; a place only where the row is of this batch."""
 
 
-def stage_firsts(mode: Deduplicate, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+def stage_firsts(mode: Deduplicate, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
     """As `glue_jobs.engines.choice.Fold`: the first of each key that the table does not have. Records are compared, not the rows
     that they make.
     """
@@ -48,9 +48,9 @@ def stage_firsts(mode: Deduplicate, batch: Batch, stage_id: str) -> tuple[Staged
         made, several = table.row_plan.rows(kept)
         made = clustered(made, table.main, batch.tasks)
         staged = stage(table.services.lake, table.main, made, stage_id, count_by=table.config.count_by)
-        seen = seen_records(observation)
+        seen = counted_records(observation)
         seen = replace(seen, duplicates=seen.applied - int(counted.get["rows"]))
-        return staged, with_rows_seen(seen, several) if several else seen
+        return staged, with_counted_rows(seen, several) if several else seen
     finally:
         keyed.unpersist()
 

@@ -13,19 +13,19 @@ from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.modes.aggregate import stage_aggregates
 from glue_jobs.modes.deduplicate import stage_firsts
 from glue_jobs.modes.upsert import stage_change_data, stage_upserts
-from glue_jobs.table.counts import Seen, observe_records, seen_records, with_rows_seen
+from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 
 
-def stage_appends(batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+def stage_appends(batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
     """As `glue_jobs.engines.choice.Fold`."""
     table = batch.table
     observed, observation = observe_records(batch.records())
     good, several = table.row_plan.rows(observed)
     rows = clustered(good, table.main, batch.tasks)
     staged = stage(table.services.lake, table.main, rows, stage_id, count_by=table.config.count_by)
-    seen = seen_records(observation)
-    return staged, with_rows_seen(seen, several) if several else seen
+    seen = counted_records(observation)
+    return staged, with_counted_rows(seen, several) if several else seen
 
 
 def engine_of(table: OpenTable) -> tuple[Engine, Chosen]:
@@ -33,7 +33,7 @@ def engine_of(table: OpenTable) -> tuple[Engine, Chosen]:
     return choose_engine(table, fold_of(table.mode))
 
 
-def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Seen, Batch]:
+def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Counts, Batch]:
     """Write the good records as data files, and count everything in passing. The batch comes back as its rejects must be read.
 
     A record whose rows cannot be computed makes the batch be read again, by rows: it is a reject then.

@@ -38,7 +38,7 @@ from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, stage
-from glue_jobs.table.counts import Seen, observe_records, seen_records, with_rows_seen
+from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
 
@@ -47,14 +47,14 @@ RESET = "calve:reset"
 LATEST, RANK, BEFORE = "calve:latest", "calve:rank", "calve:before"
 
 
-def stage_upserts(mode: Upsert, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+def stage_upserts(mode: Upsert, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
     """As `glue_jobs.engines.choice.Fold`: the newest record of each key, with deletes of the rows that they replace."""
     table = batch.table
     observed, observation = observe_records(batch.records())
     good, several = table.row_plan.rows(observed)
     staged, made = stage_changes(table, mode, good, batch.tasks, stage_id)
-    seen = replace(seen_records(observation), changes=made)
-    return staged, with_rows_seen(seen, several) if several else seen
+    seen = replace(counted_records(observation), changes=made)
+    return staged, with_counted_rows(seen, several) if several else seen
 
 
 def stage_changes(
@@ -135,14 +135,14 @@ def without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, tabl
 POSITION = f"{CHANGE['name']}.position"
 
 
-def stage_change_data(mode: ChangeData, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+def stage_change_data(mode: ChangeData, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
     """As `glue_jobs.engines.choice.Fold`: the newest event of each key. Raises: as `stage_changes`."""
     flat = batch.records()
     truncates = F.count_if(F.col(REJECT).isNull() & (at(OP) == TRUNCATES))
     unavailable = F.count_if(F.col(REJECT).isNull() & lacks_values(flat))
     observed, observation = observe_records(flat, {"truncates": truncates, "unavailable": unavailable})
     staged, made = _stage(mode, batch, rows(observed), stage_id)
-    seen = seen_records(observation)
+    seen = counted_records(observation)
     if seen.truncates or (seen.unavailable and not batch.lacks_values):
         discard(batch.table.main, staged)
         batch = replace(batch, lacks_values=batch.lacks_values or bool(seen.unavailable))

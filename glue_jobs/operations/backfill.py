@@ -22,7 +22,7 @@ from calve.table.protocol import TopicState, check_ledger, recheck
 from calve.table.summary import BACKFILL, REMADE, encode, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
 from glue_jobs.engines.batch import PLACE, Batch, errors_of_source
-from glue_jobs.iceberg.commit_cost import Meter
+from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, rows_of, whole
 from glue_jobs.modes.staging import engine_of, stage_batch
@@ -33,7 +33,7 @@ from glue_jobs.process.java import problem
 from glue_jobs.table.open_table import OpenTable
 
 
-def serve(table: OpenTable, base: Position, bytes_per_record: float) -> bool:
+def handle_request(table: OpenTable, base: Position, bytes_per_record: float) -> bool:
     """Answer the request that waits, if one does; True where main may stand elsewhere now.
 
     `base`: where the table stands. What goes wrong before anything is committed is the answer, and the round goes on.
@@ -73,7 +73,7 @@ class _Backfill:
         self.request = request
         self.bytes_per_record = bytes_per_record
         self.committing = False
-        self.meter = Meter(table.services.lake)
+        self.meter = CostMeter(table.services.lake)
 
     def run(self) -> str:
         """Replace the rows; what was done, in words."""

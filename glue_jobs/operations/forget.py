@@ -18,7 +18,7 @@ from calve.config.maintenance import is_held
 from calve.errors import CalveError, Fatal, LostRace, Retryable
 from calve.log import event
 from calve.names import BRANCH_PREFIX
-from calve.requests.expired_history import Earlier
+from calve.requests.expired_history import ExpiredHistory
 from calve.requests.forget import (
     Entry,
     Found,
@@ -45,7 +45,7 @@ from calve.table.summary import (
     root,
 )
 from glue_jobs.iceberg.catalog import Table
-from glue_jobs.iceberg.commit_cost import Meter
+from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.purge import (
     delete,
     deliveries,
@@ -75,7 +75,7 @@ QUIET_S = 3600
 FIGURES = ("rows", "letters", "files", "removed", "exports", "unopened", "problem")
 
 
-def serve(opened: OpenTable, base: Position) -> bool:
+def handle_request(opened: OpenTable, base: Position) -> bool:
     """Answer the request that waits, if one does and no maintenance holds it; True where main may stand elsewhere now.
 
     `base`: where the table stands; its dead letters are level with it. What goes wrong before anything is deleted is the answer.
@@ -116,7 +116,7 @@ class _Forgetting:
         self.base = base
         self.request = request
         self.deleting = False
-        self.meter = Meter(opened.services.lake)
+        self.meter = CostMeter(opened.services.lake)
 
     def run(self) -> Entry:
         opened, letters = self.opened, self.opened.dead_letters.table
@@ -177,7 +177,7 @@ class _Forgetting:
         opened, properties = self.opened, self.opened.main.properties
         found = Found.of(properties, self.request.id)
         line = list(opened.main.ancestors())
-        since = began_at(line, Entry.all(properties), Earlier.of(properties, line))
+        since = began_at(line, Entry.all(properties), ExpiredHistory.of(properties, line))
         topic = next(reversed(self.base.offsets), TopicKey("", ""))
         of_rows = places_of((topic, partition, offset) for partition, offset, _ in rows.places)
         found = replace(found, since=found.since or since).with_rows(rows.rows, len(rows.tasks), of_rows)

@@ -27,7 +27,7 @@ from calve.table.protocol import ancestry_is_cut, check_ledger
 from calve.table.summary import REDRIVE, encode, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, keys_of
 from glue_jobs.columns.helpers import TOMBSTONE
-from glue_jobs.dead_letters.encryption import LETTER, UNOPENED, as_records
+from glue_jobs.dead_letters.encryption import LETTER, UNDECRYPTED, as_records
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import NOTHING, Staged
@@ -90,12 +90,12 @@ class _Fold:
             return
         marked = stage_marks(table, table.dead_letters.ensure(), dead, position.round)
         faults.point("switch.marked", table.config.name)
-        held = table.dead_letters.hold(marked, round_id=position.round, base=self.base)
+        held = table.dead_letters.stage_on_branch(marked, round_id=position.round, base=self.base)
         faults.point("switch.held", table.config.name)
         position = position_after(position, round_id=position.round, writer=position.writer, held=held)
         ledger = replace(ledger, selected=marked.rows, redriven=marked.rows)
         _commit(table, self.base, position, staged, ledger)
-        table.dead_letters.release(position, marked)
+        table.dead_letters.publish(position, marked)
 
     def _require_whole(self) -> None:
         """Refuse where the table lacks what decides which of its rows count."""
@@ -139,7 +139,7 @@ class _Fold:
             table.services.lake, letters, Request("", "", reason=TOMBSTONES), table.services.masking_keys
         )
         chosen = chosen.where(self._beyond(F.col("partition"), F.col("offset")))
-        if unopened := chosen.where(F.col(UNOPENED)).count():
+        if unopened := chosen.where(F.col(UNDECRYPTED)).count():
             raise self._unable(
                 f"{unopened} dead letters without a value are sealed by keys that the secret lacks: {UNKNOWN}"
             )

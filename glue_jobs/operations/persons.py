@@ -22,7 +22,7 @@ from calve.names import quote
 from calve.requests.forget import Condition, Request, bound_to, seal_key
 from glue_jobs.columns.expressions import at, false, kind_at
 from glue_jobs.columns.tokens import frame_of
-from glue_jobs.dead_letters.encryption import LETTER, UNOPENED, records_of
+from glue_jobs.dead_letters.encryption import LETTER, UNDECRYPTED, records_of
 from glue_jobs.dead_letters.redriven import LETTER as PLACE
 from glue_jobs.dead_letters.redriven import rows_at
 from glue_jobs.decode.decode import decode
@@ -126,7 +126,7 @@ def letters_of(table: OpenTable, person: Person, letters: Table) -> tuple[list[t
     if all(kind_at(made.schema, each.column) is not None for each in person.where):
         found = found.unionByName(person.rows(made).select(LETTER))
     places = found.select(*(F.col(LETTER)[name].alias(name) for name in PLACE)).distinct()
-    unopened = chosen.where(F.col(UNOPENED)).count() if table.services.masking_keys else 0
+    unopened = chosen.where(F.col(UNDECRYPTED)).count() if table.services.masking_keys else 0
     return sorted(tuple(row) for row in places.collect()), unopened
 
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Mapping
 
 from calve.errors import CalveError, LostRace, Retryable, Suspended
-from calve.requests.expired_history import Earlier
-from calve.rounds.dead_letter_policy import Tally, check_rejects
+from calve.requests.expired_history import ExpiredHistory
+from calve.rounds.dead_letter_policy import RejectCounts, check_rejects
 from calve.table.position import Position
 from calve.table.protocol import (
     Commit,
@@ -20,7 +20,7 @@ from calve.table.protocol import (
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.staging import Ambiguous, Conflict, Staged, discard, publish
-from glue_jobs.table.counts import Seen
+from glue_jobs.table.counts import Counts
 
 COMMIT_ATTEMPTS = 3
 
@@ -69,7 +69,7 @@ def _since(main: Table, base: Position) -> Iterator[Commit]:
         yield commit
 
 
-def require_allowed(batch: Batch, seen: Seen, staged: Staged) -> None:
+def require_allowed(batch: Batch, seen: Counts, staged: Staged) -> None:
     """Look at the table's policy and budget; rows that were staged in vain are deleted, since the round will be tried again.
 
     Raises:
@@ -77,13 +77,13 @@ def require_allowed(batch: Batch, seen: Seen, staged: Staged) -> None:
     """
     table = batch.table
     line = list(table.main.ancestors())
-    known = Earlier.of(table.main.properties, line)
+    known = ExpiredHistory.of(table.main.properties, line)
     try:
         check_rejects(
             table.config,
             known.rest(line) if known else line,
             now=time.time(),
-            read=Tally(seen.own, seen.rejects),
+            read=RejectCounts(seen.own, seen.rejects),
             found=lambda: batch.count_rejects(seen),
             misfit=table.misfit,
             expired=known.spent if known else (),
@@ -93,7 +93,7 @@ def require_allowed(batch: Batch, seen: Seen, staged: Staged) -> None:
         raise
 
 
-def require_same(topic: TopicState, seen: Seen, again: int) -> None:
+def require_same(topic: TopicState, seen: Counts, again: int) -> None:
     """Compare the number of rejects of both reads.
 
     Raises:

@@ -30,23 +30,23 @@ from calve.table.protocol import check_ledger
 from calve.table.summary import COUNTS, REDRIVE, REDRIVE_RESULT, encode
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.helpers import FILTERED, OTHER, REJECT, SIZE
-from glue_jobs.dead_letters.encryption import LETTER, UNOPENED, as_records
+from glue_jobs.dead_letters.encryption import LETTER, UNDECRYPTED, as_records
 from glue_jobs.dead_letters.redriven import RECORD, by_record, records_in
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Table
-from glue_jobs.iceberg.commit_cost import Meter
+from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, tasks_for
 from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.modes.deduplicate import without_duplicates
 from glue_jobs.operations.publishing import publish_round
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
-from glue_jobs.table.counts import Seen, unknown_ids, with_rows_seen
+from glue_jobs.table.counts import Counts, unknown_ids, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
 
 
-def serve(table: OpenTable, base: Position) -> bool:
+def handle_request(table: OpenTable, base: Position) -> bool:
     """Answer the request that waits, if one does; True where main may stand elsewhere now.
 
     `base`: where the table stands; its dead letters are level with it. What goes wrong before anything is committed is the
@@ -101,7 +101,7 @@ class _Redrive:
         self.request = request
         self.letters = letters
         self.committing = False
-        self.meter = Meter(table.services.lake)
+        self.meter = CostMeter(table.services.lake)
         self.mark = os.urandom(8)
 
     def run(self) -> Result:
@@ -154,7 +154,7 @@ class _Redrive:
         where they are.
         """
         found = decode(self.chosen, self.table.decode_plan, self.mark, self.table.mode)
-        found = found.withColumn(REJECT, F.when(F.col(UNOPENED), F.lit("sealed")).otherwise(F.col(REJECT)))
+        found = found.withColumn(REJECT, F.when(F.col(UNDECRYPTED), F.lit("sealed")).otherwise(F.col(REJECT)))
         if OTHER in found.columns:
             others = F.when(F.col(OTHER).isNotNull(), F.lit("incompatible_schema"))
             found = found.withColumn(REJECT, F.coalesce(others, REJECT)).drop(OTHER)
@@ -187,7 +187,7 @@ class _Redrive:
         if (staged.rows, marked.rows) != (ledger.rows_appended, share.fresh + share.present):
             discard(table.main, staged)
             raise Retryable(f"{staged.rows} rows and {marked.rows} marks were written for {share}")
-        held = table.dead_letters.hold(marked, round_id=round_id, base=self.base)
+        held = table.dead_letters.stage_on_branch(marked, round_id=round_id, base=self.base)
         faults.point("redrive.held", table.config.name)
         check_ledger(ledger, staged_rows=staged.rows)
         position = position_after(self.base, round_id=round_id, writer=table.services.writer, held=held)
@@ -200,7 +200,7 @@ class _Redrive:
             round_id=round_id,
         )
         faults.point("redrive.committed", table.config.name)
-        table.dead_letters.release(position, marked)
+        table.dead_letters.publish(position, marked)
         self.base = replace(position, snapshot=snapshot)
 
     def _summary(
@@ -226,7 +226,7 @@ class _Redrive:
             round_id,
             count_by=table.config.count_by,
         )
-        if several and with_rows_seen(Seen(), several).failed:
+        if several and with_counted_rows(Counts(), several).failed:
             discard(table.main, staged)
             raise Suspended(
                 "step_failed", "rows of these letters cannot be computed by the steps of the table"

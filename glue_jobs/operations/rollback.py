@@ -19,7 +19,7 @@ from glue_jobs.process import faults
 from glue_jobs.table.open_table import OpenTable
 
 
-def serve(opened: OpenTable, base: Position) -> bool:
+def handle_request(opened: OpenTable, base: Position) -> bool:
     """Answer the request that waits, if one does; True where main stands elsewhere now.
 
     `base`: where the table stands; its dead letters are level with it.

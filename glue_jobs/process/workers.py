@@ -26,7 +26,7 @@ class Unexpected(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class TaskError:
     """An error on its way to the driver. kind: the class of an error of calve's; of others only class and place are told, since
     their text may quote a record.
     """
@@ -36,7 +36,7 @@ class Trouble:
     fix: str | None = None
 
     @classmethod
-    def of(cls, error: Exception) -> Trouble:
+    def of(cls, error: Exception) -> TaskError:
         match error:
             case Suspended():
                 return cls(type(error).__name__, (error.code, error.message), error.fix)
@@ -55,7 +55,7 @@ class Trouble:
         return f"{MARK}{json.dumps(asdict(self))}"
 
     @classmethod
-    def in_text(cls, text: str) -> Trouble | None:
+    def in_text(cls, text: str) -> TaskError | None:
         """What a worker's error says in what Spark makes of it."""
         at = text.find(MARK)
         if at < 0:
@@ -65,16 +65,16 @@ class Trouble:
 
 
 @contextmanager
-def telling() -> Iterator[None]:
-    """In a worker: an error inside reaches the driver through Spark as `Trouble`, and `told_by_workers` finds it there."""
+def errors_by_value() -> Iterator[None]:
+    """In a worker: an error inside reaches the driver through Spark as `TaskError`, and `errors_of_workers` finds it there."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 told by value
-        raise RuntimeError(Trouble.of(error).as_text()) from None
+        raise RuntimeError(TaskError.of(error).as_text()) from None
 
 
 @contextmanager
-def told_by_workers() -> Iterator[None]:
+def errors_of_workers() -> Iterator[None]:
     """In the driver: an error of a worker, in what Spark raises inside.
 
     Raises:
@@ -83,7 +83,7 @@ def told_by_workers() -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, CapturedException) as error:
-        if found := Trouble.in_text(str(error)):
+        if found := TaskError.in_text(str(error)):
             raise found.error() from None
         raise
 

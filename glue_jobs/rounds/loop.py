@@ -20,8 +20,8 @@ from calve.rounds.scheduling import FAILED_AFTER, LONGEST_BACKOFF_S, MISSED, Pac
 from calve.table.position import Offsets
 from calve.table.protocol import standing
 from calve.table.summary import INITIALISED, STATE, decode
+from glue_jobs.maintenance.between_rounds import LoopMaintenance
 from glue_jobs.maintenance.tasks import take
-from glue_jobs.maintenance.upkeep import Upkeep
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class, java_message
 from glue_jobs.rounds.round import Round
@@ -34,7 +34,7 @@ FIGURES = ("freshness_p50_s", "freshness_p95_s", "lag_records", "stage_ms", "rou
 
 
 @dataclass(slots=True)
-class Promise:
+class FreshnessTarget:
     """A table's promise of freshness: what each round says of the pace, and what was told of the promise so far."""
 
     told: str | None = None
@@ -108,13 +108,13 @@ class TableLoop:
     tagged_at: float | None = None
     complete_until: float = 0.0
     began: float = 0.0
-    promise: Promise = field(default_factory=Promise)
+    promise: FreshnessTarget = field(default_factory=FreshnessTarget)
     read_to: Offsets = field(default_factory=dict)
     first_wait: float = field(init=False)
-    upkeep: Upkeep = field(init=False)
+    upkeep: LoopMaintenance = field(init=False)
 
     def __post_init__(self) -> None:
-        self.upkeep = Upkeep(self.opener)
+        self.upkeep = LoopMaintenance(self.opener)
         # Tables that start together must not stay in step: each begins its second round at a moment of its own.
         self.first_wait = zlib.crc32(str(self.opener.name).encode()) / 2**32
         self.memory.pace = Pace(None if self.drain else self.opener.config.freshness_s)

@@ -16,7 +16,7 @@ from calve.config.topics import Keeper, NotKept, expand
 from calve.errors import CalveError, Fatal, Retryable
 from calve.log import event
 from calve.names import TableName, database_for_cluster
-from calve.outputs.announcement import Speaker
+from calve.outputs.announcement import EventSource
 from calve.registry.registry import open_registry
 from calve.rounds.scheduling import FAILED_AFTER, backoff_s
 from calve.table.summary import TOPIC
@@ -109,7 +109,7 @@ class Openers:
 
     def of(self, table: Table) -> Opener:
         name = TableName(self._database, table.name)
-        speaker = Speaker(self.job.name, self.job.job, name)
+        speaker = EventSource(self.job.name, self.job.job, name)
         return Opener(table, name, self.services, Announcer(speaker, table.topic, self.outbox))
 
     def topic_of(self, table: str) -> str | None:

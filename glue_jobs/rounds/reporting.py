@@ -21,7 +21,7 @@ from calve.config.job import Job
 from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
 from calve.log import event
-from calve.outputs.job_status import EVERY_S, JobStatus, Run, Said
+from calve.outputs.job_status import EVERY_S, JobStatus, ReportedTable, Run
 from glue_jobs.process.java import read_json, write_text
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Reporter:
     """Those of the tables, once there are any."""
     _id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _run: Run = field(default_factory=lambda: Run(_now(), _now()))
-    _said: dict[str, Said] | None = None
+    _said: dict[str, ReportedTable] | None = None
     _written: bool = True
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -110,17 +110,17 @@ class Reporter:
             if self._over.wait(LOOK_S):
                 return
 
-    def _tables(self) -> dict[str, Said]:
+    def _tables(self) -> dict[str, ReportedTable]:
         loops = list(self.loops.tables) if self.loops else []
         begun = {each.opener.name.table: self._of(each) for each in loops}
-        return {each.name: Said(self._id) for each in self.job.tables} | begun
+        return {each.name: ReportedTable(self._id) for each in self.job.tables} | begun
 
-    def _of(self, loop: TableLoop) -> Said:
+    def _of(self, loop: TableLoop) -> ReportedTable:
         error = loop.troubled
         why, fix = (error.message, error.fix) if error else (None, None)
-        return Said(self._id, loop.said, loop.made or loop.opener.is_open, loop.failures, why, fix)
+        return ReportedTable(self._id, loop.said, loop.made or loop.opener.is_open, loop.failures, why, fix)
 
-    def _write(self, tables: dict[str, Said]) -> None:
+    def _write(self, tables: dict[str, ReportedTable]) -> None:
         self._run, self._said = replace(self._run, at=_now()), tables
         found = self.object.read()
         before = JobStatus.from_dict(found) if found else JobStatus()

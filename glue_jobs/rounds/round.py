@@ -34,7 +34,7 @@ from calve.table.protocol import (
 from calve.table.summary import ANNOUNCED, COUNTS, encode
 from glue_jobs.engines.batch import Batch, errors_of_source, sampled
 from glue_jobs.iceberg.catalog import catalog_errors
-from glue_jobs.iceberg.commit_cost import Meter
+from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.staging import discard
 from glue_jobs.modes.staging import engine_of, stage_batch
 from glue_jobs.operations import backfill, forget, redrive, rollback
@@ -44,7 +44,7 @@ from glue_jobs.operations.relayout import relayout
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
 from glue_jobs.rounds.steps import Audited, Committed, Judged, Planned, Standing, Written
-from glue_jobs.table.counts import Seen
+from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.opening import Opener
 from glue_jobs.table.outcome import Outcome, TableMemory
@@ -63,7 +63,7 @@ class Round:
         self.memory = memory
         self.id = uuid.uuid4().hex
         self.began = time.time()
-        self.meter = Meter(opener.services.lake)
+        self.meter = CostMeter(opener.services.lake)
 
     def run(self) -> Outcome:
         """Do the steps in the order of `faults.STEPS`, until one has the outcome.
@@ -126,18 +126,18 @@ class Round:
 
     def redrive(self, at: Standing) -> Standing:
         """Answer a request to decode dead letters again."""
-        return self._standing() if redrive.serve(at.table, at.base) else at
+        return self._standing() if redrive.handle_request(at.table, at.base) else at
 
     def forget(self, at: Standing) -> Standing:
         """Answer a request to forget a person."""
-        return self._standing() if forget.serve(at.table, at.base) else at
+        return self._standing() if forget.handle_request(at.table, at.base) else at
 
     def travel(self, at: Standing) -> Standing:
         """Answer a request to go back, and emit from there on; or to make a range of rows again."""
-        if rollback.serve(at.table, at.base):
+        if rollback.handle_request(at.table, at.base):
             at = self._standing()
             emit(at.table, at.base)
-        if backfill.serve(at.table, at.base, self.memory.bytes_per_record or USUAL_BYTES):
+        if backfill.handle_request(at.table, at.base, self.memory.bytes_per_record or USUAL_BYTES):
             at = self._standing()
         return at
 
@@ -207,7 +207,7 @@ class Round:
         require_same(planned.topic, seen, rejects.rows)
         faults.point("reject.staged", name)
         at = planned.at
-        held = at.table.dead_letters.hold(rejects, round_id=self.id, base=at.base)
+        held = at.table.dead_letters.stage_on_branch(rejects, round_id=self.id, base=at.base)
         return Judged(written, rejects, reasons, held=held)
 
     def audit(self, judged: Judged) -> Audited | Outcome:
@@ -298,7 +298,7 @@ class Round:
         """Publish the dead letters that main now names."""
         judged = committed.audited.judged
         if judged.rejects.rows:
-            judged.written.plan.at.table.dead_letters.release(committed.position, judged.rejects)
+            judged.written.plan.at.table.dead_letters.publish(committed.position, judged.rejects)
 
     def emit(self, committed: Committed) -> Outcome:
         """Write the rows that main has now to the output topic."""
@@ -396,7 +396,7 @@ class Round:
             **self._ages(seen, published_at, self.memory.pace.commit_s),
         }
 
-    def _ages(self, seen: Seen, published_at: float, commit_s: float) -> dict[str, Any]:
+    def _ages(self, seen: Counts, published_at: float, commit_s: float) -> dict[str, Any]:
         round_s = published_at - self.began
         return self.memory.pace.ages(seen, published_at=published_at, round_s=round_s, commit_s=commit_s)
 

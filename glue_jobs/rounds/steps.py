@@ -11,7 +11,7 @@ from calve.table.position import DeadLetterRound, Ledger, Offsets, Position
 from calve.table.protocol import Begin, TopicState
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.staging import NOTHING, Staged
-from glue_jobs.table.counts import Seen
+from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable
 
 
@@ -55,7 +55,7 @@ class Written:
 
     plan: Planned
     files: Staged = NOTHING
-    seen: Seen = field(default_factory=Seen)
+    seen: Counts = field(default_factory=Counts)
     stage_ms: int = 0
 
 

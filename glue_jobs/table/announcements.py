@@ -15,7 +15,7 @@ from itertools import islice, takewhile
 from typing import Literal, Protocol
 
 from calve.log import event
-from calve.outputs.announcement import Announcement, Speaker, sent_to
+from calve.outputs.announcement import Announcement, EventSource, sent_to
 from calve.table.protocol import Commit
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.process.java import problem
@@ -37,7 +37,7 @@ class Announcer:
     sent_to: up to which sequence number all snapshots are known to be on the bus; None: nobody has looked yet.
     """
 
-    speaker: Speaker
+    speaker: EventSource
     topic: str
     outbox: Taker | None = None
     sent_to: int | None = None

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from calve.config.job import PartName
-from calve.decoding.decode_plan import Decoding
+from calve.decoding.decode_plan import DecodePlan
 from calve.rounds.dead_letter_policy import MAX_GROUPS, Group
 from calve.schema.columns import REASONS
 from calve.table.position import Offsets
@@ -29,12 +29,12 @@ RANKS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Counts:
     """What a read held. `newest`, `median`, `late` and `oldest` are record timestamps in seconds since epoch; one in twenty is
     older than `late`.
 
     `reject_range`: first and last offset (inclusive) that a reject had in any partition. `others`: records that belong to
-    other tables, by the place of their schema in `Decoding.other_ids`, the last of them for all further ones. `changes`: of an
+    other tables, by the place of their schema in `DecodePlan.other_ids`, the last of them for all further ones. `changes`: of an
     upsert table or one of totals, the rows that are new or take the place of others. `duplicates`: good records that make no
     row, as the table holds the first of each key. `truncates` and `unavailable`: events that empty a table, and updates that
     lack a value. `left_out`: good records that a step has left out. `made`: rows, where a record may make several; of them
@@ -85,7 +85,7 @@ class Seen:
 def observe_records(
     flat: DataFrame, further: Mapping[str, Column] | None = None
 ) -> tuple[DataFrame, Observation]:
-    """Count records, rejects and bytes while they pass, and what is `further` to be counted: fields of `Seen`.
+    """Count records, rejects and bytes while they pass, and what is `further` to be counted: fields of `Counts`.
 
     Eight figures and no more, where no record can be another table's: each costs every record. What they leave open is looked
     up in the rare rounds that need it, the range of rejects by partition by their second read, the records by partition by
@@ -110,11 +110,11 @@ def observe_records(
     return _observe(flat, found | dict(further or {}))
 
 
-def seen_records(observation: Observation) -> Seen:
+def counted_records(observation: Observation) -> Counts:
     """What the observation counted, once the action has run."""
     got: dict[str, Any] = observation.get
     median, late = got["aged"] or (None, None)
-    return Seen(
+    return Counts(
         records=int(got["records"]),
         rejects=int(got["rejects"]),
         size_bytes=int(got["bytes"] or 0),
@@ -137,7 +137,7 @@ def observe_rows(made: DataFrame) -> tuple[DataFrame, Observation]:
     return _observe(made, found | {"cut": cut})
 
 
-def with_rows_seen(seen: Seen, observation: Observation) -> Seen:
+def with_counted_rows(seen: Counts, observation: Observation) -> Counts:
     """The same, with what `observe_rows` counted."""
     found = observation.get
     return replace(seen, made=int(found["made"]), failed=int(found["failed"]), cut=int(found["cut"]))
@@ -160,11 +160,11 @@ def observe_rejects(decoded: DataFrame) -> tuple[DataFrame, Observation]:
     return _observe(decoded, {reason: F.count_if(F.col(REJECT) == reason) for reason in REASONS})
 
 
-def seen_reasons(observation: Observation) -> dict[str, int]:
+def counted_reasons(observation: Observation) -> dict[str, int]:
     return {reason: int(count) for reason, count in observation.get.items() if count}
 
 
-def reject_groups(records: DataFrame, decoding: Decoding) -> tuple[Group, ...]:
+def reject_groups(records: DataFrame, decoding: DecodePlan) -> tuple[Group, ...]:
     """The largest groups of rejects by reason and schema id, each with its first place; so many that a flood stays bounded.
 
     `records`: with `RECEIVED`.
@@ -191,13 +191,13 @@ def reject_groups(records: DataFrame, decoding: Decoding) -> tuple[Group, ...]:
     )
 
 
-def unknown_ids(records: DataFrame, decoding: Decoding) -> tuple[list[int], list[int]]:
+def unknown_ids(records: DataFrame, decoding: DecodePlan) -> tuple[list[int], list[int]]:
     """Schema ids framed in values, and in keys, that the round does not know; at most 1,000, so that a flood stays bounded."""
     keys = _unknown_ids(records, decoding.key, "key") if decoding.key else []
     return _unknown_ids(records, decoding, "value"), keys
 
 
-def _unknown_ids(records: DataFrame, decoding: Decoding, part: PartName) -> list[int]:
+def _unknown_ids(records: DataFrame, decoding: DecodePlan, part: PartName) -> list[int]:
     wire = decoding.wire
     if not wire.size:
         return []

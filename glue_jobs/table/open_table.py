@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from calve.config import job
 from calve.config.masking_keys import Key
 from calve.config.spark_conf import CATALOG
-from calve.decoding.decode_plan import Decoding
-from calve.decoding.record_schemas import Parts
+from calve.decoding.decode_plan import DecodePlan
+from calve.decoding.record_schemas import RecordSchemas
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.registry.registry import Registry
 from calve.schema.columns import Json
@@ -36,11 +36,11 @@ from calve.table.summary import (
     root,
 )
 from glue_jobs.columns.tokens import MaskingKeys
-from glue_jobs.dead_letters.table import Letters
+from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.staging import NOTHING, publish
 from glue_jobs.process import faults
-from glue_jobs.table.row_plan import Shaping
+from glue_jobs.table.row_plan import RowPlan
 
 if TYPE_CHECKING:
     from glue_jobs.kafka.cluster import Cluster
@@ -83,10 +83,10 @@ class TablePlan:
     config: job.Table
     name: TableName
     services: Services
-    schemas: Parts
+    schemas: RecordSchemas
     columns: Json
-    decode_plan: Decoding
-    row_plan: Shaping
+    decode_plan: DecodePlan
+    row_plan: RowPlan
     mode: job.Mode | None
     read_with: dict[str, str]
     covered: dict[str, str]
@@ -103,7 +103,7 @@ class OpenTable(TablePlan):
     """
 
     main: Table
-    dead_letters: Letters
+    dead_letters: DeadLetterTable
     worker_s: Accumulator[float]
     learn: Callable[[Sequence[int], Sequence[int]], OpenTable | None]
 
@@ -145,7 +145,7 @@ def requested(table: OpenTable) -> bool:
     return not REQUESTS.isdisjoint(properties) or properties.get(PAUSED) != known.get(PAUSED)
 
 
-def position_of(main: Table, dead_letters: Letters, services: Services) -> Position:
+def position_of(main: Table, dead_letters: DeadLetterTable, services: Services) -> Position:
     """The committed offsets, as main's history proves them now.
 
     Raises:
@@ -168,7 +168,7 @@ def position_of(main: Table, dead_letters: Letters, services: Services) -> Posit
     return _anchor(main, found, services.writer)
 
 
-def _greatest_offsets(main: Table, dead_letters: Letters, lake: Lake) -> dict[TopicKey, Offsets]:
+def _greatest_offsets(main: Table, dead_letters: DeadLetterTable, lake: Lake) -> dict[TopicKey, Offsets]:
     """The greatest offset held, by topic and partition: rows of main count for the only topic that it has read."""
     held: dict[TopicKey, Offsets] = {}
     spark = lake.spark

@@ -12,7 +12,7 @@ from calve.config import job
 from calve.config.job import Deduplicate, Upsert
 from calve.config.steps import Lookup, masked_columns, noted
 from calve.decoding.field_quarantine import admitted, fields_in, leaves, only, written
-from calve.decoding.record_schemas import Parts, Versions, parts_of
+from calve.decoding.record_schemas import RecordSchemas, Versions, record_schemas_of
 from calve.errors import Suspended
 from calve.log import event
 from calve.modes.aggregate import columns_of, kafka_column, require_same_kind
@@ -23,23 +23,23 @@ from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import Change, data_columns
 from calve.schema.registered import Schema
 from calve.table.summary import FIELDS, INITIALISED, TOPIC, TOPIC_KEY, TOTALS, root
-from glue_jobs.dead_letters.table import Letters
+from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
 from glue_jobs.process import faults
 from glue_jobs.table.announcements import Announcer
 from glue_jobs.table.open_table import OpenTable, Services, TablePlan, position_of
-from glue_jobs.table.row_plan import Shaping
-from glue_jobs.transform.chain import Chain, Supply, chain_of
+from glue_jobs.table.row_plan import RowPlan
+from glue_jobs.transform.chain import Chain, ResourceSupply, chain_of
 
 
 @dataclass(slots=True)
-class Admission:
+class FieldQuarantine:
     """Of one table; what stays in quarantine is told once for each field, for as long as the job lives."""
 
     table: job.Table
     name: TableName
-    schemas: Parts
+    schemas: RecordSchemas
     _told: set[str] = field(default_factory=set)
 
     def first(self, every: Json) -> dict[str, str]:
@@ -86,10 +86,10 @@ class Opener:
     name: TableName
     services: Services
     announcer: Announcer
-    schemas: Parts = field(init=False)
-    supply: Supply = field(init=False)
-    _admission: Admission = field(init=False)
-    _dead_letters: Letters = field(init=False)
+    schemas: RecordSchemas = field(init=False)
+    supply: ResourceSupply = field(init=False)
+    _admission: FieldQuarantine = field(init=False)
+    _dead_letters: DeadLetterTable = field(init=False)
     _worker_s: Accumulator[float] = field(init=False)
     _main: Table | None = None
     _opened: OpenTable | None = None
@@ -99,10 +99,10 @@ class Opener:
     def __post_init__(self) -> None:
         lake = self.services.lake
         self._worker_s = lake.spark.sparkContext.accumulator(0.0)
-        self.schemas = parts_of(self.config, self.services.registry)
-        self._admission = Admission(self.config, self.name, self.schemas)
-        self._dead_letters = Letters(lake, self.name, self.config.maintenance.file_bytes)
-        self.supply = Supply(lake, self.name.database, self.services.masking)
+        self.schemas = record_schemas_of(self.config, self.services.registry)
+        self._admission = FieldQuarantine(self.config, self.name, self.schemas)
+        self._dead_letters = DeadLetterTable(lake, self.name, self.config.maintenance.file_bytes)
+        self.supply = ResourceSupply(lake, self.name.database, self.services.masking)
 
     @property
     def is_open(self) -> bool:
@@ -256,7 +256,7 @@ class Opener:
             self.schemas,
             columns=every,
             decode_plan=self.schemas.decoding(every, versions, leaves(source)),
-            row_plan=Shaping(source, made, chain, data_columns(schema), mode),
+            row_plan=RowPlan(source, made, chain, data_columns(schema), mode),
             mode=mode,
             read_with=self.schemas.read_with(versions) | steps,
             covered=self._without_bounds(chain, schema),

@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.decoding.decode_plan import Decoding
+from calve.decoding.decode_plan import DecodePlan
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import LATER, REASONS, Json
 from calve.table.position import TopicKey
@@ -65,7 +65,7 @@ def rows(flat: DataFrame) -> DataFrame:
     return good.drop(REJECT, SIZE, OTHER, IDLE, FILTERED)
 
 
-def rejected(flat: DataFrame, decoding: Decoding, *, topic: TopicKey, round_id: str) -> DataFrame:
+def rejected(flat: DataFrame, decoding: DecodePlan, *, topic: TopicKey, round_id: str) -> DataFrame:
     """The rejected records, with `RECEIVED`, as rows of the dead-letter table, in its column order."""
     kafka, received = F.col(SYSTEM_COLUMN), F.col(RECEIVED)
     return flat.where(F.col(REJECT).isNotNull()).select(
@@ -87,13 +87,13 @@ def rejected(flat: DataFrame, decoding: Decoding, *, topic: TopicKey, round_id: 
     )
 
 
-def message(decoding: Decoding) -> Column:
+def message(decoding: DecodePlan) -> Column:
     """Why each reject is none of the table's rows, in a sentence; of records with `RECEIVED`."""
     reasons = F.create_map(*(F.lit(text) for pair in REASONS.items() for text in pair))
     return F.coalesce(explained(decoding), reasons[F.col(REJECT)])
 
 
-def explained(decoding: Decoding) -> Column:
+def explained(decoding: DecodePlan) -> Column:
     """Where and why a reject does not match its schema, null where that is not known; of records with `RECEIVED`."""
     received = F.col(RECEIVED)
     return explanation(decoding, F.col(REJECT), received["plain"], received["plain_key"])

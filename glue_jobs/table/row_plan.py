@@ -15,7 +15,7 @@ from glue_jobs.transform.types import conformed
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Shaping:
+class RowPlan:
     """Equal to itself alone: engines keep what they have planned for it.
 
     source: the columns that records are decoded to. made: those that rows have after the steps. columns: those of the table,

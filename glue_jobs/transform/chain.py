@@ -34,7 +34,7 @@ from glue_jobs.transform.types import iceberg_columns, spark_schema
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class StepResources:
     """keys: `tokens.key_frame`, as it is now. tables: rows of other tables, the same throughout a round.
     tags: of the fields of records, by path.
     """
@@ -45,7 +45,7 @@ class Means:
 
 
 @dataclass(slots=True)
-class Supply:
+class ResourceSupply:
     """The means of one table. database: where tables are that steps name without one. masking: None where nothing is masked."""
 
     lake: Lake
@@ -56,8 +56,8 @@ class Supply:
     def __post_init__(self) -> None:
         self.lookups = Lookups(self.lake)
 
-    def means(self, tags: Mapping[str, tuple[str, ...]]) -> Means:
-        return Means(self._keys, self._table, tags)
+    def means(self, tags: Mapping[str, tuple[str, ...]]) -> StepResources:
+        return StepResources(self._keys, self._table, tags)
 
     def _keys(self) -> DataFrame:
         if self.masking is None:
@@ -126,7 +126,7 @@ class Chain:
     """The steps of a table. stay: structs that are never flattened."""
 
     steps: tuple[Step, ...]
-    means: Means
+    means: StepResources
     stay: frozenset[str] = frozenset()
 
     @property
@@ -235,7 +235,7 @@ def _plain(path: str) -> str:
     return path.replace(".", "").replace("_", "")
 
 
-def chain_of(table: Table, means: Means, key_column: str | None) -> Chain:
+def chain_of(table: Table, means: StepResources, key_column: str | None) -> Chain:
     """The steps of a table; a column that tells which row a tombstone deletes stays what it is."""
     tells = isinstance(table.mode, Upsert) and table.mode.deletes
     return Chain(table.steps, means, frozenset({key_column} if tells and key_column else ()))

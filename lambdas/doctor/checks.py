@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from calve.config.job import AnyRegistry, GlueRegistry, Job, Table
-from calve.decoding.record_schemas import parts_of
+from calve.decoding.record_schemas import record_schemas_of
 from calve.registry.registry import open_registry
 from lambdas.doctor import brokers, lake
 from lambdas.doctor.finding import Finding, Probe
@@ -30,7 +30,7 @@ def registry(settings: AnyRegistry | None, tables: Sequence[Table]) -> Iterator[
     yield Finding("registry", "ok", f"{where}; subjects: {known}")
     registered = 0
     for table in (each for each in tables if each.registered):
-        parts = parts_of(table, opened)
+        parts = record_schemas_of(table, opened)
         for part in filter(None, (parts.value, parts.key)):
             if part.schemas.listed():
                 registered += 1

@@ -19,8 +19,8 @@ from glue_jobs.columns.helpers import FILTERED, REJECT
 from glue_jobs.columns.tokens import any_keys, key_frame
 from glue_jobs.engines.columnar_steps.chain import Steps
 from glue_jobs.engines.columnar_steps.planning import columnar_steps
-from glue_jobs.table.row_plan import Shaping
-from glue_jobs.transform.chain import Chain, Means
+from glue_jobs.table.row_plan import RowPlan
+from glue_jobs.transform.chain import Chain, StepResources
 from glue_jobs.transform.row_columns import data
 from glue_jobs.transform.types import iceberg_columns
 
@@ -45,7 +45,7 @@ class Outcome:
 
 def planned(records: DataFrame, steps: Sequence[Step]) -> Steps:
     """Steps on records of these columns, for a table that has them, too."""
-    chain, source = Chain(tuple(steps), Means(_no_keys, _none)), _columns(records)
+    chain, source = Chain(tuple(steps), StepResources(_no_keys, _none)), _columns(records)
     return columnar_steps(chain, records.sparkSession, source, source)
 
 
@@ -63,11 +63,12 @@ def same(
     """
     spark, frame = records.sparkSession, records.coalesce(1).localCheckpoint()
     chain = Chain(
-        tuple(steps), Means(lambda: key_frame(spark, keys) if keys else any_keys(spark), _none, tags or {})
+        tuple(steps),
+        StepResources(lambda: key_frame(spark, keys) if keys else any_keys(spark), _none, tags or {}),
     )
     source = _columns(frame)
     columns = columns or chain.columns(spark, source)
-    by_rows = _by_rows(frame, Shaping(source, columns, chain, columns, None))
+    by_rows = _by_rows(frame, RowPlan(source, columns, chain, columns, None))
     by_columns = _by_columns(frame, chain, source, columns, keys)
     for place, (one, other) in enumerate(zip(by_rows.rows, by_columns.rows, strict=False)):
         assert one == other, place
@@ -75,7 +76,7 @@ def same(
     return by_columns
 
 
-def _by_rows(frame: DataFrame, shaping: Shaping) -> Outcome:
+def _by_rows(frame: DataFrame, shaping: RowPlan) -> Outcome:
     judged = shaping.chain.of_records(frame).localCheckpoint()
     good, counted = shaping.rows(judged)
     columns, texts = _told(good.toArrow())

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from calve.decoding.avro_program import reasons
-from calve.decoding.decode_plan import Decoding, decoding, first_columns
+from calve.decoding.decode_plan import DecodePlan, decoding, first_columns
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA, Json, field, struct
@@ -45,7 +45,7 @@ GOOD = zigzag(5) + text(b"x")
 
 def same(
     spark: SparkSession,
-    found: Decoding,
+    found: DecodePlan,
     columns: Json,
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None = None,
@@ -78,7 +78,7 @@ def same(
 
 def as_rows(
     spark: SparkSession,
-    found: Decoding,
+    found: DecodePlan,
     columns: Json,
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None,
@@ -230,7 +230,7 @@ def test_plain_values_with_keys_that_are_columns_and_headers(spark: SparkSession
         field("value", "string" if is_text else "binary"), field("k", "int"), field("more", "double")
     )
     keys = decoding(first_columns([key], "it"), [key])
-    found = Decoding((PlainWriter(0, b"", "value", is_text),), wire=BARE, key=keys)
+    found = DecodePlan((PlainWriter(0, b"", "value", is_text),), wire=BARE, key=keys)
     held = [
         (value, key)
         for value in strange

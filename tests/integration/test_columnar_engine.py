@@ -13,9 +13,9 @@ import pytest
 from calve.config.job import Announce, Transform
 from calve.errors import Retryable
 from glue_jobs.engines.columnar import engine as columnar
-from glue_jobs.engines.columnar.tasks import Done, run_in_worker
+from glue_jobs.engines.columnar.tasks import TaskResult, run_in_worker
 from glue_jobs.kafka import source
-from glue_jobs.process.workers import Trouble
+from glue_jobs.process.workers import TaskError
 from glue_jobs.table.outcome import Outcome, TableMemory
 from tests.integration.crashing import KINDS, broken
 from tests.integration.engine import Engine, at, everything, suspended, trades
@@ -119,7 +119,7 @@ def test_a_worker_that_is_killed_with_its_files_written_loses_and_doubles_nothin
         engine.produce(topic, 50, partition=partition)
     once = tmp_path / "died"
 
-    def dying(work: Any, ranges: Any, number: int) -> Done | Trouble:
+    def dying(work: Any, ranges: Any, number: int) -> TaskResult | TaskError:
         done = run_in_worker(work, ranges, number)
         if number == 1 and not once.exists():
             once.touch()
@@ -143,7 +143,7 @@ def test_an_error_in_a_task_leaves_no_file_and_quotes_no_record(
     for partition in range(2):
         engine.produce(topic, 50, partition=partition)
 
-    def failing(work: Any, ranges: Any, number: int) -> Done | Trouble:
+    def failing(work: Any, ranges: Any, number: int) -> TaskResult | TaskError:
         changed = replace(work, columns=4111_1111) if number == 1 else work
         return run_in_worker(changed, ranges, number)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from calve.table.dead_letters import Recovery, recover_letters
+from calve.table.dead_letters import Recovery, recover_dead_letters
 from calve.table.protocol import next_position
 from glue_jobs.dead_letters import table
-from glue_jobs.dead_letters.table import Letters
+from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg import staging
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.staging import Deletes, Staged
@@ -43,19 +43,19 @@ def with_dead_letters_first(patch: pytest.MonkeyPatch) -> None:
                 writer=table.services.writer,
                 dead_letters=judged.held,
             )
-            table.dead_letters.release(position, judged.rejects)
+            table.dead_letters.publish(position, judged.rejects)
         return publish(self, audited)
 
     patch.setattr(Round, "publish", letters_first)
 
 
 def without_roll_forward(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Letters, "recover", lambda *_: True)
+    patch.setattr(DeadLetterTable, "recover", lambda *_: True)
 
 
 def without_dropping_branches(patch: pytest.MonkeyPatch) -> None:
     def keep(*arguments: object, **named: object) -> Recovery:
-        return Recovery(recover_letters(*arguments, **named).publish)  # type: ignore[arg-type]
+        return Recovery(recover_dead_letters(*arguments, **named).publish)  # type: ignore[arg-type]
 
     patch.setattr(table, "recover_letters", keep)
 

@@ -17,7 +17,7 @@ from calve.config.spark_conf import CATALOG
 from calve.table.position import Ledger
 from glue_jobs.columns.helpers import OTHER, REJECT, SIZE
 from glue_jobs.decode.reject_reasons import MAX_OTHERS
-from glue_jobs.table.counts import observe_records, seen_records
+from glue_jobs.table.counts import counted_records, observe_records
 from tests.integration.engine import DATABASE, Engine, everything
 from tests.integration.proofs import assert_proved, proof
 from tests.integration.protobuf_topics import protobuf_topic, register, send
@@ -214,4 +214,4 @@ def test_the_number_of_records_of_each_other_schema_is_exact_however_many_tasks_
         row[0]: row[1] for row in flat.where(F.col(OTHER).isNotNull()).groupBy(OTHER).count().collect()
     }
     assert len(expected) == MAX_OTHERS + 1
-    assert seen_records(observation).others == expected
+    assert counted_records(observation).others == expected

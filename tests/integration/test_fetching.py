@@ -24,7 +24,7 @@ from glue_jobs.kafka import fetching, source
 from glue_jobs.kafka.client import Leaders, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import Connection
 from glue_jobs.kafka.fetching import Range, fetch, uuid_of
-from glue_jobs.process.workers import told_by_workers
+from glue_jobs.process.workers import errors_of_workers
 from tests.integration import outages
 from tests.integration.engine import Engine, suspended, until
 from tests.integration.principals import READING, User, scram
@@ -281,7 +281,7 @@ def test_an_error_of_a_task_keeps_its_code(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     send(engine, topic, mixed(10))
     engine.expire(topic, 4)
-    with suspended("offsets_expired"), told_by_workers():
+    with suspended("offsets_expired"), errors_of_workers():
         framed(engine, topic, [Range(0, 3, 10)])
 
 

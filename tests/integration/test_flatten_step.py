@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from calve.config.steps import Flatten
 from calve.errors import Suspended
-from glue_jobs.transform.chain import Chain, Means
+from glue_jobs.transform.chain import Chain, StepResources
 
 ORDER = (
     "id int, customer struct<name: string, address: struct<city: string, zip: string>>,"
@@ -33,7 +33,7 @@ def orders(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
 
 
 def run(frame: DataFrame, *steps: Flatten, stay: frozenset[str] = frozenset()) -> DataFrame:
-    chain = Chain(steps, Means(lambda: frame, lambda _: frame), stay)
+    chain = Chain(steps, StepResources(lambda: frame, lambda _: frame), stay)
     return chain.of_rows(chain.of_records(frame))
 
 

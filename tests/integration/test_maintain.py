@@ -18,7 +18,7 @@ from calve.config.maintenance import Kind, Maintenance, RowRetention
 from calve.errors import Retryable
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.table.summary import HOLD, MAINTENANCE, REDRIVE
-from glue_jobs.iceberg.carry_position import Upkept
+from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.maintain import Maintaining
 from glue_jobs.maintenance import tasks
 from glue_jobs.maintenance.orphans import Swept, sweep
@@ -235,15 +235,18 @@ def test_rows_leave_at_the_moment_that_they_are_old_enough(engine: Engine) -> No
     engine.produce(topic, [{"id": 6, "at": before - 3 * DAY}])
     engine.drain(engine.target(topic))
     table = engine.table(topic)
-    gone = retain(engine.lake, Upkept(table, table), "rows", "at", before, budget_bytes=10**9)
+    gone = retain(engine.lake, CarriedCommit(table, table), "rows", "at", before, budget_bytes=10**9)
     assert (gone.rows, gone.files) == (3, 2)
     assert ids(engine, topic) == [2, 3, 4, 5]
     engine.produce(topic, [{"id": 7, "at": before - DAY}])
     engine.drain(engine.target(topic))
     assert_proved(proof(engine, topic))
-    gone = retain(engine.lake, Upkept(table, table), "rows", "at", before + DAY, budget_bytes=10**9)
+    gone = retain(engine.lake, CarriedCommit(table, table), "rows", "at", before + DAY, budget_bytes=10**9)
     assert (gone.rows, ids(engine, topic)) == (3, [4, 5])
-    assert retain(engine.lake, Upkept(table, table), "rows", "at", before + DAY, budget_bytes=10**9).rows == 0
+    assert (
+        retain(engine.lake, CarriedCommit(table, table), "rows", "at", before + DAY, budget_bytes=10**9).rows
+        == 0
+    )
     assert_proved(proof(engine, topic))
     engine.sql("DELETE FROM {t} WHERE id = 4", topic)
     assert proof(engine, topic).findings
@@ -296,7 +299,7 @@ def test_what_nothing_names_goes_with_the_second_run_that_finds_it(engine: Engin
     ]
     for each in (own, *others):
         write(table, each)
-    upkept = Upkept(table, table)
+    upkept = CarriedCommit(table, table)
     assert sweep(engine.lake, upkept, age_s=3600.0) == Swept()
     assert sweep(engine.lake, upkept, age_s=0.0) == Swept(found=1)
 

@@ -12,7 +12,7 @@ import pytest
 from calve.table.protocol import Commit
 from calve.table.summary import has_position
 from glue_jobs.iceberg import carry_position
-from glue_jobs.iceberg.carry_position import Upkept
+from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.rewriting import replacement
 from glue_jobs.maintenance import compaction
 from glue_jobs.maintenance.retention import retain
@@ -49,7 +49,7 @@ def test_a_commit_that_says_an_older_position_is_noticed(
 def test_a_commit_that_does_not_ask_who_was_forgotten_is_noticed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Upkept, "is_forgetting", property(lambda _: False))
+    monkeypatch.setattr(CarriedCommit, "is_forgetting", property(lambda _: False))
     with pytest.raises((Exception, pytest.fail.Exception)) as noticed:
         tests.test_what_was_written_before_a_person_was_forgotten_is_not_committed(engine, tmp_path)
     assert "Retryable" in str(noticed.value)

@@ -22,7 +22,7 @@ from calve.table.position import Ledger, Position
 from calve.table.protocol import TopicState, next_position
 from calve.table.summary import encode
 from glue_jobs.iceberg.staging import Staged, stage
-from glue_jobs.maintenance.upkeep import MERGED_AT_ONCE, Upkeep
+from glue_jobs.maintenance.between_rounds import MERGED_AT_ONCE, LoopMaintenance
 from glue_jobs.operations.publishing import publish_round
 from glue_jobs.process.java import elements
 from glue_jobs.table.opening import Opener
@@ -48,7 +48,7 @@ class Worn:
     engine: Engine
     target: Opener
     position: Position
-    upkeep: Upkeep
+    upkeep: LoopMaintenance
     commit_s: list[float] = field(default_factory=list)
     upkeep_s: list[float] = field(default_factory=list)
     topic: TopicState | None = None
@@ -121,7 +121,7 @@ def test_a_table_is_as_fast_after_many_commits_as_after_a_few(engine: Engine) ->
     engine.drain(donor)
     target = engine.target(topic)
     target.open()
-    worn = Worn(engine, target, target.opened.position(), Upkeep(target))
+    worn = Worn(engine, target, target.opened.position(), LoopMaintenance(target))
     ages: dict[int, dict[str, float]] = {}
     for first in range(0, COMMITS * ROWS, ROWS * AT_ONCE):
         for n, each in enumerate(staged(engine, target, donor.config.name, first), 1):

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from calve.config.maintenance import Kind, Maintenance, RowRetention
 from cli.main import app
-from glue_jobs.maintenance import upkeep
+from glue_jobs.maintenance import between_rounds
+from glue_jobs.maintenance.between_rounds import LoopMaintenance
 from glue_jobs.maintenance.tasks import Work
-from glue_jobs.maintenance.upkeep import Upkeep
 from glue_jobs.rounds.round import Round
 from glue_jobs.table.opening import Opener
 from glue_jobs.table.outcome import Outcome, TableMemory
@@ -82,7 +82,7 @@ def test_a_receipt_has_the_requests_that_a_proxy_counts(
 
 
 def merge(engine: Engine, target: Opener, last: Outcome) -> None:
-    Upkeep(target).between(last, 60.0)
+    LoopMaintenance(target).between(last, 60.0)
 
 
 def maintain(kind: Kind, engine: Engine, target: Opener, _: Outcome) -> None:
@@ -108,7 +108,7 @@ full = pytest.mark.full
 def test_a_commit_that_is_no_round_has_a_receipt_too(
     gate: CountingGate, engine: Engine, monkeypatch: pytest.MonkeyPatch, do: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(upkeep, "MERGED_AT_ONCE", 4)
+    monkeypatch.setattr(between_rounds, "MERGED_AT_ONCE", 4)
     counted = behind(gate, engine, attempts=4)
     topic, target = begun(counted)
     memory = TableMemory()

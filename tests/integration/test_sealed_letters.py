@@ -23,7 +23,7 @@ from calve.errors import ConfigError
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.schema.columns import DEAD_LETTERS, SEALED, struct
 from calve.table.summary import REDRIVE
-from glue_jobs.dead_letters.encryption import UNOPENED, opened, sealed
+from glue_jobs.dead_letters.encryption import UNDECRYPTED, decrypted, encrypted
 from glue_jobs.transform.types import spark_schema
 from tests.integration.engine import Engine, suspended, trades
 from tests.integration.proofs import assert_proved, proof
@@ -68,18 +68,18 @@ def test_what_is_sealed_is_opened_as_it_was(spark: SparkSession) -> None:
         letter(2, key=None, value=None, headers=None),
         letter(3, value=bytearray(), headers=[]),
     )
-    kept = sealed(letters, OLD).localCheckpoint()
+    kept = encrypted(letters, OLD).localCheckpoint()
     assert kept.columns == letters.columns
     assert [row[SEALED] for row in kept.collect()] == ["old"] * 3
-    back = opened(kept, [OLD, NEW])
+    back = decrypted(kept, [OLD, NEW])
     assert bytes_of(back) == bytes_of(letters)
-    assert not back.where(F.col(UNOPENED)).count()
-    assert bytes_of(opened(letters, [OLD])) == bytes_of(letters)
-    assert bytes_of(opened(letters, [])) == bytes_of(letters)
+    assert not back.where(F.col(UNDECRYPTED)).count()
+    assert bytes_of(decrypted(letters, [OLD])) == bytes_of(letters)
+    assert bytes_of(decrypted(letters, [])) == bytes_of(letters)
 
 
 def test_a_seal_is_aes_gcm_of_the_value_by_a_key_of_the_round_bound_to_its_place(spark: SparkSession) -> None:
-    [row] = sealed(frame(spark, letter()), OLD).collect()
+    [row] = encrypted(frame(spark, letter()), OLD).collect()
     secret = hmac.digest(hmac.digest(OLD.secret, b"calve.dead-letters", "sha512")[:32], b"r1", "sha256")
 
     def clear(data: bytearray, part: str) -> bytes:
@@ -112,9 +112,9 @@ def test_a_seal_is_aes_gcm_of_the_value_by_a_key_of_the_round_bound_to_its_place
 def test_what_was_moved_changed_or_sealed_by_another_key_does_not_open(
     spark: SparkSession, changes: dict[str, str], keys: Sequence[Key]
 ) -> None:
-    kept = sealed(frame(spark, letter()), OLD).localCheckpoint()
+    kept = encrypted(frame(spark, letter()), OLD).localCheckpoint()
     changed = kept.withColumns({name: F.expr(each) for name, each in changes.items()})
-    assert opened(changed, keys).where(F.col(UNOPENED)).count() == 1
+    assert decrypted(changed, keys).where(F.col(UNDECRYPTED)).count() == 1
 
 
 def secret(folder: Path, *keys: Key) -> str:
@@ -148,8 +148,8 @@ def test_verify_opens_letters_or_says_that_it_could_not(engine: Engine, tmp_path
     assert_proved(proof(engine, scene.topic, steps=STEPS, masking=both))
     found = proof(engine, scene.topic, steps=STEPS, masking=secret(tmp_path, NEW))
     assert found.findings == ()
-    [sealed] = [each for each in found.checks if each.name == "sealed"]
-    assert (sealed.state, sealed.figures["dead letters"]) == ("not verifiable", 2)
+    [encrypted] = [each for each in found.checks if each.name == "sealed"]
+    assert (encrypted.state, encrypted.figures["dead letters"]) == ("not verifiable", 2)
     with pytest.raises(ConfigError, match="absent"):
         proof(engine, scene.topic, steps=STEPS, masking=f"file:{tmp_path}/absent")
     letters = f"lake.tests.{scene.topic}{DEAD_LETTERS_SUFFIX}"

@@ -13,8 +13,8 @@ from calve.config.steps import Flatten
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.table.summary import POSITION_TAG, SETTINGS
 from glue_jobs.iceberg.catalog import Table as IcebergTable
-from glue_jobs.maintenance import upkeep
-from glue_jobs.maintenance.upkeep import Upkeep
+from glue_jobs.maintenance import between_rounds
+from glue_jobs.maintenance.between_rounds import LoopMaintenance
 from glue_jobs.process.java import elements
 from glue_jobs.rounds.round import Round
 from glue_jobs.table.opening import Opener
@@ -32,7 +32,7 @@ slow = pytest.mark.full
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "MERGED_AT_ONCE", MERGED)
+    monkeypatch.setattr(between_rounds, "MERGED_AT_ONCE", MERGED)
 
 
 def rounds(engine: Engine, target: Opener, count: int, *, bad: int = 0) -> Outcome:
@@ -47,7 +47,7 @@ def rounds(engine: Engine, target: Opener, count: int, *, bad: int = 0) -> Outco
 
 def kept(target: Opener, outcome: Outcome, **settings: Any) -> None:
     """One turn of a job that has just begun."""
-    Upkeep(target, **settings).between(outcome, SPARE_S)
+    LoopMaintenance(target, **settings).between(outcome, SPARE_S)
 
 
 def sizes(table: IcebergTable) -> list[int]:
@@ -144,7 +144,7 @@ def test_an_expired_table_is_still_proved(engine: Engine) -> None:
     """From its first record on, although nothing but the sums of its ledgers says what was skipped, and how it was read."""
     topic, steps = engine.topic(partitions=1), (Flatten(),)
     target = engine.target(topic, maintenance=FEW, on_error="skip", steps=steps)
-    upkeep_ = Upkeep(target, unmerged=0)
+    upkeep_ = LoopMaintenance(target, unmerged=0)
     for _ in range(2):
         outcome = rounds(engine, target, 4, bad=1)
         upkeep_.looked_at = None
@@ -306,7 +306,7 @@ def test_readers_see_no_count_go_back(engine: Engine) -> None:
 
     reader = threading.Thread(target=read)
     reader.start()
-    done = Upkeep(target)
+    done = LoopMaintenance(target)
     try:
         for _ in range(2 * MERGED):
             done.between(rounds(engine, target, 1), SPARE_S)

@@ -10,7 +10,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 
 from calve.names import TableName
-from calve.outputs.job_status import Earlier
+from calve.outputs.job_status import FormerState
 from calve.requests.requests import Entry
 from calve.table.summary import BACKFILL, FORGET, MAINTENANCE, REDRIVE, has_position
 from cli.lake import Snapshot, ancestors, load, state_of
@@ -24,11 +24,11 @@ class History:
     """The newest first of each. snapshots: those of main that are kept. done: what people had done to the table."""
 
     snapshots: tuple[Snapshot, ...] = ()
-    states: tuple[Earlier, ...] = ()
+    states: tuple[FormerState, ...] = ()
     done: tuple[Entry, ...] = ()
 
     @classmethod
-    def of(cls, catalog: Catalog, name: TableName, now: Earlier) -> History:
+    def of(cls, catalog: Catalog, name: TableName, now: FormerState) -> History:
         """A table's, which is in the state `now`; empty where it does not exist yet.
 
         Raises:
@@ -38,7 +38,7 @@ class History:
         if table is None:
             return cls()
         state = state_of(table)
-        states = (now, Earlier(state.state, state.since, state.code), *state.before)
+        states = (now, FormerState(state.state, state.since, state.code), *state.before)
         if now.state == state.state:
             states = states[1:]
         done = tuple(reversed(Entry.all(table.properties)))

@@ -12,7 +12,7 @@ from typing import Any
 from calve.config.topics import NotKept
 from calve.errors import CalveError
 from calve.names import TableName
-from calve.outputs.job_status import Earlier
+from calve.outputs.job_status import FormerState
 from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
 from cli.lake import aws_errors
@@ -116,5 +116,5 @@ def _history(surveys: Sequence[Survey], status: TableStatus) -> History:
     from cli.look.status.history import History
 
     catalog = next(each.catalog for each in surveys if each.job.job == status.job)
-    now = Earlier(status.state, status.since, status.code)
+    now = FormerState(status.state, status.since, status.code)
     return History.of(catalog, TableName(*status.table.split(".")), now)

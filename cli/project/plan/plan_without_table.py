@@ -11,7 +11,7 @@ from typing import Any
 from calve.config.job import Job, PartName, Table
 from calve.config.steps import ways_to
 from calve.decoding.formats import columns
-from calve.decoding.record_schemas import parts_of
+from calve.decoding.record_schemas import record_schemas_of
 from calve.errors import ConfigError
 from calve.registry.registry import open_registry
 from calve.schema.evolution import Change, data_columns
@@ -69,7 +69,7 @@ def proposed(
     if source is None or source.format in ("string", "bytes"):
         raise ConfigError(f"the {part}s of table {name} have no schema, as calve.yaml says")
     registry = open_registry(job.registry) if table.registered else None
-    parts = parts_of(table, registry)
+    parts = record_schemas_of(table, registry)
     mine = parts.key if part == "key" and parts.key else parts.value
     made = table.aggregate or table.steps
     held = parts.first_columns(parts.versions()) if made else _columns(job, table)

@@ -13,7 +13,7 @@ from calve.config.engine_choice import Chosen, choose, of_settings
 from calve.config.job import ChangeData
 from calve.config.topics import Expansion, expand
 from calve.decoding.avro_program import reasons
-from calve.decoding.record_schemas import parts_of
+from calve.decoding.record_schemas import record_schemas_of
 from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
 from calve.modes.keys import require_tombstones
 from calve.registry.registry import open_registry
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from calve.config.deployment import Deployment, JobDeployment
     from calve.config.job import Job, Table
-    from calve.decoding.record_schemas import Parts, Versions
+    from calve.decoding.record_schemas import RecordSchemas, Versions
     from calve.registry.registry import Registry
     from calve.schema.columns import Json
     from cli.project.plan.change import Change
@@ -43,7 +43,7 @@ class Read:
     """
 
     table: Table
-    parts: Parts
+    parts: RecordSchemas
     versions: Versions
     columns: Json
     misfit: str | None = None
@@ -76,7 +76,7 @@ def read_records(jobs: Iterable[Job], deployed: Mapping[str, DeployedTable]) -> 
 def _read(
     registry: Registry | None, deployed: Mapping[str, DeployedTable], table: Table
 ) -> Read | CalveError:
-    parts, held = parts_of(table, registry), deployed.get(table.name)
+    parts, held = record_schemas_of(table, registry), deployed.get(table.name)
     for each in filter(None, (parts.value, parts.key)):
         each.schemas.listed()  # a registry that does not answer is no fault of the table
     try:
@@ -94,7 +94,7 @@ def _read(
     return Read(table, parts, versions, columns, misfit)
 
 
-def _evolved(parts: Parts, held: Json, versions: Versions) -> Json:
+def _evolved(parts: RecordSchemas, held: Json, versions: Versions) -> Json:
     """The columns of a table that exists, once its job has added those of newer versions."""
     while found := parts.evolution(held, versions):
         held = apply(held, found[0][1])

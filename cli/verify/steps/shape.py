@@ -14,7 +14,7 @@ from calve.config import job
 from calve.config.masking_keys import read_keys
 from calve.config.steps import NOTE, Mask, noted
 from calve.decoding.field_quarantine import admitted, fields_in, leaves, only
-from calve.decoding.record_schemas import KEY, Parts, Versions, parts_of
+from calve.decoding.record_schemas import KEY, RecordSchemas, Versions, record_schemas_of
 from calve.modes.aggregate import require_same_columns, with_kafka
 from calve.schema.columns import Json
 from cli.verify.columns import Made, arrow_columns, iceberg_columns, laid_out
@@ -71,7 +71,7 @@ def shapes_of(
         return _alone(Shape(columns))
     others = OtherTables(sources.catalog, table.name()[0], sources.steps)
     settings = job.Table(topic, topic, value=sources.value, key=sources.key)
-    parts = parts_of(settings, sources.open_registry())
+    parts = record_schemas_of(settings, sources.open_registry())
     maker = _Maker(
         sources,
         parts,
@@ -116,7 +116,7 @@ class _Maker:
     """
 
     sources: Sources
-    parts: Parts
+    parts: RecordSchemas
     versions: Versions
     queries: Queries
     stay: set[str]

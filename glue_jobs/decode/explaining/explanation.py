@@ -14,7 +14,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType
 
 from calve.config.job import PartName
-from calve.decoding.decode_plan import Decoding
+from calve.decoding.decode_plan import DecodePlan
 from calve.schema.writers import (
     AvroWriter,
     JsonWriter,
@@ -43,7 +43,7 @@ MOST_STEPS, STEPS_OF_ONE = 5_000_000, 200_000
 class Explainer:
     """Explains records as long as its steps last. It says nothing where it finds nothing wrong, and never raises."""
 
-    decoding: Decoding
+    decoding: DecodePlan
     left: int = MOST_STEPS
     seen: Counter[str] = field(default_factory=Counter)
 
@@ -67,7 +67,7 @@ class Explainer:
         return None
 
 
-def explanation(decoding: Decoding, reason: Column, value: Column, key: Column) -> Column:
+def explanation(decoding: DecodePlan, reason: Column, value: Column, key: Column) -> Column:
     """The sentence, null where there is none. `value` and `key`: without compression."""
 
     def explained(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:

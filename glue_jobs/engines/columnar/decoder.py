@@ -16,7 +16,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from calve.decoding.avro_program import program, require_avro
-from calve.decoding.decode_plan import Decoding
+from calve.decoding.decode_plan import DecodePlan
 from calve.schema.columns import Json
 from calve.schema.wire import Wire
 from calve.schema.writers import PlainWriter, Writer
@@ -30,7 +30,7 @@ from glue_jobs.kafka.records import DELIVERED, Records
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """columns: those of the good records (a table of Arrow's), in their order. good, rejected: places in the records; those in
-    neither are of other tables, counted in `others` by the place of their schema in `Decoding.other_ids`, at most `MAX_OTHERS`.
+    neither are of other tables, counted in `others` by the place of their schema in `DecodePlan.other_ids`, at most `MAX_OTHERS`.
     schema_id: as `_kafka.schema_id` of the good ones (an array of int32).
     """
 
@@ -48,7 +48,7 @@ class Decoder:
     `calve.decoding.avro_program.reasons` says beforehand whether there is a program for all.
     """
 
-    def __init__(self, decoding: Decoding, columns: Json) -> None:
+    def __init__(self, decoding: DecodePlan, columns: Json) -> None:
         self._schema = pa.schema(arrow_type(columns))
         self._value = _Part(decoding, columns)
         self._key = _Part(decoding.key, columns) if decoding.key else None
@@ -99,7 +99,7 @@ class _Piece:
 class _Part:
     """The values of records, or their keys. A program is made where a writer's first value comes."""
 
-    def __init__(self, decoding: Decoding, columns: Json) -> None:
+    def __init__(self, decoding: DecodePlan, columns: Json) -> None:
         self._decoding, self._columns = decoding, columns
         self._readers: dict[int, Reader | PlainReader] = {}
         self._plain = any(isinstance(each, PlainWriter) for each in decoding.writers)
@@ -188,7 +188,7 @@ def _reader(writer: Writer, columns: Json) -> Reader | PlainReader:
     return Reader(program(require_avro(writer), columns), len(writer.prefix))
 
 
-def _number(decoding: Decoding, writer: Writer) -> int | None:
+def _number(decoding: DecodePlan, writer: Writer) -> int | None:
     """What `glue_jobs.decode.reject_reasons.schema_id` finds for a good value of this writer."""
     if not decoding.wire.size:
         return decoding.numbers.get(writer.id, writer.id) or None

@@ -18,7 +18,7 @@ from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.columnar.layouts import Layout, layout
 from glue_jobs.engines.columnar.parquet import Written
 from glue_jobs.engines.columnar.storage import Storage
-from glue_jobs.engines.columnar.tasks import Counted, Done, Work, run_in_worker, run_task
+from glue_jobs.engines.columnar.tasks import TaskCounts, TaskResult, Work, run_in_worker, run_task
 from glue_jobs.engines.columnar_steps.chain import Steps
 from glue_jobs.engines.columnar_steps.planning import columnar_steps
 from glue_jobs.iceberg.catalog import Table, catalog_errors
@@ -26,10 +26,10 @@ from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import Staged, counts
 from glue_jobs.kafka.client import settings_of
 from glue_jobs.kafka.fetching import Range, planned
-from glue_jobs.process.workers import Trouble
-from glue_jobs.table.counts import Seen
+from glue_jobs.process.workers import TaskError
+from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable, TablePlan
-from glue_jobs.table.row_plan import Shaping
+from glue_jobs.table.row_plan import RowPlan
 
 BYTES_PER_TASK = 16_000_000
 
@@ -46,7 +46,7 @@ class _Plan:
     reasons: tuple[str, ...]
 
 
-_plans: WeakKeyDictionary[Shaping, _Plan] = WeakKeyDictionary()
+_plans: WeakKeyDictionary[RowPlan, _Plan] = WeakKeyDictionary()
 """To plan steps takes Spark's analyser; rows are made alike for many rounds."""
 
 
@@ -72,12 +72,12 @@ class ColumnarEngine:
             return cls(table, plan, None, (*plan.reasons, why.message))
         return cls(table, plan, layout, plan.reasons)
 
-    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Seen]:
+    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
         """As `Engine.stage`.
 
         Raises:
             CalveError: as `run_task`; of several tasks' errors the first. Nothing is left behind.
-            Unexpected: as `Trouble`.
+            Unexpected: as `TaskError`.
         """
         table, work = self.table, self._work(batch, stage_id)
         parts = planned(batch.start, batch.to, tasks_for(batch.size_bytes, table.services.cores))
@@ -86,11 +86,11 @@ class ColumnarEngine:
         else:  # a task of Spark's would only be further away
             with _here:
                 found = [run_task(work, part, "0") for part in parts]
-        done = [each for each in found if isinstance(each, Done)]
-        for trouble in (each for each in found if isinstance(each, Trouble)):
+        done = [each for each in found if isinstance(each, TaskResult)]
+        for trouble in (each for each in found if isinstance(each, TaskError)):
             sweep(table.main, work.location)
             raise trouble.error()
-        counted = Counted.together(each.counted for each in done)
+        counted = TaskCounts.together(each.counted for each in done)
         return _staged(table, work, done, counted), counted.seen()
 
     def _work(self, batch: Batch, stage_id: str) -> Work:
@@ -142,13 +142,15 @@ def _plan(table: TablePlan) -> _Plan:
     return plan
 
 
-def _spread(context: SparkContext, work: Work, parts: Sequence[tuple[Range, ...]]) -> list[Done | Trouble]:
+def _spread(
+    context: SparkContext, work: Work, parts: Sequence[tuple[Range, ...]]
+) -> list[TaskResult | TaskError]:
     """Each part in a task of Spark's. The work goes with the function, in memory alone: Spark writes data into a file."""
     numbers = context.parallelize(range(len(parts)), len(parts))
     return numbers.map(lambda number: run_in_worker(work, parts[number], number)).collect()
 
 
-def _staged(table: OpenTable, work: Work, done: Sequence[Done], counted: Counted) -> Staged:
+def _staged(table: OpenTable, work: Work, done: Sequence[TaskResult], counted: TaskCounts) -> Staged:
     written = [file for each in done for file in each.files]
     rows = sum(each.rows for each in written)
     values = (counted.values or {}).items()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyspark import TaskContext
 
 from calve.config.masking_keys import Key
-from calve.decoding.decode_plan import Decoding
+from calve.decoding.decode_plan import DecodePlan
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
 from glue_jobs.columns.arrow import Longs
@@ -29,8 +29,8 @@ from glue_jobs.iceberg.staging import LONGEST, MOST_VALUES
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch
 from glue_jobs.kafka.records import KIND, Records, header_lists, parts
-from glue_jobs.process.workers import Trouble, spent_s
-from glue_jobs.table.counts import Seen
+from glue_jobs.process.workers import TaskError, spent_s
+from glue_jobs.table.counts import Counts
 
 RANKS = 400
 """Of so many values a chunk is remembered, and likewise a task: a percentile is that of a rank at most a two-hundredth away."""
@@ -104,9 +104,9 @@ def values_together(parts: Iterable[Values | None]) -> Values | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class TaskCounts:
     """Timestamps are in ms. first_reject, last_reject: offsets, of any partition. left_out: good records that a step left out.
-    made, failed, cut: of rows, as in `Seen`. values: rows by value of the counted column; None: those are too many.
+    made, failed, cut: of rows, as in `Counts`. values: rows by value of the counted column; None: those are too many.
     """
 
     records: int = 0
@@ -125,7 +125,9 @@ class Counted:
     values: Values | None = field(default_factory=dict)
 
     @classmethod
-    def of_records(cls, records: Records, rejected: NDArray[np.int64], others: Mapping[int, int]) -> Counted:
+    def of_records(
+        cls, records: Records, rejected: NDArray[np.int64], others: Mapping[int, int]
+    ) -> TaskCounts:
         """Of records as they are decoded; `rejected`: their places."""
         if not len(records):
             return cls()
@@ -151,12 +153,12 @@ class Counted:
         failed: int,
         cut: int,
         values: Values | None,
-    ) -> Counted:
+    ) -> TaskCounts:
         """Of what steps have made of good records; `rejected`: the offsets of those that they have rejected."""
         return cls(left_out=left_out, made=made, failed=failed, cut=cut, values=values, **_rejects(rejected))
 
     @classmethod
-    def together(cls, parts: Iterable[Counted]) -> Counted:
+    def together(cls, parts: Iterable[TaskCounts]) -> TaskCounts:
         """Of several chunks, or tasks."""
         found, others = list(parts), Counter[int]()
         for each in found:
@@ -185,9 +187,9 @@ class Counted:
             values=values_together(each.values for each in found),
         )
 
-    def seen(self) -> Seen:
+    def seen(self) -> Counts:
         first, last = self.first_reject, self.last_reject
-        return Seen(
+        return Counts(
             records=self.records,
             rejects=self.rejects,
             size_bytes=self.size_bytes,
@@ -240,7 +242,7 @@ class Work:
     settings: Settings
     topic: str
     topic_id: str
-    decoding: Decoding
+    decoding: DecodePlan
     columns: Json
     layout: Layout
     location: str
@@ -250,48 +252,48 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TaskResult:
     """cpu_s: CPU seconds of the worker's process that no other task has told."""
 
     files: tuple[Written, ...]
-    counted: Counted
+    counted: TaskCounts
     cpu_s: float = 0.0
 
 
-def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> Done | Trouble:
+def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | TaskError:
     """Do a part of the work. place: names the task and its attempt in the names of its files."""
     files = Files(work.layout, f"{work.location}-{place}")
     try:
-        counted = Counted.together(_chunks(work, ranges, files))
-        return Done(tuple(files.close()), counted)
+        counted = TaskCounts.together(_chunks(work, ranges, files))
+        return TaskResult(tuple(files.close()), counted)
     except Exception as error:  # noqa: BLE001 told by value
         files.abort()
-        return Trouble.of(error)
+        return TaskError.of(error)
 
 
-def run_in_worker(work: Work, ranges: tuple[Range, ...], number: int) -> Done | Trouble:
+def run_in_worker(work: Work, ranges: tuple[Range, ...], number: int) -> TaskResult | TaskError:
     """The same in a worker of Spark, with the CPU seconds of its process."""
     context = TaskContext.get()
     done = run_task(work, ranges, f"{number}-{context.taskAttemptId() if context else 0}")
     taken_s = spent_s()
-    return Done(done.files, done.counted, taken_s) if isinstance(done, Done) else done
+    return TaskResult(done.files, done.counted, taken_s) if isinstance(done, TaskResult) else done
 
 
-def _chunks(work: Work, ranges: tuple[Range, ...], files: Files) -> Iterator[Counted]:
+def _chunks(work: Work, ranges: tuple[Range, ...], files: Files) -> Iterator[TaskCounts]:
     """Write chunk by chunk, and count each."""
     decoder = Decoder(work.decoding, work.columns)
     for records in fetch(work.settings, work.topic, work.topic_id, ranges, CHUNK_BYTES):
         decoded = decoder.decode(records)
-        yield Counted.of_records(records, decoded.rejected, decoded.others)
+        yield TaskCounts.of_records(records, decoded.rejected, decoded.others)
         kafka = kafka_column(work.topic, records, decoded.good, decoded.schema_id)
         columns = decoded.columns.append_column(SYSTEM_COLUMN, kafka)
         if work.steps is None:
             files.write(columns)
-            yield Counted(values=_values(work, columns))
+            yield TaskCounts(values=_values(work, columns))
             continue
         for made in work.steps.run(columns, work.keys):
             files.write(made.rows)
-            yield Counted.of_rows(
+            yield TaskCounts.of_rows(
                 records.offset[decoded.good[made.rejected]],
                 left_out=made.left_out,
                 made=made.made,

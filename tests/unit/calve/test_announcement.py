@@ -16,8 +16,8 @@ from calve.outputs.announcement import (
     SUSPENDED,
     VERSION,
     Announcement,
+    EventSource,
     Found,
-    Speaker,
     export_created,
     export_failed,
     pattern,
@@ -31,7 +31,7 @@ from glue_jobs.outputs.outbox import MAX_BYTES, MAX_ENTRIES, first_batch
 from tests.announcements import PAGE, SCHEMAS, assert_as_documented
 
 TABLE = TableName("trading", "stock_trades")
-SPEAKER = Speaker("trading", "main", TABLE)
+SPEAKER = EventSource("trading", "main", TABLE)
 FOUND = Found("f7b1", "s3://lake/trading/stock_trades/metadata/00004-0f.gz.metadata.json")
 TOPIC = TopicKey("c", "t")
 EXPORT = Export(

@@ -9,7 +9,7 @@ import pytest
 
 from calve.decoding.avro_operations import Op
 from calve.decoding.avro_program import reasons
-from calve.decoding.decode_plan import Decoding, decoding, first_columns
+from calve.decoding.decode_plan import DecodePlan, decoding, first_columns
 from calve.decoding.formats import Top
 from calve.schema.change_events import MOMENT
 from calve.schema.columns import Json, field, struct
@@ -62,6 +62,6 @@ def test_only_avro_and_bytes_are_columns(kind: str, text: str, top: Top) -> None
     columns = first_columns(versions, "it", top)
     found: Any = decoding(columns, versions, top=top)
     assert reasons(found, columns) == ["its values are neither Avro nor plain bytes or text"]
-    plain = Decoding((PlainWriter(0, b"", "v", text=True),), wire=BARE, key=found)
+    plain = DecodePlan((PlainWriter(0, b"", "v", text=True),), wire=BARE, key=found)
     assert reasons(plain, struct(field("v", "string"), *columns["fields"])) == reasons(found, columns)
-    assert reasons(Decoding((PlainWriter(0, b"", "v", text=True),), wire=BARE), columns) == []
+    assert reasons(DecodePlan((PlainWriter(0, b"", "v", text=True),), wire=BARE), columns) == []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from calve.config.job import Budget
 from calve.requests.backfill import remade_json
-from calve.requests.expired_history import MOST_SPANS, Earlier, earlier
+from calve.requests.expired_history import MOST_SPANS, ExpiredHistory, earlier
 from calve.requests.forget import began_at
 from calve.rounds.dead_letter_policy import spent
 from calve.table.position import Ledger, Offsets, Position, TopicKey
@@ -66,19 +66,19 @@ def test_the_past_is_the_same_however_it_was_cut(made: list[tuple[str, int]], cu
     properties: dict[str, str] = {}
     for cut in cuts:
         kept = min(cut, len(line))
-        before = Earlier.of(properties, line)
+        before = ExpiredHistory.of(properties, line)
         properties[EARLIER] = earlier(line, kept, before, BUDGET).to_json()
         assert told(line, properties) == told(whole, {})
         assert complete_until(line, properties) == complete_until(whole, {})
         line = line[:kept]
         assert told(line, properties) == told(whole, {})
         assert complete_until(line, properties) == complete_until(whole, {})
-        assert began_at(line, [], Earlier.of(properties, line)) == began_at(whole, [], None)
+        assert began_at(line, [], ExpiredHistory.of(properties, line)) == began_at(whole, [], None)
 
 
 def told(line: list[Commit], properties: dict[str, str]) -> tuple[object, ...]:
     """Whether the table is known from its birth, where each way of reading began and ended, and all of the ledgers."""
-    known = Earlier.of(properties, line)
+    known = ExpiredHistory.of(properties, line)
     all_of = earlier(line, 0, known, BUDGET)
     return all_of.born, all_of.spans, [each.remade for each in all_of.spans]
 
@@ -87,8 +87,8 @@ def told(line: list[Commit], properties: dict[str, str]) -> tuple[object, ...]:
 def test_what_others_have_cut_away_is_not_known(made: list[tuple[str, int]]) -> None:
     line = history([*made, ("round", 1), ("round", 1)])
     properties = {EARLIER: earlier(line, 2, None, BUDGET).to_json()}
-    assert Earlier.of(properties, line[:1]) is None
-    assert Earlier.of(properties, [replace(line[0], id=99)]) is None
+    assert ExpiredHistory.of(properties, line[:1]) is None
+    assert ExpiredHistory.of(properties, [replace(line[0], id=99)]) is None
     again = earlier(line[:1], 1, None, BUDGET)
     assert not again.born
     assert again.spans == ()
@@ -111,16 +111,16 @@ def test_the_budget_of_dead_letters_remembers_what_expired(
     properties: dict[str, str] = {}
     for cut in cuts:
         kept = min(cut, len(line))
-        properties[EARLIER] = earlier(line, kept, Earlier.of(properties, line), BUDGET).to_json()
+        properties[EARLIER] = earlier(line, kept, ExpiredHistory.of(properties, line), BUDGET).to_json()
         line = line[:kept]
-        known = Earlier.of(properties, line)
+        known = ExpiredHistory.of(properties, line)
         assert known is not None
         assert spent(line, BUDGET, now=now, expired=known.spent) == spent(whole, BUDGET, now=now)
 
 
 def test_many_rounds_are_few_steps_however_often_they_expire() -> None:
     line = [replace(each, committed_at=float(each.id)) for each in history([("round", 2)] * 900)]
-    known: Earlier | None = None
+    known: ExpiredHistory | None = None
     for end in range(5, len(line) + 1, 5):
         known = earlier(line[-end:], 1, known, BUDGET)
     assert known is not None

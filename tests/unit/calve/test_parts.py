@@ -9,7 +9,7 @@ import pytest
 
 from calve.config.job import Source, Table
 from calve.decoding.formats import Top, columns
-from calve.decoding.record_schemas import Parts, parts_of
+from calve.decoding.record_schemas import RecordSchemas, record_schemas_of
 from calve.errors import Suspended
 from calve.registry.declared import Declared, identity
 from calve.schema.columns import struct
@@ -27,8 +27,8 @@ def json_schema(**properties: Any) -> str:
     return json.dumps({"type": "object", "properties": properties})
 
 
-def parts(value: Source, key: Source | None = None) -> Parts:
-    return parts_of(Table("t", "t", value=value, key=key), None)
+def parts(value: Source, key: Source | None = None) -> RecordSchemas:
+    return record_schemas_of(Table("t", "t", value=value, key=key), None)
 
 
 def made(value: Source, key: Source | None = None) -> Any:

@@ -6,13 +6,13 @@ import pytest
 
 from calve.table.dead_letters import (
     Leftover,
-    LetterBranch,
     Recovery,
+    WaitingBranch,
+    dead_letters_round,
     leftover_by_offsets,
     leftover_letters,
-    letters_round,
     may_release,
-    recover_letters,
+    recover_dead_letters,
     rounds_since,
     was_rolled_back,
 )
@@ -26,9 +26,9 @@ def naming(round_id: str, previous: str = NO_LETTERS, count: int = 2) -> Positio
     return position(round_id, {0: 10}, dead_letters=letters)
 
 
-MINE = LetterBranch("calve_r2", "r2", base="r1")
-RIVAL = LetterBranch("calve_x", "x", base="r1")
-NEXT = LetterBranch("calve_y", "y", base="r2")
+MINE = WaitingBranch("calve_r2", "r2", base="r1")
+RIVAL = WaitingBranch("calve_x", "x", base="r1")
+NEXT = WaitingBranch("calve_y", "y", base="r2")
 
 
 @pytest.mark.parametrize(
@@ -49,19 +49,19 @@ NEXT = LetterBranch("calve_y", "y", base="r2")
     ],
 )
 def test_dead_letters_are_rolled_forward(
-    main: Position, published: bool, branches: list[LetterBranch], expected: Recovery
+    main: Position, published: bool, branches: list[WaitingBranch], expected: Recovery
 ) -> None:
-    assert recover_letters(main, published=published, branches=branches) == expected
+    assert recover_dead_letters(main, published=published, branches=branches) == expected
 
 
 @pytest.mark.parametrize("stored", [None, 0, 1])
 def test_dead_letters_that_are_nowhere_suspend(stored: int | None) -> None:
-    code = suspension(recover_letters, naming("r2"), published=False, branches=[RIVAL], stored=stored)
+    code = suspension(recover_dead_letters, naming("r2"), published=False, branches=[RIVAL], stored=stored)
     assert code == "dead_letters_lost"
 
 
 def test_dead_letters_found_in_the_table_count_as_published() -> None:
-    assert recover_letters(naming("r2"), published=False, branches=[], stored=2) == Recovery()
+    assert recover_dead_letters(naming("r2"), published=False, branches=[], stored=2) == Recovery()
 
 
 def released(round_id: str, *withdrawn: str) -> dict[str, str]:
@@ -73,8 +73,8 @@ EMPTY = released(NO_LETTERS)
 
 
 def test_the_newest_dead_letters_are_those_of_the_nearest_commit_that_says_so() -> None:
-    assert letters_round(history(FOREIGN, released("r1"), EMPTY)) == "r1"
-    assert letters_round(history(FOREIGN, cut=True)) is None
+    assert dead_letters_round(history(FOREIGN, released("r1"), EMPTY)) == "r1"
+    assert dead_letters_round(history(FOREIGN, cut=True)) is None
 
 
 @pytest.mark.parametrize(

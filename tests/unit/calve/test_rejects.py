@@ -13,8 +13,8 @@ from calve.config.job import Budget, Table
 from calve.errors import Suspended
 from calve.rounds.dead_letter_policy import (
     Group,
+    RejectCounts,
     Rejects,
-    Tally,
     check_rejects,
     exceeded,
     limit,
@@ -66,7 +66,7 @@ def check(table: Table, past: Sequence[Commit], records: int, rejects: int) -> N
         table,
         past,
         now=NOW,
-        read=Tally(records, rejects),
+        read=RejectCounts(records, rejects),
         found=lambda: FOUND,
         misfit=lambda schema_id: f"subject s-value, price: misfit of {schema_id}",
     )
@@ -78,7 +78,7 @@ def test_a_commit_that_says_again_where_the_table_stands_does_not_hide_its_rejec
         name: each for name, each in newest.summary.items() if name not in ("calve.from", "calve.ledger")
     }
     merged = replace(newest, id=99, parent=newest.id, summary=again)
-    assert spent([merged, newest, *older], Budget(), now=NOW) == Tally(150, 4)
+    assert spent([merged, newest, *older], Budget(), now=NOW) == RejectCounts(150, 4)
 
 
 def refusal(table: Table, past: Sequence[Commit], records: int, rejects: int) -> Suspended:
@@ -163,7 +163,7 @@ def test_the_probable_cause_is_named_by_the_reason_of_most_records(
     found = Rejects({"null_value": 1} | {reason: 99}, (Group(reason, "7", 99, 0, 3, message),))
     with pytest.raises(Suspended) as caught:
         check_rejects(
-            TABLE, [], now=NOW, read=Tally(100, 100), found=lambda: found, misfit=lambda _: "misfit"
+            TABLE, [], now=NOW, read=RejectCounts(100, 100), found=lambda: found, misfit=lambda _: "misfit"
         )
     assert fix in str(caught.value.fix)
     assert message is None or message in caught.value.message
@@ -185,7 +185,7 @@ def test_what_is_not_asked_for_is_not_looked_up() -> None:
     def forbidden() -> Rejects:
         raise AssertionError
 
-    read = Tally(10, 3)
+    read = RejectCounts(10, 3)
     check_rejects(TABLE, [], now=NOW, read=read, found=forbidden, misfit=lambda _: "")
 
 
@@ -203,30 +203,34 @@ def test_what_is_not_asked_for_is_not_looked_up() -> None:
 )
 def test_the_greater_of_share_and_number_counts(budget: Budget, records: int, allowed: int) -> None:
     assert limit(budget, records) >= allowed
-    assert not exceeded(budget, Tally(records, allowed))
-    assert allowed == records or exceeded(budget, Tally(records, limit(budget, records) + 1))
+    assert not exceeded(budget, RejectCounts(records, allowed))
+    assert allowed == records or exceeded(budget, RejectCounts(records, limit(budget, records) + 1))
 
 
 @pytest.mark.parametrize(
     ("past", "expected"),
     [
-        pytest.param([], Tally(), id="a new table"),
-        pytest.param(rounds((10, 100, 3), (20, 50, 1)), Tally(150, 4), id="the rounds within the time"),
-        pytest.param(rounds((10, 100, 3), (3_601, 50, 1)), Tally(100, 3), id="none before"),
-        pytest.param([foreign(5), *rounds((10, 9, 3))], Tally(9, 3), id="others' commits say nothing"),
-        pytest.param([commit(1, 10, ledger(9, 3, skipped=True))], Tally(9, 3), id="skipped ones, too"),
+        pytest.param([], RejectCounts(), id="a new table"),
+        pytest.param(
+            rounds((10, 100, 3), (20, 50, 1)), RejectCounts(150, 4), id="the rounds within the time"
+        ),
+        pytest.param(rounds((10, 100, 3), (3_601, 50, 1)), RejectCounts(100, 3), id="none before"),
+        pytest.param([foreign(5), *rounds((10, 9, 3))], RejectCounts(9, 3), id="others' commits say nothing"),
+        pytest.param([commit(1, 10, ledger(9, 3, skipped=True))], RejectCounts(9, 3), id="skipped ones, too"),
         pytest.param(
             [commit(1, 5, ledger(9, 3)), commit(1, 10, ledger(9, 3))],
-            Tally(9, 3),
+            RejectCounts(9, 3),
             id="a summary carried on is no round of its own",
         ),
         pytest.param(
-            rounds((5, 10, 1), (10, 2_000, 1_500), (20, 10, 2)), Tally(10, 1), id="let through by a person"
+            rounds((5, 10, 1), (10, 2_000, 1_500), (20, 10, 2)),
+            RejectCounts(10, 1),
+            id="let through by a person",
         ),
-        pytest.param(rounds((5, 9, 9), (10, 2_000, 900), (20, 500, 500)), Tally(9, 9), id="together"),
+        pytest.param(rounds((5, 9, 9), (10, 2_000, 900), (20, 500, 500)), RejectCounts(9, 9), id="together"),
     ],
 )
-def test_the_past_is_what_mains_history_says(past: list[Commit], expected: Tally) -> None:
+def test_the_past_is_what_mains_history_says(past: list[Commit], expected: RejectCounts) -> None:
     assert spent(past, Budget(), now=NOW) == expected
 
 
@@ -279,7 +283,7 @@ def test_whatever_was_published_a_round_that_fits_alone_is_not_refused_for_ever(
     published, _ = publish(shape, budget)
     past = [replace(commit(n + 1, 0, each), committed_at=at) for n, (at, each) in enumerate(published)][::-1]
     later = (published[-1][0] if published else 0.0) + 901
-    assert spent(past, budget, now=later) == Tally()
+    assert spent(past, budget, now=later) == RejectCounts()
 
 
 @given(shapes, st.integers(0, 300), st.floats(0, 1))
@@ -299,4 +303,4 @@ def test_the_schemas_that_records_were_skipped_for_are_told_by_their_id() -> Non
 
 def test_records_of_other_tables_do_not_count_for_the_budget() -> None:
     filtered = Ledger(consumed=1000, applied=90, filtered=900, dead_lettered=10, rejected={"malformed": 10})
-    assert spent([commit(1, 1, filtered)], Budget(1.0, 0), now=NOW) == Tally(100, 10)
+    assert spent([commit(1, 1, filtered)], Budget(1.0, 0), now=NOW) == RejectCounts(100, 10)

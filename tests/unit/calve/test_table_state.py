@@ -2,7 +2,7 @@
 
 import json
 
-from calve.outputs.job_status import KEPT, Earlier, TableState
+from calve.outputs.job_status import KEPT, FormerState, TableState
 
 RUNNING = TableState("running", since="2026-01-01T00:00:00+00:00")
 SUSPENDED = TableState(
@@ -14,8 +14,8 @@ def test_a_state_remembers_what_was_before_it() -> None:
     again = TableState("running", since="2026-01-03T00:00:00+00:00").after(SUSPENDED.after(RUNNING))
     assert TableState.from_json(again.to_json()) == again
     assert again.before == (
-        Earlier("suspended", "2026-01-02T00:00:00+00:00", "offset_gap"),
-        Earlier("running", "2026-01-01T00:00:00+00:00"),
+        FormerState("suspended", "2026-01-02T00:00:00+00:00", "offset_gap"),
+        FormerState("running", "2026-01-01T00:00:00+00:00"),
     )
 
 
@@ -30,4 +30,4 @@ def test_states_of_other_releases_are_read() -> None:
     former = '{"state": "suspended", "code": "offset_gap", "reason": "gone", "since": null}'
     assert TableState.from_json(former) == TableState("suspended", "offset_gap", "gone")
     later = json.dumps({"state": "new", "colour": "red", "before": [{"state": "running", "why": "?"}]})
-    assert TableState.from_json(later) == TableState("new", before=(Earlier("running"),))
+    assert TableState.from_json(later) == TableState("new", before=(FormerState("running"),))

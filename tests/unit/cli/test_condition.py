@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from calve.names import TableName
-from calve.outputs.job_status import JobStatus, Run, Said, TableState
+from calve.outputs.job_status import JobStatus, ReportedTable, Run, TableState
 from cli.look.condition import GONE_AFTER_S, Condition, Conditions, newest
 from cli.look.status.troubles import Urgency, of_states
 
@@ -22,7 +22,7 @@ RUNNING = TableState("running", since=SINCE)
 START = "start the job: calve ingest"
 
 
-def condition(said: Said | None, run: Run = ALIVE, written: TableState | None = None) -> Condition:
+def condition(said: ReportedTable | None, run: Run = ALIVE, written: TableState | None = None) -> Condition:
     known = {"users": (said, run)} if said else {}
     return Conditions(said=known).of_table("users", written, NOW)
 
@@ -31,21 +31,21 @@ def condition(said: Said | None, run: Run = ALIVE, written: TableState | None = 
     ("found", "state", "what", "fix"),
     [
         pytest.param(
-            condition(Said("r", REFUSED)),
+            condition(ReportedTable("r", REFUSED)),
             "refused",
             "refused for 5m: schema_unsupported: a string has no columns",
             "leave it out",
             id="the job cannot make the table",
         ),
         pytest.param(
-            condition(Said("r", REFUSED), OVER),
+            condition(ReportedTable("r", REFUSED), OVER),
             "refused",
             "refused for 5m: schema_unsupported: a string has no columns",
             f"leave it out; then {START}",
             id="and the job has ended",
         ),
         pytest.param(
-            condition(Said("r", REFUSED, made=True), written=REFUSED),
+            condition(ReportedTable("r", REFUSED, made=True), written=REFUSED),
             "suspended",
             "suspended for 5m: schema_unsupported: a string has no columns",
             "leave it out",
@@ -59,28 +59,30 @@ def condition(said: Said | None, run: Run = ALIVE, written: TableState | None = 
             id="a release that only wrote into the table",
         ),
         pytest.param(
-            condition(Said("r", TableState("failed", "retries_exhausted", "no answer", SINCE))),
+            condition(ReportedTable("r", TableState("failed", "retries_exhausted", "no answer", SINCE))),
             "failed",
             "failed for 5m: retries_exhausted: no answer",
             "docs/states.md says what cures retries_exhausted",
             id="failed before the table was made",
         ),
         pytest.param(
-            condition(Said("r"), replace(OVER, reason="Kafka refused the password", fix="check kafka.auth")),
+            condition(
+                ReportedTable("r"), replace(OVER, reason="Kafka refused the password", fix="check kafka.auth")
+            ),
             "failed",
             "failed for 0s: job_failed: Kafka refused the password",
             "check kafka.auth",
             id="the job as a whole failed",
         ),
         pytest.param(
-            condition(Said("r", failures=3, why="the registry does not answer")),
+            condition(ReportedTable("r", failures=3, why="the registry does not answer")),
             "retrying",
             "retrying: 3 rounds failed: the registry does not answer",
             "wait; the job tries again by itself",
             id="its first round is tried again",
         ),
         pytest.param(
-            condition(Said("r", failures=1, why="no topic", fix="make it"), OVER),
+            condition(ReportedTable("r", failures=1, why="no topic", fix="make it"), OVER),
             "retrying",
             "retrying: 1 round failed: no topic",
             START,
@@ -90,7 +92,7 @@ def condition(said: Said | None, run: Run = ALIVE, written: TableState | None = 
             condition(None), "pending", "not made yet: no job has read its topic yet", START, id="not begun"
         ),
         pytest.param(
-            condition(Said("r"), OVER),
+            condition(ReportedTable("r"), OVER),
             "pending",
             "not made yet: no job has read its topic yet",
             START,
@@ -98,7 +100,7 @@ def condition(said: Said | None, run: Run = ALIVE, written: TableState | None = 
         ),
         pytest.param(
             condition(
-                Said("r", RUNNING, made=True),
+                ReportedTable("r", RUNNING, made=True),
                 replace(ALIVE, at=(NOW - timedelta(seconds=GONE_AFTER_S + 60)).isoformat()),
                 RUNNING,
             ),
@@ -122,9 +124,9 @@ def test_each_answer_has_its_words_and_the_next_command(
 @pytest.mark.parametrize(
     ("found", "state"),
     [
-        (condition(Said("r")), "starting"),
-        (condition(Said("r", RUNNING, made=True), written=RUNNING), "running"),
-        (condition(Said("r", RUNNING, made=True), OVER, RUNNING), "ended"),
+        (condition(ReportedTable("r")), "starting"),
+        (condition(ReportedTable("r", RUNNING, made=True), written=RUNNING), "running"),
+        (condition(ReportedTable("r", RUNNING, made=True), OVER, RUNNING), "ended"),
         (condition(None, written=RUNNING), "running"),
     ],
 )
@@ -136,11 +138,11 @@ def test_what_is_in_order_is_no_trouble(found: Condition, state: str) -> None:
 def test_what_the_table_says_later_than_the_job_holds() -> None:
     """Jobs of earlier releases wrote into the table alone."""
     later = TableState("suspended", "not_ours", since=(NOW + timedelta(minutes=1)).isoformat())
-    assert condition(Said("r", RUNNING, made=True), OVER, later).code == "not_ours"
+    assert condition(ReportedTable("r", RUNNING, made=True), OVER, later).code == "not_ours"
 
 
 def test_a_missing_table_is_told_with_its_reason() -> None:
-    conditions = Conditions(said={"users": (Said("r", REFUSED), OVER)})
+    conditions = Conditions(said={"users": (ReportedTable("r", REFUSED), OVER)})
     error = conditions.missing(TableName("shop", "users"))
     assert error.message == (
         "there is no table shop.users yet: refused: schema_unsupported: a string has no columns"
@@ -150,14 +152,16 @@ def test_a_missing_table_is_told_with_its_reason() -> None:
 
 
 def test_runs_keep_what_others_said_and_the_newest_word_counts() -> None:
-    first = JobStatus().said_by("a", OVER, {"users": Said("a", REFUSED), "orders": Said("a")})
-    second = first.said_by("b", ALIVE, {"orders": Said("b", RUNNING, made=True)})
+    first = JobStatus().said_by(
+        "a", OVER, {"users": ReportedTable("a", REFUSED), "orders": ReportedTable("a")}
+    )
+    second = first.said_by("b", ALIVE, {"orders": ReportedTable("b", RUNNING, made=True)})
     assert set(second.runs) == {"a", "b"}
-    assert second.tables["users"] == Said("a", REFUSED)
-    third = second.said_by("c", ALIVE, {"users": Said("c"), "orders": Said("c")})
+    assert second.tables["users"] == ReportedTable("a", REFUSED)
+    third = second.said_by("c", ALIVE, {"users": ReportedTable("c"), "orders": ReportedTable("c")})
     assert set(third.runs) == {"c"}
     older = replace(ALIVE, at=SINCE)
-    deployed = JobStatus({"d": older}, {"users": Said("d"), "items": Said("d")})
+    deployed = JobStatus({"d": older}, {"users": ReportedTable("d"), "items": ReportedTable("d")})
     known = newest([deployed, second])
     assert {name: said.run for name, (said, _) in known.items()} == {
         "users": "a",
@@ -167,7 +171,7 @@ def test_runs_keep_what_others_said_and_the_newest_word_counts() -> None:
 
 
 def test_a_status_survives_json_of_other_releases_and_of_nobody() -> None:
-    status = JobStatus({"a": OVER}, {"users": Said("a", REFUSED, failures=2, why="no", fix="yes")})
+    status = JobStatus({"a": OVER}, {"users": ReportedTable("a", REFUSED, failures=2, why="no", fix="yes")})
     raw = json.loads(status.to_json())
     assert JobStatus.from_dict(raw) == status
     raw["runs"]["a"]["host"] = raw["tables"]["users"]["pace"] = raw["note"] = "of a later release"

@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 from rich.console import Console as Rich
 
-from calve.outputs.job_status import JobStatus, Run, Said, TableState
+from calve.outputs.job_status import JobStatus, ReportedTable, Run, TableState
 from cli.console import Console
 from cli.progress import BarProgress, LineProgress
 from cli.run.run_summary import RunSummary
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 NOW = BEGAN.isoformat()
-GOOD = Said("r", TableState("running", since=NOW), made=True)
-BAD = Said("r", TableState("suspended", "schema_unsupported", "a string has no columns", NOW, "leave it out"))
+GOOD = ReportedTable("r", TableState("running", since=NOW), made=True)
+BAD = ReportedTable(
+    "r", TableState("suspended", "schema_unsupported", "a string has no columns", NOW, "leave it out")
+)
 
 
 def committed(table: str, rows: int, **rejects: int) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def summary(*events: dict[str, Any], **states: str) -> RunSummary:
     return found
 
 
-def said(**tables: Said) -> JobStatus:
+def said(**tables: ReportedTable) -> JobStatus:
     return JobStatus({"r": Run(NOW, NOW, NOW)}, tables)
 
 

@@ -32,7 +32,7 @@ from calve.config.job import Job, Kafka, Lake, Registry
 from calve.config.job import Table as TableSettings
 from calve.config.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Maintenance, RowRetention, due
 from calve.names import TableName
-from calve.outputs.job_status import Earlier, TableState
+from calve.outputs.job_status import FormerState, TableState
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey
 from calve.table.summary import POSITION_TAG, STATE, encode, restated
@@ -369,5 +369,5 @@ def test_a_commit_of_maintenance_is_called_by_its_kind(catalog: FolderCatalog) -
     append(table, 1, summary(1))
     append(table, 1, {"calve.maintenance": "dead_letters"})
     append(table, 1)
-    history = History.of(catalog, TableName(*NAME), Earlier("running"))
+    history = History.of(catalog, TableName(*NAME), FormerState("running"))
     assert [kind(each) for each in history.snapshots] == ["others", "dead letters", "round"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from calve.config.maintenance import Due
-from calve.outputs.job_status import Earlier
+from calve.outputs.job_status import FormerState
 from calve.requests.requests import Entry
 from cli.lake import Snapshot
 from cli.look.status import duration
@@ -106,8 +106,8 @@ def history(count: int) -> History:
         return Snapshot(n, n - 1, datetime.now(UTC) - timedelta(minutes=count - n), "append", summary)
 
     states = (
-        Earlier("running", "2026-01-02T00:04:05+00:00"),
-        Earlier("suspended", "2026-01-01T00:00:00+00:00", "offset_gap"),
+        FormerState("running", "2026-01-02T00:04:05+00:00"),
+        FormerState("suspended", "2026-01-01T00:00:00+00:00", "offset_gap"),
     )
     done = Entry("i", "2026-01-02T00:00:00+00:00", "rollback", "back to snapshot 7", by="ann")
     refused = Entry("j", "2026-01-01T00:00:00+00:00", "layout", "day(at)", problem="no column at")

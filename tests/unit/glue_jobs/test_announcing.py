@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.names import TableName
-from calve.outputs.announcement import Announcement, Found, Speaker
+from calve.outputs.announcement import Announcement, EventSource, Found
 from calve.table.protocol import Commit
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.table.announcements import MOST_RECENT, Announcer
@@ -80,7 +80,7 @@ class Box:
 
 
 def announcer(box: Box | None) -> Announcer:
-    return Announcer(Speaker("d", "main", TableName("d", "t")), "topic", box)
+    return Announcer(EventSource("d", "main", TableName("d", "t")), "topic", box)
 
 
 def look(who: Announcer, main: Main) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calve.decoding.decode_plan import Decoding, decoding, first_columns
+from calve.decoding.decode_plan import DecodePlan, decoding, first_columns
 from calve.decoding.formats import FIELDS, Top
 from calve.errors import CalveError
 from calve.schema.registered import Schema
@@ -50,13 +50,13 @@ FOUND = re.compile(
 """All that is ever said to be found: kinds, and nothing of a value."""
 
 
-def made(text: Any, kind: str = "AVRO", top: Top = FIELDS) -> Decoding:
+def made(text: Any, kind: str = "AVRO", top: Top = FIELDS) -> DecodePlan:
     schema = Schema(7, text if isinstance(text, str) else json.dumps(text), kind)
     columns = first_columns([schema], "it", top)
     return decoding(columns, [schema], top=top)
 
 
-def why(found: Decoding, value: bytes, reason: str = "malformed") -> str | None:
+def why(found: DecodePlan, value: bytes, reason: str = "malformed") -> str | None:
     """The sentence, once it was looked at that it has nothing of the value."""
     sentence = Explainer(found).explain(reason, value)
     if sentence is not None:
@@ -290,7 +290,7 @@ def filled(kind: Any, fields: tuple[Field, ...], row: dict[str, Any]) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def agreed(found: Decoding, payloads: list[bytes]) -> None:
+def agreed(found: DecodePlan, payloads: list[bytes]) -> None:
     (writer,) = found.writers
     values = [writer.prefix + each for each in payloads]
     rows = decode(pa.array(values, pa.binary()), [Frame(writer.prefix, writer.plan)]).to_pylist()  # type: ignore[union-attr]
@@ -317,7 +317,7 @@ def test_a_flood_and_a_huge_value_are_bounded_and_nothing_is_raised() -> None:
 
 def test_keys_and_texts_are_explained_as_what_they_are() -> None:
     key = made('"long"', top=Top("key"))
-    found = Decoding((), key=key)
+    found = DecodePlan((), key=key)
     assert why(found, FRAME + b"\xff", "key_malformed") == "key: expected a long, found the end of the value"
     strings = Schema(0, "", "STRING")
     text = decoding(first_columns([strings], "it"), [strings], wire=BARE)

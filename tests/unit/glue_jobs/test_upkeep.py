@@ -6,7 +6,7 @@ from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import Commit
 from calve.table.summary import encode, restated
 from glue_jobs.iceberg.rewriting import OPEN_BYTES, Group
-from glue_jobs.maintenance.upkeep import (
+from glue_jobs.maintenance.between_rounds import (
     LEAST_COST,
     MERGED_AT_ONCE,
     MOST_UNSAID,

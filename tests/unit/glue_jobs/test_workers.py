@@ -6,16 +6,16 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from calve.errors import Fatal, Retryable, Suspended
-from glue_jobs.process.workers import MARK, Unexpected, telling, told_by_workers
+from glue_jobs.process.workers import MARK, Unexpected, errors_by_value, errors_of_workers
 
 
 def carried(error: Exception) -> None:
     """As a worker's error reaches the driver: in the text of an exception of Spark's, with lines around it."""
-    with pytest.raises(RuntimeError) as raised, telling():
+    with pytest.raises(RuntimeError) as raised, errors_by_value():
         raise error
     text = f"[PYTHON_EXCEPTION] Traceback\n  {raised.value}\nDriver stacktrace: {{}}"
     assert raised.value.__cause__ is None
-    with told_by_workers():
+    with errors_of_workers():
         raise Raised(text)
 
 
@@ -52,12 +52,12 @@ def test_of_another_error_no_text_is_told() -> None:
 
 
 def test_other_errors_of_spark_stay() -> None:
-    with pytest.raises(Raised, match="something else"), told_by_workers():
+    with pytest.raises(Raised, match="something else"), errors_of_workers():
         raise Raised("something else")
 
 
 def test_what_is_carried_is_the_mark_and_json() -> None:
-    with pytest.raises(RuntimeError) as raised, telling():
+    with pytest.raises(RuntimeError) as raised, errors_by_value():
         raise Retryable("a")
     assert json.loads(str(raised.value).removeprefix(MARK)) == {
         "kind": "Retryable",

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from calve.errors import LostRace
 from calve.table.dead_letters import (
     Leftover,
-    LetterBranch,
+    WaitingBranch,
+    dead_letters_round,
     leftover_by_offsets,
     leftover_letters,
-    letters_round,
-    recover_letters,
+    recover_dead_letters,
     rounds_since,
 )
 from calve.table.position import Position
@@ -36,7 +36,7 @@ def hold(world: World, round_id: str, base: Position, rejects: Sequence[Row], ma
 
 def recover(world: World, main: Position, seen: Metadata, now: Metadata) -> Steps:
     """Bring the dead letters level with main; `seen` was read before main, `now` after it."""
-    if letters_round(seen.ancestors()) != letters_round(now.ancestors()):
+    if dead_letters_round(seen.ancestors()) != dead_letters_round(now.ancestors()):
         raise Again
     newest = nearest_position(now.ancestors())
     if newest is None or world.rules.was_rolled_back(main, newest):
@@ -47,7 +47,9 @@ def recover(world: World, main: Position, seen: Metadata, now: Metadata) -> Step
     named = main.dead_letters
     if named and named.snapshot in now.snapshots:
         known.append(_branch(now, f"calve_{named.round}", named.snapshot))
-    plan = recover_letters(main, published=named is not None and newest.round == named.round, branches=known)
+    plan = recover_dead_letters(
+        main, published=named is not None and newest.round == named.round, branches=known
+    )
     yield "letters planned"
     if plan.publish:
         yield from release(world, main)
@@ -73,7 +75,7 @@ def release(world: World, main: Position, rejects: Sequence[Row] | None = None) 
             lambda base: world.rules.may_release(main, base.ancestors()),
         )
     except (LostRace, Ambiguous):
-        if letters_round(letters.metadata.ancestors()) != named.round:
+        if dead_letters_round(letters.metadata.ancestors()) != named.round:
             raise Again from None
     yield f"released {named.round}"
     yield from or_again(commit(world, letters, _dropping(f"calve_{named.round}")))
@@ -87,7 +89,7 @@ def _without(base: Metadata, files: tuple[Row, ...]) -> tuple[Row, ...]:
 
 def _undo_rollback(world: World, main: Position, now: Metadata) -> Steps:
     """Delete what a rolled-back main will read again, and say which dead letters are the newest now: one commit."""
-    newest = letters_round(now.ancestors())
+    newest = dead_letters_round(now.ancestors())
     left = leftover_letters(main, now.ancestors()) or _search(world, main, now, newest)
     yield f"left over: {sorted(left.rounds)}, back to {left.back_to}"
     by_round = world.rules.cleanup_by_round
@@ -100,7 +102,7 @@ def _undo_rollback(world: World, main: Position, now: Metadata) -> Steps:
         return world.letters.snapshot(base, stamp(main, left.back_to) | left.summary, kept)
 
     def unchanged(base: Metadata) -> bool:
-        return not by_round or letters_round(base.ancestors()) == newest
+        return not by_round or dead_letters_round(base.ancestors()) == newest
 
     yield from or_again(commit(world, world.letters, delete, unchanged))
 
@@ -121,9 +123,9 @@ def beyond(main: Position, row: Row) -> bool:
     return row.offset >= main.offsets.get(row.topic, {}).get(row.partition, 0)
 
 
-def _branch(metadata: Metadata, name: str, snapshot: int) -> LetterBranch:
+def _branch(metadata: Metadata, name: str, snapshot: int) -> WaitingBranch:
     summary = metadata.snapshots[snapshot].summary
-    return LetterBranch(name, summary["calve.round"], summary["calve.base"])
+    return WaitingBranch(name, summary["calve.round"], summary["calve.base"])
 
 
 def _added(snapshot: Snapshot) -> tuple[Row, ...]:

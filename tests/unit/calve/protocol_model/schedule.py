@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from calve.table.dead_letters import letters_round
+from calve.table.dead_letters import dead_letters_round
 from calve.table.position import NO_LETTERS, Ledger, Offsets, Position, TopicKey, decode_offsets
 from calve.table.protocol import nearest_position
 from calve.table.summary import has_position
@@ -198,7 +198,7 @@ class Schedule:
         """The records of a redrive that main names and whose marks are still to be published."""
         main = nearest_position(self.world.main.metadata.ancestors())
         named = main.dead_letters if main else None
-        newest = letters_round(self.world.letters.metadata.ancestors())
+        newest = dead_letters_round(self.world.letters.metadata.ancestors())
         if named is None or not named.redriven or newest == named.round:
             return set()
         return self.world.marked[named.round]

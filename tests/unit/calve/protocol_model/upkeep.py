@@ -1,4 +1,6 @@
-"""What a model's writer does between two rounds: what `glue_jobs.maintenance.upkeep` and `glue_jobs.maintenance.upkeep` do."""
+"""What a model's writer does between two rounds: as `glue_jobs.maintenance.between_rounds` does.
+`glue_jobs.maintenance.between_rounds` do.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from calve.requests.redrive import is_level
 from calve.table.position import NO_LETTERS, Position
 from calve.table.protocol import nearest_position, standing
 from calve.table.summary import POSITION_TAG, restated
-from glue_jobs.maintenance.upkeep import down_to_a_position, needed, needed_of_letters
+from glue_jobs.maintenance.between_rounds import down_to_a_position, needed, needed_of_letters
 from tests.unit.calve.protocol_model.lake import Metadata
 from tests.unit.calve.protocol_model.world import Ambiguous, Steps, World, commit
 

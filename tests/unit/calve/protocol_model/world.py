@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from calve.errors import LostRace, Suspended
-from calve.table.dead_letters import LetterBranch, Recovery, may_release, was_rolled_back
+from calve.table.dead_letters import Recovery, WaitingBranch, may_release, was_rolled_back
 from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Commit, TopicState, locate, may_publish, recheck
 from calve.table.summary import encode
-from glue_jobs.maintenance.upkeep import down_to_a_position
+from glue_jobs.maintenance.between_rounds import down_to_a_position
 from tests.unit.calve.protocol_model.lake import Metadata, Table, Topic
 
 Steps = Iterator[str]
@@ -38,7 +38,7 @@ class Rules:
     expiry_keeps: Callable[[Sequence[Commit], int], int] = down_to_a_position
     may_release: Callable[[Position, Sequence[Commit]], bool] = may_release
     was_rolled_back: Callable[[Position, Position | None], bool] = was_rolled_back
-    drop: Callable[[Recovery, Sequence[LetterBranch]], Sequence[LetterBranch]] = lambda plan, _: plan.drop
+    drop: Callable[[Recovery, Sequence[WaitingBranch]], Sequence[WaitingBranch]] = lambda plan, _: plan.drop
     recheck: Callable[[TopicState, TopicState, Offsets], None] = recheck
     main_first: bool = True
     letters_read_first: bool = True

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calve.decoding.decode_plan import Decoding, decoding, first_columns
+from calve.decoding.decode_plan import DecodePlan, decoding, first_columns
 from calve.schema.avro import is_map
 from calve.schema.columns import Json, field
 from calve.schema.columns import struct as columns_of
@@ -178,7 +178,7 @@ def test_frames_tell_rows_from_rejects_and_records_of_other_tables() -> None:
     assert found.good.tolist() == [0]
     assert found.others == {0: 1}
     assert found.rejected.tolist() == [1, 2, 3, 4, 6]
-    assert Decoder(Decoding(()), columns).decode(records_of(values)).rejected.tolist() == list(range(7))
+    assert Decoder(DecodePlan(()), columns).decode(records_of(values)).rejected.tolist() == list(range(7))
 
 
 def test_glue_s_frames_with_and_without_compression() -> None:
@@ -205,7 +205,7 @@ def test_glue_s_frames_with_and_without_compression() -> None:
 )
 def test_values_that_are_kept_as_they_are(is_text: bool, kept: list[bytes | None]) -> None:
     columns = columns_of(field("value", "string" if is_text else "binary"))
-    decoder = Decoder(Decoding((PlainWriter(0, b"", "value", is_text),), wire=BARE), columns)
+    decoder = Decoder(DecodePlan((PlainWriter(0, b"", "value", is_text),), wire=BARE), columns)
     values = [b"ok", None, b"\xff", b"", b"\xed\xa0\x80", b"\xf0\x8f\xbf\xbf"]
     found = decoder.decode(records_of(values))
     assert plain(found.columns["value"]) == kept
@@ -218,10 +218,10 @@ def test_keys_are_columns_too() -> None:
         field("a", "int"), field("k", "string"), field("b", "string"), field("later", "long")
     )
     values = decoding(columns_of(*columns["fields"][::2]), versions_of(NARROW))
-    key = Decoding((PlainWriter(0, b"", "k", text=True),), wire=BARE)
+    key = DecodePlan((PlainWriter(0, b"", "k", text=True),), wire=BARE)
     good = FRAME + zigzag(5) + text(b"x")
     records = records_of([good, good, good, b"bad"], keys=[b"one", None, b"\xff", b"four"])
-    found = Decoder(Decoding(values.writers, key=key), columns).decode(records)
+    found = Decoder(DecodePlan(values.writers, key=key), columns).decode(records)
     assert found.good.tolist() == [0, 1]
     assert found.rejected.tolist() == [2, 3]
     assert found.columns.to_pylist() == [

@@ -14,7 +14,7 @@ from glue_jobs.engines.columnar.engine import tasks_for
 from glue_jobs.engines.columnar.tasks import Work
 from glue_jobs.kafka.connection import Access
 from glue_jobs.kafka.fetching import planned
-from glue_jobs.process.workers import Trouble
+from glue_jobs.process.workers import TaskError
 
 SPANS = st.dictionaries(
     st.integers(0, 20), st.tuples(st.integers(0, 10**6), st.integers(0, 10**5)), min_size=1
@@ -64,7 +64,7 @@ def test_there_are_no_more_tasks_than_cores_and_none_for_a_few_bytes() -> None:
     ],
 )
 def test_an_error_of_calves_comes_back_as_it_was(error: CalveError) -> None:
-    again = pickle.loads(pickle.dumps(Trouble.of(error))).error()
+    again = pickle.loads(pickle.dumps(TaskError.of(error))).error()
     assert type(again) is type(error)
     assert str(again) == str(error)
     assert getattr(again, "code", None) == getattr(error, "code", None)
@@ -74,7 +74,7 @@ def test_of_any_other_error_the_text_is_not_told() -> None:
     with pytest.raises(pa.ArrowInvalid) as caught:
         pa.array(["4111 1111 1111 1111"]).cast(pa.int32())
     assert "4111" in str(caught.value)
-    told = str(Trouble.of(caught.value).error())
+    told = str(TaskError.of(caught.value).error())
     assert told.startswith("ArrowInvalid at ")
     assert "4111" not in told
 

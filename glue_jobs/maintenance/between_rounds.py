@@ -18,13 +18,13 @@ from calve.config.maintenance import snapshots_to_keep
 from calve.errors import Fatal
 from calve.log import event
 from calve.outputs.emitting import Emitted, left
-from calve.requests.expired_history import Earlier, earlier
+from calve.requests.expired_history import ExpiredHistory, earlier
 from calve.requests.redrive import is_level
 from calve.table.position import NO_LETTERS, Position
 from calve.table.protocol import Commit, may_publish, nearest_position, standing
 from calve.table.summary import EARLIER, POSITION_TAG, SETTINGS, has_position, restated, round_of
 from glue_jobs.iceberg.catalog import Table, settings
-from glue_jobs.iceberg.commit_cost import Meter
+from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.rewriting import Group, groups, rewrite
 from glue_jobs.iceberg.staging import Staged
 from glue_jobs.process import faults
@@ -47,7 +47,7 @@ AT_END_S = 60.0
 
 
 @dataclass(slots=True)
-class Upkeep:
+class LoopMaintenance:
     """The upkeep of one table; all that it remembers may be lost at any time."""
 
     opener: Opener
@@ -106,7 +106,7 @@ class Upkeep:
         main.refresh()
         if main.total("data-files") < MERGED_AT_ONCE or len(base.offsets) != 1:
             return  # rows of a topic that was made again since are told apart by their files
-        began, meter = time.monotonic(), Meter(opened.services.lake)
+        began, meter = time.monotonic(), CostMeter(opened.services.lake)
         chosen, left = self._chosen(int(spare_s * self.rate))
         if not chosen:
             return
@@ -221,7 +221,7 @@ def expire(settings: job.Table, main: Table, letters: Table | None, *, said: int
     kept = _kept(settings, line, needed(line, emitted, said))
     gone = 0
     if kept < len(line):
-        noted = earlier(line, kept, Earlier.of(main.properties, line), settings.dead_letter_budget)
+        noted = earlier(line, kept, ExpiredHistory.of(main.properties, line), settings.dead_letter_budget)
         main.set_properties({EARLIER: noted.to_json()})
         faults.point("expiry.noted", settings.name)
         main.set_tag(POSITION_TAG, stood.snapshot)  # else it holds a snapshot that is no ancestor any more
