@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import grimp
@@ -100,6 +102,22 @@ def longest(graph: Graph) -> tuple[str, ...]:
     return max(map(chain, sorted(graph)), key=len, default=())
 
 
+def picture() -> str:
+    """The rooms of each package as import-linter's contracts order them, side by side: a room imports only from lower floors."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    columns = [
+        [each["containers"][0], "", *each["layers"]]
+        for each in contracts
+        if len(each.get("containers", ())) == 1
+    ]
+    widths = [max(map(len, each)) for each in columns]
+    floors = zip_longest(*columns, fillvalue="")
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(each, widths, strict=True)) for each in floors
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
 def main() -> int:
     modules = graph()
     found = {each: structure(each, modules) for each in PACKAGES}
@@ -116,6 +134,7 @@ def main() -> int:
         print(f"\n{package}: {' > '.join(of.floors)}")
         for circle in of.circles:
             print(f"  circle: {' '.join(circle)}")
+    print(f"\n{picture()}")
     return 0
 
 

@@ -1,6 +1,4 @@
-"""What a model's writer does between two rounds: as `glue_jobs.maintenance.between_rounds` does.
-`glue_jobs.maintenance.between_rounds` do.
-"""
+"""What a model's writer does between two rounds, as `glue_jobs.maintenance.between_rounds` does."""
 
 from __future__ import annotations
 
