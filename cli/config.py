@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calve.config.job import Kafka, Registry
+from calve.config.job import Job, Kafka, Registry, Table
 from calve.errors import ConfigError
 from cli.console import COMMON
 from cli.profile import is_named
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from calve.config.deployment import Deployment
-    from calve.config.job import Job, Table
     from calve.settings import StackDefaults
     from cli.embedded.stack import Stack
 

@@ -16,13 +16,12 @@ from cli.embedded.java import find_java
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.loopback import HOST
 from cli.embedded.processes import allow_open_files
-from cli.embedded.stack import current, environment, spark_jars
+from cli.embedded.stack import Stack, current, environment, spark_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from calve.config.job import Job
-    from cli.embedded.stack import Stack
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 QUICK_START = (

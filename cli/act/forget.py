@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calve.config.job import Upsert
+from calve.config.job import Job, Upsert
+from calve.config.job import Table as Settings
 from calve.errors import CalveError, ConfigError, Retryable
 from calve.names import FIELD_NAME
 from calve.requests.forget import (
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from calve.config.job import Job
-    from calve.config.job import Table as Settings
 
 PATIENCE_S = 600.0
 """Files are written anew and deleted, which takes longer than a round."""
@@ -108,7 +107,7 @@ def forget(
 
 
 def _opened(table: str, config: Path, env: str | None) -> tuple[Job, Settings, Table]:
-    from cli.act.dead_letters.selection import open_letters
+    from cli.dead_letters import open_letters
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption
-from cli.console import Console, Output, OutputOption
-from cli.look.status import duration
+from cli.console import Console, Output, OutputOption, duration
 
 if TYPE_CHECKING:
     from cli.act.key_ages import KeyAge

@@ -13,7 +13,7 @@ import typer
 from calve.errors import CalveError, ConfigError
 from calve.names import TABLE_NAME
 from calve.requests.requests import Entry
-from calve.requests.rollback import Request, What, at_moment, before_offsets, journey
+from calve.requests.rollback import Journey, Request, What, at_moment, before_offsets, journey
 from calve.table.protocol import Commit, nearest_position
 from cli.act.dead_letters.options import open_both
 from cli.act.pause import person, stamp
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from calve.config.job import Table as Settings
-    from calve.requests.rollback import Journey
     from calve.table.position import Offsets, TopicKey
 
 PATIENCE_S = 120.0

@@ -18,8 +18,8 @@ from calve.errors import CalveError
 from calve.names import TableName
 from calve.outputs.job_status import EVERY_S, JobStatus, Run, Said, TableState, place
 from cli.account import Account, outputs
+from cli.console import duration
 from cli.lake import aws_errors
-from cli.look.status import duration
 
 GONE_AFTER_S = 5 * EVERY_S
 """A run that has said nothing for so long is there no more."""

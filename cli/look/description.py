@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -12,7 +13,8 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from calve.modes.keys import described
 from calve.names import TableName
-from cli.lake import ancestors, latest_commit, load, rows, state_of
+from cli.console import duration
+from cli.lake import Snapshot, ancestors, latest_commit, load, rows, state_of
 from cli.look.condition import Condition, Conditions
 
 
@@ -126,3 +128,40 @@ def _term(table: Table, source_id: int, transform: str) -> str:
 
 def _listed(terms: Iterator[str]) -> str:
     return ", ".join(terms) or "-"
+
+
+def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
+    """One snapshot for people; the ledger's figures are empty where a table was made or another writer committed."""
+    ledger = snapshot.ledger
+    return {
+        "snapshot": str(snapshot.id),
+        "committed": f"{duration((datetime.now(UTC) - snapshot.committed_at).total_seconds())} ago",
+        "operation": snapshot.operation,
+        "offsets": ledger.span if ledger else None,
+        "applied": ledger.applied if ledger else None,
+        "dead_letters": ledger.dead_lettered if ledger else None,
+        "skipped": (sum(ledger.skipped.values()) or None) if ledger else None,
+        "filtered": (ledger.filtered or None) if ledger else None,
+        "deduplicated": (ledger.deduplicated or None) if ledger else None,
+        "gaps": ledger.gaps if ledger else None,
+        "lost": ledger.lost if ledger else None,
+        "deleted": (ledger.rows_deleted or None) if ledger else None,
+        "rows": snapshot.total("records"),
+    }
+
+
+def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
+    """One snapshot for programs."""
+    ledger = snapshot.ledger
+    return {
+        "snapshot_id": snapshot.id,
+        "parent_id": snapshot.parent,
+        "committed_at": snapshot.committed_at.isoformat(timespec="milliseconds"),
+        "operation": snapshot.operation,
+        "topic": snapshot.summary.get("calve.topic"),
+        "round": snapshot.summary.get("calve.round"),
+        "from": json.loads(snapshot.summary.get("calve.from", "null")),
+        "to": json.loads(snapshot.summary.get("calve.to", "null")),
+        "ledger": asdict(ledger) if ledger else None,
+        "metrics": snapshot.metrics,
+    }

@@ -12,9 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from calve.outputs.job_status import JobStatus
-from cli.console import Console
+from cli.console import Console, duration
 from cli.look.condition import Condition, Conditions, newest
-from cli.look.status import duration
 from cli.look.status.command import say
 from cli.look.status.drawing import fitted, short
 from cli.look.status.screen import named, rejects, state

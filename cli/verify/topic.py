@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import methodcaller
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from calve.config import job
+from calve.config.steps import Step
 from calve.errors import CalveError, Retryable
+from calve.registry.registry import Registry, open_registry
 from calve.schema.columns import MOST_MILLIS, UNDELIVERED
 from calve.table.position import Offsets
 from cli.kafka import Topic, client_properties
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
 
 TIMEOUT_S = 15
 STALLED_S = 60
@@ -210,3 +215,31 @@ class Reader:
                 fix="run calve verify again",
             )
         return Retryable(f"topic {self._topic} partition {partition}: {error.str()}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the table, the topic and its schemas are read from, and how its values and keys are.
+
+    masking: the secret with the keys that dead letters are sealed by.
+    """
+
+    catalog: Catalog
+    kafka: job.Kafka
+    registry: job.AnyRegistry | None
+    region: str
+    value: job.Source = field(default_factory=job.Source)
+    key: job.Source | None = None
+    steps: tuple[Step, ...] = ()
+    masking: str | None = None
+
+    @classmethod
+    def of(cls, catalog: Catalog, settings: job.Job, table: job.Table) -> Self:
+        """Those of a table of a job."""
+        parts = table.value, table.key, table.steps
+        return cls(catalog, settings.kafka, settings.registry, settings.lake.region, *parts, settings.masking)
+
+    def open_registry(self) -> Registry | None:
+        """The registry; None where nobody asks it."""
+        asked = any(each is not None and each.registered for each in (self.value, self.key))
+        return open_registry(self.registry) if asked else None

@@ -12,7 +12,7 @@ from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.schema.columns import UNDELIVERED
 from cli import lake
-from cli.kafka import Cluster, client_properties
+from cli.kafka import Cluster, Topic, client_properties
 from cli.verify.checks import checks_of, digests_of, findings_of
 from cli.verify.claim import Claim, Round, Span, read_claim
 from cli.verify.compare import Explainer, Sides, TableSide, read_table
@@ -24,17 +24,16 @@ from cli.verify.keyed.fold import Fold, blanks_in
 from cli.verify.keyed.modes import Mode, mode_of
 from cli.verify.keyed.totals import Totals
 from cli.verify.letters import LetterRows, Letters, Seals, read_letters
+from cli.verify.reading import reading_of
 from cli.verify.rows import MainRows
-from cli.verify.sources import Sources, reading_of
 from cli.verify.steps.queries import Queries
 from cli.verify.steps.shape import Shape, shapes_of
-from cli.verify.topic import Reader, is_compacted
+from cli.verify.topic import Reader, Sources, is_compacted
 from cli.verify.topic_side import TopicSide, made_of, read_topic
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from cli.kafka import Topic
     from cli.progress import Progress
 
 

@@ -23,15 +23,13 @@ from cli.act.dead_letters.options import (
 )
 from cli.act.dead_letters.redrive import redrive
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
-from cli.console import Console, Output, OutputOption
-from cli.look.status import duration
+from cli.console import Console, Output, OutputOption, duration
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from calve.names import TableName
-    from cli.act.dead_letters.dead_letter import Group
-    from cli.act.dead_letters.selection import Selection
+    from cli.dead_letters import Group, Selection
 
 SHOWN_GROUPS = 40
 SHOWN_PARTITIONS = 3
@@ -82,7 +80,7 @@ def listed(
     Example:
       calve dead-letters stock_trades --since 2h
     """
-    from cli.act.dead_letters.selection import Selection, count, grouped
+    from cli.dead_letters import Selection, count, grouped
 
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)
@@ -129,8 +127,7 @@ def show(
     Example:
       calve dead-letters show stock_trades 3:1841
     """
-    from cli.act.dead_letters.dead_letter import document, letters
-    from cli.act.dead_letters.selection import Place, read
+    from cli.dead_letters import Place, document, letters, read
 
     wanted = Place.of(place)
     name, found = open_table(table, config, env)
@@ -170,7 +167,7 @@ def export(
     Example:
       calve dead-letters export stock_trades letters.jsonl --reason malformed
     """
-    from cli.act.dead_letters.selection import Selection
+    from cli.dead_letters import Selection
 
     console = Console(output)
     selection = Selection.of(since, reason, schema_id, now=datetime.now(UTC), until=until, redriven=redriven)
@@ -189,8 +186,8 @@ def export(
 
 def _write(file: Path, letters: Table, selection: Selection) -> int:
     """Write the selected dead letters; a file that could not be finished is removed, as is one without any."""
-    from cli.act.dead_letters import dead_letter
-    from cli.act.dead_letters.selection import read
+    from cli.dead_letters import document, read
+    from cli.dead_letters import letters as rows_of
 
     count = 0
     try:
@@ -204,8 +201,8 @@ def _write(file: Path, letters: Table, selection: Selection) -> int:
     try:
         with file.open("w", encoding="utf-8") as out:
             for batch in read(letters, selection.within(letters)):
-                for each in dead_letter.letters(batch):
-                    out.write(json.dumps(dead_letter.document(each), ensure_ascii=False) + "\n")
+                for each in rows_of(batch):
+                    out.write(json.dumps(document(each), ensure_ascii=False) + "\n")
                     count += 1
     except BaseException:
         file.unlink()
@@ -247,7 +244,7 @@ def _ago(moment: datetime | None, now: datetime) -> str:
 
 
 def _show(console: Console, name: str, found: dict[str, object]) -> None:
-    from cli.act.dead_letters.dead_letter import facts, preview, size
+    from cli.dead_letters import facts, preview, size
 
     console.panel(f"dead letter of {name}", facts(found))
     if found.get(SEALED):

@@ -52,7 +52,7 @@ def open_table(table: str, config: Path, env: str | None) -> tuple[TableName, Ta
 
 def open_both(table: str, config: Path, env: str | None) -> tuple[TableName, Settings, Table, Table | None]:
     """As `open_table`, with the table itself and its settings."""
-    from cli.act.dead_letters.selection import open_letters
+    from cli.dead_letters import open_letters
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
 

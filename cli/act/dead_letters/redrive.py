@@ -21,7 +21,7 @@ from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 
 if TYPE_CHECKING:
-    from cli.act.dead_letters.selection import Selection
+    from cli.dead_letters import Selection
 
 PATIENCE_S = 120.0
 """A suspended table is looked at once a minute, a running one at least as often as its freshness says."""
@@ -47,7 +47,7 @@ def redrive(
     Example:
       calve dead-letters redrive stock_trades --schema-id 7
     """
-    from cli.act.dead_letters.selection import Selection, grouped
+    from cli.dead_letters import Selection, grouped
 
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until)

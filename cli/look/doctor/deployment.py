@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from botocore.config import Config
 
-from calve.config.deployment import UNKNOWN_SERVERS
-from calve.config.job import Kafka, Registry
+from calve.config.deployment import UNKNOWN_SERVERS, Deployment
+from calve.config.job import Job, Kafka, Registry
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
 from cli.account import Account, outputs
 from cli.config import embedded_stack, found, load_target
@@ -17,15 +17,12 @@ from cli.look.doctor.account import jobs, of_release, quotas, roles, seen_from_a
 from cli.profile import is_named
 from lambdas.doctor import lake
 from lambdas.doctor.checks import LIMIT_S, lake_probes, probes
-from lambdas.doctor.finding import Finding, examine, of_error
+from lambdas.doctor.finding import Finding, Probe, examine, of_error
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from calve.config.deployment import Deployment
-    from calve.config.job import Job
     from cli.embedded.stack import Stack
-    from lambdas.doctor.finding import Probe
 
 NO_KAFKA, NO_REGISTRY = Kafka("kafka.invalid:9092"), Registry("https://registry.invalid")
 """Stand in for the embedded stack where that does not run."""

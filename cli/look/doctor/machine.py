@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from cli.embedded.layout import Layout
 from cli.embedded.loopback import HOST
-from lambdas.doctor.finding import Finding
+from lambdas.doctor.finding import Finding, Probe
 
 if TYPE_CHECKING:
     from cli.embedded.servers import Server
-    from lambdas.doctor.finding import Probe
 
 GIB = 1 << 30
 DISK_NEEDED = 3 * GIB

@@ -10,8 +10,7 @@ import typer
 
 from calve.errors import ConfigError
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument
-from cli.console import Console, Output, OutputOption
-from cli.look.status import duration
+from cli.console import Console, Output, OutputOption, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

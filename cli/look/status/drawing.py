@@ -8,7 +8,7 @@ from itertools import pairwise
 from rich.table import Table
 from rich.text import Text
 
-from cli.look.status import duration
+from cli.console import duration
 
 MARKS = {
     "running": ("●", "green"),

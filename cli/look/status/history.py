@@ -15,7 +15,7 @@ from calve.requests import backfill, forget, redrive
 from calve.requests.requests import Entry
 from calve.table.position import MAINTENANCE
 from cli.lake import Snapshot, ancestors, load, state_of
-from cli.look.tables import snapshot_document, snapshot_line
+from cli.look.description import snapshot_document, snapshot_line
 
 REQUESTED = {redrive.REQUEST_ID: "redrive", forget.REQUEST_ID: "forget", backfill.REQUEST_ID: "backfill"}
 

@@ -7,21 +7,18 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from cli.look.status import duration
+from cli.console import duration
 from cli.look.status.drawing import MARKS, UNKNOWN, fitted, seconds, short, size
-from cli.look.status.troubles import Urgency
+from cli.look.status.troubles import Trouble, Urgency
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from cli.look.status.overview import Overview
     from cli.look.status.table_status import TableStatus
-    from cli.look.status.troubles import Trouble
 
 WIDE = 100
 """Columns of a terminal from which on every figure has its place."""

@@ -35,7 +35,7 @@ from calve.requests.requests import Pause
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import Offsets, Position
 from calve.table.protocol import complete_until
-from cli.act.dead_letters.selection import Selection
+from cli.dead_letters import Selection
 from cli.kafka import Cluster, Topic, cluster_database
 from cli.lake import (
     Snapshot,

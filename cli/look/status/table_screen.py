@@ -5,19 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cli.look.status import duration
+from cli.console import duration
 from cli.look.status.drawing import MARKS, UNKNOWN, fitted, plot, seconds, short, size
 from cli.look.status.history import History, lines
 from cli.look.status.screen import MOST_TROUBLES, WIDE, alarming, heading, lag_age, late
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.console import RenderableType
 
     from cli.look.status.overview import Overview
     from cli.look.status.table_status import TableStatus

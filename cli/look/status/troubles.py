@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from calve.config.topics import NotKept
+from cli.console import duration
 from cli.look.condition import STOPPED, Condition
-from cli.look.status import duration
 from cli.look.status.table_status import ANY_REASON, TableStatus
 from lambdas.publish_states import PublishState, State
 

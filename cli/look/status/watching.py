@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from calve.errors import CalveError
@@ -18,8 +18,6 @@ from cli.look.status.screen import screen
 from cli.look.status.table_screen import inside
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from cli.console import Console
     from cli.look.status.overview import Overview
 

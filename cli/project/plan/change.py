@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from calve.config.job import Job, Table, Transform
-from cli.look.status import duration
+from cli.console import duration
 from cli.project.plan.consequences import Consequence
 
 NOTHING = "-"

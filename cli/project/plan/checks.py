@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from pyiceberg.schema import Schema
 
-from calve.config.job import Deduplicate, Table, Transform, Upsert
+from calve.config.job import Aggregate, Deduplicate, Job, Table, Transform, Upsert
 from calve.config.steps import masked_columns
 from calve.errors import CalveError, Retryable, Suspended, topic_missing
 from calve.modes.aggregate import columns_of, require_same_columns
@@ -27,7 +27,7 @@ from calve.modes.keys import keyed, kind_of
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import apply, column_at, data_columns
 from calve.settings.problems import Problem
-from cli.project.plan.survey import Read
+from cli.project.plan.survey import Read, Records, Survey
 from lambdas.csv_export.aggregate import columns_written
 from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.scan import column_of, filter_of, in_window
@@ -37,11 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from calve.config.export import Export
-    from calve.config.job import Aggregate, Job
     from cli.project.plan.change import Change
     from cli.project.plan.deployed import DeployedTable
     from cli.project.plan.steps import Foreseen
-    from cli.project.plan.survey import Records, Survey
 
 
 def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ from calve.errors import ConfigError
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
 from cli.console import Branch, Console, Output, OutputOption
 from cli.look.cost.command import RateOption
-from cli.project.plan.change import KINDS
+from cli.project.plan.change import KINDS, Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from calve.config.job import PartName
     from calve.settings.problems import Place, Problem
     from cli.project.plan.bill import Bills
-    from cli.project.plan.change import Change
     from cli.project.plan.deployed import Deployed
     from cli.project.plan.survey import Survey
 

@@ -10,7 +10,7 @@ from calve.config.job import Emit, Table
 from calve.config.maintenance import Maintenance
 from calve.errors import Suspended
 from calve.modes.keys import noted, switch
-from cli.look.status import duration
+from cli.console import duration
 from cli.project.plan.deployed import DeployedTable
 
 CONTENT = ("table", "time_column", "window", "time_zone", "filter", "group_by", "measures", "csv")

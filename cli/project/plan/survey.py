@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from calve.config.deployment import UNKNOWN_SERVERS
+from calve.config.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
 from calve.config.engine_choice import Chosen, choose, of_settings
-from calve.config.job import ChangeData
+from calve.config.job import ChangeData, Job, Table
 from calve.config.topics import Expansion, expand
 from calve.decoding.avro_program import reasons
-from calve.decoding.record_schemas import parts_of
+from calve.decoding.record_schemas import Parts, Versions, parts_of
 from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
 from calve.modes.keys import require_tombstones
-from calve.registry.registry import open_registry
+from calve.registry.registry import Registry, open_registry
 from calve.schema.evolution import apply, data_columns
 from calve.settings.problems import Problem
 from cli.kafka import Cluster
@@ -26,10 +26,6 @@ from cli.topics import joined, of_lake, with_tables
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from calve.config.deployment import Deployment, JobDeployment
-    from calve.config.job import Job, Table
-    from calve.decoding.record_schemas import Parts, Versions
-    from calve.registry.registry import Registry
     from calve.schema.columns import Json
     from cli.project.plan.change import Change
     from cli.project.plan.deployed import Deployed, DeployedTable

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from calve.errors import Fatal
-from calve.names import SYSTEM_COLUMN
+from calve.names import SYSTEM_COLUMN, TableName
 from cli import lake
 from cli.duck import connect
 from cli.verify.command import show
-from cli.verify.sources import Sources
+from cli.verify.topic import Sources
 from cli.verify.verification import verify
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from calve.config.job import Job, Lake
-    from calve.names import TableName
     from cli.console import Console
     from cli.run.datagen.plan import Fates
     from cli.verify.findings import Verification

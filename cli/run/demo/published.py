@@ -11,7 +11,7 @@ from cli import duck, lake
 from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.run.demo.checks import Count
-from lambdas.publish_states import PublishStates, Target
+from lambdas.publish_states import PublishState, PublishStates, Target
 from lambdas.snowflake.account import told
 from lambdas.snowflake.sql import name as quoted
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cli.console import Console
     from cli.embedded.elsewhere import Elsewhere
     from cli.embedded.stack import Stack
-    from lambdas.publish_states import PublishState
 
 PATIENCE_S = 60.0
 READER = "DuckDB"

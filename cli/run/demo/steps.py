@@ -13,10 +13,9 @@ from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import REASONS
 from cli import lake
 from cli.embedded import elsewhere
-from cli.kafka import Cluster
+from cli.kafka import Cluster, Topic
 from cli.look.condition import Conditions
-from cli.look.description import facts
-from cli.look.tables import snapshot_line
+from cli.look.description import facts, snapshot_line
 from cli.project import deploy
 from cli.run import run_job
 from cli.run.datagen.plan import Plan, in_turn
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from cli.console import Console
     from cli.embedded.elsewhere import Elsewhere
     from cli.embedded.stack import Stack
-    from cli.kafka import Topic
     from cli.verify.findings import Verification
 
 WEEK = last_week(datetime.now(UTC))

@@ -28,7 +28,7 @@ from cli.verify.steps.queries import Queries
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from cli.verify.sources import Sources
+    from cli.verify.topic import Sources
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,9 @@ from calve.config.job import Table as TableSettings
 from calve.errors import CalveError, ConfigError
 from calve.names import TableName
 from calve.schema.columns import DEAD_LETTERS, with_ids
-from cli.act.dead_letters import dead_letter
+from cli import dead_letters as dead_letter
 from cli.act.dead_letters.command import dead_letters
-from cli.act.dead_letters.dead_letter import COLUMNS, summarize
-from cli.act.dead_letters.selection import Place, Selection, read
+from cli.dead_letters import COLUMNS, Place, Selection, read, summarize
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from rich.console import Console
 from calve.config.maintenance import Due
 from calve.outputs.job_status import Earlier
 from calve.requests.requests import Entry
+from cli.console import duration
 from cli.lake import Snapshot
-from cli.look.status import duration
 from cli.look.status.drawing import plot, short, size
 from cli.look.status.history import History
 from cli.look.status.overview import Overview

@@ -8,7 +8,7 @@ import pytest
 
 from calve.table.position import Ledger, Offsets, TopicKey
 from cli.verify.claim import Round
-from cli.verify.sources import Epochs
+from cli.verify.reading import Epochs
 
 TOPIC = TopicKey("c", "t")
 NOW, UNKNOWN = {"steps": "now"}, {"steps": "earlier"}

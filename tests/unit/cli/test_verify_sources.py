@@ -14,7 +14,7 @@ from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
 from cli.verify.formats.decoding import Decoder, Keys, Values
 from cli.verify.formats.fields import Unreadable
-from cli.verify.sources import Epochs, ReadWith
+from cli.verify.reading import Epochs, ReadWith
 from cli.verify.topic import Records
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64()), ("schema_id", pa.int32())])

@@ -1,19 +1,40 @@
-"""Dead letters: one as a JSON object that the record can be rebuilt from, and as lines for people; all of them counted.
+"""Dead letters: which of them a command is about, and how people and programs see them.
 
-Counts tell when letters were rejected and where they lie, never what they hold.
+PyIceberg reads them in batches of bounded size, however many a table holds.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    IsNull,
+    LessThan,
+    NotNull,
+)
+from pyiceberg.table import Table
 
-from calve.schema.columns import REDRIVEN, SEALED
+from calve.errors import CalveError, ConfigError
+from calve.names import TableName
+from calve.schema.columns import REASONS, REDRIVEN, SEALED
+from calve.settings.problems import near_miss, one_of
+from cli import lake
+from cli.config import moment
+from lambdas.csv_export import batches
+from lambdas.csv_export.failure import ExportFailed
 
 PLACE = ("cluster_id", "topic_id", "topic", "partition", "offset")
 PREVIEW_BYTES = 256
@@ -23,10 +44,10 @@ Letter = dict[str, Any]
 
 def letters(batch: pa.RecordBatch) -> Iterator[Letter]:
     """The rows of a batch; the record's timestamp as `timestamp_ms`, since a producer may set one beyond any calendar."""
-    moments = batch.column("timestamp").cast(pa.int64()).to_pylist()
-    for row, moment in zip(batch.drop_columns(["timestamp"]).to_pylist(), moments, strict=True):
+    timestamps_us = batch.column("timestamp").cast(pa.int64()).to_pylist()
+    for row, at_us in zip(batch.drop_columns(["timestamp"]).to_pylist(), timestamps_us, strict=True):
         place = {name: row[name] for name in PLACE}
-        yield place | {"timestamp_ms": None if moment is None else moment // 1000} | row
+        yield place | {"timestamp_ms": None if at_us is None else at_us // 1000} | row
 
 
 def document(letter: Letter) -> dict[str, object]:
@@ -188,3 +209,158 @@ def summarize(batches: Iterable[pa.RecordBatch]) -> list[Group]:
             key = (row["cluster_id"], row["topic_id"], row["reason"], schema_id, other)
             found.setdefault(key, Group(*key)).add(row)
     return sorted(found.values(), key=lambda each: (-each.dead_letters, each.reason, each.schema_id or -1))
+
+
+_PLACE = re.compile(r"(\d{1,9}):(\d{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Dead letters rejected at `since` or later and before `until`, for this reason, framed with this schema id.
+
+    None: whichever. `redriven`: those that came back, instead of those that are open.
+    """
+
+    since: datetime | None = None
+    reason: str | None = None
+    schema_id: int | None = None
+    until: datetime | None = None
+    redriven: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        since: str | None,
+        reason: str | None,
+        schema_id: int | None,
+        *,
+        now: datetime,
+        until: str | None = None,
+        redriven: bool = False,
+    ) -> Selection:
+        """The options of a command.
+
+        Raises:
+            ConfigError: one of them cannot be used.
+        """
+        if reason is not None and reason not in REASONS:
+            fix = near_miss(reason, REASONS) or f"use {one_of(REASONS)}"
+            raise ConfigError(f'--reason: "{reason}" is no reason', fix=fix)
+        return cls(
+            None if since is None else moment(since, now, "--since"),
+            reason,
+            schema_id,
+            None if until is None else moment(until, now, "--until"),
+            redriven,
+        )
+
+    @property
+    def expression(self) -> BooleanExpression:
+        """The filters; whether letters came back is left to `within`."""
+        filters: list[tuple[Any, str, object]] = [
+            (GreaterThanOrEqual, "rejected_at", self.since and self.since.isoformat()),
+            (EqualTo, "reason", self.reason),
+            (EqualTo, "schema_id", self.schema_id),
+            (LessThan, "rejected_at", self.until and self.until.isoformat()),
+        ]
+        return _all_of(_compare(*each) for each in filters if each[-1] is not None)
+
+    def within(self, letters: Table) -> BooleanExpression:
+        """The whole selection; a table that knows no redrives has open letters only."""
+        if REDRIVEN not in letters.schema().column_names:
+            return AlwaysFalse() if self.redriven else self.expression
+        kind: Any = NotNull if self.redriven else IsNull
+        return _all_of([self.expression, kind(REDRIVEN)])
+
+    @property
+    def words(self) -> str:
+        """The filters in words, for a sentence; empty where there is none."""
+        parts = [
+            f"since {self.since.isoformat(timespec='seconds')}" if self.since else "",
+            f"until {self.until.isoformat(timespec='seconds')}" if self.until else "",
+            f"with reason {self.reason}" if self.reason else "",
+            f"with schema id {self.schema_id}" if self.schema_id is not None else "",
+        ]
+        return "".join(f" {part}" for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record stands in its topic."""
+
+    partition: int
+    offset: int
+
+    @classmethod
+    def of(cls, text: str) -> Place:
+        """`3:1042`.
+
+        Raises:
+            ConfigError: this is no place.
+        """
+        match = _PLACE.fullmatch(text.strip())
+        if not match:
+            fix = (
+                'write it as PARTITION:OFFSET, such as "0:17"; calve dead-letters TABLE shows where they lie'
+            )
+            raise ConfigError(f'"{text}" is no place of a record', fix=fix)
+        return cls(int(match[1]), int(match[2]))
+
+    @property
+    def expression(self) -> BooleanExpression:
+        return _all_of(
+            [_compare(EqualTo, "partition", self.partition), _compare(EqualTo, "offset", self.offset)]
+        )
+
+
+def _compare(kind: Any, column: str, value: object) -> BooleanExpression:
+    """A predicate; of these mypy reads pydantic's fields, not the constructors."""
+    found: BooleanExpression = kind(column, value)
+    return found
+
+
+def _all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
+    found: BooleanExpression = AlwaysTrue()
+    for part in parts:
+        found = And(found, part)
+    return found
+
+
+def open_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None]:
+    """The table `name` and its dead-letter table; None where no record was ever rejected.
+
+    Raises:
+        CalveError: there is no table of that name.
+    """
+    main = lake.load(catalog, name)
+    if main is None:
+        raise CalveError(f"the table {name} does not exist yet", fix=f"calve status {name.table} says why")
+    return main, lake.load(catalog, name.dead_letters)
+
+
+def read(
+    letters: Table, selected: BooleanExpression, columns: Sequence[str] = ("*",)
+) -> Iterator[pa.RecordBatch]:
+    """The selected dead letters; what statistics of a file rule out is not opened.
+
+    Raises:
+        CalveError: a file is no Parquet.
+        Retryable, Fatal: as `cli.lake.load`.
+    """
+    with lake.aws_errors(f"table {'.'.join(letters.name())}"):
+        scan = letters.scan(selected, selected_fields=tuple(columns))
+        tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
+        try:
+            yield from batches.read(letters, tasks, scan.projection(), selected)
+        except ExportFailed as error:
+            raise CalveError(error.message, fix=error.fix) from None
+
+
+def grouped(letters: Table, selection: Selection) -> list[Group]:
+    """The selected dead letters, counted."""
+    return summarize(read(letters, selection.within(letters), COLUMNS))
+
+
+def count(letters: Table, selection: Selection) -> int:
+    """How many there are; reads one column."""
+    return sum(batch.num_rows for batch in read(letters, selection.within(letters), ("offset",)))

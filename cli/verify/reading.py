@@ -6,19 +6,18 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
 
 from calve.config import job
-from calve.config.steps import Step
 from calve.decoding.record_schemas import subjects_of
 from calve.names import SYSTEM_COLUMN
 from calve.registry.declared import FRAMED, NO_ID, identity
-from calve.registry.registry import Registry, open_registry
+from calve.registry.registry import Registry
 from calve.schema.registered import Schema
 from calve.table.position import Offsets
 from cli.verify.claim import Round, Rounds
@@ -38,43 +37,12 @@ from cli.verify.formats.fields import (
 from cli.verify.formats.protobuf import message_in, message_named, renames_of_protobuf
 from cli.verify.formats.protobuf_schema import compiled
 from cli.verify.steps.shape import Shapes
-from cli.verify.topic import Records
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
+from cli.verify.topic import Records, Sources
 
 ReadWith = Mapping[str, str] | None
 """How a round read: with which schema where no frame names one, with keys, with which steps. None: nothing says it, so it is as
 calve.yaml says now.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where the table, the topic and its schemas are read from, and how its values and keys are.
-
-    masking: the secret with the keys that dead letters are sealed by.
-    """
-
-    catalog: Catalog
-    kafka: job.Kafka
-    registry: job.AnyRegistry | None
-    region: str
-    value: job.Source = field(default_factory=job.Source)
-    key: job.Source | None = None
-    steps: tuple[Step, ...] = ()
-    masking: str | None = None
-
-    @classmethod
-    def of(cls, catalog: Catalog, settings: job.Job, table: job.Table) -> Self:
-        """Those of a table of a job."""
-        parts = table.value, table.key, table.steps
-        return cls(catalog, settings.kafka, settings.registry, settings.lake.region, *parts, settings.masking)
-
-    def open_registry(self) -> Registry | None:
-        """The registry; None where nobody asks it."""
-        asked = any(each is not None and each.registered for each in (self.value, self.key))
-        return open_registry(self.registry) if asked else None
 
 
 class Reading(NamedTuple):
