@@ -43,7 +43,7 @@ def tables(
     from cli.look.condition import Conditions
     from cli.look.description import TableFacts, facts
     from cli.look.status.command import say
-    from cli.look.status.troubles import of_states
+    from cli.look.status.health import of_states
     from cli.topics import surveyed, with_tables
 
     console = Console(output)

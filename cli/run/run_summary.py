@@ -15,10 +15,8 @@ from calve.outputs.job_status import JobStatus
 from cli.console import Console, duration
 from cli.look.condition import Condition, Conditions, newest
 from cli.look.status.command import say
-from cli.look.status.drawing import fitted, short
-from cli.look.status.screen import named, rejects, state
-from cli.look.status.table_status import TableStatus
-from cli.look.status.troubles import Trouble, Urgency, troubles, urgency
+from cli.look.status.health import TableStatus, Trouble, Urgency, troubles, urgency
+from cli.look.status.screen import fitted, named, rejects, short, state
 from cli.progress import End
 
 MOST_TABLES = 20

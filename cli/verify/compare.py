@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 
 from cli.kafka import Topic
 from cli.verify.claim import Claim, Span
-from cli.verify.columns import numbers, within
+from cli.verify.columns import RANGE, Digests, Place, numbers, within
 from cli.verify.counted import Key
 from cli.verify.findings import Finding, Findings, ranges
-from cli.verify.hashing import RANGE, Digests, Place
 from cli.verify.keyed.fold import KeyCheck
 from cli.verify.keyed.modes import Mode
 from cli.verify.letters import Count, Letters, topic_letters

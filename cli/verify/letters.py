@@ -19,9 +19,8 @@ from calve.schema.columns import DEAD_LETTERS, LATER, REDRIVEN, SEALED
 from calve.table.position import DeadLetterRound
 from cli import lake
 from cli.verify.claim import Claim, Span
-from cli.verify.columns import arrow_columns, within
+from cli.verify.columns import Digests, Place, arrow_columns, column_hashes, within
 from cli.verify.formats.decoding import received
-from cli.verify.hashing import Digests, Place, column_hashes
 from cli.verify.rows import Rows, batches_of, lowest_of
 from cli.verify.topic import Records
 

@@ -11,17 +11,15 @@ import pyarrow.compute as pc
 
 from calve.schema.columns import UNDELIVERED
 from cli.verify.claim import Span
-from cli.verify.columns import number
+from cli.verify.columns import Digests, number
 from cli.verify.counted import BY_SCHEMA, LASTING, Filters, Key, LeftOut, Skips
 from cli.verify.formats.decoding import Decoding, Refused
-from cli.verify.gone import Aged, Forgotten
-from cli.verify.hashing import Digests
 from cli.verify.keyed.firsts import Firsts
 from cli.verify.keyed.fold import Fold
 from cli.verify.keyed.modes import Mode, keyed_rows
 from cli.verify.keyed.totals import Totals
 from cli.verify.letters import Count, Letters, topic_letters
-from cli.verify.rows import Rows, rows_of, unhashed
+from cli.verify.rows import Aged, Forgotten, Rows, rows_of, unhashed
 from cli.verify.steps.chain import EMPTIED, LEFT_OUT
 from cli.verify.topic import Reader, Records
 

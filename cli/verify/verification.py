@@ -18,14 +18,13 @@ from cli.verify.claim import Claim, Round, Span, read_claim
 from cli.verify.compare import Explainer, Sides, TableSide, read_table
 from cli.verify.counted import LeftOut, Skips
 from cli.verify.findings import Check, Finding, Verification
-from cli.verify.gone import Aged, Forgotten
 from cli.verify.keyed.firsts import Firsts, Order
 from cli.verify.keyed.fold import Fold, blanks_in
 from cli.verify.keyed.modes import Mode, mode_of
 from cli.verify.keyed.totals import Totals
 from cli.verify.letters import LetterRows, Letters, Seals, read_letters
 from cli.verify.reading import reading_of
-from cli.verify.rows import MainRows
+from cli.verify.rows import Aged, Forgotten, MainRows
 from cli.verify.steps.queries import Queries
 from cli.verify.steps.shape import Shape, shapes_of
 from cli.verify.topic import Reader, Sources, is_compacted

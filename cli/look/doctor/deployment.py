@@ -1,25 +1,36 @@
-"""What a deployment needs: its configuration, the account, and the systems that its jobs use."""
+"""The checks of a deployment: configuration, account, jobs, roles, quotas, and the systems that its jobs use.
+
+Nothing is changed; IAM only simulates.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment
 from calve.config.job import Job, Kafka, Registry
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
 from cli.account import Account, outputs
 from cli.config import embedded_stack, found, load_target
-from cli.look.doctor.account import jobs, of_release, quotas, roles, seen_from_aws
+from cli.lake import aws_errors
+from cli.look.cost.model import dpus
 from cli.profile import is_named
 from lambdas.doctor import lake
-from lambdas.doctor.checks import LIMIT_S, lake_probes, probes
+from lambdas.doctor.checks import LIMIT_S, lake_probes, probes, secrets_of
 from lambdas.doctor.finding import Finding, Probe, examine, of_error
+from lambdas.doctor.lake import ABSENT, DENIED, code_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cli.embedded.stack import Stack
@@ -28,8 +39,15 @@ NO_KAFKA, NO_REGISTRY = Kafka("kafka.invalid:9092"), Registry("https://registry.
 """Stand in for the embedded stack where that does not run."""
 REMOTE_LIMIT_S = 140.0
 DEPLOY_FIRST = "deploy it: calve plan, then npx cdk deploy --all; into the embedded stack: calve deploy"
+DEPLOY = "npx cdk deploy --all"
+FEW_RUNS_OF_FUNCTIONS = 10
+"""A new account's limit; what mails, rotates and publishes needs as many at once."""
+COMMITS_PER_PROMISE = 2
+"""A table announces so many commits at most within the time of its `freshness`: a round, and what upkeep does behind it."""
+INSTEAD = {"glue": "lower `workers.max`", "events": "promise less `freshness`"}
 PATIENT = Config(connect_timeout=5, read_timeout=130, retries={"total_max_attempts": 1})
-"""The function waits for what does not answer."""
+"""The deployed doctor waits for what does not answer."""
+UNKNOWN = ("InternalFailure", "InvalidAction", "UnknownOperationException", "NotImplemented")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +150,165 @@ def _here(job: Job, account: Account, stacks: Stacks | Finding) -> Job:
         lake=replace(job.lake, region=account.region),
         kafka=replace(job.kafka, bootstrap_servers=servers),
     )
+
+
+def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
+    """Each Glue job: is it there, and how did its newest run end."""
+    glue = account.client("glue")
+    for job in deployment.jobs:
+        name = f"{deployment.name}-{job.settings.job}"
+        try:
+            found = glue.get_job(JobName=name)["Job"]
+            runs = glue.get_job_runs(JobName=name, MaxResults=1)["JobRuns"]
+        except ClientError as error:
+            if code_of(error) in ABSENT:
+                yield Finding(f"job {name}", "warn", "it is not deployed", DEPLOY)
+            else:
+                cure = "allow glue:GetJob and glue:GetJobRuns"
+                yield Finding(f"job {name}", "warn", f"it may not be read: {code_of(error)}", cure)
+            continue
+        shape = f"Glue {found.get('GlueVersion', '?')}, {found.get('NumberOfWorkers')} x {found.get('WorkerType')}"
+        state = runs[0]["JobRunState"] if runs else "has not run"
+        if state in ("FAILED", "ERROR", "TIMEOUT"):
+            log = f"its log says why: /calve/{deployment.name}/{job.settings.job} in CloudWatch Logs"
+            yield Finding(f"job {name}", "fail", f"{shape}; newest run {state}", log)
+        else:
+            yield Finding(
+                f"job {name}", "ok", f"{shape}; newest run {state}" if runs else f"{shape}; {state}"
+            )
+
+
+def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[Finding]:
+    """What the role of each job may do, as IAM simulates it: policies of the organisation and of buckets are not all in that."""
+    iam, glue = account.client("iam"), account.client("glue")
+    for job in deployment.jobs:
+        check = f"role of {job.settings.job}"
+        try:
+            role = glue.get_job(JobName=f"{deployment.name}-{job.settings.job}")["Job"]["Role"]
+            denied = [
+                f"{action} on {resource}"
+                for actions, resource in _needed(deployment, role, account.region, warehouse)
+                for action in _denied(iam, role, actions, resource)
+            ]
+        except ClientError as error:
+            code = code_of(error)
+            if code in DENIED:
+                yield Finding(check, "absent", "not looked at", "allow iam:SimulatePrincipalPolicy")
+            elif code not in (*ABSENT, *UNKNOWN):
+                yield Finding(check, "warn", f"IAM does not say: {code}")
+            continue
+        if denied:
+            cure = f"{DEPLOY} gives it what it needs, unless a boundary or a policy of the organisation forbids it"
+            yield Finding(check, "fail", f"it may not: {', '.join(denied)}", cure)
+        else:
+            yield Finding(check, "ok", "it may read its secrets, and write tables and their files")
+
+
+def quotas(deployment: Deployment, account: Account) -> Iterator[Finding]:
+    """What the account has room for."""
+    try:
+        limits = account.client("lambda").get_account_settings()["AccountLimit"]
+    except ClientError as error:
+        yield _unread("quota of functions", error, "lambda:GetAccountSettings")
+    else:
+        free = limits.get("UnreservedConcurrentExecutions", limits.get("ConcurrentExecutions", 0))
+        cure = "ask for more: quota L-B99A9384 of lambda in Service Quotas"
+        state: Any = "ok" if free > FEW_RUNS_OF_FUNCTIONS else "warn"
+        yield Finding("quota of functions", state, f"{free:g} run at once", "" if state == "ok" else cure)
+    client = account.client("service-quotas")
+    for service, needs in _needs(deployment).items():
+        try:
+            pages = client.get_paginator("list_service_quotas").paginate(ServiceCode=service)
+            found = [each for page in pages for each in page["Quotas"]]
+        except ClientError as error:
+            yield _unread(f"quotas of {service}", error, "servicequotas:ListServiceQuotas")
+        else:
+            yield from _of_service(service, needs, found)
+
+
+def of_release(deployed: str | None) -> Finding:
+    """This release against the one that is deployed; None: one that does not say which it is."""
+    here, there = version("calve"), deployed or "an older one"
+    if there == here:
+        return Finding("release", "ok", f"{here} here and deployed")
+    return Finding("release", "warn", f"{here} here, {there} deployed", f"{DEPLOY}, or use {there} here")
+
+
+def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
+    """What the deployed doctor finds from where the jobs stand.
+
+    Raises:
+        Retryable, Fatal: AWS does not answer, or does not let this user invoke it.
+    """
+    if function is None:
+        return [Finding("doctor", "fail", "it is not deployed: the stacks are of an older release", DEPLOY)]
+    with aws_errors(f"the function {function}"):
+        answer = account.client("lambda", PATIENT).invoke(FunctionName=function, Payload=b"{}")
+        said = json.loads(answer["Payload"].read())
+    if "FunctionError" in answer:
+        why = said.get("errorMessage") or said.get("errorType")
+        return [Finding("doctor", "fail", f"{function} failed: {why}", "its log says more")]
+    return [Finding(**each) for each in said]
+
+
+def _needs(deployment: Deployment) -> dict[str, dict[str, int]]:
+    """What the jobs need of each service at most, by a part of the quota's name."""
+    running, tables = deployment.jobs, [each for job in deployment.jobs for each in job.settings.tables]
+    return {
+        "glue": {
+            "concurrent job runs per account": len(running),
+            "max task dpus per account": math.ceil(
+                sum(each.workers.max * dpus(each.worker) for each in running)
+            ),
+        },
+        "events": {
+            "putevents throttle limit": math.ceil(
+                sum(COMMITS_PER_PROMISE / each.freshness_s for each in tables)
+            )
+        },
+    }
+
+
+def _of_service(service: str, needs: dict[str, int], quotas: list[dict[str, Any]]) -> Iterator[Finding]:
+    for part, need in needs.items():
+        for each in quotas:
+            if part not in each["QuotaName"].lower():
+                continue
+            name, value = f"quota: {part}", each["Value"]
+            if need > value:
+                code = f"ask for more: quota {each['QuotaCode']} of {service} in Service Quotas"
+                cure = f"{code}, or {INSTEAD[service]}"
+                yield Finding(name, "fail", f"the jobs need {need}, the account has {value:g}", cure)
+            else:
+                yield Finding(name, "ok", f"the jobs need {need} of {value:g}")
+
+
+def _needed(
+    deployment: Deployment, role: str, region: str, warehouse: str
+) -> Iterator[tuple[list[str], str]]:
+    """Actions and a resource of each kind that the job has to do with, in the account of its role."""
+    _, partition, _, _, number, _ = role.split(":", 5)
+    place = urlsplit(warehouse)
+    database = deployment.lake.database
+    files = f"{place.netloc}/{place.path.strip('/')}".rstrip("/")
+    if deployment.lake.namespace == "database":
+        files += f"/{database}"
+        table = f"arn:{partition}:glue:{region}:{number}:table/{database}/any"
+        yield ["glue:GetTable", "glue:CreateTable", "glue:UpdateTable"], table
+    yield ["s3:GetObject", "s3:PutObject"], f"arn:{partition}:s3:::{files}/any"
+    for _, reference in secrets_of(deployment.jobs[0].settings):
+        kind, _, name = reference.partition(":")
+        if kind == "aws":
+            whole = f"arn:{partition}:secretsmanager:{region}:{number}:secret:{name}-AbCdEf"
+            yield ["secretsmanager:GetSecretValue"], name if name.startswith("arn:") else whole
+
+
+def _denied(iam: Any, role: str, actions: list[str], resource: str) -> list[str]:
+    answer = iam.simulate_principal_policy(PolicySourceArn=role, ActionNames=actions, ResourceArns=[resource])
+    return [
+        each["EvalActionName"] for each in answer["EvaluationResults"] if each["EvalDecision"] != "allowed"
+    ]
+
+
+def _unread(check: str, error: ClientError, action: str) -> Finding:
+    return Finding(check, "absent", f"not looked at: {code_of(error)}", f"allow {action}")

@@ -1,9 +1,14 @@
-"""A query, run by DuckDB: it sees the tables that it names and nothing else, and it changes nothing."""
+"""Queries run by DuckDB over the lake: a query reads the tables that it names, and changes nothing.
+
+DuckDB's extensions come as wheels, so nothing is downloaded.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -11,9 +16,10 @@ from duckdb import DuckDBPyConnection
 
 from calve.config.job import Lake
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
-from cli.duck import connect, identifier, literal
+from cli.lake import credentials
 from cli.look.query.statement import Opened, Reference, Statement
 
+EXTENSIONS = ("httpfs", "avro", "iceberg")
 HISTORY = "as of"
 """The schema of tables that a query reads as of some time, under names that say so."""
 
@@ -26,6 +32,60 @@ Value = Any
 """A text, a number, a boolean, None, a list or a dict of such."""
 Place = tuple[str, str]
 """A schema, and a view in it."""
+
+
+def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
+    """A database in memory that reads the lake's files, with the credentials of the other commands.
+
+    Raises:
+        ConfigError: there are no credentials.
+    """
+    connection = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "python_enable_replacements": False,  # else a name in a query could be a variable of this program
+        }
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    for extension in EXTENSIONS:
+        connection.load_extension(str(_extension(extension)))
+    secret = ", ".join(f"{key} {literal(value)}" for key, value in _secret(lake).items())
+    connection.execute(f"CREATE SECRET (TYPE s3, {secret})")
+    return connection
+
+
+def _secret(lake: Lake) -> dict[str, str]:
+    found = credentials(lake)
+    secret = {
+        "KEY_ID": found["client.access-key-id"],
+        "SECRET": found["client.secret-access-key"],
+        "REGION": lake.region,
+    }
+    if token := found.get("client.session-token"):
+        secret["SESSION_TOKEN"] = token
+    if lake.endpoint:
+        secret |= {"ENDPOINT": lake.endpoint.removeprefix("http://"), "URL_STYLE": "path", "USE_SSL": "false"}
+    return secret
+
+
+def literal(text: str) -> str:
+    """A text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A name as DuckDB's SQL writes it, whatever it consists of."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _extension(name: str) -> Path:
+    """The extension's file: its wheel brings nothing else."""
+    found = importlib.util.find_spec(f"duckdb_extension_{name}")
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError(f"duckdb_extension_{name}")
+    folder = Path(found.submodule_search_locations[0])
+    return folder / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
 
 
 class Answer:
@@ -69,7 +129,7 @@ def answered(
     """The answer of a statement over these tables; names without a database are of `database`.
 
     Raises:
-        CalveError: as `Answer`, `cli.duck.connect`.
+        CalveError: as `Answer`, `cli.look.query.answer.connect`.
     """
     with connect(lake) as connection:
         with _errors():

@@ -1,25 +1,28 @@
-"""The command `calve query`."""
+"""The command `calve query`, and how it writes values: as text, as CSV and as JSON."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from calve.errors import ConfigError
 from calve.names import SYSTEM_COLUMN
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
 from cli.console import COMMON, Console, Output, SystemOption
-from cli.look.query.writing import csv_lines, moment, objects, shown, text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cli.look.query.answer import Answer
 
 SHOWN = 50
+SPECIAL = frozenset(',"\r\n')
 
 
 class Format(StrEnum):
@@ -127,3 +130,100 @@ def _draw(console: Console, answer: Answer, rows: Sequence[Sequence[Any]], hidde
     console.grid([answer.columns[n] for n in wanted], cells)
     if len(wanted) < len(answer.columns):
         console.event("query.hides", columns=list(hidden), shown_by="--system")
+
+
+def text(value: Any) -> str | None:
+    """A value as one text; lists and structs are JSON, null stays null."""
+    match value:
+        case None | str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case list() | dict():
+            return json.dumps(spoken(value), ensure_ascii=False)
+        case _:
+            return str(spoken(value))
+
+
+def shown(value: Any) -> str | None:
+    """As `text`, for people: a moment is an ISO time of this machine's zone, bytes are hexadecimal digits."""
+    match value:
+        case datetime() if value.tzinfo is not None:
+            try:
+                return value.astimezone().isoformat()
+            except (OverflowError, ValueError):  # beyond the years that the zone is known for
+                return value.isoformat()
+        case datetime() | date():
+            return value.isoformat()
+        case bytes() | bytearray():
+            return value.hex()
+        case list() | tuple() | dict():
+            return json.dumps(_plain(value), ensure_ascii=False)
+        case _:
+            return text(value)
+
+
+def moment(value: str, kind: str) -> datetime | str:
+    """A text of DuckDB's as the moment that it says, where a type of moments wrote it and Python knows it."""
+    try:
+        return datetime.fromisoformat(value) if kind.startswith("TIMESTAMP") else value
+    except ValueError:
+        return value
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case None | bool() | int() | float() | str():
+            return spoken(value)
+        case _:
+            return shown(value)
+
+
+def spoken(value: Any) -> Any:
+    """The value as JSON can say it: it has no number for NaN and the infinities."""
+    match value:
+        case float() if not math.isfinite(value):
+            return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+        case list():
+            return [spoken(each) for each in value]
+        case dict():
+            return {name: spoken(each) for name, each in value.items()}
+        case _:
+            return value
+
+
+def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Lines of RFC 4180, without their ends: a null is an empty field, an empty text is `""`.
+
+    A null that is alone on its line is `""`, too: readers skip an empty line.
+    """
+    yield ",".join(map(_field, columns))
+    for row in rows:
+        yield ",".join(map(_field, row)) or '""'
+
+
+def objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """The rows as JSON objects.
+
+    Raises:
+        ConfigError: two columns have one name, so an object would lose one of them.
+    """
+    twice = sorted(name for name, times in Counter(columns).items() if times > 1)
+    if twice:
+        raise ConfigError(
+            f'several columns are named "{twice[0]}"', fix="name them apart: ... as another_name"
+        )
+    return [dict(zip(columns, map(spoken, row), strict=True)) for row in rows]
+
+
+def _field(value: Any) -> str:
+    found = text(value)
+    if found is None:
+        return ""
+    if not found or SPECIAL & set(found):
+        return '"' + found.replace('"', '""') + '"'
+    return found

@@ -15,9 +15,8 @@ from cli.console import Console, Output, OutputOption, duration
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cli.look.status.health import TableStatus, Trouble
     from cli.look.status.overview import Overview
-    from cli.look.status.table_status import TableStatus
-    from cli.look.status.troubles import Trouble
     from lambdas.publish_states import PublishState
 
 WatchOption = Annotated[
@@ -66,7 +65,7 @@ def status(
 
 def _print(console: Console, found: Overview) -> None:
     """For a log or a pipe: a line for each trouble, and for each table."""
-    from cli.look.status.history import lines
+    from cli.look.status.overview import lines
 
     say(console, found.troubles)
     console.table("status", [_line(each) for each in found.tables])

@@ -1,28 +1,117 @@
-"""What `calve status` finds at one moment."""
+"""What `calve status` finds at one moment, and the history of one table: its snapshots, states and requests."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.catalog import Catalog
+
 from calve.config.topics import NotKept
 from calve.errors import CalveError
 from calve.names import TableName
 from calve.outputs.job_status import Earlier
+from calve.requests import backfill, forget, redrive
+from calve.requests.requests import Entry
+from calve.table.position import MAINTENANCE
 from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
-from cli.lake import aws_errors
-from cli.look.status.history import History
+from cli.lake import Snapshot, ancestors, aws_errors, load, state_of
+from cli.look.description import snapshot_document, snapshot_line
+from cli.look.status.health import TableStatus, Trouble, troubles, urgency
 from cli.look.status.survey import Survey
-from cli.look.status.table_status import TableStatus
-from cli.look.status.troubles import Trouble, troubles, urgency
 from lambdas.publish_states import PublishState, PublishStates
 
+REQUESTED = {redrive.REQUEST_ID: "redrive", forget.REQUEST_ID: "forget", backfill.REQUEST_ID: "backfill"}
 DEPLOY = "deploy it: calve plan, then npx cdk deploy --all"
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The newest first of each. snapshots: those of main that are kept. done: what people had done to the table."""
+
+    snapshots: tuple[Snapshot, ...] = ()
+    states: tuple[Earlier, ...] = ()
+    done: tuple[Entry, ...] = ()
+
+    @classmethod
+    def of(cls, catalog: Catalog, name: TableName, now: Earlier) -> History:
+        """A table's, which is in the state `now`; empty where it does not exist yet.
+
+        Raises:
+            Retryable, Fatal: the catalog does not answer, or refuses.
+        """
+        table = load(catalog, name)
+        if table is None:
+            return cls()
+        state = state_of(table)
+        states = (now, Earlier(state.state, state.since, state.code), *state.before)
+        if now.state == state.state:
+            states = states[1:]
+        done = tuple(reversed(Entry.all(table.properties)))
+        return cls(tuple(ancestors(table)), states, done)
+
+    def figures(self, name: str) -> list[tuple[datetime, float]]:
+        """One of the figures of the rounds with the moment of their commit, the oldest first."""
+        return [
+            (each.committed_at, float(each.metrics[name]))
+            for each in reversed(self.snapshots)
+            if name in each.metrics
+        ]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "snapshots": [snapshot_document(each) for each in self.snapshots],
+            "states": [asdict(each) for each in self.states],
+            "done": [asdict(each) for each in self.done],
+        }
+
+
+def lines(history: History, limit: int) -> Iterator[dict[str, object]]:
+    """The newest snapshots for people: what each did, what its round cost, and how late it was."""
+    for each in history.snapshots[:limit]:
+        line = snapshot_line(each)
+        del line["operation"]
+        yield (
+            {"snapshot": line.pop("snapshot"), "committed": line.pop("committed"), "what": kind(each)}
+            | line
+            | _round(each.metrics)
+        )
+
+
+def kind(snapshot: Snapshot) -> str:
+    """What made a snapshot, in a word."""
+    asked = next((word for name, word in REQUESTED.items() if name in snapshot.summary), None)
+    if asked:
+        return asked
+    if MAINTENANCE in snapshot.summary:
+        return snapshot.summary[MAINTENANCE].replace("_", " ")
+    if snapshot.operation == "replace":
+        return "merge"
+    if "calve.to" not in snapshot.summary:
+        return "others"
+    return "round" if snapshot.ledger else "made"
+
+
+def _round(metrics: dict[str, Any]) -> dict[str, object]:
+    requests = [
+        metrics[name] for name in ("s3_puts", "s3_gets", "s3_lists", "catalog_calls") if name in metrics
+    ]
+    return {
+        "lag": metrics.get("lag_records"),
+        "p95_s": metrics.get("freshness_p95_s"),
+        "round_ms": metrics.get("round_ms"),
+        "commit_ms": metrics.get("commit_ms"),
+        "requests": sum(requests) if requests else None,
+        "bytes": metrics.get("bytes_written", metrics.get("file_bytes")),
+        "cpu_s": metrics.get("cpu_s"),
+    }
 
 
 def published(config: Path, env: str | None, only: Collection[str] = ()) -> list[PublishState]:
@@ -42,9 +131,6 @@ def published(config: Path, env: str | None, only: Collection[str] = ()) -> list
         (each for each in found if not only or each.table.rpartition(".")[2] in only),
         key=lambda each: (each.table, each.target),
     )
-
-
-DEPLOY = "deploy it: calve plan, then npx cdk deploy --all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +199,6 @@ def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
 
 
 def _history(surveys: Sequence[Survey], status: TableStatus) -> History:
-    from cli.look.status.history import History
-
     catalog = next(each.catalog for each in surveys if each.job.job == status.job)
     now = Earlier(status.state, status.since, status.code)
     return History.of(catalog, TableName(*status.table.split(".")), now)

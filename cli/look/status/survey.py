@@ -49,7 +49,7 @@ from cli.lake import (
     state_of,
 )
 from cli.look.condition import STOPPED, Conditions
-from cli.look.status.table_status import ANY_REASON, TableStatus, Waiting
+from cli.look.status.health import ANY_REASON, TableStatus, Waiting
 from cli.topics import surveyed, with_tables
 
 _T = TypeVar("_T")

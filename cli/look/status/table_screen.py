@@ -10,15 +10,27 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.console import duration
-from cli.look.status.drawing import MARKS, UNKNOWN, fitted, plot, seconds, short, size
-from cli.look.status.history import History, lines
-from cli.look.status.screen import MOST_TROUBLES, WIDE, alarming, heading, lag_age, late
+from cli.look.status.overview import History, Overview, lines
+from cli.look.status.screen import (
+    MARKS,
+    MOST_TROUBLES,
+    UNKNOWN,
+    WIDE,
+    alarming,
+    fitted,
+    heading,
+    lag_age,
+    late,
+    plot,
+    seconds,
+    short,
+    size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cli.look.status.overview import Overview
-    from cli.look.status.table_status import TableStatus
+    from cli.look.status.health import TableStatus
 
 SNAPSHOTS = 15
 STATES, DONE = 6, 6

@@ -9,7 +9,7 @@ import typer
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
 from cli.console import Console, Output, OutputOption
-from cli.look.query.writing import shown
+from cli.look.query.command import shown
 
 if TYPE_CHECKING:
     from cli.project.preview.preview import Preview

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from calve.errors import Fatal
 from calve.names import SYSTEM_COLUMN, TableName
 from cli import lake
-from cli.duck import connect
+from cli.look.query.answer import connect
 from cli.verify.command import show
 from cli.verify.topic import Sources
 from cli.verify.verification import verify

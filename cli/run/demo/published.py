@@ -7,9 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 from calve.errors import CalveError
-from cli import duck, lake
+from cli import lake
 from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
+from cli.look.query.answer import connect, identifier, literal
 from cli.run.demo.checks import Count
 from lambdas.publish_states import PublishState, PublishStates, Target
 from lambdas.snowflake.account import told
@@ -45,7 +46,7 @@ def count(
     """Wait until both have every table, show how far each is, and count its rows there; `states`: the deployment's table."""
     rows = PublishStates(states, aws.client("dynamodb", stack.aws_endpoint))
     lines, counts = [], []
-    with duck.connect(job.lake) as connection:
+    with connect(job.lake) as connection:
         connection.execute(
             f"ATTACH '' AS rest (TYPE iceberg, ENDPOINT '{elsewhere.catalog}', AUTHORIZATION_TYPE 'none',"
             " ACCESS_DELEGATION_MODE 'none')"
@@ -66,10 +67,10 @@ def _source(target: Target, table: Table, elsewhere: Elsewhere) -> str:
     """What DuckDB reads: the table of the REST catalog, or the metadata file that Snowflake names."""
     database, name = table.name()
     if target is Target.ICEBERG_REST:
-        return f"rest.{duck.identifier(database)}.{duck.identifier(name)}"
+        return f"rest.{identifier(database)}.{identifier(name)}"
     full = quoted(database.upper(), database.upper(), name.upper())
     shown = told(elsewhere.session, "SYSTEM$GET_ICEBERG_TABLE_INFORMATION", full)
-    return f"iceberg_scan({duck.literal(str(shown['metadataLocation']))})"
+    return f"iceberg_scan({literal(str(shown['metadataLocation']))})"
 
 
 def _synced(states: PublishStates, target: Target, table: Table) -> PublishState:

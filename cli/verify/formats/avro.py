@@ -18,16 +18,20 @@ from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
 from cli.verify.columns import is_bytes, is_list, is_text
 from cli.verify.formats.fields import (
     EXACT,
+    MILLIS,
     MISFIT,
+    ZONED,
     Convert,
     Renames,
     Spec,
     Unreadable,
     Writer,
+    bounded,
     columns_of,
+    database_moment,
     filled,
+    with_logical_types,
 )
-from cli.verify.formats.moments import MILLIS, ZONED, bounded, database_moment, with_logical_types
 
 LEAST = -(2**63)
 Schema = Any

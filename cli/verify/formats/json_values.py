@@ -18,8 +18,17 @@ from typing import Any, Self
 import pyarrow as pa
 
 from cli.verify.columns import is_bytes, is_text
-from cli.verify.formats.fields import EXACT, Convert, Unreadable
-from cli.verify.formats.moments import EPOCH, MICROSECONDS, ZONED, bounded, database_moment, moment
+from cli.verify.formats.fields import (
+    EPOCH,
+    EXACT,
+    MICROSECONDS,
+    ZONED,
+    Convert,
+    Unreadable,
+    bounded,
+    database_moment,
+    moment,
+)
 
 MAX_DEPTH = 998
 MAX_DIGITS = 1_000

@@ -19,6 +19,7 @@ from calve.schema import registered
 from cli.verify.columns import is_list
 from cli.verify.formats.fields import (
     CONFLUENT,
+    EPOCH,
     EXACT,
     GLUE,
     Convert,
@@ -27,9 +28,9 @@ from cli.verify.formats.fields import (
     Spec,
     Unreadable,
     Writer,
+    bounded,
     columns_of,
 )
-from cli.verify.formats.moments import EPOCH, bounded
 from cli.verify.formats.protobuf_schema import Compiled, compiled
 
 GROUP = 3

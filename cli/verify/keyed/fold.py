@@ -17,10 +17,8 @@ import pyarrow.compute as pc
 from calve.modes.keys import kind_of
 from calve.schema.change_events import UNAVAILABLE
 from cli.verify.claim import Round, numbers_of
-from cli.verify.columns import is_bytes, is_list, is_text
-from cli.verify.gone import Spots
-from cli.verify.hashing import column_hashes, row_hashes
-from cli.verify.rows import ByFile, Rows
+from cli.verify.columns import column_hashes, is_bytes, is_list, is_text, row_hashes
+from cli.verify.rows import ByFile, Rows, Spots
 
 STATES = 2_000_000
 """Records that are held before they are folded."""

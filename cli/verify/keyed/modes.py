@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from calve.modes.keys import folded_as, folded_to, kind_of, noted_totals
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import CHANGE
-from cli.verify.columns import number, places_of
+from cli.verify.columns import column_hashes, number, places_of, row_hashes
 from cli.verify.formats.decoding import Decoding, Refused
-from cli.verify.hashing import column_hashes, row_hashes
 from cli.verify.topic import Records
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from calve.names import TableName
 from calve.outputs.job_status import JobStatus, Run, Said, TableState
 from cli.look.condition import GONE_AFTER_S, Condition, Conditions, newest
-from cli.look.status.troubles import Urgency, of_states
+from cli.look.status.health import Urgency, of_states
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SINCE = (NOW - timedelta(minutes=5)).isoformat()

@@ -20,9 +20,17 @@ from calve.config.deployment import UNKNOWN_SERVERS, Msk
 from calve.config.job import Kafka
 from calve.errors import ConfigError, Fatal
 from cli.account import Account
-from cli.look.doctor.account import jobs, of_release, quotas, roles, seen_from_aws
-from cli.look.doctor.deployment import of_account, of_deployment, second_to
-from cli.look.doctor.machine import probes
+from cli.look.doctor.command import probes
+from cli.look.doctor.deployment import (
+    jobs,
+    of_account,
+    of_deployment,
+    of_release,
+    quotas,
+    roles,
+    second_to,
+    seen_from_aws,
+)
 from cli.profile import VARIABLE
 from lambdas.doctor.finding import Finding
 from tests.unit.cli.test_plan import DEPLOYMENT, JOB, SETTINGS

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from calve.requests.forget import FORGOTTEN, Entry, places_of, to_json
 from calve.table.position import TopicKey
-from cli.verify.gone import Forgotten, Spots
+from cli.verify.rows import Forgotten, Spots
 from tests.unit.cli.test_verify_fold import Record, made
 
 TOPIC, OTHER = TopicKey("c", "t"), TopicKey("c", "made again")

@@ -1,18 +1,22 @@
-"""What is wrong, and what to do about it: a sentence and a cure for each trouble, the most urgent first."""
+"""The health of a table: its status, and for each problem a sentence and a fix, the most urgent first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Literal
 
+from calve.config.maintenance import Due
 from calve.config.topics import NotKept
 from cli.console import duration
 from cli.look.condition import STOPPED, Condition
-from cli.look.status.table_status import ANY_REASON, TableStatus
 from lambdas.publish_states import PublishState, State
 
+LagSource = Literal["kafka", "job"]
+ANY_REASON = "any"
+"""Stands for the reasons of dead letters that were not read."""
 SILENT_AFTER_S = 300.0
 """Records wait, and nothing has been committed for so long and for several times the promise: there is no job."""
 SILENT_PROMISES = 5
@@ -31,6 +35,66 @@ CAUSES = {
 """Why a promise was not kept, as the job's commits say it, and what to do."""
 LASTING = ("capacity", "catalog", "source")
 """Causes that go on where nothing waits any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A request that no job has answered yet. `request`: what is asked for; `at`: since when."""
+
+    request: str
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """One table. None stands for what is not known: nothing was committed, or neither the topic nor a commit says it.
+
+    fix: what the job says cures the state. lag_records: offsets from the table's position to the end of the topic; lag_s: the
+    age of the oldest record that is not in the table. lag_source: who says so, as of `lag_as_of`. freshness_s, and of
+    the records in the middle and at the 95th of 100: what the last commit achieved; freshness_target_s: the promise;
+    freshness_missed: why that commit did not keep it. dead_letters: open ones by reason. lost: offsets that were gone before
+    they could be read, in the commits that are kept.
+    """
+
+    job: str
+    table: str
+    topic: str
+    state: str
+    code: str | None = None
+    reason: str | None = None
+    fix: str | None = None
+    since: str | None = None
+    rows: int = 0
+    snapshot_id: int | None = None
+    committed_at: str | None = None
+    commit_age_s: float | None = None
+    lag_records: int | None = None
+    lag_s: float | None = None
+    lag_source: LagSource | None = None
+    lag_as_of: str | None = None
+    freshness_s: float | None = None
+    freshness_p50_s: float | None = None
+    freshness_p95_s: float | None = None
+    freshness_target_s: float = 0.0
+    freshness_missed: str | None = None
+    dead_letters: dict[str, int] = field(default_factory=dict)
+    lost: int = 0
+    files: int = 0
+    bytes: int = 0
+    delete_files: int = 0
+    snapshots: int = 0
+    due: tuple[Due, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+
+    @property
+    def condition(self) -> Condition:
+        """The state with its reason and what to do."""
+        return Condition(self.state, self.code, self.reason, self.fix, self.since)
+
+    @property
+    def name(self) -> str:
+        """The table's, without its database."""
+        return self.table.rpartition(".")[2]
 
 
 class Urgency(StrEnum):
