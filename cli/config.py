@@ -1,23 +1,24 @@
-"""What the commands work on: calve.yaml, with the running embedded stack in the place of what it omits."""
+"""What the commands work on: calve.yaml, the running embedded stack for what it omits, and the AWS account of `--profile`."""
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from calve.config.job import Job, Kafka, Registry, Table
 from calve.errors import ConfigError
+from calve.names import nearest
 from cli.console import COMMON
-from cli.profile import is_named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from calve.config.deployment import Deployment
     from calve.settings import StackDefaults
     from cli.embedded.stack import Stack
@@ -51,6 +52,9 @@ TablesArgument = Annotated[
     typer.Argument(metavar="TABLE", help="Names of tables; none stands for all.", show_default=False),
 ]
 DEFAULT_CONFIG = Path("calve.yaml")
+PROFILE_VARIABLE = "CALVE_PROFILE"
+KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""boto3 would take these from the environment, and not ask the profile."""
 
 
 def load_jobs(
@@ -121,7 +125,7 @@ def embedded_stack() -> Stack | None:
     from cli.embedded.layout import project_root
     from cli.embedded.stack import current
 
-    return None if is_named() else current(project_root())
+    return None if profile_is_named() else current(project_root())
 
 
 def found(config: Path) -> Path:
@@ -179,3 +183,71 @@ def moment(text: str, now: datetime, option: str) -> datetime:
     if found.tzinfo is None:
         raise ConfigError(f'{option}: "{text}" has no time zone', fix=fix)
     return found.astimezone(UTC)
+
+
+def _use_profile(name: str | None) -> None:
+    """Work on the account of a profile, whatever else the environment says; None: nothing changes.
+
+    Raises:
+        ConfigError: there is no such profile, or none of the name that AWS_PROFILE has.
+    """
+    if wanted := name or os.environ.get("AWS_PROFILE"):
+        _require_profile(wanted)
+    if name:
+        os.environ[PROFILE_VARIABLE] = os.environ["AWS_PROFILE"] = name
+        for key in KEY_VARIABLES:
+            os.environ.pop(key, None)
+
+
+def _require_profile(name: str) -> None:
+    from botocore.session import Session
+
+    known = Session(profile=name).full_config["profiles"]
+    if name not in known:
+        near = nearest(name, known)
+        fix = f'use "{near}"' if near else "`aws configure list-profiles` shows those that there are"
+        raise ConfigError(f'this machine has no AWS profile "{name}"', fix=fix)
+
+
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        help=f"Work on the account of this AWS profile, or of the variable {PROFILE_VARIABLE}.",
+        envvar=PROFILE_VARIABLE,
+        show_envvar=False,
+        expose_value=False,
+        callback=_use_profile,
+        rich_help_panel=COMMON,
+    ),
+]
+
+
+class InAccount(TyperCommand):
+    """A command that takes `--profile` beside its own options."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        alone = typer.Typer(add_completion=False)
+        alone.command()(_profile)
+        self.params += typer.main.get_command(alone).params
+
+
+def _profile(profile: ProfileOption = None) -> None:
+    """Stands for a command that has this option alone."""
+
+
+def offer_profile(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ()) -> None:
+    """Have all commands of an app that read calve.yaml take `--profile`. but: those that have no account to work on."""
+    for command in app.registered_commands:
+        function = command.callback
+        if function and function not in but and "env" in inspect.signature(function).parameters:
+            command.cls = InAccount
+    for group in app.registered_groups:
+        if group.typer_instance:
+            offer_profile(group.typer_instance, but=but)
+
+
+def profile_is_named() -> bool:
+    """Whether a profile was named for this command."""
+    return bool(os.environ.get(PROFILE_VARIABLE))

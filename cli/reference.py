@@ -11,8 +11,7 @@ import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from cli.console import COMMON
-from cli.main import app
-from cli.manual import Manual
+from cli.main import Manual, app
 
 HEAD = """\
 # Commands

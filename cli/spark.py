@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from calve.config.spark_conf import java_options
 from calve.errors import Fatal
-from cli.embedded.java import find_java
 from cli.embedded.layout import Layout, project_root
-from cli.embedded.loopback import HOST
-from cli.embedded.processes import allow_open_files
+from cli.embedded.processes import HOST, allow_open_files
+from cli.embedded.runtimes import find_java
 from cli.embedded.stack import Stack, current, environment, spark_jars
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import typer
 
 from calve.errors import ConfigError
 from calve.requests.requests import PAUSED, Entry, Pause, outdated
-from cli.act.dead_letters.options import open_both
-from cli.act.requests import Identified, Unanswered, change, wait
+from cli.act.requests import Identified, Unanswered, change, open_both, wait
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 

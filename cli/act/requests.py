@@ -6,16 +6,21 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
 
 import typer
 
 from calve.errors import CalveError, ConfigError
 from calve.requests.requests import Asked
+from cli.config import load_jobs, table_named
 from cli.console import Console, Output
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
+    from calve.config.job import Table as Settings
+    from calve.names import TableName
 
 ASK_S = 1.0
 COMMIT_ATTEMPTS = 5
@@ -188,3 +193,19 @@ def ask(
 
 def _name(main: Table) -> str:
     return ".".join(main.name())
+
+
+def open_both(table: str, config: Path, env: str | None) -> tuple[TableName, Settings, Table, Table | None]:
+    """The table's full name and settings, the table, and its dead-letter table where there is one.
+
+    Raises:
+        CalveError: there is no such table.
+    """
+    from cli.dead_letters import open_letters
+    from cli.kafka import cluster_database
+    from cli.lake import open_catalog
+
+    job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
+    name = job.table_name(wanted, cluster_database(job))
+    main, letters = open_letters(open_catalog(job.lake), name)
+    return name, wanted, main, letters

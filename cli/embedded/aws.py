@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 
 from calve.errors import Fatal
 from cli.embedded.layout import Layout
-from cli.embedded.loopback import HOST, call, no_proxy
-from cli.embedded.processes import tail
+from cli.embedded.processes import HOST, call, no_proxy, tail
 from cli.progress import Progress
 
 LOCK = Path(__file__).with_name("ministack.txt")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from calve.errors import Fatal
-from cli.embedded import aws, node
+from cli.embedded import aws, runtimes
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.embedded.stack import Stack, environment
 from cli.progress import Progress, Task
@@ -91,10 +91,10 @@ class App:
 
     def _run(self, title: str, progress: Progress, arguments: list[str]) -> list[str]:
         """Run the CLI; returns what it said, without the events and the noise."""
-        node.install(self.layout, progress)
+        runtimes.install_cdk(self.layout, progress)
         log = self.layout.logs / "cdk.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = [*node.cdk(self.layout), *arguments, "--ci", "--no-notices"]
+        command = [*runtimes.cdk_command(self.layout), *arguments, "--ci", "--no-notices"]
         if arguments[0] != "diff":
             command += ["--progress", "events"]
         with (
@@ -120,7 +120,7 @@ class App:
         home.mkdir(parents=True, exist_ok=True)
         kept = {key: value for key, value in environment(self.stack).items() if not key.startswith("CDK_")}
         return kept | {
-            "PATH": node.search_path(),
+            "PATH": runtimes.search_path(),
             "HOME": str(home),
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CDK_DISABLE_VERSION_CHECK": "true",

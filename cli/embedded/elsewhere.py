@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from calve.errors import Fatal
-from cli.embedded import aws, processes, state
+from cli.embedded import aws, processes
 from cli.embedded.layout import CHECKOUT, Layout
-from cli.embedded.loopback import HOST, call, free_ports
+from cli.embedded.processes import HOST, call, free_ports
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql_api import Session
 
@@ -73,7 +73,7 @@ def up(stack: Stack) -> Elsewhere:
     if not STAND_INS.is_dir():
         raise Fatal(f"what the demo publishes to is not there: {STAND_INS}", fix="clone the whole repository")
     layout = Layout(stack.root)
-    recorded = state.read(layout.stack_file)
+    recorded = processes.read_state(layout.stack_file)
     if recorded is None:
         raise Fatal("the embedded stack is not up", fix="calve up")
     secrets = aws.client("secretsmanager", stack.aws_endpoint)
@@ -88,7 +88,7 @@ def up(stack: Stack) -> Elsewhere:
     return Elsewhere(catalog, snowflake, key)
 
 
-def _start_both(stack: Stack, layout: Layout, recorded: state.State, key: KeyPair) -> state.State:
+def _start_both(stack: Stack, layout: Layout, recorded: processes.State, key: KeyPair) -> processes.State:
     ports = dict(zip((REST, SNOWFLAKE), free_ports(2), strict=True))
     login = {"account": ACCOUNT, "user": USER, "public-key": key.public_text}
     recorded = replace(recorded, ports=recorded.ports | ports)
@@ -97,7 +97,7 @@ def _start_both(stack: Stack, layout: Layout, recorded: state.State, key: KeyPai
         for name, options in ((REST, {"root": str(stack.root)}), (SNOWFLAKE, login)):
             waiting.append(start(stack, name, ports[name], options, folder=layout.run / name))
             recorded = recorded.with_process(name, waiting[-1].process)
-            state.write(layout.stack_file, recorded)
+            processes.write_state(layout.stack_file, recorded)
     processes.wait_until_ready(waiting, deadline_s=READY_DEADLINE_S, on_ready=lambda _: None)
     return recorded
 

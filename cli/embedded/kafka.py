@@ -15,9 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from calve.errors import Fatal
-from cli.embedded.java import Java
-from cli.embedded.loopback import HOST
-from cli.embedded.state import State
+from cli.embedded.processes import HOST, State
+from cli.embedded.runtimes import Java
 
 JVM = ["-Xms96m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 FORMAT_DEADLINE_S = 60

@@ -1,19 +1,26 @@
-"""Processes that outlive the command that started them, and are stopped by their own id only."""
+"""Processes of this machine that outlive their command, the record of them, and the loopback interface that they listen on.
+
+A process is stopped by its own id only.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
+from calve import http_client
 from calve.errors import Fatal
 
+HOST = "127.0.0.1"
 STOP_DEADLINE_S = 10.0
 POLL_S = 0.05
 LEAST_FILES = 1024
@@ -21,6 +28,33 @@ MANY_FILES = 10_240  # as many as macOS allows
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
+STATE_VERSION = 1
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nothing listens on; all are held open together, so they differ."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for free in sockets:
+            free.bind((HOST, 0))
+        return [free.getsockname()[1] for free in sockets]
+
+
+def no_proxy() -> dict[str, str]:
+    """Environment variables that let other clients, too, reach this machine directly."""
+    hosts = (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), HOST, "localhost")
+    return dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(filter(None, hosts)))
+
+
+def call(url: str, *, method: str = "GET", body: bytes | None = None, timeout_s: float = 2.0) -> int:
+    """Return the status of the answer; 0 when there was none."""
+    headers = {"Content-Type": "application/json"} if body else {}
+    try:
+        return http_client.send(
+            url, method=method, body=body, headers=headers, timeout_s=timeout_s, proxies=False
+        ).status
+    except http_client.NoAnswer:
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +222,41 @@ def _handled(signals: Sequence[int], handler: Callable[[int, FrameType | None], 
     finally:
         for number, former in before.items():
             signal.signal(number, former)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Ports, processes and credentials of one stack; `ready` once all of it has answered."""
+
+    cluster_id: str
+    sasl_password: str = field(repr=False)
+    ports: dict[str, int]
+    processes: dict[str, Process] = field(default_factory=dict)
+    ready: bool = False
+    sasl_user: str = "calve"
+
+    def with_process(self, name: str, process: Process) -> State:
+        """Return the state with this process in the server's place."""
+        return replace(self, processes={**self.processes, name: process})
+
+
+def read_state(file: Path) -> State | None:
+    """Return the recorded state; None when there is none or it cannot be used."""
+    try:
+        document = json.loads(file.read_text())
+        if document.pop("version") != STATE_VERSION:
+            return None
+        processes = {name: Process(**value) for name, value in document.pop("processes").items()}
+        return State(**document, processes=processes)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_state(file: Path, state: State) -> None:
+    """Replace the record in one step; only its owner may read it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    new.touch(mode=0o600)
+    new.write_text(json.dumps({"version": STATE_VERSION, **asdict(state)}, indent=2))
+    new.replace(file)

@@ -15,10 +15,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cli.embedded import aws, kafka, node, processes, registry, servers, state
-from cli.embedded.java import find_java
+from cli.embedded import aws, kafka, processes, runtimes, servers
 from cli.embedded.layout import Layout
-from cli.embedded.loopback import HOST, free_ports, no_proxy
+from cli.embedded.processes import HOST, free_ports, no_proxy
+from cli.embedded.runtimes import find_java
 from cli.embedded.servers import SERVERS, Server
 from cli.progress import Progress
 from stacks.jobs.jars import pinned, present, retrieve
@@ -49,7 +49,7 @@ def prepare(root: Path, progress: Progress) -> None:
     layout = Layout(root)
     with _exclusive(layout, progress):
         _prepare(layout, progress)
-        node.install(layout, progress)
+        runtimes.install_cdk(layout, progress)
 
 
 def up(root: Path, progress: Progress) -> Stack:
@@ -57,7 +57,7 @@ def up(root: Path, progress: Progress) -> Stack:
     layout = Layout(root)
     with processes.termination_as_exit(), _exclusive(layout, progress):
         _prepare(layout, progress)
-        recorded = state.read(layout.stack_file)
+        recorded = processes.read_state(layout.stack_file)
         if recorded and recorded.ready and all(health(recorded).values()):
             return _stack(root, recorded)
         servers.clear(layout)
@@ -70,7 +70,7 @@ def up(root: Path, progress: Progress) -> Stack:
 
 def current(root: Path) -> Stack | None:
     """Return the stack that runs here, if one does; its servers are not asked."""
-    recorded = state.read(Layout(root).stack_file)
+    recorded = processes.read_state(Layout(root).stack_file)
     if recorded is None or not recorded.ready:
         return None
     return _stack(root, recorded) if all(map(processes.alive, recorded.processes.values())) else None
@@ -101,7 +101,7 @@ def running(root: Path, progress: Progress, *, keep: bool = False) -> Iterator[S
             down(root)
 
 
-def health(recorded: state.State) -> dict[Server, bool]:
+def health(recorded: processes.State) -> dict[Server, bool]:
     """Tell of each server whether its process lives and it answers."""
     return {
         name: name in recorded.processes
@@ -156,11 +156,11 @@ def _prepare(layout: Layout, progress: Progress) -> None:
     aws.install(layout, progress)
 
 
-def _start(layout: Layout, progress: Progress) -> state.State:
+def _start(layout: Layout, progress: Progress) -> processes.State:
     java = find_java(layout)
     ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
-    recorded = state.State(kafka.new_cluster_id(), secrets.token_urlsafe(18), ports)
-    state.write(layout.stack_file, recorded)
+    recorded = processes.State(kafka.new_cluster_id(), secrets.token_urlsafe(18), ports)
+    processes.write_state(layout.stack_file, recorded)
     with progress.task("starting Kafka, registry, AWS", total=len(SERVERS)) as task:
         for server in SERVERS:
             if server == "kafka":  # the others start while its storage is formatted
@@ -174,14 +174,14 @@ def _start(layout: Layout, progress: Progress) -> state.State:
 
         servers.wait_for(layout, recorded, SERVERS, on_ready)
         kafka.add_scram_user(recorded)
-        registry.require_compatibility(ports["registry"])
+        servers.require_compatibility(ports["registry"])
         aws.make_bucket(ports["aws"])
     recorded = replace(recorded, ready=True)
-    state.write(layout.stack_file, recorded)
+    processes.write_state(layout.stack_file, recorded)
     return recorded
 
 
-def _stack(root: Path, recorded: state.State) -> Stack:
+def _stack(root: Path, recorded: processes.State) -> Stack:
     layout = Layout(root)
     ports = recorded.ports
     return Stack(
@@ -192,7 +192,7 @@ def _stack(root: Path, recorded: state.State) -> Stack:
         ca_file=layout.run / "kafka" / "ca.pem",
         sasl_user=recorded.sasl_user,
         sasl_password=recorded.sasl_password,
-        registry_url=registry.url(ports["registry"]),
+        registry_url=servers.registry_url(ports["registry"]),
         aws_endpoint=aws.url(ports["aws"]),
         bucket=aws.BUCKET,
         region=aws.REGION,

@@ -141,7 +141,7 @@ class Rows:
     """Rows of one data file: where each comes from, and the hash of each column.
 
     Where keys tell rows apart also the digest of each row's key, what orders it, and its record's timestamp; `tombstones` are no
-    rows, and neither are those that are `idle` (`cli.verify.modes.Keyed`). `batch`: their values, where they are added up.
+    rows, and neither are those that are `idle` (`cli.verify.keyed.modes.Keyed`). `batch`: their values, where they are added up.
     `aged`: which of them may have left for their age; None: none.
     """
 

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 
 from calve.config.job import Lake
 from cli.embedded import aws, elsewhere, processes
-from cli.embedded.loopback import HOST, free_ports
+from cli.embedded.processes import HOST, free_ports
 from cli.embedded.stack import Stack
 from cli.lake import open_catalog
 from cli.look.query.answer import connect

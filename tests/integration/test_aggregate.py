@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from calve.config.job import Aggregate, Deduplicate, Measure, Source, Window
 from calve.requests.redrive import REQUEST, Request, Result
 from cli.run.datagen.plan import Plan, blocks
-from cli.run.datagen.records import rows
+from cli.run.datagen.produce import rows
 from cli.verify.findings import Verification
 from tests.integration.crashing import broken
 from tests.integration.engine import Engine, suspended

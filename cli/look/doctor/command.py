@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, profile_is_named
 from cli.console import Console, Output, OutputOption
 from cli.embedded.layout import Layout
-from cli.embedded.loopback import HOST
-from cli.profile import is_named
+from cli.embedded.processes import HOST
 from lambdas.doctor.finding import Finding, Probe
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def doctor(
 
     console = Console(output)
     found = [
-        *examine(probes(project_root(), embedded=not is_named())),
+        *examine(probes(project_root(), embedded=not profile_is_named())),
         *of_deployment(config, env, remote=remote),
     ]
     console.table("calve doctor", [_row(each) for each in found])
@@ -86,7 +85,7 @@ def python(_root: Path) -> Finding:
 
 def java(root: Path) -> Finding:
     """Check that a Java runs, and name the one that is used."""
-    from cli.embedded.java import find_java, java_version
+    from cli.embedded.runtimes import find_java, java_version
 
     found = find_java(Layout(root))
     if java_version(Path(found.executable)) is None:
@@ -167,9 +166,9 @@ def emulator(root: Path) -> Finding:
 
 def cdk(root: Path) -> Finding:
     """Check that the CDK CLI, which `calve deploy` uses, is installed."""
-    from cli.embedded.node import installed
+    from cli.embedded.runtimes import cdk_installed
 
-    if installed(Layout(root)):
+    if cdk_installed(Layout(root)):
         return Finding("aws cdk", "ok", "installed")
     return Finding("aws cdk", "absent", "not installed yet", "calve deploy")
 
@@ -178,11 +177,10 @@ def server(name: Server) -> Callable[[Path], Finding]:
     """Make the check of one server of the embedded stack."""
 
     def check(root: Path) -> Finding:
-        from cli.embedded import state
-        from cli.embedded.processes import alive
+        from cli.embedded.processes import alive, read_state
         from cli.embedded.servers import answers
 
-        recorded = state.read(Layout(root).stack_file)
+        recorded = read_state(Layout(root).stack_file)
         if recorded is None:
             return Finding(name, "absent", "not up", "calve up")
         process = recorded.processes.get(name)

@@ -20,10 +20,9 @@ from calve.config.deployment import UNKNOWN_SERVERS, Deployment
 from calve.config.job import Job, Kafka, Registry
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
 from cli.account import Account, outputs
-from cli.config import embedded_stack, found, load_target
+from cli.config import embedded_stack, found, load_target, profile_is_named
 from cli.lake import aws_errors
 from cli.look.cost.model import dpus
-from cli.profile import is_named
 from lambdas.doctor import lake
 from lambdas.doctor.checks import LIMIT_S, lake_probes, probes, secrets_of
 from lambdas.doctor.finding import Finding, Probe, examine, of_error
@@ -80,7 +79,7 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
 def _loaded(config: Path, env: str | None) -> tuple[Deployment, Stack | None]:
     from calve.settings import StackDefaults, load_deployment
 
-    if embedded_stack() or is_named():
+    if embedded_stack() or profile_is_named():
         return load_target(config, env)
     return load_deployment(found(config), env, StackDefaults(NO_KAFKA, NO_REGISTRY)), None
 

@@ -1,12 +1,12 @@
-"""What a deploy would change: the comparison of calve.yaml with what is deployed. Asks nobody."""
+"""What a deploy would change, and what a month costs before and after: calve.yaml compared with what is deployed. Pure rules."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
-from calve.config.deployment import Deployment, JobDeployment
+from calve.config.deployment import Deployment, JobDeployment, Msk, Network, Workers
 from calve.config.engine_choice import MODES
 from calve.config.export import Export
 from calve.config.job import Table, Upsert
@@ -17,19 +17,23 @@ from calve.modes.keys import described, noted
 from calve.schema.columns import Json
 from calve.schema.evolution import SchemaProblem, data_columns, show
 from calve.schema.evolution import changes as changes_of
-from cli.project.plan import consequences
+from cli.look.cost.model import Load, Rates, bill
 from cli.project.plan.change import (
     NOTHING,
     Change,
+    Consequence,
     Difference,
     Kind,
+    column_consequences,
     differences,
+    export_consequences,
     flat,
+    job_consequences,
     of_job,
     of_table,
+    table_consequences,
     terms,
 )
-from cli.project.plan.consequences import Consequence
 from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
 
 LAYOUT = ("partition_by", "sort_by", "format_version")
@@ -79,7 +83,7 @@ def of_entry(job: str, table: Table, deployed: Deployed) -> Change:
     found = [*_settings(job, table, before, held), *(_held(table, held) if held else ())]
     if found:
         keys = {each.key for each in found}
-        told = consequences.of_table(before[1] if before else None, table, held, keys)
+        told = table_consequences(before[1] if before else None, table, held, keys)
         return Change("tables", table.name, "~", tuple(found), consequences=tuple(told))
     if entry is None and any(each.settings for each in deployed.jobs.values()):
         return Change("tables", table.name, "~", note="it is there, and a job writes it again")
@@ -149,7 +153,7 @@ def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveEr
         return replace(change, kind=kind, consequences=(*change.consequences, suspended))
     renamed = [(".".join((*each.parent, each.name)), each.where) for each in wanted if each.kind == "rename"]
     lost = leaves(data_columns(held.columns)).keys() - leaves(made).keys() - {old for old, _ in renamed}
-    told = tuple(consequences.of_columns(renamed, sorted(lost)))
+    told = tuple(column_consequences(renamed, sorted(lost)))
     if wanted:
         added = Difference("columns", NOTHING, ", ".join(map(str, wanted)))
         change = replace(change, kind=kind, differences=(*change.differences, added))
@@ -173,7 +177,7 @@ def _job(job: JobDeployment, deployed: DeployedJob | None) -> Change:
     found = tuple(_job_differences(job, deployed))
     if not found:
         return Change("jobs", name, "=")
-    told = tuple(consequences.of_job({each.key for each in found}))
+    told = tuple(job_consequences({each.key for each in found}))
     return Change("jobs", name, "~", found, consequences=told)
 
 
@@ -215,7 +219,7 @@ def _export(export: Export, deployed: Export | None) -> Change:
     found = tuple(differences(flat(asdict(deployed)), flat(asdict(export))))
     if not found:
         return Change("exports", export.name, "=")
-    told = tuple(consequences.of_export(deployed, export, {each.key for each in found}))
+    told = tuple(export_consequences(deployed, export, {each.key for each in found}))
     return Change("exports", export.name, "~", found, consequences=told)
 
 
@@ -296,3 +300,69 @@ def _listed(tables: Iterable[str]) -> str:
     names = sorted(tables)
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """US dollars a month."""
+
+    part: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bills:
+    """US dollars a month; `parts` are those that differ. unknown: deployed jobs without readable settings, which add nothing."""
+
+    before: float
+    after: float
+    parts: tuple[Part, ...]
+    unknown: tuple[str, ...] = ()
+
+
+def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) -> Bills:
+    """Before and after a deploy, at the same load."""
+    there = as_deployed(deployment, deployed)
+    before = _parts(there, load, rates) if there.jobs else {}
+    after = _parts(deployment, load, rates)
+    parts = (Part(name, before.get(name, 0.0), after.get(name, 0.0)) for name in {**after, **before})
+    return Bills(
+        sum(before.values()),
+        sum(after.values()),
+        tuple(each for each in parts if each.before != each.after),
+        tuple(name for name, job in deployed.jobs.items() if job.settings is None),
+    )
+
+
+def as_deployed(deployment: Deployment, deployed: Deployed) -> Deployment:
+    """What is deployed in the form of what is configured; the lake, whose parts never change, is that of the configuration."""
+    jobs = tuple(
+        JobDeployment(
+            job.settings,
+            job.worker,
+            Workers(job.workers if job.least is None else job.least, job.workers),
+            job.schedule,
+        )
+        for job in deployed.jobs.values()
+        if job.settings
+    )
+    return replace(
+        deployment,
+        jobs=jobs,
+        msk=Msk() if deployed.cluster else None,
+        network=Network() if deployed.endpoints else None,
+        exports=tuple(deployed.exports.values()),
+        publish=_publish(deployed),
+    )
+
+
+def _publish(deployed: Deployed) -> Publish | None:
+    settings = [each.settings for each in deployed.targets.values()]
+    rest = next((each for each in settings if isinstance(each, IcebergRest)), None)
+    snowflake = next((each for each in settings if isinstance(each, Snowflake)), None)
+    return Publish((), iceberg_rest=rest, snowflake=snowflake) if settings else None
+
+
+def _parts(deployment: Deployment, load: Load, rates: Rates) -> dict[str, float]:
+    return {line.part: line.configured for line in bill(deployment, load, rates).lines}

@@ -27,7 +27,7 @@ from calve.modes.keys import keyed, kind_of
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import apply, column_at, data_columns
 from calve.settings.problems import Problem
-from cli.project.plan.survey import Read, Records, Survey
+from cli.project.plan.survey import Foreseen, Read, Records, Survey
 from lambdas.csv_export.aggregate import columns_written
 from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.scan import column_of, filter_of, in_window
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from calve.config.export import Export
     from cli.project.plan.change import Change
     from cli.project.plan.deployed import DeployedTable
-    from cli.project.plan.steps import Foreseen
 
 
 def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from calve.config.job import PartName
     from calve.settings.problems import Place, Problem
-    from cli.project.plan.bill import Bills
+    from cli.project.plan.changes import Bills
     from cli.project.plan.deployed import Deployed
     from cli.project.plan.survey import Survey
 
@@ -133,8 +133,8 @@ def _plan_deploy(
     from cli.account import Account
     from cli.config import found as found_config
     from cli.look.cost.model import Load, rates
-    from cli.project.plan.account import read
-    from cli.project.plan.bill import bills
+    from cli.project.plan.changes import bills
+    from cli.project.plan.deployed import read_deployed
     from cli.project.plan.fields_to_review import DECIDE, PERSONAL
     from cli.project.plan.survey import survey
 
@@ -146,7 +146,7 @@ def _plan_deploy(
         )
     account = Account.of(embedded, deployment.region)
     number = account.id()
-    deployed = read(deployment, account)
+    deployed = read_deployed(deployment, account)
     asked = survey(deployment, deployed, offline=offline)
     found = planned(asked, deployed)
     costs = bills(deployment, deployed, Load(topic_rate), rates())

@@ -26,10 +26,21 @@ from cli.topics import joined, of_lake, with_tables
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from pyspark.sql import SparkSession
+
     from calve.schema.columns import Json
     from cli.project.plan.change import Change
     from cli.project.plan.deployed import Deployed, DeployedTable
-    from cli.project.plan.steps import Foreseen
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What steps make of records. columns: the data columns, or why the steps cannot be run. by_rows: why the rows are not
+    made by the columnar engine.
+    """
+
+    columns: Json | CalveError
+    by_rows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +280,35 @@ def _made_by_steps(jobs: Sequence[Job]) -> dict[str, Foreseen]:
     stepped = [job for job in jobs if any(each.steps for each in job.tables)]
     if not stepped:
         return found
-    from cli.project.plan.steps import made_by_steps
     from cli.spark import local_session
 
     spark = local_session(stepped[0])
     for job in stepped:
         found |= made_by_steps(spark, job)
+    return found
+
+
+def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
+    """What the steps of each table that has some make now.
+
+    Raises:
+        CalveError: the cluster does not answer, or its secret cannot be read.
+    """
+    from glue_jobs.engines.choice import reasons_foreseen
+    from glue_jobs.iceberg.catalog import Lake
+    from glue_jobs.ingest import open_targets
+    from glue_jobs.kafka.cluster import Cluster as JobCluster
+
+    # What is announced is asked of the columns that the table has in the end: `cli.project.plan.checks` does.
+    tables = tuple(replace(each, announce=None) for each in job.tables if each.steps)
+    if not tables:
+        return {}
+    found: dict[str, Foreseen] = {}
+    with closing(JobCluster(job.kafka)) as cluster:
+        for target in open_targets(replace(job, tables=tables), Lake(spark, job.name), cluster):
+            try:
+                target.foresee()
+                found[target.table.name] = Foreseen(target.shaping.made, reasons_foreseen(target))
+            except CalveError as problem:
+                found[target.table.name] = Foreseen(problem)
     return found

@@ -1,13 +1,23 @@
-"""The demo's second part: `examples/sales_channel`, from events with personal data to the analyst's mail without."""
+"""The demo's second part: `examples/sales_channel`, from events with personal data to the analyst's mail on Monday morning.
+
+The deployed schedule fires, a mail comes, and its button gives a file.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 import runpy
+import time
+import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import urllib3
 
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
@@ -16,17 +26,21 @@ from cli.config import load_jobs, table_named
 from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.kafka import Cluster
-from cli.project import deploy
 from cli.run import run_job
 from cli.run.demo.checks import Count, opened, unproved, verified
-from cli.run.demo.monday import Monday, last_week
+from cli.run.stack import app
+from lambdas.csv_export.window import previous
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyiceberg.table import Table
 
     from cli.console import Console
     from cli.embedded.stack import Stack
 
+PATIENCE_S = 60
+LINK = re.compile(r"https://\S+\.lambda-url\.\S+")
 EXAMPLE = CHECKOUT / "examples" / "sales_channel"
 TOPIC, CLEAN, RAW, SALES = "sales_channel", "sales_clean", "sales_raw", "sales"
 EXPORT, ZONE = "weekly_sales", "Europe/Vilnius"
@@ -35,6 +49,118 @@ EVENTS = 1_000
 SHOWN = ("customer_email", "customer_phone", "customer_birth_date", "payment_card", "items_sku", "amount")
 LINES = 5
 READER = "the demo"
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """What SNS hands to its subscribers."""
+
+    subject: str
+    text: str
+
+    def save(self, folder: Path, export: str, recipient: str) -> Path:
+        """Write it as a file that mail programs open."""
+        message = EmailMessage()
+        message["From"] = "AWS Notifications <no-reply@sns.amazonaws.com>"
+        message["To"] = recipient
+        message["Subject"] = self.subject
+        message.set_content(self.text)
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"{export}.eml"
+        file.write_bytes(bytes(message))
+        return file
+
+
+def last_week(now: datetime, zone: str = "UTC") -> tuple[datetime, datetime]:
+    """The window of an export whose schedule fires now."""
+    from zoneinfo import ZoneInfo
+
+    week = previous("previous_week", now, ZoneInfo(zone))
+    return week.start, week.end
+
+
+class Monday:
+    """A deployment's export, its mailbox and its link; `name` is the deployment's."""
+
+    def __init__(self, stack: Stack, name: str, export: str) -> None:
+        self._stack, self._name, self._export = stack, name, export
+        self._queue = ""
+
+    def _client(self, service: str) -> Any:
+        return aws.client(service, self._stack.aws_endpoint)
+
+    def subscribe(self) -> None:
+        """Have a queue get what the recipients get: the emulator sends no mail."""
+        name = f"{self._name}-mails-{uuid.uuid4().hex[:8]}"
+        self._queue = self._client("sqs").create_queue(QueueName=name)["QueueUrl"]
+        resources = self._client("cloudformation").describe_stack_resources(StackName=f"{self._name}-exports")
+        for each in resources["StackResources"]:
+            if each["ResourceType"] == "AWS::SNS::Topic":
+                self._client("sns").subscribe(
+                    TopicArn=each["PhysicalResourceId"],
+                    Protocol="sqs",
+                    Endpoint=f"arn:aws:sqs:{aws.REGION}:{aws.ACCOUNT}:{name}",
+                )
+
+    def fire(self) -> dict[str, Any]:
+        """Do now what the schedule does on Mondays; returns the export as it is deployed."""
+        scheduler = self._client("scheduler")
+        made = scheduler.get_schedule(Name=f"{self._name}-{self._export}", GroupName=self._name)
+        scheduler.create_schedule(
+            Name=f"demo-{uuid.uuid4().hex[:8]}",
+            GroupName=self._name,
+            ScheduleExpression=f"at({datetime.now(UTC) + timedelta(seconds=1):%Y-%m-%dT%H:%M:%S})",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target=made["Target"],
+            ActionAfterCompletion="DELETE",
+        )
+        export: dict[str, Any] = json.loads(made["Target"]["Input"])["export"]
+        return export
+
+    def mail(self) -> Mail:
+        """The next mail.
+
+        Raises:
+            CalveError: none came.
+        """
+        sqs = self._client("sqs")
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            answer = sqs.receive_message(QueueUrl=self._queue, WaitTimeSeconds=5)
+            for message in answer.get("Messages", []):
+                body = json.loads(message["Body"])
+                return Mail(body["Subject"], body["Message"])
+        raise CalveError(
+            f"no mail of {self._export} came in {PATIENCE_S} s",
+            fix="calve export list says what was delivered before: a file that says the same is not mailed again",
+        )
+
+    def page(self, mail: Mail) -> str:
+        """The address of the mail's page, which on this machine is the emulator's.
+
+        Raises:
+            CalveError: the mail has no link.
+        """
+        found = LINK.search(mail.text)
+        if found is None:
+            raise CalveError("the mail has no link")
+        return aws.reachable(found[0], self._stack.aws_endpoint)
+
+    def download(self, page: str) -> str:
+        """The file, as a browser gets it: the page, its button, the address that lives a minute.
+
+        Raises:
+            CalveError: one of them is refused.
+        """
+        self._request("GET", page, 200)
+        file = self._request("POST", page, 302).headers["location"]
+        return self._request("GET", file, 200).data.decode()
+
+    def _request(self, method: str, url: str, expected: int) -> urllib3.BaseHTTPResponse:
+        answer = urllib3.request(method, url, redirect=False)
+        if answer.status != expected:
+            raise CalveError(f"{method} of the mail's link is answered with {answer.status}")
+        return answer
 
 
 def run(stack: Stack, console: Console) -> list[str]:
@@ -78,7 +204,7 @@ class _Sales:
         secrets = aws.client("secretsmanager", self._stack.aws_endpoint)
         if SECRET not in {each["Name"] for each in secrets.list_secrets()["SecretList"]}:
             secrets.create_secret(Name=SECRET, SecretString=(EXAMPLE / "masking.json").read_text())
-        outputs = deploy.app(self._stack, EXAMPLE / "calve.yaml", "aws").deploy(self._console.progress())
+        outputs = app(self._stack, EXAMPLE / "calve.yaml", "aws").deploy(self._console.progress())
         self._console.say(
             f"{len(outputs)} stacks more. The key that masks is in Secrets Manager, as {SECRET}."
         )

@@ -16,7 +16,6 @@ from cli.embedded import elsewhere
 from cli.kafka import Cluster, Topic
 from cli.look.condition import Conditions
 from cli.look.description import facts, snapshot_line
-from cli.project import deploy
 from cli.run import run_job
 from cli.run.datagen.plan import Plan, in_turn
 from cli.run.datagen.produce import Target, produce
@@ -31,7 +30,8 @@ from cli.run.demo.checks import (
     unproved,
     verified,
 )
-from cli.run.demo.monday import last_week
+from cli.run.demo.sales import last_week
+from cli.run.stack import app
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -100,7 +100,7 @@ def run(stack: Stack, console: Console) -> list[str]:
 def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
     """Deploy, with whom the tables are published to; returns the name of the table that says how far they are there."""
     console.heading("2  Deployed: calve.yaml as AWS stacks, by the CDK CLI, as into an account")
-    outputs = deploy.app(stack, published.configuration(stack, others)).deploy(console.progress())
+    outputs = app(stack, published.configuration(stack, others)).deploy(console.progress())
     lake_of = outputs[f"{job.name}-lake"]
     console.say(
         f"{len(outputs)} stacks: {', '.join(outputs)}. The tables will lie in {lake_of['Warehouse']},"

@@ -21,7 +21,7 @@ from calve.errors import CalveError, ConfigError
 from calve.names import TableName
 from calve.schema.columns import DEAD_LETTERS, with_ids
 from cli import dead_letters as dead_letter
-from cli.act.dead_letters.command import dead_letters
+from cli.act.dead_letters import dead_letters
 from cli.dead_letters import COLUMNS, Place, Selection, read, summarize
 from tests.unit.cli.folder_catalog import FolderCatalog
 
@@ -73,7 +73,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderCatalog:
     made.make(("trading", "trades"), Schema(NestedField(1, "id", LongType())))
     monkeypatch.setattr("cli.lake.open_catalog", lambda _: made)
     monkeypatch.setattr("cli.kafka.cluster_database", lambda _: None)
-    monkeypatch.setattr("cli.act.dead_letters.options.load_jobs", lambda *_, **__: (JOB,))
+    monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: (JOB,))
     return made
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.embedded import state
+from cli.embedded import processes
 from cli.embedded.layout import Layout
 from cli.embedded.processes import Process
 from cli.look.doctor import command
@@ -58,8 +58,8 @@ def test_what_was_never_downloaded_or_started_is_absent_not_a_fault(tmp_path: Pa
 
 
 def test_a_server_that_was_killed_is_a_fault(tmp_path: Path) -> None:
-    recorded = state.State("id", "secret", {"kafka": 1}, {"kafka": Process(2**22 + 1, "1")}, ready=True)
-    state.write(Layout(tmp_path).stack_file, recorded)
+    recorded = processes.State("id", "secret", {"kafka": 1}, {"kafka": Process(2**22 + 1, "1")}, ready=True)
+    processes.write_state(Layout(tmp_path).stack_file, recorded)
     assert command.server("kafka")(tmp_path).state == "fail"
 
 
@@ -72,8 +72,8 @@ def test_memory_is_what_the_system_calls_available(tmp_path: Path) -> None:
 
 def test_findings_come_as_one_json_document_and_a_fault_exits_with_1(tmp_path: Path) -> None:
     (tmp_path / "calve.yaml").touch()
-    recorded = state.State("id", "secret", {"kafka": 1}, {"kafka": Process(2**22 + 1, "1")}, ready=True)
-    state.write(Layout(tmp_path).stack_file, recorded)
+    recorded = processes.State("id", "secret", {"kafka": 1}, {"kafka": Process(2**22 + 1, "1")}, ready=True)
+    processes.write_state(Layout(tmp_path).stack_file, recorded)
     arguments = [str(Path(sys.executable).with_name("calve")), "doctor", "--output", "json"]
     answer = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 1, answer.stderr

@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 from calve.errors import CalveError, Retryable
 from calve.requests.redrive import REQUEST, RESULT, Request, Result
 from calve.schema.columns import DEAD_LETTERS, REDRIVEN, with_ids
-from cli.act import requests
-from cli.act.dead_letters import redrive
-from cli.act.dead_letters.command import dead_letters
+from cli.act import redrive, requests
+from cli.act.dead_letters import dead_letters
 from tests.unit.cli.test_dead_letters import JOB, NAME, SCHEMA, catalog, keep, rejected  # noqa: F401 a fixture
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def main(catalog: FolderCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:  # n
     monkeypatch.setattr(requests, "ASK_S", 0.0)
     monkeypatch.setattr(redrive, "PATIENCE_S", 0.0)
     fresh = replace(JOB, tables=tuple(replace(each, freshness_s=0.0) for each in JOB.tables))
-    monkeypatch.setattr("cli.act.dead_letters.options.load_jobs", lambda *_, **__: (fresh,))
+    monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: (fresh,))
     table: Table = catalog.load_table((NAME.database, NAME.table))
     return table
 

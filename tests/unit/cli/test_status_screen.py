@@ -16,10 +16,10 @@ from calve.outputs.job_status import Earlier
 from calve.requests.requests import Entry
 from cli.console import duration
 from cli.lake import Snapshot
+from cli.look.status.command import drawn
 from cli.look.status.health import TableStatus
 from cli.look.status.overview import History, Overview
 from cli.look.status.screen import plot, short, size
-from cli.look.status.watching import drawn
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ORDERS = TableStatus(

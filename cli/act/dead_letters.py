@@ -13,15 +13,15 @@ from typer.core import TyperGroup
 
 from calve.errors import CalveError
 from calve.schema.columns import SEALED
-from cli.act.dead_letters.options import (
+from cli.act.redrive import (
     ReasonOption,
     RedrivenOption,
     SchemaOption,
     SinceOption,
     UntilOption,
     open_table,
+    redrive,
 )
-from cli.act.dead_letters.redrive import redrive
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption, duration
 
