@@ -39,10 +39,10 @@ from lambdas.csv_export.failure import ExportFailed
 PLACE = ("cluster_id", "topic_id", "topic", "partition", "offset")
 PREVIEW_BYTES = 256
 ROW_BYTES = 16
-Letter = dict[str, Any]
+DeadLetter = dict[str, Any]
 
 
-def letters(batch: pa.RecordBatch) -> Iterator[Letter]:
+def dead_letters_in(batch: pa.RecordBatch) -> Iterator[DeadLetter]:
     """The rows of a batch; the record's timestamp as `timestamp_ms`, since a producer may set one beyond any calendar."""
     timestamps_us = batch.column("timestamp").cast(pa.int64()).to_pylist()
     for row, at_us in zip(batch.drop_columns(["timestamp"]).to_pylist(), timestamps_us, strict=True):
@@ -50,34 +50,36 @@ def letters(batch: pa.RecordBatch) -> Iterator[Letter]:
         yield place | {"timestamp_ms": None if at_us is None else at_us // 1000} | row
 
 
-def document(letter: Letter) -> dict[str, object]:
+def document(dead_letter: DeadLetter) -> dict[str, object]:
     """Every column as JSON has it; bytes are base64, null stays null."""
-    headers, rejected_at = letter["headers"], letter["rejected_at"]
-    return letter | {
-        "key": _base64(letter["key"]),
-        "value": _base64(letter["value"]),
+    headers, rejected_at = dead_letter["headers"], dead_letter["rejected_at"]
+    return dead_letter | {
+        "key": _base64(dead_letter["key"]),
+        "value": _base64(dead_letter["value"]),
         "headers": [{"key": each["key"], "value": _base64(each["value"])} for each in headers or ()],
         "rejected_at": None if rejected_at is None else rejected_at.isoformat(),
     }
 
 
-def facts(letter: Letter) -> dict[str, object]:
+def facts(dead_letter: DeadLetter) -> dict[str, object]:
     """Everything but the record's own bytes."""
-    kind = {0: "set by the producer", 1: "set by the broker"}.get(letter["timestamp_type"], "of unknown kind")
+    kind = {0: "set by the producer", 1: "set by the broker"}.get(
+        dead_letter["timestamp_type"], "of unknown kind"
+    )
     return {
-        "topic": letter["topic"],
-        "place": f"partition {letter['partition']} offset {letter['offset']}",
-        "timestamp": f"{_moment(letter['timestamp_ms'])}, {kind}",
-        "reason": letter["reason"],
-        "meaning": letter["message"],
-        "schema id": "-" if letter["schema_id"] is None else letter["schema_id"],
-        "rejected at": "-" if letter["rejected_at"] is None else letter["rejected_at"].isoformat(),
-        "stage": letter["stage"],
-        "attempt": letter["attempt"],
-        "redriven": letter.get(REDRIVEN) or "no",
-        "sealed": f"by the masking key {letter[SEALED]}" if letter.get(SEALED) else "no",
-        "round": letter["round"],
-        "cluster, topic id": f"{letter['cluster_id']}/{letter['topic_id']}",
+        "topic": dead_letter["topic"],
+        "place": f"partition {dead_letter['partition']} offset {dead_letter['offset']}",
+        "timestamp": f"{_moment(dead_letter['timestamp_ms'])}, {kind}",
+        "reason": dead_letter["reason"],
+        "meaning": dead_letter["message"],
+        "schema id": "-" if dead_letter["schema_id"] is None else dead_letter["schema_id"],
+        "rejected at": "-" if dead_letter["rejected_at"] is None else dead_letter["rejected_at"].isoformat(),
+        "stage": dead_letter["stage"],
+        "attempt": dead_letter["attempt"],
+        "redriven": dead_letter.get(REDRIVEN) or "no",
+        "sealed": f"by the masking key {dead_letter[SEALED]}" if dead_letter.get(SEALED) else "no",
+        "round": dead_letter["round"],
+        "cluster, topic id": f"{dead_letter['cluster_id']}/{dead_letter['topic_id']}",
     }
 
 
@@ -265,9 +267,9 @@ class Selection:
         ]
         return _all_of(_compare(*each) for each in filters if each[-1] is not None)
 
-    def within(self, letters: Table) -> BooleanExpression:
+    def within(self, table: Table) -> BooleanExpression:
         """The whole selection; a table that knows no redrives has open letters only."""
-        if REDRIVEN not in letters.schema().column_names:
+        if REDRIVEN not in table.schema().column_names:
             return AlwaysFalse() if self.redriven else self.expression
         kind: Any = NotNull if self.redriven else IsNull
         return _all_of([self.expression, kind(REDRIVEN)])
@@ -326,7 +328,7 @@ def _all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
     return found
 
 
-def open_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None]:
+def open_with_dead_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None]:
     """The table `name` and its dead-letter table; None where no record was ever rejected.
 
     Raises:
@@ -339,7 +341,7 @@ def open_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None
 
 
 def read(
-    letters: Table, selected: BooleanExpression, columns: Sequence[str] = ("*",)
+    table: Table, selected: BooleanExpression, columns: Sequence[str] = ("*",)
 ) -> Iterator[pa.RecordBatch]:
     """The selected dead letters; what statistics of a file rule out is not opened.
 
@@ -347,20 +349,20 @@ def read(
         CalveError: a file is no Parquet.
         Retryable, Fatal: as `cli.lake.load`.
     """
-    with lake.aws_errors(f"table {'.'.join(letters.name())}"):
-        scan = letters.scan(selected, selected_fields=tuple(columns))
+    with lake.aws_errors(f"table {'.'.join(table.name())}"):
+        scan = table.scan(selected, selected_fields=tuple(columns))
         tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
         try:
-            yield from batches.read(letters, tasks, scan.projection(), selected)
+            yield from batches.read(table, tasks, scan.projection(), selected)
         except ExportFailed as error:
             raise CalveError(error.message, fix=error.fix) from None
 
 
-def grouped(letters: Table, selection: Selection) -> list[Group]:
+def grouped(table: Table, selection: Selection) -> list[Group]:
     """The selected dead letters, counted."""
-    return summarize(read(letters, selection.within(letters), COLUMNS))
+    return summarize(read(table, selection.within(table), COLUMNS))
 
 
-def count(letters: Table, selection: Selection) -> int:
+def count(table: Table, selection: Selection) -> int:
     """How many there are; reads one column."""
-    return sum(batch.num_rows for batch in read(letters, selection.within(letters), ("offset",)))
+    return sum(batch.num_rows for batch in read(table, selection.within(table), ("offset",)))

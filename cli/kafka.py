@@ -63,11 +63,11 @@ class Cluster(KafkaClient):
         if not names:
             return {}
         with self._errors():
-            asked = self._admin.describe_topics(
+            descriptions = self._admin.describe_topics(
                 TopicCollection(sorted(names)), request_timeout=self._patience_s
             )
             found: dict[str, Any] = {}
-            for name, future in asked.items():
+            for name, future in descriptions.items():
                 try:
                     found[name] = self._result(future)
                 except KafkaException as error:

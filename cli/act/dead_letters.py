@@ -84,10 +84,10 @@ def listed(
 
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)
-    name, letters = open_table(table, config, env)
-    groups = grouped(letters, selection) if letters else []
+    name, rejected = open_table(table, config, env)
+    groups = grouped(rejected, selection) if rejected else []
     others = replace(selection, redriven=not redriven)
-    rest = count(letters, others) if letters else 0
+    rest = count(rejected, others) if rejected else 0
     number = sum(each.dead_letters for each in groups)
     open_, back = (rest, number) if redriven else (number, rest)
     console.document(
@@ -127,12 +127,12 @@ def show(
     Example:
       calve dead-letters show stock_trades 3:1841
     """
-    from cli.dead_letters import Place, document, letters, read
+    from cli.dead_letters import Place, dead_letters_in, document, read
 
     wanted = Place.of(place)
     name, found = open_table(table, config, env)
     batches = read(found, wanted.expression) if found else ()
-    held = [dead_letter for batch in batches for dead_letter in letters(batch)]
+    held = [dead_letter for batch in batches for dead_letter in dead_letters_in(batch)]
     if not held:
         raise CalveError(
             f"{name} has no dead letter in partition {wanted.partition} at offset {wanted.offset}",
@@ -173,8 +173,8 @@ def export(
     selection = Selection.of(since, reason, schema_id, now=datetime.now(UTC), until=until, redriven=redriven)
     if file.exists():
         raise _taken(file)
-    name, letters = open_table(table, config, env)
-    count = _write(file, letters, selection) if letters else 0
+    name, rejected = open_table(table, config, env)
+    count = _write(file, rejected, selection) if rejected else 0
     written = str(file) if count else None
     size = file.stat().st_size if count else 0
     console.document({"table": str(name), "file": written, "dead_letters": count, "size_bytes": size})
@@ -184,10 +184,9 @@ def export(
         console.say(f"{_nothing(name, selection)} No file was written.")
 
 
-def _write(file: Path, letters: Table, selection: Selection) -> int:
+def _write(file: Path, rejected: Table, selection: Selection) -> int:
     """Write the selected dead letters; a file that could not be finished is removed, as is one without any."""
-    from cli.dead_letters import document, read
-    from cli.dead_letters import letters as rows_of
+    from cli.dead_letters import dead_letters_in, document, read
 
     count = 0
     try:
@@ -200,8 +199,8 @@ def _write(file: Path, letters: Table, selection: Selection) -> int:
         ) from None
     try:
         with file.open("w", encoding="utf-8") as out:
-            for batch in read(letters, selection.within(letters)):
-                for each in rows_of(batch):
+            for batch in read(rejected, selection.within(rejected)):
+                for each in dead_letters_in(batch):
                     out.write(json.dumps(document(each), ensure_ascii=False) + "\n")
                     count += 1
     except BaseException:

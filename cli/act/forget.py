@@ -107,12 +107,12 @@ def forget(
 
 
 def _opened(table: str, config: Path, env: str | None) -> tuple[Job, Settings, Table]:
-    from cli.dead_letters import open_letters
+    from cli.dead_letters import open_with_dead_letters
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
 
     job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
-    main, _ = open_letters(open_catalog(job.lake), job.table_name(wanted, cluster_database(job)))
+    main, _ = open_with_dead_letters(open_catalog(job.lake), job.table_name(wanted, cluster_database(job)))
     return job, wanted, main
 
 

@@ -92,14 +92,14 @@ def resume(
     change(main, entry.property(), remove=[PAUSED, *outdated(main.properties)])
     heeded = _wait(console, main, entry, lambda state: state.state != "paused", settings)
     console.document({"table": str(name), "resumed": True, "heeded": heeded})
-    told = "is read again" if heeded else "will be read again by the next job, as none runs now"
-    console.say(f"{name} {told}; it was paused {held.words}.")
+    effect = "is read again" if heeded else "will be read again by the next job, as none runs now"
+    console.say(f"{name} {effect}; it was paused {held.words}.")
 
 
 def _wait(
     console: Console,
     main: Table,
-    asked: Identified,
+    request: Identified,
     heeded: Callable[[TableState], bool],
     settings: Settings,
 ) -> bool:
@@ -111,7 +111,7 @@ def _wait(
             console,
             main,
             lambda: heeded(state_of(main)) or None,
-            request=asked,
+            request=request,
             title=f"waiting for the job of {'.'.join(main.name())}",
             patience_s=max(PATIENCE_S, 2 * settings.freshness_s),
             ingest=settings.name,

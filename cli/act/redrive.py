@@ -52,8 +52,8 @@ REDRIVE = Kind(Request, "a redrive of", Result.of)
 
 def open_table(table: str, config: Path, env: str | None) -> tuple[TableName, Table | None]:
     """The table's full name and its dead-letter table, as `open_both`."""
-    name, _, _, letters = open_both(table, config, env)
-    return name, letters
+    name, _, _, dead_letters = open_both(table, config, env)
+    return name, dead_letters
 
 
 def redrive(
@@ -79,9 +79,9 @@ def redrive(
 
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until)
-    name, settings, main, letters = open_both(table, config, env)
+    name, settings, main, dead_letters = open_both(table, config, env)
     refuse_second(REDRIVE, main)
-    groups = grouped(letters, selection) if letters else []
+    groups = grouped(dead_letters, selection) if dead_letters else []
     if not groups:
         console.say(f"{name} has no open dead letters{selection.words}: there is nothing to redrive.")
         console.document({"table": str(name), **asdict(Result("", now.isoformat()))})

@@ -201,11 +201,11 @@ def open_both(table: str, config: Path, env: str | None) -> tuple[TableName, Set
     Raises:
         CalveError: there is no such table.
     """
-    from cli.dead_letters import open_letters
+    from cli.dead_letters import open_with_dead_letters
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
 
     job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
     name = job.table_name(wanted, cluster_database(job))
-    main, letters = open_letters(open_catalog(job.lake), name)
-    return name, wanted, main, letters
+    main, dead_letters = open_with_dead_letters(open_catalog(job.lake), name)
+    return name, wanted, main, dead_letters

@@ -94,8 +94,8 @@ class Conditions:
     def missing(self, name: TableName) -> CalveError:
         """Why there is no such table, and what to do."""
         found = self.of_table(name.table, None)
-        told = f"{found.state}: {found.words}" if found.state in STOPPED else found.words
-        return CalveError(f"there is no table {name} yet: {told}", fix=found.fix)
+        reason = f"{found.state}: {found.words}" if found.state in STOPPED else found.words
+        return CalveError(f"there is no table {name} yet: {reason}", fix=found.fix)
 
 
 def _of_run(found: TableState, said: Said, run: Run, now: datetime, start: str) -> Condition:
@@ -141,11 +141,11 @@ def _read(job: Job) -> list[JobStatus]:
     found: list[JobStatus] = []
     for warehouse in sorted(warehouses):
         with suppress(CalveError, ValueError):
-            found.append(said_of(replace(job, lake=replace(job.lake, warehouse=warehouse))))
+            found.append(reported_by(replace(job, lake=replace(job.lake, warehouse=warehouse))))
     return found
 
 
-def said_of(job: Job) -> JobStatus:
+def reported_by(job: Job) -> JobStatus:
     """What a job says of its tables; nothing where none has run.
 
     Raises:

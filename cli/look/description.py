@@ -48,7 +48,7 @@ class TableFacts:
 
 def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> TableFacts:
     """One table's row of the list; a table that does not exist yet is empty."""
-    table, letters = load(catalog, name), load(catalog, name.dead_letters)
+    table, dead_letters = load(catalog, name), load(catalog, name.dead_letters)
     found = conditions.of_table(name.table, state_of(table) if table else None)
     stated = (str(name), found.state, found.code, found.reason, found.fix)
     if table is None:
@@ -62,7 +62,7 @@ def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> TableFac
         rows=rows(table),
         files=head.total("data-files") if head else 0,
         bytes=head.total("files-size") if head else 0,
-        dead_letters=rows(letters) if letters else 0,
+        dead_letters=rows(dead_letters) if dead_letters else 0,
     )
 
 

@@ -86,7 +86,7 @@ def follow_script(
     """
     from cli.embedded.layout import Layout, project_root
     from cli.embedded.stack import current
-    from cli.look.condition import said_of
+    from cli.look.condition import reported_by
     from cli.spark import spark_environment
 
     root = project_root()
@@ -99,7 +99,7 @@ def follow_script(
             Path.cwd(),
             Layout(root).logs / f"{script}.log",
             drains=drains,
-            said=partial(said_of, job) if script == "ingest" else None,
+            said=partial(reported_by, job) if script == "ingest" else None,
         )
         return follow(program, console, title=title)
 

@@ -159,14 +159,14 @@ def prepared(
 def _said(definition: Definition, stack: Stack, folder: Path) -> Callable[[], JobStatus] | None:
     """A way to read what the job says of its tables; a maintenance job says nothing."""
     from calve.config.job import Job
-    from cli.look.condition import said_of
+    from cli.look.condition import reported_by
 
     if "--control" not in definition.arguments:
         return None
     job = Job.from_json((folder / definition.arguments["--settings-file"]).read_text())
     warehouse = definition.arguments["--warehouse"]
     lake = replace(job.lake, warehouse=warehouse, region=stack.region, endpoint=stack.aws_endpoint)
-    return partial(said_of, replace(job, lake=lake))
+    return partial(reported_by, replace(job, lake=lake))
 
 
 def _fetch(s3: Any, uris: Sequence[str], folder: Path) -> list[Path]:

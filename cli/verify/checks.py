@@ -16,22 +16,22 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
     def check(name: str, figures: Mapping[str, int | str]) -> Check:
         return Check(name, "failed" if name in failed else "proved", dict(figures))
 
-    topic, letters, totals = sides.topic, sides.letters, sides.topic.totals
+    topic, dead_letters, totals = sides.topic, sides.dead_letters, sides.topic.totals
     dead: dict[str, int | str] = {
-        "compared": letters.digests.count,
-        **dict(sorted(letters.by_reason.items())),
+        "compared": dead_letters.digests.count,
+        **dict(sorted(dead_letters.by_reason.items())),
     }
-    if letters.came_back:
-        dead["redriven"] = letters.came_back
-    if letters.rows and letters.rows.pending:
-        dead["waiting on a branch"] = f"round {letters.rows.pending}"
+    if dead_letters.came_back:
+        dead["redriven"] = dead_letters.came_back
+    if dead_letters.rows and dead_letters.rows.pending:
+        dead["waiting on a branch"] = f"round {dead_letters.rows.pending}"
     checks = [check("coverage", _coverage(sides)), check("dead letters", dead)]
     if totals is None:
         checks.append(check("contents", {"rows": sides.table.rows.count, "files": len(sides.main.tasks)}))
     else:
         checks.append(totals.check())
-    if sides.claim.redrives or letters.came_back:
-        back = {"dead_letters": letters.came_back, "rows": sides.claim.totals.redriven}
+    if sides.claim.redrives or dead_letters.came_back:
+        back = {"dead_letters": dead_letters.came_back, "rows": sides.claim.totals.redriven}
         checks.append(check("redriven", back))
     if topic.fold is not None:
         checks.append(check("keys", topic.fold.figures()))
@@ -54,7 +54,7 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
 
 def _aged(sides: Sides) -> list[Check]:
     """What has left for its age, and is therefore not looked at."""
-    left = {"rows": sides.topic.aged, "dead_letters": sides.topic.aged_letters}
+    left = {"rows": sides.topic.aged, "dead_letters": sides.topic.aged_dead_letters}
     figures: dict[str, int | str] = {name: each.rows for name, each in left.items() if each is not None}
     return [Check("retention", "proved", figures)] if figures else []
 
@@ -75,7 +75,7 @@ def _coverage(sides: Sides) -> dict[str, int | str]:
         "offsets": offsets,
         "records": records,
         **({"rows": sides.table.rows.count} if totals is None else {"added_up": totals.records}),
-        "dead_letters": sides.letters.digests.count,
+        "dead_letters": sides.dead_letters.digests.count,
         **{name: count for name, count in rare.items() if count},
         "gaps": offsets - records,
     }
@@ -119,7 +119,7 @@ def _unverifiable(sides: Sides) -> list[Check]:
         "earlier schema": (left_out - expired, "offsets", "how they were read is not known any more"),
         "beginning": (before, "offsets", "the snapshots that said where the table begins have expired"),
         "sealed": (
-            len(sides.letters.unopened),
+            len(sides.dead_letters.unopened),
             "dead letters",
             "the keys that seal them cannot be read: their places and reasons were compared, not their bytes",
         ),
@@ -214,18 +214,18 @@ def _totals(sides: Sides) -> list[Finding]:
     if sides.topic.firsts is not None and complete and not 0 <= _untold(sides) <= sides.topic.emptied:
         text = f"{sides.topic.duplicates} records are duplicates, the ledgers say {totals.deduplicated}"
         findings.append(Finding("totals", text))
-    if sides.topic.aged_letters is not None:
-        lacking = sum(totals.rejected.values()) - sum(sides.letters.by_reason.values())
-        if lacking != sides.topic.aged_letters.rows:
-            text = f"{lacking} dead letters are gone, {sides.topic.aged_letters.rows} have left for their age"
+    if sides.topic.aged_dead_letters is not None:
+        lacking = sum(totals.rejected.values()) - sum(sides.dead_letters.by_reason.values())
+        if lacking != sides.topic.aged_dead_letters.rows:
+            text = f"{lacking} dead letters are gone, {sides.topic.aged_dead_letters.rows} have left for their age"
             findings.append(Finding("totals", text))
-    elif sides.letters.by_reason != totals.rejected:
-        text = f"the dead letters are {dict(sides.letters.by_reason)}, the ledgers say {totals.rejected}"
+    elif sides.dead_letters.by_reason != totals.rejected:
+        text = f"the dead letters are {dict(sides.dead_letters.by_reason)}, the ledgers say {totals.rejected}"
         findings.append(Finding("totals", text))
     # A letter that had lost its mark is counted twice: once as redriven, once as present.
-    if not totals.redriven <= sides.letters.came_back <= totals.redriven + totals.present:
+    if not totals.redriven <= sides.dead_letters.came_back <= totals.redriven + totals.present:
         text = (
-            f"{sides.letters.came_back} dead letters came back, the ledgers of the redrives say {totals.redriven}"
+            f"{sides.dead_letters.came_back} dead letters came back, the ledgers of the redrives say {totals.redriven}"
             f" and {totals.present} that the table had already"
         )
         findings.append(Finding("redriven", text))

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from cli.kafka import Topic
 from cli.verify.claim import Claim, Span
 from cli.verify.columns import RANGE, Digests, Place, numbers, within
-from cli.verify.counted import Key
+from cli.verify.counts import Key
+from cli.verify.dead_letters import Count, DeadLetters, dead_letters_of
 from cli.verify.findings import Finding, Findings, ranges
-from cli.verify.keyed.fold import KeyCheck
 from cli.verify.keyed.modes import Mode
-from cli.verify.letters import Count, Letters, topic_letters
+from cli.verify.keyed.upsert import KeyCheck
 from cli.verify.rows import ByFile, MainRows, Rows
 from cli.verify.topic import Reader
 from cli.verify.topic_side import TopicSide, topic_rows
@@ -67,8 +67,8 @@ class Sides:
     table: TableSide
 
     @property
-    def letters(self) -> Letters:
-        return self.topic.letters
+    def dead_letters(self) -> DeadLetters:
+        return self.topic.dead_letters
 
     @property
     def compacted(self) -> bool:
@@ -135,9 +135,9 @@ class _Look:
     filtered: set[Key] = field(default_factory=set)
     left_out: set[Key] = field(default_factory=set)
     rows: dict[Key, list[Hashes]] = field(default_factory=dict)
-    letters: dict[Key, Hashes] = field(default_factory=dict)
+    dead_letters: dict[Key, Hashes] = field(default_factory=dict)
     found_rows: Found = field(default_factory=dict)
-    found_letters: Found = field(default_factory=dict)
+    found_dead_letters: Found = field(default_factory=dict)
 
     def keep(self, newest: set[Key], mode: Mode | None) -> None:
         """Of the rows that their keys decide about, keep those of the records that count."""
@@ -163,14 +163,14 @@ class Explainer:
 
     def __init__(self, sides: Sides, reader: Reader) -> None:
         self._claim, self._main, self._table = sides.claim, sides.main, sides.table
-        self._topic, self._letters = sides.topic, sides.letters
+        self._topic, self._dead_letters = sides.topic, sides.dead_letters
         self._spans = {p: (a, min(b, sides.source.end.get(p, 0))) for p, (a, b) in sides.spans.items()}
         self._reader = reader
 
     def findings(self) -> list[Finding]:
         """What is wrong in every place where the sides differ."""
         suspects = set(self._topic.rows.differing(self._table.rows))
-        suspects |= set(self._topic.dead.differing(self._letters.digests))
+        suspects |= set(self._topic.dead.differing(self._dead_letters.digests))
         suspects |= {Place(partition, offset // RANGE) for partition, offset in self._topic.undecodable}
         places = sorted(suspects)
         near, far = places[:MAX_PLACES], places[MAX_PLACES:]
@@ -179,14 +179,14 @@ class Explainer:
         rows = look.records | look.found_rows.keys()
         for key in sorted(rows if self._topic.totals is None else rows & self._topic.undecodable.keys()):
             self._judge_row(key, look, found)
-        for key in sorted(look.letters.keys() | look.found_letters.keys()):
-            self._judge_letter(key, look, found)
+        for key in sorted(look.dead_letters.keys() | look.found_dead_letters.keys()):
+            self._judge_dead_letter(key, look, found)
         return [*found.findings(), *self._coarse(far)]
 
     def _judge_row(self, key: Key, look: _Look, found: Findings) -> None:
         held, expected = look.found_rows.get(key, []), look.rows.get(key, [])
         files = [file for file, _ in held]
-        dead = self._letters.holds(*key)
+        dead = self._dead_letters.holds(*key)
         undecodable = self._topic.undecodable.get(key)
         refused = undecodable or look.why_no_row(key) or self._topic.skips.found.get(key)
         if key not in look.records:
@@ -199,7 +199,7 @@ class Explainer:
         elif undecodable:
             text = f"undecodable records ({undecodable}) that are no dead letters{self._round(key)}"
             found.add("coverage", text, *key)
-        elif expected and not held and key in self._letters.redriven:
+        elif expected and not held and key in self._dead_letters.redriven:
             found.add("redriven", "dead letters that came back, and whose records are not in the table", *key)
         elif expected and not (dead or held):
             found.add(
@@ -212,17 +212,17 @@ class Explainer:
             if columns:
                 found.add("contents", "rows that are not what was produced", *key, [file], columns)
 
-    def _judge_letter(self, key: Key, look: _Look, found: Findings) -> None:
-        held = look.found_letters.get(key, [])
+    def _judge_dead_letter(self, key: Key, look: _Look, found: Findings) -> None:
+        held = look.found_dead_letters.get(key, [])
         files = [file for file, _ in held]
-        if key not in look.letters:
+        if key not in look.dead_letters:
             found.add("dead letters", "dead letters whose offset has no record in Kafka", *key, files)
             return
         if len(held) > 1:
             found.add("dead letters", "records more than once among the dead letters", *key, files)
-        names = self._letters.rows.names if self._letters.rows else []
+        names = self._dead_letters.rows.names if self._dead_letters.rows else []
         for file, hashes in held:
-            if columns := _differing(names, hashes, look.letters[key]):
+            if columns := _differing(names, hashes, look.dead_letters[key]):
                 found.add("dead letters", "dead letters that are not the record", *key, [file], columns)
 
     def _round(self, key: Key) -> str:
@@ -237,7 +237,7 @@ class Explainer:
             for records in self._reader.read(spans):
                 look.records.update(zip(records.partitions, records.offsets, strict=True))
                 topic = self._topic
-                look.letters.update(_expected(topic_letters(records, self._letters)))
+                look.dead_letters.update(_expected(dead_letters_of(records, self._dead_letters)))
                 if topic.totals is not None:
                     continue
                 look.filtered.update(topic.filters.keys(records))
@@ -258,11 +258,11 @@ class Explainer:
             if wanted & self._table.places.get(task.file.file_path, set()):
                 for rows in self._main.read(task):
                     _gather(look.found_rows, self._comparable(rows.staying, wanted, look))
-        letters = self._letters.rows
-        for task in letters.tasks if letters else ():
-            if letters and wanted & self._letters.places.get(task.file.file_path, set()):
-                for rows, *_ in letters.read(task):
-                    _gather(look.found_letters, self._comparable(rows, wanted, look))
+        dead_letters = self._dead_letters.rows
+        for task in dead_letters.tasks if dead_letters else ():
+            if dead_letters and wanted & self._dead_letters.places.get(task.file.file_path, set()):
+                for rows, *_ in dead_letters.read(task):
+                    _gather(look.found_dead_letters, self._comparable(rows, wanted, look))
 
     def _comparable(self, rows: Rows, wanted: set[Place], look: _Look) -> Iterator[tuple[Key, str, Hashes]]:
         """Rows of the wanted places that Kafka can still prove or refute."""

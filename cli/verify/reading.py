@@ -21,7 +21,7 @@ from calve.registry.registry import Registry
 from calve.schema.registered import Schema
 from calve.table.position import Offsets
 from cli.verify.claim import Round, Rounds
-from cli.verify.counted import Filters
+from cli.verify.counts import Filters
 from cli.verify.formats.decoding import Decoded, Decoder, Decoding, Keys, Values
 from cli.verify.formats.fields import (
     CONFLUENT,
@@ -48,7 +48,7 @@ calve.yaml says now.
 class Reading(NamedTuple):
     """How a topic's records become rows, and which of them are other tables'."""
 
-    decoder: Epochs
+    decoder: DecoderByRound
     filters: Filters
 
 
@@ -73,10 +73,10 @@ def reading_of(
     made = _Maker(sources, topic, shapes, registry, filters, changes)
     alone = sources.value.framed and sources.key is None and not sources.steps
     alike = alone and not any(each.read_with for each in rounds)
-    return Reading(Epochs(rounds, made.of, alike=alike), filters)
+    return Reading(DecoderByRound(rounds, made.of, alike=alike), filters)
 
 
-class Epochs:
+class DecoderByRound:
     """Stands where a `Decoder` does, with one for each way of reading: records are read as their round says that it read them.
 
     The round of a record that came back from the dead letters is the redrive. `decoder_for` makes decoders; it gives None for a
@@ -99,7 +99,7 @@ class Epochs:
         self._alike = alike
         self._made: dict[tuple[tuple[str, str], ...] | None, Decoding | None] = {}
 
-    def knowing(self, redrives: Sequence[Round], redriven: Mapping[tuple[int, int], str]) -> Epochs:
+    def knowing(self, redrives: Sequence[Round], redriven: Mapping[tuple[int, int], str]) -> DecoderByRound:
         """The same, where records came back from the dead letters; `redriven`: the round of the redrive, by place."""
         found = copy(self)
         found._redrives = {each.round: each.read_with for each in redrives}
@@ -130,10 +130,10 @@ class Epochs:
             for each in reversed(self._rounds)
             if self._decoder(each.read_with) is None
             for partition, offset in each.to.get(each.topic, {}).items()
-            if not self._made_anew(each, partition, offset)
+            if not self._read_again(each, partition, offset)
         }
 
-    def _made_anew(self, each: Round, partition: int, to: int) -> bool:
+    def _read_again(self, each: Round, partition: int, to: int) -> bool:
         """Whether all that a round read of a partition was read once more, in a way that is known."""
         first = each.start.get(each.topic, {}).get(partition)
         anew = None if first is None else self._backfill(partition, first)

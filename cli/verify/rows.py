@@ -117,7 +117,7 @@ class Forgotten:
 
     requests: int = 0
     rows: Spots = Spots()
-    letters: Spots = Spots()
+    dead_letters: Spots = Spots()
     since: Offsets = field(default_factory=dict)
 
     @classmethod
@@ -125,14 +125,18 @@ class Forgotten:
         """What a table's properties say of a topic's incarnation."""
         entries = [each for each in Entry.all(properties) if each.problem is None]
         rows = reduce(united, (each.row_places for each in entries), Places())
-        letters = reduce(united, (each.letter_places for each in entries), Places())
+        dead_letters = reduce(united, (each.letter_places for each in entries), Places())
         since = next((each.since for each in reversed(entries) if each.since), {}).get(str(topic), {})
-        return cls(len(entries), Spots.of(rows, topic), Spots.of(letters, topic), since)
+        return cls(len(entries), Spots.of(rows, topic), Spots.of(dead_letters, topic), since)
 
     def checks(self, *, failed: bool) -> Iterator[Check]:
         """The check, where anybody was forgotten."""
         if self.requests:
-            figures = {"requests": self.requests, "rows": self.rows.count, "dead_letters": self.letters.count}
+            figures = {
+                "requests": self.requests,
+                "rows": self.rows.count,
+                "dead_letters": self.dead_letters.count,
+            }
             yield Check("forgotten", "failed" if failed else "proved", dict(figures))
 
 
@@ -252,8 +256,8 @@ def rows_of(
     place = kafka.field("partition"), kafka.field("offset")
     if keyed is None:
         return Rows(file, *place, columns, aged=aged.mask(batch, *place) if aged else None)
-    told = keyed.keys, keyed.orders, kafka.field("timestamp"), keyed.tombstones, keyed.idle
-    return Rows(file, *place, columns, *told)
+    by_key = keyed.keys, keyed.orders, kafka.field("timestamp"), keyed.tombstones, keyed.idle
+    return Rows(file, *place, columns, *by_key)
 
 
 def unhashed(batch: pa.RecordBatch) -> Rows:

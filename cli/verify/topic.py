@@ -241,5 +241,5 @@ class Sources:
 
     def open_registry(self) -> Registry | None:
         """The registry; None where nobody asks it."""
-        asked = any(each is not None and each.registered for each in (self.value, self.key))
-        return open_registry(self.registry) if asked else None
+        registered = any(each is not None and each.registered for each in (self.value, self.key))
+        return open_registry(self.registry) if registered else None

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from calve.schema.columns import UNDELIVERED
 from cli.verify.claim import Span
 from cli.verify.columns import Digests, number
-from cli.verify.counted import BY_SCHEMA, LASTING, Filters, Key, LeftOut, Skips
+from cli.verify.counts import BY_SCHEMA, LASTING, Filters, Key, LeftOut, Skips
+from cli.verify.dead_letters import Count, DeadLetters, dead_letters_of
 from cli.verify.formats.decoding import Decoding, Refused
-from cli.verify.keyed.firsts import Firsts
-from cli.verify.keyed.fold import Fold
+from cli.verify.keyed.aggregate import Totals
+from cli.verify.keyed.deduplicate import Firsts
 from cli.verify.keyed.modes import Mode, keyed_rows
-from cli.verify.keyed.totals import Totals
-from cli.verify.letters import Count, Letters, topic_letters
+from cli.verify.keyed.upsert import Fold
 from cli.verify.rows import Aged, Forgotten, Rows, rows_of, unhashed
 from cli.verify.steps.chain import EMPTIED, LEFT_OUT
 from cli.verify.topic import Reader, Records
@@ -37,7 +37,7 @@ class TopicSide:
     """
 
     decoder: Decoding
-    letters: Letters
+    dead_letters: DeadLetters
     records: Counter[int] = field(default_factory=Counter)
     rows: Digests = field(default_factory=Digests)
     dead: Digests = field(default_factory=Digests)
@@ -55,12 +55,14 @@ class TopicSide:
     totals: Totals | None = None
     forgotten: Forgotten = field(default_factory=Forgotten)
     aged: Aged | None = None
-    aged_letters: Aged | None = None
+    aged_dead_letters: Aged | None = None
     fetched: int = 0
 
     def has_left(self, partition: int, offset: int, timestamp_ms: int) -> bool:
         """Whether a record may be a dead letter no more for its age."""
-        return self.aged_letters is not None and self.aged_letters.may_be(partition, offset, timestamp_ms)
+        return self.aged_dead_letters is not None and self.aged_dead_letters.may_be(
+            partition, offset, timestamp_ms
+        )
 
     def expected(self, records: Records) -> Records:
         """The records but the forgotten. Where keys tell rows apart those count all the same: no older one is the row."""
@@ -72,7 +74,7 @@ class TopicSide:
             places = zip(records.partitions, records.offsets, strict=True)
             rows &= ~np.array([self.mode.covers(*place) for place in places], bool)
         return records.select(
-            np.flatnonzero(~(rows | self.forgotten.letters.masks(partitions, offsets))).tolist()
+            np.flatnonzero(~(rows | self.forgotten.dead_letters.masks(partitions, offsets))).tolist()
         )
 
 
@@ -94,7 +96,7 @@ def read_topic(reader: Reader, spans: dict[int, Span], side: TopicSide, *, count
             found = ()
         for rows in found if side.firsts is None else _firsts_of(found, side, side.firsts):
             side.rows.add(rows.partitions, rows.offsets, rows.hashes)
-        dead = topic_letters(records, side.letters)
+        dead = dead_letters_of(records, side.dead_letters)
         side.dead.add(dead.partitions, dead.offsets, dead.hashes)
         count(side.records.total())
 
@@ -104,7 +106,7 @@ def _firsts_of(found: Iterable[Rows], side: TopicSide, firsts: Firsts) -> Iterat
     for rows in found:
         duplicates = firsts.duplicates(rows)
         places = set(rows.where(duplicates).places())
-        side.duplicates += len(places - side.letters.redriven.keys())
+        side.duplicates += len(places - side.dead_letters.redriven.keys())
         yield rows.where(pc.invert(duplicates))
 
 
@@ -115,7 +117,9 @@ def topic_rows(records: Records, side: TopicSide, *, left_out: set[Key] | None =
     """
     note = left_out is None
     records = side.expected(records)
-    dead = [side.letters.holds(*place) for place in zip(records.partitions, records.offsets, strict=True)]
+    dead = [
+        side.dead_letters.holds(*place) for place in zip(records.partitions, records.offsets, strict=True)
+    ]
     if note and any(dead):
         _judge(records.select(np.flatnonzero(dead).tolist()), side)
     living = records.select(np.flatnonzero(~np.array(dead, bool)).tolist()) if any(dead) else records
@@ -137,7 +141,7 @@ def topic_rows(records: Records, side: TopicSide, *, left_out: set[Key] | None =
         ):
             side.undecodable[key] = reason
     if note:
-        side.left_out.take(by_steps - side.letters.redriven.keys())
+        side.left_out.take(by_steps - side.dead_letters.redriven.keys())
     yield from (each.staying for each in found)
 
 
@@ -164,7 +168,7 @@ def made_of(
 
 def _judge(dead: Records, side: TopicSide) -> None:
     """Compare the reason of each dead letter with what its bytes say."""
-    given = [side.letters.reasons[p][o] for p, o in zip(dead.partitions, dead.offsets, strict=True)]
+    given = [side.dead_letters.reasons[p][o] for p, o in zip(dead.partitions, dead.offsets, strict=True)]
     lasting = [place for place, reason in enumerate(given) if reason in LASTING]
     judged = dead.select(lasting)
     _, refused = made_of(judged, side.decoder, side.mode)

@@ -90,9 +90,9 @@ def cost(
 
 def _measured(config: Path, env: str | None, known: Rates, console: Console) -> list[Measured]:
     from cli.config import load_jobs
-    from cli.look.cost.measured_runs import taken
+    from cli.look.cost.measured_runs import measured_costs
 
-    tables = taken(load_jobs(config, env), known)
+    tables = measured_costs(load_jobs(config, env), known)
     console.heading("Measured, by the commits that the tables still know")
     console.table("measured", [each.document for each in tables], title="")
     return tables

@@ -23,7 +23,7 @@ MILLION = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Receipts:
+class CommitCosts:
     """The sum of a table's receipts, from the commit at `since` on; `records` are those that were read."""
 
     table: str
@@ -58,7 +58,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured(Receipts):
+class Measured(CommitCosts):
     """What a table has cost since its oldest receipt, in dollars, and per million records.
 
     `dpu_hours`: its share of the job's runs, by the CPU that each table takes (`by` is `runs`); where none is known,
@@ -77,23 +77,23 @@ class Measured(Receipts):
         return asdict(self) | rounded
 
 
-def taken(jobs: Iterable[Job], rates: Rates) -> list[Measured]:
+def measured_costs(jobs: Iterable[Job], rates: Rates) -> list[Measured]:
     """What the tables of the jobs have cost since the oldest receipt that each has.
 
     Raises:
         Fatal, Retryable: the lake, or Glue, refuses these credentials or does not answer.
     """
     now = datetime.now(UTC)
-    return [each for job in jobs for each in measured(list(_receipts(job)), _runs(job, now), rates, now)]
+    return [each for job in jobs for each in measured(list(_commit_costs(job)), _runs(job, now), rates, now)]
 
 
-def _receipts(job: Job) -> Iterator[Receipts]:
+def _commit_costs(job: Job) -> Iterator[CommitCosts]:
     catalog, database = open_catalog(job.lake), cluster_database(job)
     job = with_tables(job, surveyed(job, catalog, database or job.lake.database, ()))
     for table in job.tables:
         name = job.table_name(table, database)
         found = load(catalog, name)
-        if found is not None and (each := receipts(str(name), ancestors(found))):
+        if found is not None and (each := commit_costs(str(name), ancestors(found))):
             yield each
 
 
@@ -110,17 +110,19 @@ def _runs(job: Job, now: datetime) -> list[Run]:
             raise
 
 
-def receipts(table: str, history: Iterable[Snapshot]) -> Receipts | None:
+def commit_costs(table: str, history: Iterable[Snapshot]) -> CommitCosts | None:
     """The sum of those that a history holds; None where it has none, as commits of earlier releases."""
     found = [each for each in history if "cpu_s" in each.metrics]
     if not found:
         return None
     figures = {name: sum(each.metrics[name] for each in found) for name in FIGURES}
     records = sum(each.ledger.consumed for each in found if each.ledger)
-    return Receipts(table, min(each.committed_at for each in found), len(found), records, **figures)
+    return CommitCosts(table, min(each.committed_at for each in found), len(found), records, **figures)
 
 
-def measured(tables: Sequence[Receipts], runs: Sequence[Run], rates: Rates, now: datetime) -> list[Measured]:
+def measured(
+    tables: Sequence[CommitCosts], runs: Sequence[Run], rates: Rates, now: datetime
+) -> list[Measured]:
     """What the tables of one job have cost; `runs` are those that Glue still knows."""
     whole = sum(each.load(now) for each in tables)
     found = []

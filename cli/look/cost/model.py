@@ -123,9 +123,9 @@ def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
     """The bill of a month: jobs as they are configured, every job always running, every job by a schedule."""
     lines, warnings = [], []
     for job in deployment.jobs:
-        line, told = _job(job, load, rates)
+        line, warned = _job(job, load, rates)
         lines.append(line)
-        warnings += told
+        warnings += warned
         warnings += [
             f"{each.name}: which topics match is not known here, so it counts as one table"
             for each in job.settings.patterns

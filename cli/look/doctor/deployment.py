@@ -69,11 +69,11 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
         return [of_error("configuration", error)]
     first = deployment.jobs[0].settings
     if first.kafka.bootstrap_servers == NO_KAFKA.bootstrap_servers or first.registry == NO_REGISTRY:
-        told = "it leaves Kafka or the registry to the embedded stack, which is not up"
-        return [Finding("configuration", "absent", told, "calve up, or name them in calve.yaml")]
+        detail = "it leaves Kafka or the registry to the embedded stack, which is not up"
+        return [Finding("configuration", "absent", detail, "calve up, or name them in calve.yaml")]
     tables = sum(len(job.settings.tables) for job in deployment.jobs)
-    told = f"{deployment.name}: {', '.join(job.settings.job for job in deployment.jobs)} of {tables} tables"
-    return [Finding("configuration", "ok", told), *of_account(deployment, embedded, remote=remote)]
+    detail = f"{deployment.name}: {', '.join(job.settings.job for job in deployment.jobs)} of {tables} tables"
+    return [Finding("configuration", "ok", detail), *of_account(deployment, embedded, remote=remote)]
 
 
 def _loaded(config: Path, env: str | None) -> tuple[Deployment, Stack | None]:
@@ -163,8 +163,8 @@ def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
             if code_of(error) in ABSENT:
                 yield Finding(f"job {name}", "warn", "it is not deployed", DEPLOY)
             else:
-                cure = "allow glue:GetJob and glue:GetJobRuns"
-                yield Finding(f"job {name}", "warn", f"it may not be read: {code_of(error)}", cure)
+                fix = "allow glue:GetJob and glue:GetJobRuns"
+                yield Finding(f"job {name}", "warn", f"it may not be read: {code_of(error)}", fix)
             continue
         shape = f"Glue {found.get('GlueVersion', '?')}, {found.get('NumberOfWorkers')} x {found.get('WorkerType')}"
         state = runs[0]["JobRunState"] if runs else "has not run"
@@ -197,8 +197,8 @@ def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[
                 yield Finding(check, "warn", f"IAM does not say: {code}")
             continue
         if denied:
-            cure = f"{DEPLOY} gives it what it needs, unless a boundary or a policy of the organisation forbids it"
-            yield Finding(check, "fail", f"it may not: {', '.join(denied)}", cure)
+            fix = f"{DEPLOY} gives it what it needs, unless a boundary or a policy of the organisation forbids it"
+            yield Finding(check, "fail", f"it may not: {', '.join(denied)}", fix)
         else:
             yield Finding(check, "ok", "it may read its secrets, and write tables and their files")
 
@@ -211,9 +211,9 @@ def quotas(deployment: Deployment, account: Account) -> Iterator[Finding]:
         yield _unread("quota of functions", error, "lambda:GetAccountSettings")
     else:
         free = limits.get("UnreservedConcurrentExecutions", limits.get("ConcurrentExecutions", 0))
-        cure = "ask for more: quota L-B99A9384 of lambda in Service Quotas"
+        fix = "ask for more: quota L-B99A9384 of lambda in Service Quotas"
         state: Any = "ok" if free > FEW_RUNS_OF_FUNCTIONS else "warn"
-        yield Finding("quota of functions", state, f"{free:g} run at once", "" if state == "ok" else cure)
+        yield Finding("quota of functions", state, f"{free:g} run at once", "" if state == "ok" else fix)
     client = account.client("service-quotas")
     for service, needs in _needs(deployment).items():
         try:
@@ -276,8 +276,8 @@ def _of_service(service: str, needs: dict[str, int], quotas: list[dict[str, Any]
             name, value = f"quota: {part}", each["Value"]
             if need > value:
                 code = f"ask for more: quota {each['QuotaCode']} of {service} in Service Quotas"
-                cure = f"{code}, or {INSTEAD[service]}"
-                yield Finding(name, "fail", f"the jobs need {need}, the account has {value:g}", cure)
+                fix = f"{code}, or {INSTEAD[service]}"
+                yield Finding(name, "fail", f"the jobs need {need}, the account has {value:g}", fix)
             else:
                 yield Finding(name, "ok", f"the jobs need {need} of {value:g}")
 

@@ -99,14 +99,14 @@ class Answer:
         """
         self._connection = connection
         with _errors():
-            asked = connection.sql(sql)
-            self.columns: Sequence[str] = asked.columns
-            self.types: Sequence[str] = [str(each) for each in asked.types]
-            self._relation = asked.project(
+            query = connection.sql(sql)
+            self.columns: Sequence[str] = query.columns
+            self.types: Sequence[str] = [str(each) for each in query.types]
+            self._relation = query.project(
                 ", ".join(
                     f"CAST(#{number} AS {_plain(kind)}) AS {identifier(name)}"
                     for number, (name, kind) in enumerate(
-                        zip(asked.columns, asked.types, strict=True), start=1
+                        zip(query.columns, query.types, strict=True), start=1
                     )
                 )
             )
@@ -191,7 +191,7 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
-        raise ConfigError(_told(error)) from None
+        raise ConfigError(_message(error)) from None
     except duckdb.PermissionException:
         raise ConfigError(
             "a query reads the tables of the lake and nothing else: no files, no addresses"
@@ -200,14 +200,14 @@ def _errors() -> Iterator[None]:
         fix = "name fewer columns, or ask Athena: docs/query.md"
         raise CalveError("the memory of this machine does not suffice for the query", fix=fix) from None
     except duckdb.IOException as error:
-        raise Retryable(f"the lake cannot be read: {_told(error)}") from None
+        raise Retryable(f"the lake cannot be read: {_message(error)}") from None
     except (duckdb.InternalException, duckdb.FatalException) as error:
         fix = "this is a fault of DuckDB's; ask Athena or Spark: docs/query.md"
-        raise Fatal(f"DuckDB fails on this query: {_told(error).splitlines()[0]}", fix=fix) from None
+        raise Fatal(f"DuckDB fails on this query: {_message(error).splitlines()[0]}", fix=fix) from None
     except duckdb.Error as error:
-        raise CalveError(_told(error)) from None
+        raise CalveError(_message(error)) from None
 
 
-def _told(error: duckdb.Error) -> str:
+def _message(error: duckdb.Error) -> str:
     """DuckDB's message without the name of its kind: `Referenced column "pric" not found ...` and where it stands."""
     return str(error).partition(": ")[2].strip()

@@ -87,7 +87,7 @@ def query(
     configured = [table.name for job in jobs for table in job.tables]
     tables = opened(statement, Lookup(open_catalog(lake), database, configured), otherwise)
     for each in tables.values():
-        console.event("query.reads", **each.told)
+        console.event("query.reads", **each.reads)
     with answered(statement, tables, lake, database) as answer:
         write(
             console,

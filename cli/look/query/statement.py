@@ -159,7 +159,7 @@ class Opened:
     committed_at: datetime | None
 
     @property
-    def told(self) -> dict[str, object]:
+    def reads(self) -> dict[str, object]:
         """For people: what the answer is an answer about."""
         committed = self.committed_at and self.committed_at.isoformat(sep=" ", timespec="milliseconds")
         return {"table": self.name, "snapshot": self.snapshot, "committed": committed}

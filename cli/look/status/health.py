@@ -175,11 +175,11 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         what = f"{table.lost:,} offsets were gone before they could be read; its kept snapshots say when"
         fix = f"lengthen the topic's retention.ms; see calve status {name}"
         yield Trouble(Urgency.NOTE, name, what, fix)
-    if letters := sum(table.dead_letters.values()):
+    if dead_letters := sum(table.dead_letters.values()):
         reasons = ", ".join(
             f"{count:,} {reason}" for reason, count in _most(table.dead_letters) if reason != ANY_REASON
         )
-        what = f"{letters:,} dead letters" + (f": {reasons}" if reasons else "")
+        what = f"{dead_letters:,} dead letters" + (f": {reasons}" if reasons else "")
         yield Trouble(Urgency.NOTE, name, what, f"calve dead-letters list {name}")
     for each in table.waiting:
         age_s = _age_s(each.at, now)

@@ -87,9 +87,9 @@ def lines(history: History, limit: int) -> Iterator[dict[str, object]]:
 
 def kind(snapshot: Snapshot) -> str:
     """What made a snapshot, in a word."""
-    asked = next((word for name, word in REQUESTED.items() if name in snapshot.summary), None)
-    if asked:
-        return asked
+    requested = next((word for name, word in REQUESTED.items() if name in snapshot.summary), None)
+    if requested:
+        return requested
     if MAINTENANCE in snapshot.summary:
         return snapshot.summary[MAINTENANCE].replace("_", " ")
     if snapshot.operation == "replace":

@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 PATIENCE_S = 3.0
 """Kafka is asked for no longer, question by question: behind a private network it never answers."""
 AT_ONCE = 16
-LETTER_FILES = 200
+DEAD_LETTER_FILES = 200
 """Dead letters in more files are not read for a screen."""
 _COUNTED: dict[tuple[str, int], dict[str, int]] = {}
 """Open dead letters by table and snapshot, which never change: they are read once, however often somebody looks."""
@@ -136,7 +136,7 @@ class Survey:
 
     def _found(self, table: Table) -> Found:
         name = self.job.table_name(table, self.database)
-        main, letters = load(self.catalog, name), load(self.catalog, name.dead_letters)
+        main, dead_letters = load(self.catalog, name), load(self.catalog, name.dead_letters)
         state = self.conditions.of_table(table.name, state_of(main) if main else None)
         if self.cluster and table.topic not in self.topics and state.state not in STOPPED:
             fix = f"make the topic, or correct that of {table.name} in calve.yaml"
@@ -145,9 +145,9 @@ class Survey:
         shown = commit if position and position.offsets else None
         history = ancestors(main) if main else []
         # Merges say the position once more, and move nothing.
-        told = next((each for each in history if "freshness_s" in each.metrics), None)
+        reported = next((each for each in history if "freshness_s" in each.metrics), None)
         moved = next((each for each in history if each.ledger), shown) if shown else None
-        metrics = told.metrics if told else {}
+        metrics = reported.metrics if reported else {}
         status = TableStatus(
             job=self.job.job,
             table=str(name),
@@ -162,16 +162,16 @@ class Survey:
             freshness_p95_s=metrics.get("freshness_p95_s"),
             freshness_target_s=table.freshness_s,
             freshness_missed=metrics.get("missed"),
-            dead_letters=_open_letters(letters) if letters else {},
+            dead_letters=_count_open(dead_letters) if dead_letters else {},
             lost=sum(each.ledger.lost for each in history if each.ledger),
             files=history[0].total("data-files") if history else 0,
             bytes=history[0].total("files-size") if history else 0,
             delete_files=history[0].total("delete-files") if history else 0,
             snapshots=len(main.metadata.snapshots) if main else 0,
-            due=due(figures(main, letters, table.maintenance), table.maintenance) if main else (),
+            due=due(figures(main, dead_letters, table.maintenance), table.maintenance) if main else (),
             waiting=waiting(main.properties, state_of(main).state) if main else (),
         )
-        return Found(status, position, _report(main, history, told) if main and told else {})
+        return Found(status, position, _report(main, history, reported) if main and reported else {})
 
     def _with_lag(self, found: Sequence[Found], cluster: Cluster) -> list[TableStatus]:
         """As of now, by what the topics hold beyond each position; not known where that belongs to another incarnation."""
@@ -243,9 +243,9 @@ def _lag(unread: Offsets, topic: Topic, oldest: Mapping[str, float | None], now:
     return {"lag_records": records, "lag_s": lag_s, "lag_source": "kafka", "lag_as_of": as_of}
 
 
-def _report(main: Iceberg, history: Sequence[Snapshot], told: Snapshot) -> dict[str, Any]:
+def _report(main: Iceberg, history: Sequence[Snapshot], reported: Snapshot) -> dict[str, Any]:
     """The lag as the job reported it: with its last round, or as complete until a later moment."""
-    as_of, lag = told.committed_at.timestamp(), told.metrics
+    as_of, lag = reported.committed_at.timestamp(), reported.metrics
     records, lag_s = lag.get("lag_records"), lag.get("lag_s")
     commits = (each.commit for each in history)
     until = complete_until(commits, main.properties)
@@ -257,18 +257,18 @@ def _report(main: Iceberg, history: Sequence[Snapshot], told: Snapshot) -> dict[
     return {"lag_records": records, "lag_s": lag_s, "lag_source": "job", "lag_as_of": moment}
 
 
-def _open_letters(letters: Iceberg) -> dict[str, int]:
+def _count_open(dead_letters: Iceberg) -> dict[str, int]:
     """Open dead letters by reason; all of them under one where they are too many files to read, or may not be read."""
-    head = next(iter(ancestors(letters)), None)
+    head = next(iter(ancestors(dead_letters)), None)
     if head is None:
         return {}
-    if (place := (str(letters.metadata.table_uuid), head.id)) in _COUNTED:
+    if (place := (str(dead_letters.metadata.table_uuid), head.id)) in _COUNTED:
         return _COUNTED[place]
-    if head.total("data-files") <= LETTER_FILES:
+    if head.total("data-files") <= DEAD_LETTER_FILES:
         with suppress(Retryable, Fatal):
-            _COUNTED[place] = count_by(letters, "reason", Selection().within(letters))
+            _COUNTED[place] = count_by(dead_letters, "reason", Selection().within(dead_letters))
             return _COUNTED[place]
-    count = rows(letters)
+    count = rows(dead_letters)
     return {ANY_REASON: count} if count else {}
 
 
@@ -280,7 +280,7 @@ PER_SECOND = {"date": 1 / 86_400, "timestamp_ns": 10**9, "timestamptz_ns": 10**9
 """Units of Iceberg's types of time; of the others, microseconds."""
 
 
-def figures(main: Iceberg, letters: Iceberg | None, maintenance: Maintenance) -> Figures:
+def figures(main: Iceberg, dead_letters: Iceberg | None, maintenance: Maintenance) -> Figures:
     """Of the head of main, and of its dead letters.
 
     Raises:
@@ -306,8 +306,10 @@ def figures(main: Iceberg, letters: Iceberg | None, maintenance: Maintenance) ->
         snapshots=len(main.metadata.snapshots),
         oldest_snapshot_s=now - oldest_s,
         oldest_row_s=_oldest_s(now, main, files, maintenance.rows.column) if maintenance.rows else None,
-        oldest_letter_s=_oldest_s(now, letters, _data_files(letters, _manifests(letters)), REJECTED_AT)
-        if letters is not None and maintenance.dead_letters_s is not None
+        oldest_letter_s=_oldest_s(
+            now, dead_letters, _data_files(dead_letters, _manifests(dead_letters)), REJECTED_AT
+        )
+        if dead_letters is not None and maintenance.dead_letters_s is not None
         else None,
         orphans_s=now - (_looked_at(main) or oldest_s),
     )

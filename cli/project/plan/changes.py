@@ -83,8 +83,8 @@ def of_entry(job: str, table: Table, deployed: Deployed) -> Change:
     found = [*_settings(job, table, before, held), *(_held(table, held) if held else ())]
     if found:
         keys = {each.key for each in found}
-        told = table_consequences(before[1] if before else None, table, held, keys)
-        return Change("tables", table.name, "~", tuple(found), consequences=tuple(told))
+        following = table_consequences(before[1] if before else None, table, held, keys)
+        return Change("tables", table.name, "~", tuple(found), consequences=tuple(following))
     if entry is None and any(each.settings for each in deployed.jobs.values()):
         return Change("tables", table.name, "~", note="it is there, and a job writes it again")
     return Change("tables", table.name, "=", note="" if held else "the job has not made it yet")
@@ -153,13 +153,13 @@ def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveEr
         return replace(change, kind=kind, consequences=(*change.consequences, suspended))
     renamed = [(".".join((*each.parent, each.name)), each.where) for each in wanted if each.kind == "rename"]
     lost = leaves(data_columns(held.columns)).keys() - leaves(made).keys() - {old for old, _ in renamed}
-    told = tuple(column_consequences(renamed, sorted(lost)))
+    following = tuple(column_consequences(renamed, sorted(lost)))
     if wanted:
         added = Difference("columns", NOTHING, ", ".join(map(str, wanted)))
         change = replace(change, kind=kind, differences=(*change.differences, added))
     elif change.kind == "=":  # what its steps leave unfilled, they did before
         return change
-    return replace(change, consequences=(*change.consequences, *told))
+    return replace(change, consequences=(*change.consequences, *following))
 
 
 def _table_gone(name: str, *, held: bool) -> Change:
@@ -177,8 +177,8 @@ def _job(job: JobDeployment, deployed: DeployedJob | None) -> Change:
     found = tuple(_job_differences(job, deployed))
     if not found:
         return Change("jobs", name, "=")
-    told = tuple(job_consequences({each.key for each in found}))
-    return Change("jobs", name, "~", found, consequences=told)
+    following = tuple(job_consequences({each.key for each in found}))
+    return Change("jobs", name, "~", found, consequences=following)
 
 
 def _job_differences(job: JobDeployment, deployed: DeployedJob) -> Iterator[Difference]:
@@ -219,15 +219,15 @@ def _export(export: Export, deployed: Export | None) -> Change:
     found = tuple(differences(flat(asdict(deployed)), flat(asdict(export))))
     if not found:
         return Change("exports", export.name, "=")
-    told = tuple(export_consequences(deployed, export, {each.key for each in found}))
-    return Change("exports", export.name, "~", found, consequences=told)
+    following = tuple(export_consequences(deployed, export, {each.key for each in found}))
+    return Change("exports", export.name, "~", found, consequences=following)
 
 
 def _export_gone(name: str) -> Change:
-    told = Consequence(
+    following = Consequence(
         "its recipients get no more of it; files that were delivered stay as long as before", breaking=True
     )
-    return Change("exports", name, "-", consequences=(told,))
+    return Change("exports", name, "-", consequences=(following,))
 
 
 PLACE = {

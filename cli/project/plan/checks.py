@@ -69,19 +69,19 @@ def schema_warnings(records: Records) -> Iterator[Problem]:
             yield Problem(("tables", each.table.pattern or name, "value"), reason, fix)
 
 
-def problems(asked: Survey, deployed: Mapping[str, DeployedTable]) -> Iterator[Problem]:
+def problems(surveyed: Survey, deployed: Mapping[str, DeployedTable]) -> Iterator[Problem]:
     """The problems of the tables whose records were read, and of their exports."""
-    deployment = asked.whole.deployment
+    deployment = surveyed.whole.deployment
     for job in deployment.jobs:
         for table in job.settings.tables:
-            if (read := asked.records.get(table.name)) is None:
+            if (read := surveyed.records.get(table.name)) is None:
                 continue
-            engine = asked.engines.get(table.name)
+            engine = surveyed.engines.get(table.name)
             found: list[CalveError] = [engine] if isinstance(engine, Suspended) else []
-            columns = _columns(table, read, asked.made.get(table.name), deployed.get(table.name), found)
+            columns = _columns(table, read, surveyed.made.get(table.name), deployed.get(table.name), found)
             if columns is not None:
                 found += _of_columns(table, columns, read)
-            if asked.listed is not None and table.topic not in asked.listed:  # a problem of its own
+            if surveyed.listed is not None and table.topic not in surveyed.listed:  # a problem of its own
                 found = [each for each in found if not isinstance(each, Retryable)]
             yield from (_problem(table, each) for each in found)
             if columns is None:
@@ -180,8 +180,8 @@ def _problem(table: Table, error: CalveError) -> Problem:
     if not at:
         code = error.code if isinstance(error, Suspended) else None
         at = (table.mode.kind, "key") if code == "key_unusable" and table.mode else ("value",)
-    told = error.message if table.pattern is None else f"{table.name}: {error.message}"
-    return Problem(("tables", table.pattern or table.name, *at), told, error.fix)
+    reason = error.message if table.pattern is None else f"{table.name}: {error.message}"
+    return Problem(("tables", table.pattern or table.name, *at), reason, error.fix)
 
 
 At = tuple[str, ...]

@@ -147,19 +147,19 @@ def _plan_deploy(
     account = Account.of(embedded, deployment.region)
     number = account.id()
     deployed = read_deployed(deployment, account)
-    asked = survey(deployment, deployed, offline=offline)
-    found = planned(asked, deployed)
+    surveyed = survey(deployment, deployed, offline=offline)
+    found = planned(surveyed, deployed)
     costs = bills(deployment, deployed, Load(topic_rate), rates())
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
     source = read_source(found_config(config), env)
-    problems, warnings = findings(asked, found, deployed)
+    problems, warnings = findings(surveyed, found, deployed)
     shown = folded(found) if console.is_terminal else found
     console.tree("plan", tree(deployment.name, where, shown, costs, topic_rate))
     console.problems("warning", rows(source.placed(warnings)))
     console.problems("problem", rows(source.placed(problems)))
     decide = [DECIDE] if any(PERSONAL in text for each in found for text in each.undecided) else []
-    for told in (*decide, *asked.skipped):
-        console.say(told)
+    for sentence in (*decide, *surveyed.skipped):
+        console.say(sentence)
     console.say(counted(found, len(problems)))
     console.document(
         {
@@ -169,7 +169,7 @@ def _plan_deploy(
             "embedded": embedded is not None,
             "problems": documented(source.placed(problems)),
             "warnings": documented(source.placed(warnings)),
-            "skipped": asked.skipped,
+            "skipped": surveyed.skipped,
             "changes": [asdict(each) | {"breaking": each.breaking} for each in found],
             "cost": asdict(costs) | {"topic_mb_s": topic_rate},
         }
@@ -179,23 +179,23 @@ def _plan_deploy(
     return exit_code(found) if detailed else 0
 
 
-def planned(asked: Survey, deployed: Deployed) -> list[Change]:
+def planned(surveyed: Survey, deployed: Deployed) -> list[Change]:
     """What a deploy would change, with the engine of each table, and what somebody should decide on in it."""
     from cli.project.plan.changes import changes
     from cli.project.plan.fields_to_review import undecided
     from cli.project.plan.survey import with_engines
 
-    made = {name: each.columns for name, each in asked.made.items()}
-    told = undecided(asked.records, deployed.tables)
+    made = {name: each.columns for name, each in surveyed.made.items()}
+    to_review = undecided(surveyed.records, deployed.tables)
     found = [
-        replace(each, undecided=told.get(each.name, ())) if each.section == "tables" else each
-        for each in changes(asked.whole.deployment, deployed, made)
+        replace(each, undecided=to_review.get(each.name, ())) if each.section == "tables" else each
+        for each in changes(surveyed.whole.deployment, deployed, made)
     ]
-    return [*with_engines(found, asked.engines), *asked.whole.entries]
+    return [*with_engines(found, surveyed.engines), *surveyed.whole.entries]
 
 
 def findings(
-    asked: Survey, found: Sequence[Change], deployed: Deployed
+    surveyed: Survey, found: Sequence[Change], deployed: Deployed
 ) -> tuple[list[Problem], list[Problem]]:
     """Problems and warnings, each once for its place."""
     from cli.project.plan.checks import (
@@ -206,15 +206,15 @@ def findings(
         topic_warnings,
     )
 
-    jobs = [job.settings for job in asked.whole.deployment.jobs]
+    jobs = [job.settings for job in surveyed.whole.deployment.jobs]
     entries = {table.name: table.pattern for job in jobs for table in job.tables if table.pattern}
-    told = [*asked.faults, *problems(asked, deployed.tables)]
-    told += consequences(found, entries)
-    warnings = list(schema_warnings(asked.records))
-    if asked.listed is not None:
-        told += topic_problems(jobs, asked.listed)
-        warnings += topic_warnings(jobs, asked.listed)
-    return told, warnings
+    faults = [*surveyed.faults, *problems(surveyed, deployed.tables)]
+    faults += consequences(found, entries)
+    warnings = list(schema_warnings(surveyed.records))
+    if surveyed.listed is not None:
+        faults += topic_problems(jobs, surveyed.listed)
+        warnings += topic_warnings(jobs, surveyed.listed)
+    return faults, warnings
 
 
 def documented(placed: Iterable[tuple[Place, Problem]]) -> list[dict[str, str | None]]:
@@ -239,8 +239,8 @@ def counted(found: Sequence[Change], problems: int = 0) -> str:
     counts = [(sum(each.kind == kind for each in plain), word) for kind, word in KINDS.items()]
     counts.append((sum(each.breaking for each in plain), "breaking"))
     text = ", ".join(f"{count} {word}" for count, word in counts if count)
-    told = "1 problem" if problems == 1 else f"{problems} problems"
-    return f"{told}: this cannot work. {text}" if problems else text
+    count = "1 problem" if problems == 1 else f"{problems} problems"
+    return f"{count}: this cannot work. {text}" if problems else text
 
 
 def folded(found: Sequence[Change]) -> list[Change]:

@@ -213,22 +213,22 @@ def _exports(deployment: Deployment, account: Account) -> Iterator[tuple[str, Ex
 def _targets(account: Account, stack: str) -> Iterator[tuple[str, DeployedTarget]]:
     """Where tables are published to: as the functions that do it are told, and what they say of each table."""
     client = account.client("lambda")
-    told: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for each in resources(account, stack):
         if each.type == "AWS::Lambda::Function":
             made = client.get_function_configuration(FunctionName=each.id)
-            told |= made.get("Environment", {}).get("Variables", {})
-    if "STATES_TABLE" not in told:
+            variables |= made.get("Environment", {}).get("Variables", {})
+    if "STATES_TABLE" not in variables:
         return
-    states = list(PublishStates(told["STATES_TABLE"], account.client("dynamodb")).all())
+    states = list(PublishStates(variables["STATES_TABLE"], account.client("dynamodb")).all())
     for target, variable, settings in (
         ("iceberg_rest", "CATALOG", IcebergRest),
         ("snowflake", "SNOWFLAKE", Snowflake),
     ):
-        if variable in told:
+        if variable in variables:
             tables = frozenset(each.table.rpartition(".")[2] for each in states if each.target == target)
             try:
-                yield target, DeployedTarget(settings.from_json(told[variable]), tables)
+                yield target, DeployedTarget(settings.from_json(variables[variable]), tables)
             except (ValueError, KeyError, TypeError):  # written by another release
                 yield target, DeployedTarget(None, tables)
 

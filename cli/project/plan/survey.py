@@ -124,9 +124,9 @@ def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines
     }
 
 
-def with_engines(found: Sequence[Change], told: Engines) -> list[Change]:
+def with_engines(found: Sequence[Change], chosen: Engines) -> list[Change]:
     """The changes, those of tables with their engines."""
-    shown = {name: str(each) for name, each in told.items() if isinstance(each, Chosen)}
+    shown = {name: str(each) for name, each in chosen.items() if isinstance(each, Chosen)}
     return [
         replace(each, engine=shown.get(each.name)) if each.section == "tables" and each.kind != "-" else each
         for each in found
@@ -235,15 +235,15 @@ def _listed(job: Job, faults: list[Problem]) -> tuple[Collection[str] | None, li
 def _refused_topics(jobs: Sequence[Job], listed: Collection[str], deployed: Deployed) -> list[Problem]:
     """What the job would refuse of a topic: offsets to start at that it does not hold, and compaction that loses deletions."""
     every = (table for job in jobs for table in job.tables if table.topic in listed)
-    asked = [each for each in every if each.start.offsets or isinstance(each.mode, ChangeData)]
-    if not asked:
+    checked = [each for each in every if each.start.offsets or isinstance(each.mode, ChangeData)]
+    if not checked:
         return []
     from glue_jobs.kafka.cluster import Cluster as JobCluster
 
     found = []
     try:
         with closing(JobCluster(jobs[0].kafka)) as cluster:
-            for table in asked:
+            for table in checked:
                 try:
                     topic = cluster.state(table.topic)
                     require_tombstones(table.topic, table.mode, compacted=topic.compacted)

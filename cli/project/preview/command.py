@@ -66,8 +66,8 @@ def summary(found: Preview) -> str:
         "of other tables": found.others,
         "dead-lettered": sum(each.records for each in found.refused),
     }
-    told = [f"{count:,} {what}" for what, count in parts.items() if count or what == "rows"]
-    return f"{found.records:,} records: {', '.join(told)}"
+    counts = [f"{count:,} {what}" for what, count in parts.items() if count or what == "rows"]
+    return f"{found.records:,} records: {', '.join(counts)}"
 
 
 def _plain(value: Any) -> Any:

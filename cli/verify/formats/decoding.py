@@ -119,8 +119,8 @@ class ChangeWriter(Writer):
 
     def project(self, rows: list[Any]) -> list[Any]:
         # The inner writer lays out `before` and `after` alike, so the row is put where it looks for the latter.
-        told = [event | {"after": event.get(ROW_OF[event["op"]] or "")} for event in rows]
-        parts = pa.record_batch(self._inner.project(told), self._read)
+        with_row = [event | {"after": event.get(ROW_OF[event["op"]] or "")} for event in rows]
+        parts = pa.record_batch(self._inner.project(with_row), self._read)
         names = (each.name for each in self._row)
         found = dict(zip(names, map(within_years, parts["after"].flatten()), strict=True))
         sources = parts["source"].to_pylist() if self._known else [None] * len(rows)
@@ -133,11 +133,11 @@ class ChangeWriter(Writer):
         known = {name: each for name, each in (source or {}).items() if name in self._known}
         moments = (known[name] * unit for name, unit in MICROSECONDS.items() if known.get(name) is not None)
         position = [_sortable(known.get(name)) for name in self._order]
-        told = any(each is not None for each in position)
+        has_position = any(each is not None for each in position)
         return {
             "op": op,
             "at": next(moments, None),
-            "position": "/".join(each or "" for each in position) if told else None,
+            "position": "/".join(each or "" for each in position) if has_position else None,
             "deleted": op == "d",
         }
 

@@ -316,7 +316,7 @@ def test_an_export_never_overwrites_and_leaves_nothing_half_written(
     target.unlink()
     real = dead_letter.document
 
-    def fails(each: dead_letter.Letter) -> dict[str, object]:
+    def fails(each: dead_letter.DeadLetter) -> dict[str, object]:
         if each["offset"] == 4:
             raise RuntimeError
         return real(each)
@@ -347,6 +347,6 @@ def test_a_timestamp_beyond_any_calendar_is_exact() -> None:
     year_10000 = 253_402_300_800_005
     moment = pa.array([year_10000 * 1000], pa.int64()).cast(columns.field(place).type)
     table = pa.Table.from_pylist([rejected(0, 6)], columns).set_column(place, columns.field(place), moment)
-    (found,) = dead_letter.letters(table.to_batches()[0])
+    (found,) = dead_letter.dead_letters_in(table.to_batches()[0])
     assert found["timestamp_ms"] == year_10000
     assert dead_letter.facts(found)["timestamp"] == f"{year_10000} ms since 1970, set by the producer"

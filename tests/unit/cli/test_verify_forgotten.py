@@ -34,7 +34,7 @@ def test_the_entries_of_a_table_are_taken_together_for_each_incarnation_of_its_t
     ]
     found = Forgotten.of({FORGOTTEN: to_json(entries)}, TOPIC)
     assert list(found.rows.spans()) == [(0, 1, 3)]
-    assert list(found.letters.spans()) == [(1, 5, 6)]
+    assert list(found.dead_letters.spans()) == [(1, 5, 6)]
     assert (found.requests, found.since) == (3, {0: 4})
     [check] = found.checks(failed=False)
     assert check.figures == {"requests": 3, "rows": 2, "dead_letters": 1}

@@ -18,9 +18,9 @@ import pyarrow as pa
 from calve.modes.aggregate import WINDOW_START, column_of
 from calve.names import SYSTEM_COLUMN
 from cli.verify.claim import Claim, numbers_of
+from cli.verify.dead_letters import Count
 from cli.verify.findings import Check, Finding, Findings
 from cli.verify.keyed.modes import column_at
-from cli.verify.letters import Count
 
 if TYPE_CHECKING:
     from calve.config.job import Aggregate

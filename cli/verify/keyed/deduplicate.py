@@ -115,23 +115,23 @@ class Firsts:
 
     def duplicates(self, rows: Rows) -> pa.Array:
         """True for records that make no row. To be asked in the order of offsets, partition by partition; then in any."""
-        asked = np.empty(len(rows.offsets), ROW)
-        asked["key"], asked["at"] = _numpy(rows.keys), _numpy(rows.timestamps)
-        asked["partition"], asked["offset"] = _numpy(rows.partitions), _numpy(rows.offsets)
-        asked["number"] = self._order.numbers(asked["partition"], asked["offset"])
-        held, near, open_ = self._against_rows(asked)
+        wanted = np.empty(len(rows.offsets), ROW)
+        wanted["key"], wanted["at"] = _numpy(rows.keys), _numpy(rows.timestamps)
+        wanted["partition"], wanted["offset"] = _numpy(rows.partitions), _numpy(rows.offsets)
+        wanted["number"] = self._order.numbers(wanted["partition"], wanted["offset"])
+        held, near, open_ = self._against_rows(wanted)
         found = near & ~held
         for place in np.flatnonzero(open_):
-            found[place] |= self._in_one_round(asked[place]) and not held[place]
+            found[place] |= self._in_one_round(wanted[place]) and not held[place]
         return pa.array(found)
 
-    def _against_rows(self, asked: Any) -> tuple[Any, Any, Any]:
+    def _against_rows(self, wanted: Any) -> tuple[Any, Any, Any]:
         """Of each record: is it a row, is a row near that was read before it, and was one read in its round elsewhere?"""
-        first, last = self._near(asked)
+        first, last = self._near(wanted)
         counts = last - first
-        of = np.repeat(np.arange(len(asked)), counts)
+        of = np.repeat(np.arange(len(wanted)), counts)
         within = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
-        row, record = self._sorted[np.repeat(first, counts) + within], asked[of]
+        row, record = self._sorted[np.repeat(first, counts) + within], wanted[of]
         same_number = row["number"] == record["number"]
         same_partition = row["partition"] == record["partition"]
         earlier = same_partition & (row["offset"] < record["offset"])
@@ -139,18 +139,18 @@ class Firsts:
         untold = ~same_partition & (self._windowed | (record["number"] == UNKNOWN))
         before = (row["number"] < record["number"]) | (same_number & (earlier | untold))
         itself = same_number & same_partition & (row["offset"] == record["offset"])
-        found = np.zeros((3, len(asked)), bool)
+        found = np.zeros((3, len(wanted)), bool)
         for n, each in enumerate((itself, before, same_number & ~same_partition & ~untold)):
             found[n, of[each]] = True
         return found[0], found[1], found[2]
 
-    def _near(self, asked: Any) -> tuple[Any, Any]:
+    def _near(self, wanted: Any) -> tuple[Any, Any]:
         """Of each record the rows of its key within the window: from the first one to the one after the last."""
         keys = self._sorted["key"]
-        first, last = (np.searchsorted(keys, asked["key"], side=side) for side in ("left", "right"))
+        first, last = (np.searchsorted(keys, wanted["key"], side=side) for side in ("left", "right"))
         if not self._windowed:
             return first, last
-        begin, end = asked["at"] - self._window, asked["at"] + self._window - 1
+        begin, end = wanted["at"] - self._window, wanted["at"] + self._window - 1
         return self._after(first, last, begin), self._after(first, last, end)
 
     def _after(self, first: Any, last: Any, moments: Any) -> Any:

@@ -36,14 +36,14 @@ BYTES = ("key", "value", "headers")
 NONCE_BYTES = 12
 
 
-class LetterRows:
+class DeadLetterRows:
     """The dead letters of the incarnation of a topic that a table claims.
 
     `pending`: the round of those that main of the table names, but that still wait on their branch: they are read from there.
     Of a redrive only the marks wait, by which its letters have come back.
     """
 
-    def __init__(self, table: Table, claim: Claim, seals: Seals) -> None:
+    def __init__(self, table: Table, claim: Claim, seals: Encryption) -> None:
         self.topic, self._topic_id = claim.position.topic, claim.topic.topic_id
         self._table, self._seals = table, seals
         waiting = _waiting(table, claim)
@@ -103,27 +103,32 @@ def _waiting(table: Table, claim: Claim) -> DeadLetterRound | None:
     return named
 
 
-class Seals:
+class Encryption:
     """The keys of a secret, by the reference to it, read once there is something to be opened. None: there is no secret."""
 
     def __init__(self, reference: str | None) -> None:
         self._reference = reference
 
-    def opened(self, letters: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
+    def opened(self, dead_letters: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
         """The letters as their records were received, and which could not be opened for want of a key: without `BYTES`.
 
         What does not open with its key is left as it is: it is not the record.
         """
-        unopened = pa.repeat(pa.scalar(False), letters.num_rows)  # noqa: FBT003 a value
-        if SEALED not in letters.schema.names or letters.column(SEALED).null_count == letters.num_rows:
-            return letters, unopened
-        unopened = pa.array(each not in (None, *self._keys) for each in letters.column(SEALED).to_pylist())
-        rows = [self._opened(row) for row in letters.select([*SEALED_BY, *BYTES]).to_pylist()]
+        unopened = pa.repeat(pa.scalar(False), dead_letters.num_rows)  # noqa: FBT003 a value
+        if (
+            SEALED not in dead_letters.schema.names
+            or dead_letters.column(SEALED).null_count == dead_letters.num_rows
+        ):
+            return dead_letters, unopened
+        unopened = pa.array(
+            each not in (None, *self._keys) for each in dead_letters.column(SEALED).to_pylist()
+        )
+        rows = [self._opened(row) for row in dead_letters.select([*SEALED_BY, *BYTES]).to_pylist()]
         for name in BYTES:
-            place = letters.schema.get_field_index(name)
-            clear = pa.array([row[name] for row in rows], letters.schema.field(name).type)
-            letters = letters.set_column(place, letters.schema.field(name), clear)
-        return letters, unopened
+            place = dead_letters.schema.get_field_index(name)
+            clear = pa.array([row[name] for row in rows], dead_letters.schema.field(name).type)
+            dead_letters = dead_letters.set_column(place, dead_letters.schema.field(name), clear)
+        return dead_letters, unopened
 
     @cached_property
     def _keys(self) -> Mapping[str, bytes]:
@@ -162,14 +167,14 @@ def _clear(key: bytes, data: bytes | None, bound: str) -> bytes | None:
 
 
 @dataclass(slots=True)
-class Letters:
+class DeadLetters:
     """The dead letters without their contents: partition -> offset -> reason of those that can be compared.
 
     `redriven`: those of them that came back, so that the table must have their records, each with the round of the redrive.
     `came_back`: how many did, in all. `unopened`: those that are sealed by keys that nobody here has.
     """
 
-    rows: LetterRows | None
+    rows: DeadLetterRows | None
     reasons: dict[int, dict[int, str]] = field(default_factory=dict)
     digests: Digests = field(default_factory=Digests)
     places: dict[str, set[Place]] = field(default_factory=dict)
@@ -187,33 +192,35 @@ class Letters:
         return self.keeps(partition, offset) and (partition, offset) not in self.redriven
 
 
-def read_letters(rows: LetterRows | None, claimed: dict[int, Span], spans: dict[int, Span]) -> Letters:
+def read_dead_letters(
+    rows: DeadLetterRows | None, claimed: dict[int, Span], spans: dict[int, Span]
+) -> DeadLetters:
     """One pass over the dead letters. All that the table claims are counted, those that Kafka still has can be compared."""
-    letters = Letters(rows)
+    dead_letters = DeadLetters(rows)
     for task in rows.tasks if rows else ():
         for found, reasons, marked, unopened in rows.read(task) if rows else ():
             claimed_here = within(found.partitions, found.offsets, claimed)
-            letters.came_back += pc.count(marked.filter(claimed_here)).as_py()
-            letters.by_reason.update(reasons.filter(claimed_here).to_pylist())
+            dead_letters.came_back += pc.count(marked.filter(claimed_here)).as_py()
+            dead_letters.by_reason.update(reasons.filter(claimed_here).to_pylist())
             inside = within(found.partitions, found.offsets, spans)
             kept = found.where(inside)
-            added = letters.digests.add(kept.partitions, kept.offsets, kept.hashes)
-            letters.places.setdefault(found.file, set()).update(added)
-            letters.unopened.update(found.where(pc.and_(inside, unopened)).places())
-            told = zip(reasons.filter(inside).to_pylist(), marked.filter(inside).to_pylist(), strict=True)
-            for (partition, offset), (reason, back) in zip(kept.places(), told, strict=True):
-                letters.reasons.setdefault(partition, {})[offset] = reason
+            added = dead_letters.digests.add(kept.partitions, kept.offsets, kept.hashes)
+            dead_letters.places.setdefault(found.file, set()).update(added)
+            dead_letters.unopened.update(found.where(pc.and_(inside, unopened)).places())
+            facts = zip(reasons.filter(inside).to_pylist(), marked.filter(inside).to_pylist(), strict=True)
+            for (partition, offset), (reason, back) in zip(kept.places(), facts, strict=True):
+                dead_letters.reasons.setdefault(partition, {})[offset] = reason
                 if back:
-                    letters.redriven[partition, offset] = back
-    return letters
+                    dead_letters.redriven[partition, offset] = back
+    return dead_letters
 
 
-def topic_letters(records: Records, letters: Letters) -> Rows:
+def dead_letters_of(records: Records, dead_letters: DeadLetters) -> Rows:
     """The records that are dead letters, as those keep them; of those that cannot be opened, what is known without."""
     places = list(zip(records.partitions, records.offsets, strict=True))
-    dead = records.select([n for n, place in enumerate(places) if letters.keeps(*place)])
-    made = received(dead, letters.rows.topic if letters.rows else "") | {"value": dead.values}
-    closed = [place in letters.unopened for place in zip(dead.partitions, dead.offsets, strict=True)]
+    dead = records.select([n for n, place in enumerate(places) if dead_letters.keeps(*place)])
+    made = received(dead, dead_letters.rows.topic if dead_letters.rows else "") | {"value": dead.values}
+    closed = [place in dead_letters.unopened for place in zip(dead.partitions, dead.offsets, strict=True)]
     for name in BYTES if any(closed) else ():
         made[name] = [None if sealed else each for sealed, each in zip(closed, made[name], strict=True)]
     schema = _columns()
