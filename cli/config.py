@@ -54,15 +54,15 @@ TablesArgument = Annotated[
 DEFAULT_CONFIG = Path("calve.yaml")
 PROFILE_VARIABLE = "CALVE_PROFILE"
 KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-"""boto3 would take these from the environment, and not ask the profile."""
+"""boto3 would prefer these to the profile."""
 
 
 def load_jobs(
     config: Path, env: str | None = None, *, tables: Sequence[str] = (), writes: bool = False
 ) -> tuple[Job, ...]:
-    """The jobs of a configuration, on the embedded stack where that runs; of entries with `topics`, those tables that are named.
+    """The jobs of a configuration, on the embedded stack if that runs. Entries with `topics` expand to the named tables only.
 
-    Only who `writes` needs the lake's bucket by name: the catalog knows where tables lie.
+    `writes`: the lake's bucket is needed by name; readers find tables through the catalog.
 
     Raises:
         ConfigError: the configuration cannot be used, or has no table of one of these names.
@@ -94,16 +94,16 @@ def load_jobs(
 
 
 def spark_settings(config: Path, env: str | None = None) -> dict[str, dict[str, str]]:
-    """`jobs.<name>.conf` of a configuration that can be used, by job."""
+    """`jobs.<name>.conf` of a valid configuration, by job."""
     from calve.settings import load_spark_settings
 
     return load_spark_settings(found(config), env)
 
 
 def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack | None]:
-    """What a configuration deploys, and the embedded stack where it deploys to that one.
+    """The deployment that a configuration describes, and the embedded stack if that is its target.
 
-    The embedded stack is the target of a configuration that leaves Kafka or registry to it, or names those of it.
+    It is the target if the configuration leaves Kafka or the registry to it, or names those of the stack.
 
     Raises:
         ConfigError: the configuration cannot be used.
@@ -121,7 +121,7 @@ def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack
 
 
 def embedded_stack() -> Stack | None:
-    """The embedded stack, if it runs here and no account was named instead."""
+    """The embedded stack, if it runs and no profile was named."""
     from cli.embedded.layout import project_root
     from cli.embedded.stack import current
 
@@ -129,21 +129,21 @@ def embedded_stack() -> Stack | None:
 
 
 def found(config: Path) -> Path:
-    """The configuration, which is looked for upwards unless it was named."""
+    """The configuration's path; the default one is searched for upwards."""
     from cli.embedded.layout import project_root
 
     return project_root() / config if config == DEFAULT_CONFIG and not config.exists() else config
 
 
 def default_region() -> str | None:
-    """The region of the environment or of the profile: a deploy goes there, too."""
+    """The region of the environment or of the profile, which a deploy uses, too."""
     import boto3
 
     return os.environ.get("AWS_REGION") or boto3.Session().region_name
 
 
 def stack_defaults(embedded: Stack | None) -> StackDefaults:
-    """What a running embedded stack supplies; nothing where none runs."""
+    """The settings that a running embedded stack supplies; none if it does not run."""
     from calve.settings import StackDefaults
 
     if embedded is None:
@@ -158,12 +158,12 @@ def stack_defaults(embedded: Stack | None) -> StackDefaults:
 
 
 def table_named(jobs: Sequence[Job], name: str) -> tuple[Job, Table]:
-    """A table that `load_jobs` has found, with its job."""
+    """A table that `load_jobs` returned, with its job."""
     return next((job, table) for job in jobs for table in job.tables if table.name == name)
 
 
 def moment(text: str, now: datetime, option: str) -> datetime:
-    """`1h` before now, or a moment with its time zone.
+    """The time of `1h` before `now`, or of an ISO timestamp with a time zone.
 
     Raises:
         ConfigError: the text, given as `option`, is neither.
@@ -186,10 +186,10 @@ def moment(text: str, now: datetime, option: str) -> datetime:
 
 
 def _use_profile(name: str | None) -> None:
-    """Work on the account of a profile, whatever else the environment says; None: nothing changes.
+    """Work on the account of a profile, in the place of keys in the environment. None: nothing changes.
 
     Raises:
-        ConfigError: there is no such profile, or none of the name that AWS_PROFILE has.
+        ConfigError: the named profile, or that of AWS_PROFILE, does not exist.
     """
     if wanted := name or os.environ.get("AWS_PROFILE"):
         _require_profile(wanted)
@@ -234,11 +234,11 @@ class InAccount(TyperCommand):
 
 
 def _profile(profile: ProfileOption = None) -> None:
-    """Stands for a command that has this option alone."""
+    """A command with only this option."""
 
 
 def offer_profile(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ()) -> None:
-    """Have all commands of an app that read calve.yaml take `--profile`. but: those that have no account to work on."""
+    """Add `--profile` to all commands of an app that read calve.yaml. but: commands without an account."""
     for command in app.registered_commands:
         function = command.callback
         if function and function not in but and "env" in inspect.signature(function).parameters:
@@ -249,5 +249,5 @@ def offer_profile(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ())
 
 
 def profile_is_named() -> bool:
-    """Whether a profile was named for this command."""
+    """Whether this command got a profile."""
     return bool(os.environ.get(PROFILE_VARIABLE))

@@ -1,4 +1,4 @@
-"""Dead letters: which of them a command is about, and how people and programs see them.
+"""Dead letters: how a command selects them, and how people and programs see them.
 
 PyIceberg reads them in batches of bounded size, however many a table holds.
 """
@@ -43,7 +43,7 @@ DeadLetter = dict[str, Any]
 
 
 def dead_letters_in(batch: pa.RecordBatch) -> Iterator[DeadLetter]:
-    """The rows of a batch; the record's timestamp as `timestamp_ms`, since a producer may set one beyond any calendar."""
+    """The rows of a batch, with the record's timestamp as `timestamp_ms`: a producer may set one beyond any calendar."""
     timestamps_us = batch.column("timestamp").cast(pa.int64()).to_pylist()
     for row, at_us in zip(batch.drop_columns(["timestamp"]).to_pylist(), timestamps_us, strict=True):
         place = {name: row[name] for name in PLACE}
@@ -51,7 +51,7 @@ def dead_letters_in(batch: pa.RecordBatch) -> Iterator[DeadLetter]:
 
 
 def document(dead_letter: DeadLetter) -> dict[str, object]:
-    """Every column as JSON has it; bytes are base64, null stays null."""
+    """Every column for JSON: bytes are base64, null stays null."""
     headers, rejected_at = dead_letter["headers"], dead_letter["rejected_at"]
     return dead_letter | {
         "key": _base64(dead_letter["key"]),
@@ -62,7 +62,7 @@ def document(dead_letter: DeadLetter) -> dict[str, object]:
 
 
 def facts(dead_letter: DeadLetter) -> dict[str, object]:
-    """Everything but the record's own bytes."""
+    """All columns except the record's own bytes."""
     kind = {0: "set by the producer", 1: "set by the broker"}.get(
         dead_letter["timestamp_type"], "of unknown kind"
     )
@@ -119,7 +119,7 @@ def _base64(data: bytes | None) -> str | None:
 
 COLUMNS = ("cluster_id", "topic_id", "partition", "offset", "schema_id", "reason", "rejected_at")
 MAX_SCHEMAS = 1_000
-"""Schema ids that are told apart for one reason: a producer that sends other bytes than Avro makes any number of them."""
+"""Different schema ids per reason: bytes that are not Avro look like any number of ids."""
 _KEYS = ["cluster_id", "topic_id", "reason", "schema_id", "partition"]
 _FIGURES = [("offset", "count"), ("offset", "min"), ("offset", "max")]
 _FIGURES += [("rejected_at", "min"), ("rejected_at", "max")]
@@ -127,7 +127,7 @@ _FIGURES += [("rejected_at", "min"), ("rejected_at", "max")]
 
 @dataclass(slots=True)
 class Stretch:
-    """The dead letters of one partition; between the first and the last offset there may be others."""
+    """The dead letters of one partition; others may lie between the first and the last offset."""
 
     partition: int
     first_offset: int
@@ -141,7 +141,9 @@ class Stretch:
 
 @dataclass(slots=True)
 class Group:
-    """The dead letters of one reason, schema id and incarnation of the topic. `other_schemas`: of ids beyond `MAX_SCHEMAS`."""
+    """The dead letters of one reason, schema id and incarnation of the topic. `other_schemas`: those with ids beyond
+    `MAX_SCHEMAS`.
+    """
 
     cluster_id: str
     topic_id: str
@@ -154,7 +156,7 @@ class Group:
     places: dict[int, Stretch] = field(default_factory=dict)
 
     def add(self, row: dict[str, Any]) -> None:
-        """One line of a batch's own summary."""
+        """Add one line of a batch's own summary."""
         count, lowest, highest = row["offset_count"], row["offset_min"], row["offset_max"]
         self.dead_letters += count
         place = self.places.setdefault(row["partition"], Stretch(row["partition"], lowest, highest))
@@ -166,7 +168,7 @@ class Group:
 
     @property
     def line(self) -> dict[str, object]:
-        """What and how many, for people."""
+        """One line for people."""
         schema = "others" if self.other_schemas else self.schema_id
         return {
             "reason": self.reason,
@@ -220,7 +222,7 @@ _PLACE = re.compile(r"(\d{1,9}):(\d{1,18})")
 class Selection:
     """Dead letters rejected at `since` or later and before `until`, for this reason, framed with this schema id.
 
-    None: whichever. `redriven`: those that came back, instead of those that are open.
+    None: any. `redriven`: those that came back, instead of those that are open.
     """
 
     since: datetime | None = None
@@ -240,10 +242,10 @@ class Selection:
         until: str | None = None,
         redriven: bool = False,
     ) -> Selection:
-        """The options of a command.
+        """The selection that a command's options describe.
 
         Raises:
-            ConfigError: one of them cannot be used.
+            ConfigError: an option is invalid.
         """
         if reason is not None and reason not in REASONS:
             fix = near_miss(reason, REASONS) or f"use {one_of(REASONS)}"
@@ -258,7 +260,7 @@ class Selection:
 
     @property
     def expression(self) -> BooleanExpression:
-        """The filters; whether letters came back is left to `within`."""
+        """The filters, without that on redriven dead letters (see `within`)."""
         filters: list[tuple[Any, str, object]] = [
             (GreaterThanOrEqual, "rejected_at", self.since and self.since.isoformat()),
             (EqualTo, "reason", self.reason),
@@ -268,7 +270,7 @@ class Selection:
         return _all_of(_compare(*each) for each in filters if each[-1] is not None)
 
     def within(self, table: Table) -> BooleanExpression:
-        """The whole selection; a table that knows no redrives has open letters only."""
+        """The whole selection. A table without the column for redrives has open dead letters only."""
         if REDRIVEN not in table.schema().column_names:
             return AlwaysFalse() if self.redriven else self.expression
         kind: Any = NotNull if self.redriven else IsNull
@@ -288,17 +290,17 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record stands in its topic."""
+    """Partition and offset of a record in its topic."""
 
     partition: int
     offset: int
 
     @classmethod
     def of(cls, text: str) -> Place:
-        """`3:1042`.
+        """The place of `3:1042`.
 
         Raises:
-            ConfigError: this is no place.
+            ConfigError: the text is not a place.
         """
         match = _PLACE.fullmatch(text.strip())
         if not match:
@@ -316,7 +318,7 @@ class Place:
 
 
 def _compare(kind: Any, column: str, value: object) -> BooleanExpression:
-    """A predicate; of these mypy reads pydantic's fields, not the constructors."""
+    """A predicate; mypy knows pydantic's fields, not the constructors."""
     found: BooleanExpression = kind(column, value)
     return found
 
@@ -329,7 +331,7 @@ def _all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
 
 
 def open_with_dead_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None]:
-    """The table `name` and its dead-letter table; None where no record was ever rejected.
+    """The table `name` and its dead-letter table; None if no record was ever rejected.
 
     Raises:
         CalveError: there is no table of that name.
@@ -343,7 +345,7 @@ def open_with_dead_letters(catalog: Catalog, name: TableName) -> tuple[Table, Ta
 def read(
     table: Table, selected: BooleanExpression, columns: Sequence[str] = ("*",)
 ) -> Iterator[pa.RecordBatch]:
-    """The selected dead letters; what statistics of a file rule out is not opened.
+    """The selected dead letters; files without any, by their statistics, are not opened.
 
     Raises:
         CalveError: a file is no Parquet.

@@ -77,7 +77,7 @@ class Manual:
 
 
 def explain(app: typer.Typer) -> None:
-    """Give every command of an app the help screen that its docstring makes."""
+    """Give every command of an app its help screen."""
     for command in app.registered_commands:
         manual = Manual.of(command.callback.__doc__ if command.callback else None)
         command.help, command.epilog = manual.screen, manual.footer

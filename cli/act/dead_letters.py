@@ -39,7 +39,7 @@ class TableFirst(TyperGroup):
     """`calve dead-letters TABLE` is `calve dead-letters list TABLE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take what is neither a command nor a question for help as the arguments of `list`."""
+        """Treat arguments that are neither a command nor `--help` as the arguments of `list`."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = ["list", *args]
         return super().parse_args(ctx, args)
@@ -185,7 +185,7 @@ def export(
 
 
 def _write(file: Path, rejected: Table, selection: Selection) -> int:
-    """Write the selected dead letters; a file that could not be finished is removed, as is one without any."""
+    """Write the selected dead letters. An unfinished or empty file is removed."""
     from cli.dead_letters import dead_letters_in, document, read
 
     count = 0

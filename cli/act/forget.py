@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 PATIENCE_S = 600.0
-"""Files are written anew and deleted, which takes longer than a round."""
+"""Files are rewritten and deleted, which takes longer than a round."""
 FORGETTING = Kind(Request, "a request to forget somebody in", Entry.of)
 NONCE_BYTES = 12
 UNREACHED = (
@@ -117,7 +117,7 @@ def _opened(table: str, config: Path, env: str | None) -> tuple[Job, Settings, T
 
 
 def _condition(text: str, wanted: Settings) -> Condition:
-    """`COLUMN=VALUE`, or a value of the column that tells the table's rows."""
+    """`COLUMN=VALUE`, or only a value if one column identifies the table's rows."""
     column, equals, value = text.partition("=")
     if not equals or not all(FIELD_NAME.fullmatch(part) for part in column.split(".")):
         column, value = _key_column(wanted), text
@@ -167,7 +167,7 @@ def _say_what_goes(console: Console, name: str, wanted: Settings, where: Sequenc
 
 
 def sealed(request: Request, job: Job, wanted: Settings) -> Request:
-    """Where the table masks, its files must not hold a value as it is: not even those of a request."""
+    """The request with its value encrypted where the table masks anything: no file of such a table may hold it in clear."""
     if not wanted.masks or job.masking is None:
         return request
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

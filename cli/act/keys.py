@@ -63,10 +63,10 @@ def _until(then: datetime | None, now: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyAge:
-    """A secret and what it is for.
+    """A secret and its use.
 
-    state: `by hand`: nothing rotates it; `unfinished`: a rotation has begun and its version is not in use; `elsewhere`: it is
-    no secret of AWS's. created: when the version in use was made. rotated: when a version was last tested and brought into use.
+    state: `by hand`: nothing rotates it; `unfinished`: a rotation began and its version is not in use yet; `elsewhere`: it is not
+    in AWS. created: when the version in use was made. rotated: when a version was last tested and brought into use.
     """
 
     use: str
@@ -78,7 +78,7 @@ class KeyAge:
 
 
 def key_ages(config: Path, env: str | None, now: datetime) -> list[KeyAge]:
-    """The secrets that a configuration names, and those that its stacks have made.
+    """The secrets that a configuration names, and those that its stacks made.
 
     Raises:
         CalveError: the configuration cannot be used, or AWS does not answer.
@@ -96,7 +96,7 @@ def key_ages(config: Path, env: str | None, now: datetime) -> list[KeyAge]:
 
 
 def named(deployment: Deployment) -> Iterator[tuple[str, str]]:
-    """What each secret of a configuration is for, and its reference; one that is for several things has several lines."""
+    """Use and reference of each secret of a configuration. A secret with several uses has several lines."""
     job = deployment.jobs[0].settings
     uses: list[tuple[str, str | None]] = [
         ("kafka", job.kafka.secret),
@@ -128,7 +128,7 @@ def _of_publishing(publish: Publish) -> list[tuple[str, str | None]]:
 
 
 def _made(deployment: Deployment, account: Account) -> Iterator[tuple[str, str]]:
-    """The secrets of the stacks: what they are for, by the beginning of their ids there."""
+    """Use and reference of the secrets that the stacks made, recognised by how their logical ids begin."""
     from cli.account import resources
 
     stacks: dict[str, dict[str, str]] = {}
@@ -144,7 +144,7 @@ def _made(deployment: Deployment, account: Account) -> Iterator[tuple[str, str]]
 
 
 def key_age(client: Any, use: str, reference: str, now: datetime) -> KeyAge:
-    """What is known of one secret; `client` is Secrets Manager's."""
+    """The age of one secret; `client` is Secrets Manager's."""
     kind, _, secret = reference.partition(":")
     if kind != "aws":
         return KeyAge(use, reference, "elsewhere")

@@ -1,4 +1,4 @@
-"""`calve pause` and `calve resume`: a property of the table, which its job heeds before each round."""
+"""`calve pause` and `calve resume`: a property of the table that its job respects before each round."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _wait(
     heeded: Callable[[TableState], bool],
     settings: Settings,
 ) -> bool:
-    """True once a job has said in the table that it heeds; False where none does."""
+    """True once a job reports in the table that it has applied the change; False if no job runs."""
     from cli.lake import state_of
 
     try:
@@ -125,7 +125,7 @@ def stamp(now: datetime) -> str:
 
 
 def person() -> str:
-    """Whom this machine takes the user for."""
+    """The name of this machine's user."""
     try:
         return getpass.getuser()
     except OSError:

@@ -160,7 +160,7 @@ def _travel(
 
 
 def consequences(way: Journey, settings: Settings) -> list[str]:
-    """What going back means, a sentence each."""
+    """The consequences of going back, a sentence each."""
     gone = way.ledger
     moment_ = datetime.fromtimestamp(way.to.committed_at, UTC).isoformat(timespec="seconds")
     found = [
@@ -237,13 +237,13 @@ def _topic(line: Sequence[Commit], name: str) -> TopicKey:
 
 
 def places(text: str) -> Offsets:
-    """`0:12,1:7`."""
+    """Next offset by partition, of `0:12,1:7`."""
     pairs = (each.split(":") for each in text.split(","))
     return {int(partition): int(offset) for partition, offset in pairs}
 
 
 def _say_entry(console: Console, settings: Settings, to: str, into: str, now: datetime) -> None:
-    """A new table is an entry of calve.yaml, which the job takes its tables from; a request could only repeat it."""
+    """Show the entry to add to calve.yaml: the job takes its tables from there, so a request could only repeat it."""
     if not TABLE_NAME.fullmatch(into):
         raise ConfigError(f'--into: "{into}" is no name of a table', fix="use a-z, 0-9 and _")
     if PLACES.fullmatch(to):
@@ -300,7 +300,7 @@ def backfill(
 
 
 def backfill_consequences(settings: Settings) -> list[str]:
-    """What a backfill means, a sentence each."""
+    """The consequences of a backfill, a sentence each."""
     found = [
         f"Records of topic {settings.topic} in this range are read again, and their rows replaced in one commit.",
         "Where a record of them is a row only then, or only now, nothing is changed.",

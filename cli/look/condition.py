@@ -22,24 +22,19 @@ from cli.console import duration
 from cli.lake import aws_errors
 
 GONE_AFTER_S = 5 * EVERY_S
-"""A run that has said nothing for so long is there no more."""
+"""A run without a report for this long has ended."""
 STOPPED = ("refused", "suspended", "failed")
-"""Nothing comes into the table until somebody has done something."""
+"""The table gets nothing until a person acts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """How a table is, why, and what to do.
+    """The state of a table, its reason and its fix.
 
-    | state | means |
-    | --- | --- |
-    | `pending` | no run has begun the table yet |
-    | `starting` | its first round is under way |
-    | `running`, `paused` | as the table says |
-    | `retrying` | the newest round failed and is tried again |
-    | `refused` | the job cannot make the table |
-    | `suspended`, `failed` | the table gets nothing; or the job as a whole failed |
-    | `ended` | the job has ended, and left the table in order |
+    | state | means | | --- | --- | | `pending` | no run has begun the table yet | | `starting` | its first round is under way | |
+    `running`, `paused` | as the table says | | `retrying` | the newest round failed and is tried again | | `refused` | the job
+    cannot make the table | | `suspended`, `failed` | the table gets nothing; or the job as a whole failed | | `ended` | the job
+    has ended, and left the table in order |
     """
 
     state: str
@@ -50,7 +45,7 @@ class Condition:
 
     @property
     def words(self) -> str:
-        """Why, in a sentence without the state."""
+        """The reason, in a sentence without the state."""
         if self.state == "pending":
             return "no job has read its topic yet"
         if self.state == "starting":
@@ -60,14 +55,14 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Of the tables of one job. said: by table, with the run that says it. start: how the job is started."""
+    """The conditions of one job's tables. said: the report of each table, with its run. start: how to start the job."""
 
     start: str = "start the job: calve ingest"
     said: dict[str, tuple[Said, Run]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: Job) -> Conditions:
-        """What the newest runs of a job say; nothing where nobody may ask, or where releases ran that said nothing."""
+        """What the newest runs of a job report; nothing if access is refused, or if earlier releases ran."""
         found = cls(said=newest(_read(job)))
         if job.lake.endpoint:
             return found
@@ -92,14 +87,14 @@ class Conditions:
         return Condition(found.state, since=found.since, fix=self.start if found.state == "pending" else None)
 
     def missing(self, name: TableName) -> CalveError:
-        """Why there is no such table, and what to do."""
+        """Why a table is missing, with its fix."""
         found = self.of_table(name.table, None)
         reason = f"{found.state}: {found.words}" if found.state in STOPPED else found.words
         return CalveError(f"there is no table {name} yet: {reason}", fix=found.fix)
 
 
 def _of_run(found: TableState, said: Said, run: Run, now: datetime, start: str) -> Condition:
-    """Of a table with which nothing is wrong but what may be wrong with the run."""
+    """The condition of a table that reports no problem, by its run."""
     if run.reason:
         return Condition("failed", "job_failed", run.reason, run.fix or start, run.ended)
     if said.failures:
@@ -122,7 +117,7 @@ def _of_run(found: TableState, said: Said, run: Run, now: datetime, start: str) 
 
 
 def newest(found: Iterable[JobStatus]) -> dict[str, tuple[Said, Run]]:
-    """Of each table what the run says that said something last."""
+    """The newest report of each table, with its run."""
     tables: dict[str, tuple[Said, Run]] = {}
     for status in found:
         for name, said in status.tables.items():
@@ -133,7 +128,7 @@ def newest(found: Iterable[JobStatus]) -> dict[str, tuple[Said, Run]]:
 
 
 def _read(job: Job) -> list[JobStatus]:
-    """Of a job that runs here, and of the same one as it is deployed."""
+    """The reports of the job as it runs here, and as it is deployed."""
     warehouses = {job.lake.warehouse} - {UNKNOWN_WAREHOUSE}
     with suppress(CalveError):
         account = Account(job.lake.region, job.lake.endpoint)
@@ -146,7 +141,7 @@ def _read(job: Job) -> list[JobStatus]:
 
 
 def reported_by(job: Job) -> JobStatus:
-    """What a job says of its tables; nothing where none has run.
+    """What a job reports of its tables; nothing if it never ran.
 
     Raises:
         Retryable, Fatal: S3 does not answer, or refuses.

@@ -1,4 +1,4 @@
-"""What a table is and holds: columns, partitioning, sort order, sizes."""
+"""The schema and content of a table: columns, partitioning, sort order, sizes, snapshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cli.look.condition import Condition, Conditions
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table of main's head; `state`, `code`, `reason` and `fix` as in `calve status`."""
+    """A table at main's head; `state`, `code`, `reason` and `fix` as in `calve status`."""
 
     table: str
     state: str
@@ -37,17 +37,17 @@ class TableFacts:
 
     @property
     def name(self) -> str:
-        """The table's, without its database."""
+        """The table's name without its database."""
         return self.table.rpartition(".")[2]
 
     @property
     def condition(self) -> Condition:
-        """The state with its reason and what to do."""
+        """The state with its reason and fix."""
         return Condition(self.state, self.code, self.reason, self.fix)
 
 
 def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> TableFacts:
-    """One table's row of the list; a table that does not exist yet is empty."""
+    """One table's row of the list; empty if the table does not exist yet."""
     table, dead_letters = load(catalog, name), load(catalog, name.dead_letters)
     found = conditions.of_table(name.table, state_of(table) if table else None)
     stated = (str(name), found.state, found.code, found.reason, found.fix)
@@ -67,13 +67,13 @@ def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> TableFac
 
 
 def mode(table: Table) -> str:
-    """How records become rows, in words; empty where calve has not made the table."""
+    """How records become rows, in words; empty if calve did not make the table."""
     latest = latest_commit(table)
     return described(json.loads(table.schema().model_dump_json()), latest[1].mode) if latest else ""
 
 
 def columns(table: Table) -> Iterator[tuple[str, str, bool]]:
-    """Path, type and whether required, of every column; fields of structs follow their struct."""
+    """Path, type and required, of every column; a struct's fields follow it."""
     for each in table.schema().fields:
         yield from _column(each.name, each.field_type, required=each.required)
 
@@ -131,7 +131,7 @@ def _listed(terms: Iterator[str]) -> str:
 
 
 def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
-    """One snapshot for people; the ledger's figures are empty where a table was made or another writer committed."""
+    """One snapshot for people; without ledger figures if no round made it."""
     ledger = snapshot.ledger
     return {
         "snapshot": str(snapshot.id),

@@ -101,7 +101,7 @@ def deploy(
 
 
 def app(stack: Stack, config: Path, env: str | None = None) -> App:
-    """The stacks of a configuration, with the embedded stack's Kafka and registry where it names none."""
+    """The stacks of a configuration, with the embedded stack's Kafka and registry unless it names some."""
     from cli.embedded.cdk import App
     from cli.embedded.layout import Layout
 
@@ -115,7 +115,7 @@ def app(stack: Stack, config: Path, env: str | None = None) -> App:
 
 
 def _supplied(stack: Stack, config: Path, env: str | None) -> str:
-    """Sections to append: the lines above keep their numbers."""
+    """Sections to append, so that the lines above keep their numbers."""
     import yaml
 
     given: set[str] = set()

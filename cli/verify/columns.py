@@ -27,21 +27,21 @@ from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json, with_ids
 
 SHIFT = 48
-"""The partition stands above so many bits of offset."""
+"""Bits of the offset, below the partition."""
 _GOLDEN, _FIRST, _SECOND = map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _NULL, _NAN = map(np.uint64, (0x6A09E667F3BCC909, 0x3C6EF372FE94F82B))
 
 SCIENTIFIC = re.compile(r"-?\d{1,3}\.\d{1,17}E-?\d{1,3}")
 Array = Any
 RANGE = 4096
-"""Offsets per digest: what is read again, on both sides, where a digest differs."""
+"""Offsets per digest: the range that is read again if it differs."""
 
 MODULUS = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a step makes of rows. left_out: the places of rows that it leaves out; failed: of those on which it fails, by why."""
+    """The rows of a step. left_out: places of rows that it leaves out; failed: places of rows on which it fails, by reason."""
 
     rows: pa.RecordBatch
     left_out: Any = None
@@ -49,7 +49,7 @@ class Made:
 
 
 def number(partition: Any, offset: Any) -> Any:
-    """The place as one number, of integers or of arrays of numpy's."""
+    """The place as one number; for integers and numpy's arrays."""
     return (partition << SHIFT) + offset
 
 
@@ -60,7 +60,7 @@ def places_of(rows: pa.RecordBatch) -> Any:
 
 
 def numbers(partitions: Any, offsets: Any) -> Any:
-    """As `number`, of arrays of Arrow's."""
+    """As `number`, for Arrow's arrays."""
     return pc.add(pc.shift_left(partitions.cast(pa.int64()), SHIFT), offsets.cast(pa.int64()))
 
 
@@ -73,10 +73,10 @@ def within(partitions: Any, offsets: Any, spans: Mapping[int, tuple[int, int]]) 
 
 
 def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """Rows with just these columns, by name at every depth: null where a row has none, wider where these are.
+    """Rows with exactly these columns, by name at every depth: missing ones are null, narrower types are widened.
 
     Raises:
-        CalveError: values of a column are none of the table's.
+        CalveError: a column's values do not fit the table's.
     """
     held = dict(zip(rows.schema.names, rows.columns, strict=True))
     arrays = []
@@ -97,7 +97,7 @@ def iceberg_columns(columns: pa.Schema) -> Json:
 
 
 def arrow_columns(columns: Json) -> pa.Schema:
-    """Columns in Iceberg's JSON form, as Arrow has them."""
+    """Arrow's columns, from Iceberg's JSON form."""
     numbered = json.dumps(with_ids(columns) | {"schema-id": 0})
     return schema_to_pyarrow(Schema.model_validate_json(numbered), include_field_ids=False)
 
@@ -121,12 +121,12 @@ def entries(maps: Any) -> Any:
 
 
 def lengths(lists: Any) -> Any:
-    """How many items each list has, as numpy's integers; none where it is null."""
+    """The number of items of each list, as numpy's integers; 0 for null."""
     return pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
 
 
 def ends(sizes: Any) -> Any:
-    """Where lists of these sizes end among the items of all, behind where the first of them begins."""
+    """The end of each list among the items of all, after a leading 0."""
     return pa.array(np.r_[0, np.cumsum(sizes)], pa.int32())
 
 
@@ -136,7 +136,7 @@ def column_hashes(columns: list[Array]) -> list[Array]:
 
 
 def row_hashes(columns: list[Array]) -> Array:
-    """The hashes of rows, out of those of their columns."""
+    """The hashes of rows, from those of their columns."""
     return pa.array(reduce(_combine, (column.to_numpy() for column in columns)))
 
 
@@ -153,7 +153,7 @@ def _mix(value: Array) -> Array:
 
 
 def _hash(values: Array) -> Array:
-    """The hashes of Arrow's values, as an array of numpy's."""
+    """The hashes of Arrow's values, as a numpy array."""
     kind = values.type
     if pa.types.is_struct(kind):
         hashes = reduce(_combine, map(_hash, values.flatten()))
@@ -177,7 +177,7 @@ def _is_valid(values: Array) -> Array:
 
 
 def _null_is_empty(kind: Any) -> bool:
-    """True for lists and maps of structs: PyIceberg reads null ones as empty, so the two cannot be told apart."""
+    """True for lists and maps of structs: PyIceberg reads null ones as empty."""
     inner = kind.item_type if pa.types.is_map(kind) else kind.value_type if is_list(kind) else None
     return inner is not None and bool(pa.types.is_struct(inner))
 
@@ -190,7 +190,7 @@ def _as_int64(values: Array) -> Array:
 
 
 def _hash_list(values: Array, *, ordered: bool) -> Array:
-    """Sums the elements' hashes; a list's elements are told apart by their place, a map's entries are not."""
+    """Sums of the elements' hashes; the place of an element counts in a list, not in a map."""
     elements, sizes = _hash(pc.list_flatten(values)), lengths(values)
     ends = np.cumsum(sizes)
     starts = ends - sizes
@@ -215,7 +215,7 @@ def _hash_bytes(values: Array) -> Array:
 
 
 def _text(value: bytes) -> bytes:
-    """A text with what is no UTF-8 replaced, and with one spelling of each number: Java's digits of a double vary."""
+    """A text with invalid UTF-8 replaced, and with one spelling of each number: Java's digits of a double vary."""
     found = value.decode(errors="replace")
     return SCIENTIFIC.sub(lambda number: repr(float(number[0])), found).encode()
 
@@ -235,7 +235,7 @@ class Digests:
     by_place: dict[Place, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, partitions: Any, offsets: Any, hashes: Any) -> set[Place]:
-        """Add rows; gives the places that they are in."""
+        """Add rows; return their places."""
         numbers = pc.divide(offsets.cast(pa.int64()), RANGE)
         rows = pa.table({"partition": partitions, "number": numbers, "hash": hashes})
         sums = rows.group_by(["partition", "number"]).aggregate([("hash", "sum"), ("hash", "count")])
@@ -248,7 +248,7 @@ class Digests:
         return found
 
     def differing(self, other: Digests) -> list[Place]:
-        """Places whose rows are not the same on both sides, in order."""
+        """Places whose rows differ between the sides, in order."""
         places = self.by_place.keys() | other.by_place.keys()
         return sorted(each for each in places if self.by_place.get(each) != other.by_place.get(each))
 

@@ -1,7 +1,7 @@
-"""The pass over the table, whose rows are compared with what topic and dead letters say.
+"""The pass over the table, which compares its rows with those that topic and dead letters make.
 
-Each side is reduced to order-free digests of ranges of offsets, so memory does not grow with the table, but for keys where those
-tell rows apart. Only ranges whose digests differ are read again, row by row: which offsets, which data files, which columns.
+Each side is reduced to order-free digests of ranges of offsets, so memory does not grow with the table, except for keys. Only
+ranges with different digests are read again, row by row: which offsets, data files and columns differ.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cli.verify.topic import Reader
 from cli.verify.topic_side import TopicSide, topic_rows
 
 MAX_PLACES = 64
-"""Ranges that are looked at row by row; what is beyond is named as ranges only."""
+"""Ranges to compare row by row; further ones are reported as ranges only."""
 
 Hashes = tuple[int, ...]
 Found = dict[Key, list[tuple[str, Hashes]]]
@@ -36,10 +36,9 @@ Found = dict[Key, list[tuple[str, Hashes]]]
 
 @dataclass(slots=True)
 class TableSide:
-    """What the table holds. `outside` are rows of offsets that the table does not claim, by file and partition.
+    """The content of the table. `outside`: rows of unclaimed offsets, by file and partition.
 
-    `doubled`: keys that more than one row has; `stale`: rows that a record which is no row any more has outlived: both by
-    file and partition.
+    `doubled`: rows whose key another row has; `stale`: rows whose record no longer counts: both by file and partition.
     """
 
     rows: Digests = field(default_factory=Digests)
@@ -55,7 +54,7 @@ class TableSide:
 class Sides:
     """Both sides after the passes.
 
-    `claimed` are the offsets that the table says it holds, `spans` those of them that Kafka has not let go.
+    `claimed`: offsets that the table claims; `spans`: those that Kafka still has.
     """
 
     claim: Claim
@@ -78,10 +77,10 @@ class Sides:
 def read_table(
     main: MainRows, claimed: Mapping[int, Span], spans: Mapping[int, Span], topic: TopicSide, count: Count
 ) -> TableSide:
-    """One pass over the table. `claimed` are the offsets it says it holds, `spans` those of them that Kafka still has.
+    """One pass over the table. `claimed`: offsets that it claims; `spans`: those that Kafka still has.
 
-    Completes what the topic says of an upsert table, in `topic.rows`: a row whose record Kafka has let go may have a greater
-    order than all that is left.
+    Completes the rows of an upsert table in `topic.rows`: a row whose record Kafka has deleted may have a greater order than all
+    that is left.
     """
     side = TableSide()
     keys = KeyCheck(topic.fold) if topic.fold else None
@@ -111,7 +110,7 @@ def read_table(
 
 
 def _folded(rows: Rows, mode: Mode | None) -> Any:
-    """True for rows whose keys decide whether they are there."""
+    """True for rows whose keys decide whether they exist."""
     if mode is None or mode.to is None:
         return pa.array(np.full(len(rows.offsets), fill_value=True))
     return within(rows.partitions, rows.offsets, {p: (0, to) for p, to in mode.to.items()})
@@ -124,10 +123,10 @@ def _note_outside(rows: Rows, claimed: Mapping[int, Span], side: TableSide) -> N
 
 @dataclass(slots=True)
 class _Look:
-    """Both sides of some places, row by row. `records` are the places that have a record in Kafka.
+    """Both sides of some places, row by row. `records`: the places that have a record in Kafka.
 
-    `replaced`: where keys tell rows apart, those whose record is not the one that counts, or is a tombstone. `left_out`: those
-    whose record a step leaves out.
+    `replaced`: places of records that another record of their key replaces, and of tombstones. `left_out`: of records that a step
+    leaves out.
     """
 
     records: set[Key] = field(default_factory=set)
@@ -140,17 +139,17 @@ class _Look:
     found_dead_letters: Found = field(default_factory=dict)
 
     def keep(self, newest: set[Key], mode: Mode | None) -> None:
-        """Of the rows that their keys decide about, keep those of the records that count."""
+        """Of the rows that keys decide on, keep those of the records that count."""
         self.replace({key for key in self.rows.keys() - newest if mode is None or mode.covers(*key)})
 
     def replace(self, replaced: set[Key]) -> None:
-        """Of the rows, take out those of records that do not count."""
+        """Remove the rows of records that do not count."""
         self.replaced |= replaced
         for key in replaced:
             del self.rows[key]
 
     def why_no_row(self, key: Key) -> str | None:
-        """Why a good record is no row; None where it may be one."""
+        """Why a good record makes no row; None if it may make one."""
         if key in self.filtered:
             return "they belong to other tables"
         if key in self.left_out:
@@ -168,7 +167,7 @@ class Explainer:
         self._reader = reader
 
     def findings(self) -> list[Finding]:
-        """What is wrong in every place where the sides differ."""
+        """A finding for every place where the sides differ."""
         suspects = set(self._topic.rows.differing(self._table.rows))
         suspects |= set(self._topic.dead.differing(self._dead_letters.digests))
         suspects |= {Place(partition, offset // RANGE) for partition, offset in self._topic.undecodable}
@@ -226,7 +225,7 @@ class Explainer:
                 found.add("dead letters", "dead letters that are not the record", *key, [file], columns)
 
     def _round(self, key: Key) -> str:
-        """Which commit claims the offset."""
+        """The commit that claims the offset."""
         snapshot = next((each.snapshot for each in self._claim.rounds if each.covers(*key)), None)
         return "" if snapshot is None else f" (claimed by snapshot {snapshot})"
 
@@ -265,7 +264,7 @@ class Explainer:
                     _gather(look.found_dead_letters, self._comparable(rows, wanted, look))
 
     def _comparable(self, rows: Rows, wanted: set[Place], look: _Look) -> Iterator[tuple[Key, str, Hashes]]:
-        """Rows of the wanted places that Kafka can still prove or refute."""
+        """Rows of the wanted places whose records Kafka still has."""
         for key, hashes in _expected(rows):
             partition, offset = key
             if None in key or Place(partition, offset // RANGE) not in wanted:
@@ -276,7 +275,7 @@ class Explainer:
                 yield key, rows.file, hashes
 
     def _runs(self, places: list[Place]) -> Iterator[dict[int, Span]]:
-        """Spans to read, neighbouring places of a partition in one."""
+        """Spans to read; neighbouring places of a partition are one."""
         for partition in sorted({place.partition for place in places}):
             numbers = [place.number for place in places if place.partition == partition]
             start, to = self._spans.get(partition, (0, 0))
@@ -284,7 +283,7 @@ class Explainer:
                 yield {partition: (max(start, first * RANGE), min(to, last * RANGE))}
 
     def _coarse(self, places: list[Place]) -> Iterator[Finding]:
-        """Findings beyond those that were looked at: ranges and files."""
+        """Findings for ranges and files that were not read row by row."""
         for partition in sorted({place.partition for place in places}):
             mine = {place for place in places if place.partition == partition}
             files = sorted(file for file, held in self._table.places.items() if held & mine)
@@ -302,7 +301,7 @@ def _expected(rows: Rows) -> Iterator[tuple[Key, Hashes]]:
 def unlike(
     held: Sequence[tuple[str, Hashes]], expected: Sequence[Hashes]
 ) -> Iterator[tuple[str, Hashes, Hashes]]:
-    """Rows with their files that are none of those expected, each with the one that it is most like."""
+    """Rows, with their files, that are not expected, each with the most similar expected one."""
     missing = Counter(expected)
     others = []
     for file, found in held:

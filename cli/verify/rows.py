@@ -34,9 +34,9 @@ ByFile = dict[tuple[str, int], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Aged:
-    """Nothing is asked of rows whose `column` is before a moment, where their offsets lie below `to`.
+    """Rows whose `column` is before a moment, with offsets below `to`, may be deleted and are not compared.
 
-    rows: how many have left.
+    rows: how many were deleted.
     """
 
     column: str
@@ -46,7 +46,7 @@ class Aged:
 
     @classmethod
     def of(cls, table: Table | None, topic: TopicKey) -> Aged | None:
-        """What a table says of a topic's incarnation; None: nothing has left for its age."""
+        """The retention that a table noted for a topic's incarnation; None: nothing was deleted for its age."""
         if table is None:
             return None
         line = [each.commit for each in lake.ancestors(table)]
@@ -57,7 +57,7 @@ class Aged:
         return cls(newest.column, before, dict(newest.to.get(topic, {})), newest.rows)
 
     def mask(self, batch: pa.RecordBatch, partitions: Any, offsets: Any) -> Any:
-        """Which rows of a batch these are."""
+        """Which rows of a batch are that old."""
         names = self.column.split(".")
         values: Any = batch.column(names[0])
         for name in names[1:]:
@@ -70,13 +70,13 @@ class Aged:
         return pc.fill_null(pc.and_(old, below), False)  # noqa: FBT003 a value
 
     def may_be(self, partition: int, offset: int, timestamp_ms: int) -> bool:
-        """Whether a record may have been a dead letter that has left: it was there before it was rejected."""
+        """Whether a record may have been a dead letter that was deleted: it is older than its rejection."""
         return offset < self.to.get(partition, 0) and timestamp_ms < self.before.timestamp() * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Spots:
-    """Places of one incarnation of a topic: partition -> where ranges of offsets begin, and where they end."""
+    """Places of one incarnation of a topic: partition -> starts and ends of ranges of offsets."""
 
     ranges: Mapping[int, tuple[Any, Any]] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class Spots:
         return cls({p: (each[:, 0], each[:, 1]) for p, each in found.items()})
 
     def masks(self, partitions: Any, offsets: Any) -> Any:
-        """Which of these places there are."""
+        """Which of these places are in the ranges."""
         found = np.zeros(len(offsets), bool)
         for partition, (starts, ends) in self.ranges.items():
             here = partitions == partition
@@ -100,7 +100,7 @@ class Spots:
             yield from ((partition, int(a), int(b)) for a, b in zip(starts, ends, strict=True))
 
     def within(self, spans: Mapping[int, Span]) -> Iterator[dict[int, Span]]:
-        """The ranges one by one, as far as they lie in the spans of their partitions."""
+        """The ranges one by one, cut to the spans of their partitions."""
         for partition, start, to in self.spans():
             first, end = spans.get(partition, (0, 0))
             if max(start, first) < min(to, end):
@@ -113,7 +113,9 @@ class Spots:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """since: where the table began, as was noted when its history went; empty where nobody knew."""
+    """Rows and dead letters deleted by `forget`. since: the table's first offsets, noted when its history was deleted; empty if
+    unknown.
+    """
 
     requests: int = 0
     rows: Spots = Spots()
@@ -122,7 +124,7 @@ class Forgotten:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], topic: TopicKey) -> Forgotten:
-        """What a table's properties say of a topic's incarnation."""
+        """The deletions that a table's properties list for a topic's incarnation."""
         entries = [each for each in Entry.all(properties) if each.problem is None]
         rows = reduce(united, (each.row_places for each in entries), Places())
         dead_letters = reduce(united, (each.letter_places for each in entries), Places())
@@ -130,7 +132,7 @@ class Forgotten:
         return cls(len(entries), Spots.of(rows, topic), Spots.of(dead_letters, topic), since)
 
     def checks(self, *, failed: bool) -> Iterator[Check]:
-        """The check, where anybody was forgotten."""
+        """The check, if a person was forgotten."""
         if self.requests:
             figures = {
                 "requests": self.requests,
@@ -142,11 +144,11 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one data file: where each comes from, and the hash of each column.
+    """Rows of one data file: the place of each, and the hash of each column.
 
-    Where keys tell rows apart also the digest of each row's key, what orders it, and its record's timestamp; `tombstones` are no
-    rows, and neither are those that are `idle` (`cli.verify.keyed.modes.Keyed`). `batch`: their values, where they are added up.
-    `aged`: which of them may have left for their age; None: none.
+    With a key also the digest of each row's key, its order value, and its record's timestamp. `tombstones` and `idle` ones make
+    no rows (`cli.verify.keyed.modes.Keyed`). `batch`: values to aggregate. `aged`: which rows may be deleted for their age; None:
+    none.
     """
 
     file: str
@@ -171,7 +173,7 @@ class Rows:
 
     @property
     def staying(self) -> Rows:
-        """Those that have not come into the age to leave."""
+        """The rows that are not old enough to be deleted."""
         return self if self.aged is None else self.where(pc.invert(self.aged))
 
     def where(self, mask: Any) -> Rows:
@@ -185,7 +187,7 @@ class Rows:
 
 
 class MainRows:
-    """The rows of a table, but for files whose rows are `others` by a claim; None: none are."""
+    """The rows of a table, without files of the claim's `others`; None: all files."""
 
     def __init__(
         self, table: Table, *, others: Claim | None, mode: Mode | None = None, aged: Aged | None = None
@@ -208,14 +210,14 @@ class MainRows:
         return list(self.columns.names)
 
     def read(self, task: FileScanTask) -> Iterator[Rows]:
-        """The rows of a file that position deletes have left."""
+        """The rows of a file, without deleted ones."""
         for batch in batches_of(self._table, self._schema, task):
             batch = batch.cast(self.columns)
             keyed = self.mode.keyed(batch) if self.mode else None
             yield rows_of(batch, task.file.file_path, keyed, self.aged)
 
     def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows themselves, with their file."""
+        """The rows as batches, with their file."""
         for task in self.tasks:
             for batch in batches_of(self._table, self._schema, task):
                 yield task.file.file_path, batch.cast(self.columns)
@@ -226,7 +228,7 @@ class MainRows:
         return sum(task.file.record_count for task in self.tasks)
 
     def keys(self, mode: Mode) -> Iterator[tuple[Rows, bool]]:
-        """The keys of all rows, and whether they are of the incarnation that is proved; reads no other columns."""
+        """The keys of all rows, and whether they are of the incarnation that is proved; reads only key columns."""
         fields = (*mode.key, *(f"{SYSTEM_COLUMN}.{name}" for name in ("partition", "offset", "timestamp")))
         schema = self._table.scan(selected_fields=fields).projection()
         columns = schema_to_pyarrow(schema, include_field_ids=False)
@@ -261,7 +263,7 @@ def rows_of(
 
 
 def unhashed(batch: pa.RecordBatch) -> Rows:
-    """The rows of a batch as they are."""
+    """The rows of a batch without hashes."""
     kafka = batch.column(SYSTEM_COLUMN)
     return Rows("", kafka.field("partition"), kafka.field("offset"), [], batch=batch)
 

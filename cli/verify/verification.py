@@ -1,4 +1,4 @@
-"""`verify`: the claim, the three passes, and the checks that come out of them."""
+"""`verify`: the claim, the three passes, and their checks."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 def verify(name: TableName, sources: Sources, progress: Progress) -> Verification:
-    """Prove that the table and its dead letters are what the topic says, offset by offset, or say what is not.
+    """Prove that the table and its dead letters are exactly what the topic makes, offset by offset, or report the differences.
 
-    Reads the topic and the table whole, neither through Spark nor with the engine's code. Where that fails for a fault of this
-    code, the answer says so.
+    Reads the topic and the table whole, neither through Spark nor with the job's code. If this code itself fails, the result says
+    so.
 
     Raises:
         CalveError: there is no such table or topic, or the table has no position.
@@ -55,7 +55,7 @@ def verify(name: TableName, sources: Sources, progress: Progress) -> Verificatio
             each for each in traceback.extract_tb(error.__traceback__) if "cli" in Path(each.filename).parts
         ]
         where = f"{Path(ours[-1].filename).name} line {ours[-1].lineno}"
-        # What the error says may hold a value of a record.
+        # The error's text may hold a value of a record.
         return Verification(str(name), "", (), (), fault=f"{type(error).__name__} in {where}")
 
 
@@ -113,7 +113,7 @@ def _compare(
     queries: Queries,
     progress: Progress,
 ) -> tuple[Sides, list[Finding]]:
-    """The passes over both sides, in order, and what is wrong."""
+    """The passes over both sides, in order, and the faults."""
     mode = mode_of(claim, table.schema(), sources.key.column if sources.key else None)
     newest = mode if mode and mode.newest else None
     totals = Totals(mode.totals, claim) if mode and mode.totals else None
@@ -191,9 +191,7 @@ def _firsts(
 def _claimed(
     claim: Claim, main: MainRows, dead_letters: DeadLetterRows | None, forgotten: Forgotten
 ) -> dict[int, Span]:
-    """The offsets that the table claims; where its history is cut, from the lowest that it holds, or from where it is known to
-    have begun.
-    """
+    """The claimed offsets; if the history is cut, from the lowest that the table holds, or from its known beginning."""
     start = dict(claim.start)
     if not claim.known_from_birth:
         for lowest in (main.lowest(), dead_letters.lowest() if dead_letters else {}, forgotten.since):

@@ -1,4 +1,4 @@
-"""What tables have cost so far: the receipts of the commits that their histories hold, and the runs of the job behind them."""
+"""The cost of tables so far: by the costs that their commits recorded, and by the Glue runs of their job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MILLION = 1e6
 
 @dataclass(frozen=True, slots=True)
 class CommitCosts:
-    """The sum of a table's receipts, from the commit at `since` on; `records` are those that were read."""
+    """The sum of a table's recorded commits from `since` on; `records`: those that were read."""
 
     table: str
     since: datetime
@@ -37,13 +37,13 @@ class CommitCosts:
     cpu_s: float
 
     def load(self, now: datetime) -> float:
-        """CPU seconds a second."""
+        """CPU seconds per second."""
         return self.cpu_s / max(1.0, (now - self.since).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a Glue job; `dpu_hours` are those of all its workers, the driver and idle ones among them."""
+    """A run of a Glue job; `dpu_hours` of all its workers, including the driver and idle ones."""
 
     began: datetime
     ended: datetime
@@ -59,10 +59,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Measured(CommitCosts):
-    """What a table has cost since its oldest receipt, in dollars, and per million records.
+    """The cost of a table since its oldest recorded commit, in US dollars, and per million records.
 
-    `dpu_hours`: its share of the job's runs, by the CPU that each table takes (`by` is `runs`); where none is known,
-    of its CPU seconds alone (`cpu`), as if no worker were ever idle.
+    `dpu_hours`: its share of the job's runs by CPU (`by` is `runs`); without known runs, of its CPU seconds (`cpu`), as if no
+    worker were ever idle.
     """
 
     dpu_hours: float
@@ -78,7 +78,7 @@ class Measured(CommitCosts):
 
 
 def measured_costs(jobs: Iterable[Job], rates: Rates) -> list[Measured]:
-    """What the tables of the jobs have cost since the oldest receipt that each has.
+    """The cost of the jobs' tables, each since its oldest recorded commit.
 
     Raises:
         Fatal, Retryable: the lake, or Glue, refuses these credentials or does not answer.
@@ -111,7 +111,7 @@ def _runs(job: Job, now: datetime) -> list[Run]:
 
 
 def commit_costs(table: str, history: Iterable[Snapshot]) -> CommitCosts | None:
-    """The sum of those that a history holds; None where it has none, as commits of earlier releases."""
+    """The sum of the commits in a history; None if it has none with a cost, as commits of earlier releases."""
     found = [each for each in history if "cpu_s" in each.metrics]
     if not found:
         return None
@@ -123,7 +123,7 @@ def commit_costs(table: str, history: Iterable[Snapshot]) -> CommitCosts | None:
 def measured(
     tables: Sequence[CommitCosts], runs: Sequence[Run], rates: Rates, now: datetime
 ) -> list[Measured]:
-    """What the tables of one job have cost; `runs` are those that Glue still knows."""
+    """The cost of the tables of one job; `runs`: those that Glue still has."""
     whole = sum(each.load(now) for each in tables)
     found = []
     for each in tables:
@@ -148,7 +148,7 @@ def measured(
 
 
 def run_of(glue: Mapping[str, Any], now: datetime) -> Run:
-    """A run as Glue tells it; of one that still runs, what it has taken until now."""
+    """A run in Glue's answer; a run that goes on counts until now."""
     began = glue["StartedOn"].astimezone(UTC)
     ended = glue["CompletedOn"].astimezone(UTC) if "CompletedOn" in glue else now
     worker = glue.get("WorkerType", UNSCALED)

@@ -70,7 +70,7 @@ def _row(finding: Finding) -> dict[str, str]:
 
 
 def probes(root: Path, *, embedded: bool = True) -> dict[str, Probe]:
-    """The checks of a machine and, unless an account was named instead, of the embedded stack of a project."""
+    """The checks of a machine and, unless a profile was named, of the project's embedded stack."""
     checks = CHECKS | (STACK_CHECKS if embedded else {})
     return {name: partial(check, root) for name, check in checks.items()}
 
@@ -84,7 +84,7 @@ def python(_root: Path) -> Finding:
 
 
 def java(root: Path) -> Finding:
-    """Check that a Java runs, and name the one that is used."""
+    """Check that a Java runs, and name it."""
     from cli.embedded.runtimes import find_java, java_version
 
     found = find_java(Layout(root))
@@ -99,7 +99,7 @@ def java(root: Path) -> Finding:
 
 
 def disk(root: Path) -> Finding:
-    """Check the room for downloads, logs and Kafka's data."""
+    """Check the disk space for downloads, logs and Kafka's data."""
     free = shutil.disk_usage(root).free
     detail = f"{free / GIB:,.1f} GiB free"
     if free < DISK_NEEDED:
@@ -121,7 +121,7 @@ def memory(_root: Path) -> Finding:
 
 
 def available_memory(meminfo: Path) -> int:
-    """Return the bytes to be had without swapping; all of the machine's where the system does not say."""
+    """Return the bytes available without swapping, or the machine's total if the system does not report it."""
     if meminfo.is_file():
         for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from cli.embedded.stack import Stack
 
 NO_KAFKA, NO_REGISTRY = Kafka("kafka.invalid:9092"), Registry("https://registry.invalid")
-"""Stand in for the embedded stack where that does not run."""
+"""Placeholders while the embedded stack does not run."""
 REMOTE_LIMIT_S = 140.0
 DEPLOY_FIRST = "deploy it: calve plan, then npx cdk deploy --all; into the embedded stack: calve deploy"
 DEPLOY = "npx cdk deploy --all"
 FEW_RUNS_OF_FUNCTIONS = 10
-"""A new account's limit; what mails, rotates and publishes needs as many at once."""
+"""A new account's limit; mails, rotations and publishing need as many at once."""
 COMMITS_PER_PROMISE = 2
-"""A table announces so many commits at most within the time of its `freshness`: a round, and what upkeep does behind it."""
+"""The most commits that a table announces within its `freshness`: a round and its maintenance."""
 INSTEAD = {"glue": "lower `workers.max`", "events": "promise less `freshness`"}
 PATIENT = Config(connect_timeout=5, read_timeout=130, retries={"total_max_attempts": 1})
 """The deployed doctor waits for what does not answer."""
@@ -51,7 +51,7 @@ UNKNOWN = ("InternalFailure", "InvalidAction", "UnknownOperationException", "Not
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """What the deployed stacks say of themselves. servers: of a cluster that they have made."""
+    """The outputs of the deployed stacks. servers: of a cluster that they made."""
 
     warehouse: str
     release: str | None
@@ -60,7 +60,7 @@ class Stacks:
 
 
 def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Finding]:
-    """All that is found; what everything else rests on ends it where it fails."""
+    """All findings; a failed check that others depend on ends the list."""
     if not found(config).exists():
         return [Finding("configuration", "absent", f"there is no {config}", "calve init")]
     try:
@@ -85,7 +85,7 @@ def _loaded(config: Path, env: str | None) -> tuple[Deployment, Stack | None]:
 
 
 def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) -> list[Finding]:
-    """What is found in the account of a deployment, and in the systems that its jobs use."""
+    """The findings in the account of a deployment, and in the systems that its jobs use."""
     try:
         account = Account.of(embedded, deployment.region)
     except ConfigError as error:
@@ -122,7 +122,7 @@ def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) 
 
 
 def second_to(far: list[Finding], here: list[Finding]) -> list[Finding]:
-    """What is seen from here: where the jobs' own view was had, too, the faults of this one are warnings."""
+    """The findings from here. If the jobs' own view is known, too, failures from here are only warnings."""
     if all(each.seen_from == "here" for each in far):
         return here
     return [replace(each, state="warn") if each.state == "fail" else each for each in here]
@@ -141,7 +141,7 @@ def _stacks(deployment: Deployment, account: Account) -> Stacks | Finding:
 
 
 def _here(job: Job, account: Account, stacks: Stacks | Finding) -> Job:
-    """A job's settings with what only the account, or a deploy, knows."""
+    """A job's settings, with values that only the account or a deploy knows."""
     made = stacks.servers if isinstance(stacks, Stacks) else None
     servers = made or job.kafka.bootstrap_servers
     return replace(
@@ -152,7 +152,7 @@ def _here(job: Job, account: Account, stacks: Stacks | Finding) -> Job:
 
 
 def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
-    """Each Glue job: is it there, and how did its newest run end."""
+    """Each Glue job: whether it exists, and how its newest run ended."""
     glue = account.client("glue")
     for job in deployment.jobs:
         name = f"{deployment.name}-{job.settings.job}"
@@ -178,7 +178,7 @@ def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
 
 
 def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[Finding]:
-    """What the role of each job may do, as IAM simulates it: policies of the organisation and of buckets are not all in that."""
+    """The permissions of each job's role, as IAM simulates them, without policies of the organisation and of buckets."""
     iam, glue = account.client("iam"), account.client("glue")
     for job in deployment.jobs:
         check = f"role of {job.settings.job}"
@@ -204,7 +204,7 @@ def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[
 
 
 def quotas(deployment: Deployment, account: Account) -> Iterator[Finding]:
-    """What the account has room for."""
+    """The quotas of the account against the needs of the jobs."""
     try:
         limits = account.client("lambda").get_account_settings()["AccountLimit"]
     except ClientError as error:
@@ -226,7 +226,7 @@ def quotas(deployment: Deployment, account: Account) -> Iterator[Finding]:
 
 
 def of_release(deployed: str | None) -> Finding:
-    """This release against the one that is deployed; None: one that does not say which it is."""
+    """This release against the deployed one; None: the deployment does not report its release."""
     here, there = version("calve"), deployed or "an older one"
     if there == here:
         return Finding("release", "ok", f"{here} here and deployed")
@@ -234,7 +234,7 @@ def of_release(deployed: str | None) -> Finding:
 
 
 def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
-    """What the deployed doctor finds from where the jobs stand.
+    """The findings of the deployed doctor, which runs in the jobs' network.
 
     Raises:
         Retryable, Fatal: AWS does not answer, or does not let this user invoke it.
@@ -251,7 +251,7 @@ def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
 
 
 def _needs(deployment: Deployment) -> dict[str, dict[str, int]]:
-    """What the jobs need of each service at most, by a part of the quota's name."""
+    """The greatest need of the jobs per service, by a part of the quota's name."""
     running, tables = deployment.jobs, [each for job in deployment.jobs for each in job.settings.tables]
     return {
         "glue": {
@@ -285,7 +285,7 @@ def _of_service(service: str, needs: dict[str, int], quotas: list[dict[str, Any]
 def _needed(
     deployment: Deployment, role: str, region: str, warehouse: str
 ) -> Iterator[tuple[list[str], str]]:
-    """Actions and a resource of each kind that the job has to do with, in the account of its role."""
+    """Actions of the job, with a resource of each kind, in the account of its role."""
     _, partition, _, _, number, _ = role.split(":", 5)
     place = urlsplit(warehouse)
     database = deployment.lake.database

@@ -35,7 +35,7 @@ Place = tuple[str, str]
 
 
 def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
-    """A database in memory that reads the lake's files, with the credentials of the other commands.
+    """An in-memory database that reads the lake's files, with the credentials of the other commands.
 
     Raises:
         ConfigError: there are no credentials.
@@ -70,17 +70,17 @@ def _secret(lake: Lake) -> dict[str, str]:
 
 
 def literal(text: str) -> str:
-    """A text as SQL writes it."""
+    """A text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def identifier(name: str) -> str:
-    """A name as DuckDB's SQL writes it, whatever it consists of."""
+    """Any name as an identifier of DuckDB's SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _extension(name: str) -> Path:
-    """The extension's file: its wheel brings nothing else."""
+    """The extension's file, in its wheel."""
     found = importlib.util.find_spec(f"duckdb_extension_{name}")
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(f"duckdb_extension_{name}")
@@ -92,10 +92,10 @@ class Answer:
     """The columns of an answer, and its rows as they are read."""
 
     def __init__(self, connection: DuckDBPyConnection, sql: str) -> None:
-        """Bind the query; nothing is read before the rows are.
+        """Bind the query; rows are read later.
 
         Raises:
-            ConfigError: it names a column or a function that there is not, or wants more than to read these tables.
+            ConfigError: a column or function does not exist, or the query wants more than to read these tables.
         """
         self._connection = connection
         with _errors():
@@ -140,10 +140,10 @@ def answered(
 
 
 def _view(connection: DuckDBPyConnection, reference: Reference, table: Opened) -> Place:
-    """A view of the table, and where it is.
+    """The place of a view of the table, made here.
 
-    `OFFSET 0` keeps filters out of the scan. DuckDB 1.5's Iceberg extension leaves files out by them, and gets it wrong: by days
-    before 1970, by NaN. Filters that joins make pass it nevertheless; `_closing` switches them off.
+    `OFFSET 0` keeps filters out of the scan: DuckDB 1.5's Iceberg extension prunes files wrongly by days before 1970 and by NaN.
+    Filters made by joins pass it nevertheless; `_closing` switches them off.
     """
     place = (table.name.database, table.name.table)
     if reference.when is not None:
@@ -159,7 +159,7 @@ def _view(connection: DuckDBPyConnection, reference: Reference, table: Opened) -
 
 
 def _closing(database: str, tables: Collection[Opened]) -> Iterator[str]:
-    """The statements after which a query can read these tables and nothing else, and leave nothing behind."""
+    """Statements after which a query can read only these tables, and leaves nothing behind."""
     yield f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}"
     yield f"SET schema = {literal(identifier(database))}"
     yield "SET disabled_optimizers = 'join_filter_pushdown'"
@@ -171,7 +171,7 @@ def _closing(database: str, tables: Collection[Opened]) -> Iterator[str]:
 
 
 def _plain(kind: Any) -> str:
-    """The type that a value of a DuckDBPyType is shown in: itself where JSON has it, else a text that says all of it."""
+    """The type in which a DuckDBPyType is shown: itself if JSON has it, else a text without loss."""
     match kind.id:
         case "struct":
             fields = (f"{identifier(name)} {_plain(each)}" for name, each in kind.children)
@@ -209,5 +209,5 @@ def _errors() -> Iterator[None]:
 
 
 def _message(error: duckdb.Error) -> str:
-    """DuckDB's message without the name of its kind: `Referenced column "pric" not found ...` and where it stands."""
+    """DuckDB's message without the name of its kind: `Referenced column "pric" not found ...` with its place."""
     return str(error).partition(": ")[2].strip()

@@ -26,7 +26,7 @@ SPECIAL = frozenset(',"\r\n')
 
 
 class Format(StrEnum):
-    """How the rows are written on stdout."""
+    """The format of the rows on stdout."""
 
     text = "text"
     csv = "csv"
@@ -101,7 +101,7 @@ def query(
 def write(
     console: Console, output: Format, answer: Answer, limit: int | None, hidden: Sequence[str] = ()
 ) -> None:
-    """Write the rows as they come; text ends after `limit` of them, and says so where there are more."""
+    """Write the rows as they come; text ends after `limit` of them, and reports if there are more."""
     if output is Format.text:
         most = limit or SHOWN
         rows = list(islice(answer.rows(), most + 1))
@@ -146,7 +146,7 @@ def text(value: Any) -> str | None:
 
 
 def shown(value: Any) -> str | None:
-    """As `text`, for people: a moment is an ISO time of this machine's zone, bytes are hexadecimal digits."""
+    """As `text`, for people: timestamps are ISO in this machine's time zone, bytes are hexadecimal."""
     match value:
         case datetime() if value.tzinfo is not None:
             try:
@@ -164,7 +164,7 @@ def shown(value: Any) -> str | None:
 
 
 def moment(value: str, kind: str) -> datetime | str:
-    """A text of DuckDB's as the moment that it says, where a type of moments wrote it and Python knows it."""
+    """DuckDB's text of a timestamp as a datetime, if Python can hold it; else the text."""
     try:
         return datetime.fromisoformat(value) if kind.startswith("TIMESTAMP") else value
     except ValueError:
@@ -184,7 +184,7 @@ def _plain(value: Any) -> Any:
 
 
 def spoken(value: Any) -> Any:
-    """The value as JSON can say it: it has no number for NaN and the infinities."""
+    """The value for JSON, which has no number for NaN and the infinities."""
     match value:
         case float() if not math.isfinite(value):
             return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
@@ -197,9 +197,9 @@ def spoken(value: Any) -> Any:
 
 
 def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """Lines of RFC 4180, without their ends: a null is an empty field, an empty text is `""`.
+    """Lines of RFC 4180 without line ends: null is an empty field, an empty text is `""`.
 
-    A null that is alone on its line is `""`, too: readers skip an empty line.
+    A null alone on its line is `""`, too: readers skip empty lines.
     """
     yield ",".join(map(_field, columns))
     for row in rows:

@@ -71,7 +71,7 @@ def status(
 
 
 def _print(console: Console, found: Overview) -> None:
-    """For a log or a pipe: a line for each trouble, and for each table."""
+    """For a log or a pipe: one line per problem and per table."""
     from cli.look.status.overview import lines
 
     say(console, found.troubles)
@@ -84,7 +84,7 @@ def _print(console: Console, found: Overview) -> None:
 
 
 def say(console: Console, troubles: Sequence[Trouble]) -> None:
-    """What is wrong and what to do."""
+    """Show problems and fixes."""
     from cli.look.status.screen import MOST_TROUBLES, alarming
 
     if not console.is_terminal:
@@ -137,7 +137,7 @@ def drawn(found: Overview, width: int, height: int | None = None) -> RenderableT
 
 
 def watch_screen(console: Console, look: Callable[[], Overview]) -> None:
-    """Look and draw until somebody presses q or Ctrl-C; what cannot be looked at is said, and looked at again."""
+    """Draw until a key q or Ctrl-C; errors are shown, and the next look follows."""
     with ThreadPoolExecutor(1) as pool, console.live() as draw, _keys() as pressed:
         picture: RenderableType = Text("looking ...", "dim")
         looking: Future[Overview] | None = pool.submit(look)
@@ -181,7 +181,7 @@ def _picture(found: Overview | None, problem: CalveError | None, width: int, hei
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str | None]]:
-    """A way to wait for a key; where nobody can press one, to wait."""
+    """A function that waits for a key; without a terminal it only waits."""
     if not sys.stdin.isatty():
         yield lambda patience_s: time.sleep(patience_s)
         return

@@ -16,9 +16,9 @@ from lambdas.publish_states import PublishState, State
 
 LagSource = Literal["kafka", "job"]
 ANY_REASON = "any"
-"""Stands for the reasons of dead letters that were not read."""
+"""Replaces the reasons of dead letters that were not read."""
 SILENT_AFTER_S = 300.0
-"""Records wait, and nothing has been committed for so long and for several times the promise: there is no job."""
+"""No job runs if records wait and no commit came for this long, and for several times the freshness target."""
 SILENT_PROMISES = 5
 UNANSWERED_S = 120.0
 LOOK_AT_THE_JOB = "see whether the job runs: start it with calve ingest, or look at its runs in AWS Glue"
@@ -32,14 +32,14 @@ CAUSES = {
     "outage": (": it catches up with what an outage left", "wait; it ends by itself"),
     "paused": (": it catches up with what a pause left", "wait; it ends by itself"),
 }
-"""Why a promise was not kept, as the job's commits say it, and what to do."""
+"""Why a freshness target was missed, by the job's commits, with the fix."""
 LASTING = ("capacity", "catalog", "source")
-"""Causes that go on where nothing waits any more."""
+"""Causes that go on when no records wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A request that no job has answered yet. `request`: what is asked for; `at`: since when."""
+    """A request that no job has answered yet. `request`: its kind; `at`: since when."""
 
     request: str
     at: str | None = None
@@ -47,13 +47,12 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """One table. None stands for what is not known: nothing was committed, or neither the topic nor a commit says it.
+    """One table. None: not known, since nothing was committed, or neither the topic nor a commit tells.
 
-    fix: what the job says cures the state. lag_records: offsets from the table's position to the end of the topic; lag_s: the
-    age of the oldest record that is not in the table. lag_source: who says so, as of `lag_as_of`. freshness_s, and of
-    the records in the middle and at the 95th of 100: what the last commit achieved; freshness_target_s: the promise;
-    freshness_missed: why that commit did not keep it. dead_letters: open ones by reason. lost: offsets that were gone before
-    they could be read, in the commits that are kept.
+    fix: of the state. lag_records: offsets from the table's position to the end of the topic; lag_s: age of the oldest record
+    that is not in the table; lag_source: who reports it, as of `lag_as_of`. freshness_s, freshness_p50_s, freshness_p95_s: of the
+    last commit; freshness_target_s: the target; freshness_missed: why that commit missed it. dead_letters: open ones by reason.
+    lost: offsets that expired before they were read, in the commits that are kept.
     """
 
     job: str
@@ -88,17 +87,17 @@ class TableStatus:
 
     @property
     def condition(self) -> Condition:
-        """The state with its reason and what to do."""
+        """The state with its reason and fix."""
         return Condition(self.state, self.code, self.reason, self.fix, self.since)
 
     @property
     def name(self) -> str:
-        """The table's, without its database."""
+        """The table's name without its database."""
         return self.table.rpartition(".")[2]
 
 
 class Urgency(StrEnum):
-    """STOPPED: a table gets nothing. LATE: it gets it later than promised. NOTE: records or a person wait for somebody."""
+    """STOPPED: a table gets nothing. LATE: it misses its freshness target. NOTE: records or a person wait."""
 
     STOPPED = "stopped"
     LATE = "late"
@@ -107,7 +106,7 @@ class Urgency(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong with a table, a topic, or with many; `fix` is what to do."""
+    """A problem of a table, a topic, or several, with its fix."""
 
     urgency: Urgency
     where: str
@@ -121,7 +120,7 @@ def troubles(
     not_kept: Iterable[NotKept],
     now: datetime,
 ) -> list[Trouble]:
-    """All that is wrong, the most urgent first; tables with the same trouble and the same cure are named together."""
+    """All problems, the most urgent first; tables with the same problem and fix are named together."""
     found = [trouble for table in tables for trouble in _of_table(table, now)]
     found += [trouble for each in published if (trouble := _of_publishing(each, now))]
     found += [Trouble(Urgency.NOTE, each.topic, f"is no table: {each.reason}", each.fix) for each in not_kept]
@@ -160,7 +159,7 @@ def of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
 
 
 def urgency(table: TableStatus, now: datetime) -> int:
-    """Where a table belongs in the list: the smaller, the more urgent."""
+    """A table's rank in the list: the smaller, the more urgent."""
     order = list(Urgency)
     return min((order.index(each.urgency) for each in _of_table(table, now)), default=len(order))
 

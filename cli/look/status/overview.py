@@ -32,7 +32,7 @@ DEPLOY = "deploy it: calve plan, then npx cdk deploy --all"
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The newest first of each. snapshots: those of main that are kept. done: what people had done to the table."""
+    """Newest first. snapshots: main's ancestors that are kept. done: executed requests."""
 
     snapshots: tuple[Snapshot, ...] = ()
     states: tuple[Earlier, ...] = ()
@@ -40,7 +40,7 @@ class History:
 
     @classmethod
     def of(cls, catalog: Catalog, name: TableName, now: Earlier) -> History:
-        """A table's, which is in the state `now`; empty where it does not exist yet.
+        """The history of a table in the state `now`; empty if the table does not exist yet.
 
         Raises:
             Retryable, Fatal: the catalog does not answer, or refuses.
@@ -56,7 +56,7 @@ class History:
         return cls(tuple(ancestors(table)), states, done)
 
     def figures(self, name: str) -> list[tuple[datetime, float]]:
-        """One of the figures of the rounds with the moment of their commit, the oldest first."""
+        """One metric of the rounds by commit time, the oldest first."""
         return [
             (each.committed_at, float(each.metrics[name]))
             for each in reversed(self.snapshots)
@@ -74,7 +74,7 @@ class History:
 
 
 def lines(history: History, limit: int) -> Iterator[dict[str, object]]:
-    """The newest snapshots for people: what each did, what its round cost, and how late it was."""
+    """The newest snapshots for people: kind, cost of the round, lateness."""
     for each in history.snapshots[:limit]:
         line = snapshot_line(each)
         del line["operation"]
@@ -86,7 +86,7 @@ def lines(history: History, limit: int) -> Iterator[dict[str, object]]:
 
 
 def kind(snapshot: Snapshot) -> str:
-    """What made a snapshot, in a word."""
+    """The origin of a snapshot, in a word."""
     requested = next((word for name, word in REQUESTED.items() if name in snapshot.summary), None)
     if requested:
         return requested
@@ -115,10 +115,10 @@ def _round(metrics: dict[str, Any]) -> dict[str, object]:
 
 
 def published(config: Path, env: str | None, only: Collection[str] = ()) -> list[PublishState]:
-    """The states by table and target, of all tables or of those named; none where nothing is published.
+    """The states by table and target, of all or the named tables; none if nothing is published.
 
     Raises:
-        CalveError: what publishes is not deployed, or cannot be asked.
+        CalveError: the publishing stack is not deployed, or does not answer.
     """
     deployment, embedded = load_target(config, env)
     if deployment.publish is None:
@@ -135,7 +135,7 @@ def published(config: Path, env: str | None, only: Collection[str] = ()) -> list
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Tables in the order of calve.yaml. problems: what could not be asked. history: of the table, where it is about one."""
+    """Tables in the order of calve.yaml. problems: systems that did not answer. history: of a single requested table."""
 
     at: datetime
     tables: list[TableStatus]
@@ -146,12 +146,12 @@ class Overview:
 
     @property
     def troubles(self) -> list[Trouble]:
-        """What is wrong, the most urgent first."""
+        """All problems, the most urgent first."""
         return troubles(self.tables, self.published, self.not_kept, self.at)
 
     @property
     def by_urgency(self) -> list[TableStatus]:
-        """The tables, those that need somebody first."""
+        """The tables, the most urgent first."""
         return sorted(self.tables, key=lambda each: urgency(each, self.at))
 
     @property
@@ -168,10 +168,10 @@ class Overview:
 
 
 def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
-    """All tables, or those named; one that is named alone comes with its history.
+    """All tables, or the named ones; a single named table comes with its history.
 
     Raises:
-        ConfigError: the configuration cannot be used.
+        ConfigError: the configuration is invalid.
         Retryable, Fatal: the catalog does not answer, or refuses.
     """
     jobs = load_jobs(config, env, tables=only)

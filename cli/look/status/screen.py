@@ -40,7 +40,7 @@ GAP, NARROW = 2, 1
 BLOCKS = " ▁▂▃▄▅▆▇█"
 BROADEST = 3
 WIDE = 100
-"""Columns of a terminal from which on every figure has its place."""
+"""The least columns of a terminal with room for all figures."""
 URGENT = {
     Urgency.STOPPED: ("✗", "bold red"),
     Urgency.LATE: ("!", "bold yellow"),
@@ -53,9 +53,9 @@ LONGEST_NAME = 30
 def fitted(
     columns: Mapping[str, Sequence[Text]], width: int, *, left: Collection[str], dispensable: Sequence[str]
 ) -> Table:
-    """A table of cells by column; where there is no room for a column, it is left out whole.
+    """A table of cells by column; a column without room is left out whole.
 
-    left: columns of words. dispensable: those that are left out, in this order.
+    left: left-aligned columns. dispensable: columns to leave out, in this order.
     """
     shown = dict(columns)
     for name in dispensable:
@@ -76,7 +76,7 @@ def _width(columns: Mapping[str, Sequence[Text]], gap: int) -> int:
 
 
 def plot(values: Sequence[float], *, width: int, height: int, label: Callable[[float], str]) -> list[str]:
-    """Bars from 0 up to the greatest value, the oldest at the left; where they are too many, a bar is the greatest of several."""
+    """Bars from 0 to the greatest value, the oldest at the left; if there are too many, a bar is the greatest of several."""
     broad = max(1, min(BROADEST, width // max(1, len(values))))
     bars = [each for each in _binned(values, width) for _ in range(broad)]
     top = max(bars, default=0.0)
@@ -121,7 +121,7 @@ def seconds(value: float | None) -> str:
 
 
 def screen(found: Overview, width: int, height: int | None = None) -> RenderableType:
-    """The whole screen. height: lines that there are, which the less urgent may not fit into; None: there is no end."""
+    """The whole screen. height: lines of the terminal, which cut off the less urgent tables; None: no limit."""
     troubles = found.troubles
     at_most = MOST_TROUBLES if height is None else max(2, min(MOST_TROUBLES, (height - 8) // 4))
     parts: list[RenderableType] = [heading(found), Text()]
@@ -134,7 +134,7 @@ def screen(found: Overview, width: int, height: int | None = None) -> Renderable
 
 
 def heading(found: Overview) -> RenderableType:
-    """How many tables are in which state, and when."""
+    """The number of tables in each state, and the time."""
     states = Counter(each.state for each in found.tables)
     line = Table.grid(expand=True)
     line.add_column()
@@ -152,7 +152,7 @@ def heading(found: Overview) -> RenderableType:
 
 
 def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
-    """A line for each trouble, and its cure below."""
+    """A line for each problem, with its fix below."""
     if not troubles:
         return Text("✓ nothing is wrong", "green")
     grid = Table.grid(padding=(0, 1))
@@ -170,7 +170,7 @@ def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
 
 
 def elsewhere(found: Overview) -> RenderableType:
-    """Where the tables are published to, and how many are level there."""
+    """The targets that tables are published to, with the number of tables in each state."""
     line = Text("published  ", "dim")
     for target in sorted({each.target for each in found.published}):
         line.append(f"{target} ", "bold")
@@ -227,9 +227,9 @@ COLUMNS: dict[str, Callable[[TableStatus, Overview], Text]] = {
     "average": lambda table, _: Text(size(table.bytes / table.files) if table.files else "-"),
     "due": lambda table, _: Text(", ".join(each.kind for each in table.due), "yellow"),
 }
-"""fresh: how old records were when they became visible, the 95th of 100, `of` what is promised."""
+"""fresh: age of records when they became visible (p95); of: the freshness target."""
 DISPENSABLE = ("p50", "average", "files", "due", "commit")
-"""In this order where the terminal is too narrow for all."""
+"""Left out in this order if the terminal is too narrow."""
 
 
 def late(table: TableStatus) -> str:
@@ -240,7 +240,7 @@ def late(table: TableStatus) -> str:
 
 
 def lag_age(table: TableStatus, found: Overview) -> str:
-    """How old the oldest record is that waits; where the job says it, how long ago it did."""
+    """The age of the oldest waiting record; if a job reported it, how long ago."""
     text = duration(table.lag_s) if table.lag_records and table.lag_s is not None else ""
     if table.lag_source == "job" and table.lag_as_of:
         ago = (found.at - datetime.fromisoformat(table.lag_as_of)).total_seconds()

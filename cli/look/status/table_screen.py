@@ -1,4 +1,4 @@
-"""The screen of `calve status TABLE`: one table, how late it was, and what it went through."""
+"""The screen of `calve status TABLE`: one table, its lateness and its history."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ DISPENSABLE = (
     "stage ms",
     "commit ms",
 )
-"""Of the rounds, where there is no room."""
+"""Columns of rounds to leave out, in this order."""
 PLOT_HEIGHT = 5
 FRAME = 24
 """Lines of the screen beside the snapshots."""
 
 
 def inside(found: Overview, width: int, height: int | None = None) -> RenderableType:
-    """One table. height: as for `cli.look.status.screen.screen`."""
+    """The screen of one table. height: as for `cli.look.status.screen.screen`."""
     (table,), history = found.tables, found.history or History()
     snapshots = SNAPSHOTS if height is None else max(3, height - FRAME)
     parts: list[RenderableType] = [heading(found), Text()]
@@ -99,7 +99,7 @@ def _newest(table: TableStatus) -> str:
 
 
 def _plots(history: History, table: TableStatus, width: int) -> RenderableType:
-    """Beside each other where there is room: what each round left, and how old records were when they became visible."""
+    """Lag after each round and age of records when visible, side by side if there is room."""
     fresh = history.figures("freshness_p95_s") or history.figures("freshness_s")
     found = {
         "oldest record left by each round": history.figures("lag_s"),

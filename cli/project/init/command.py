@@ -1,4 +1,4 @@
-"""`calve init`: a configuration to begin with."""
+"""`calve init`: a first configuration."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cli.project.plan.deployed import DeployedTable
 
 CONTENT = ("table", "time_column", "window", "time_zone", "filter", "group_by", "measures", "csv")
-"""Of an export: what its files say, and in which form."""
+"""Keys of an export that determine its files."""
 NOTHING = "-"
 KEYS = {
     "freshness_s": "freshness",
@@ -34,15 +34,15 @@ KEYS = {
     "snapshots_s": "snapshots",
     "dead_letters_s": "dead_letters",
 }
-"""Fields of the resolved values whose keys in calve.yaml are other ones."""
+"""Fields whose keys in calve.yaml have other names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """One thing that follows.
+    """One consequence of a change.
 
-    breaking: rows, columns, tables or files that somebody has now go, change their meaning, or get nothing new. at: the job will
-    suspend the table for it: the key below the table's entry in calve.yaml.
+    breaking: existing rows, columns, tables or files are deleted, change their meaning, or get nothing new. at: the key below the
+    table's entry in calve.yaml for which the job will suspend the table.
     """
 
     text: str
@@ -51,7 +51,7 @@ class Consequence:
 
 
 def job_consequences(keys: Collection[str]) -> Iterator[Consequence]:
-    """Of a job of which these keys change."""
+    """The consequences for a job if these keys change."""
     if _any(keys, "lake.database", "lake.namespace"):
         yield Consequence(
             "its tables are made anew in the other database, from the beginning of their topics; those that are there stay,"
@@ -72,7 +72,7 @@ def job_consequences(keys: Collection[str]) -> Iterator[Consequence]:
 def table_consequences(
     before: Table | None, after: Table, held: DeployedTable | None, keys: Collection[str]
 ) -> Iterator[Consequence]:
-    """Of a table of which these keys change. before: as its job was deployed with it; held: what is in the lake."""
+    """The consequences for a table if these keys change. before: its deployed settings; held: the table in the lake."""
     if held and not held.empty:
         yield from _of_rows(after, held, keys)
     if _any(keys, "partition_by", "sort_by"):
@@ -90,7 +90,7 @@ def table_consequences(
 
 
 def column_consequences(renamed: Iterable[tuple[str, str]], unfilled: Iterable[str]) -> Iterator[Consequence]:
-    """Of what steps no longer make under its name, or at all."""
+    """The consequences of columns that steps rename or no longer make."""
     for old, new in renamed:
         yield Consequence(f"who reads {old} has to read {new}", breaking=True)
     for path in unfilled:
@@ -98,7 +98,7 @@ def column_consequences(renamed: Iterable[tuple[str, str]], unfilled: Iterable[s
 
 
 def export_consequences(before: Export, after: Export, keys: Collection[str]) -> Iterator[Consequence]:
-    """Of an export of which these keys change."""
+    """The consequences for an export if these keys change."""
     for gone in (each for each in before.recipients if each not in after.recipients):
         yield Consequence(f"{gone} gets no more of it", breaking=True)
     for more in (each for each in after.recipients if each not in before.recipients):
@@ -113,7 +113,7 @@ def export_consequences(before: Export, after: Export, keys: Collection[str]) ->
 
 
 def _of_rows(table: Table, held: DeployedTable, keys: Collection[str]) -> Iterator[Consequence]:
-    """Of a table that has read something."""
+    """For a table that has read something."""
     if "mode" in keys:
         yield _of_mode(table, held)
     if "topic" in keys:
@@ -124,7 +124,7 @@ def _of_rows(table: Table, held: DeployedTable, keys: Collection[str]) -> Iterat
 
 
 def _of_losses(before: Table, after: Table) -> Iterator[Consequence]:
-    """Of what may be missing in the table."""
+    """For records that may be missing in the table."""
     if after.on_error != before.on_error and after.on_error == "skip":
         yield Consequence("records that cannot be read are counted, and no longer kept", breaking=True)
     if after.on_data_loss != before.on_data_loss and after.on_data_loss == "continue":
@@ -132,7 +132,7 @@ def _of_losses(before: Table, after: Table) -> Iterator[Consequence]:
 
 
 def _of_mode(table: Table, held: DeployedTable) -> Consequence:
-    """What the job does with the rows of a table whose mode is changed."""
+    """What the job does with existing rows if the mode changes."""
     try:
         kind = switch(table.name, table.name, held.mode, noted(held.columns, table.mode))
     except Suspended as refused:
@@ -176,13 +176,13 @@ def _shorter(before: float | None, after: float | None) -> bool:
 
 
 def _any(keys: Collection[str], *names: str) -> bool:
-    """Whether one of the keys, or a key below one of them, is among those that change."""
+    """Whether one of the names, or a key below one of them, changes."""
     return any(key == name or key.startswith(f"{name}.") for key in keys for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One key with what is deployed and what is configured; `-` stands for nothing."""
+    """One key with its deployed and configured value; `-`: nothing."""
 
     key: str
     deployed: str
@@ -192,7 +192,7 @@ class Difference:
 def differences(
     deployed: Mapping[str, str], configured: Mapping[str, str], prefix: str = ""
 ) -> Iterator[Difference]:
-    """The keys of either side that are not the same, in the order of calve.yaml."""
+    """The keys whose values differ, in the order of calve.yaml."""
     for key in [*configured, *(key for key in deployed if key not in configured)]:
         before, after = deployed.get(key, NOTHING), configured.get(key, NOTHING)
         if before != after:
@@ -200,7 +200,7 @@ def differences(
 
 
 def of_job(job: Job) -> dict[str, str]:
-    """A job's settings but for its tables."""
+    """A job's settings without its tables."""
     found = flat({"masking": job.masking})
     for section in ("kafka", "registry", "lake"):
         part = getattr(job, section)
@@ -221,7 +221,7 @@ def terms(transforms: tuple[Transform, ...]) -> str:
 
 
 def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
-    """Texts by path; what is None has none."""
+    """Texts by path, without None."""
     found: dict[str, str] = {}
     for key, value in ((str(key), value) for key, value in values.items()):
         name = prefix + KEYS.get(key, key)
@@ -252,7 +252,7 @@ def _shown(key: str, value: Any) -> str:
 
 
 def _item(raw: Mapping[str, Any]) -> str:
-    """A measure or a step as calve.yaml has it, more or less."""
+    """A measure or a step, close to its form in calve.yaml."""
     if "kind" in raw:
         given = {name: each for name, each in raw.items() if name != "kind" and each}
         return f"{raw['kind']} {json.dumps(given, sort_keys=True)}"
@@ -268,8 +268,8 @@ KINDS: dict[Kind, str] = {"+": "new", "~": "changed", "=": "same", "-": "no long
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`note` says what the kind alone does not, `undecided` which fields are to be decided on, `engine` what makes the rows of a
-    table, and why (`calve.config.engine_choice.Chosen`). entry: the entry with `topics` that it is a table of.
+    """`note`: more than the kind tells; `undecided`: fields to review; `engine`: the engine of a table, and why
+    (`calve.config.engine_choice.Chosen`). entry: the entry with `topics` that the table is of.
     """
 
     section: str

@@ -41,11 +41,11 @@ LAYOUT = ("partition_by", "sort_by", "format_version")
 FIELD = re.compile(r"[^,\s(]+(?:\([^)]*\))?")
 
 Made = Mapping[str, "Json | CalveError"]
-"""Of tables with steps: the columns that those make, or why they cannot be run."""
+"""By table with steps: the columns that they make, or why they cannot run."""
 
 
 def changes(deployment: Deployment, deployed: Deployed, made: Made | None = None) -> list[Change]:
-    """Every job, table, export and target of either side, and the database, in the order of calve.yaml."""
+    """The changes of jobs, tables, exports, targets and the database, in the order of calve.yaml."""
     jobs = {job.settings.job: job for job in deployment.jobs}
     exports = {export.name: export for export in deployment.exports}
     tables = {table.name: (name, table) for name, job in jobs.items() for table in job.settings.tables}
@@ -75,7 +75,7 @@ def changes(deployment: Deployment, deployed: Deployed, made: Made | None = None
 
 
 def of_entry(job: str, table: Table, deployed: Deployed) -> Change:
-    """What becomes of one entry of `tables`, or of one table of an entry with `topics`, whose settings are the entry's."""
+    """The change of one entry of `tables`, or of one table of an entry with `topics`, which has the entry's settings."""
     held, entry = deployed.tables.get(table.name), deployed.settings.get(table.pattern or table.name)
     if held is None and entry is None:
         return Change("tables", table.name, "+", note=f"from {table.topic}")
@@ -93,7 +93,7 @@ def of_entry(job: str, table: Table, deployed: Deployed) -> Change:
 def _settings(
     job: str, table: Table, before: tuple[str, Table] | None, held: DeployedTable | None
 ) -> Iterator[Difference]:
-    """What its job is told of it, but for what the table itself knows better."""
+    """The settings that its job gets, without those that the table itself stores."""
     if before is None:
         return
     known = (*(LAYOUT if held else ()), *(MODES if held and not held.empty else ()))
@@ -105,7 +105,7 @@ def _settings(
 
 
 def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
-    """What the table itself says."""
+    """The settings that the table itself stores."""
     by_key = isinstance(table.mode, Upsert) and table.mode.bucketed
     same = by_key or _fields(terms(table.partition_by)) == _fields(held.partition_by)
     configured = {
@@ -124,7 +124,7 @@ def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
 
 
 def _fields(partition_by: str) -> list[str]:
-    """Partition fields, whose order means nothing."""
+    """Partition fields, whose order does not matter."""
     return sorted(FIELD.findall(partition_by))
 
 
@@ -136,7 +136,7 @@ def _mode(table: Table, held: DeployedTable) -> str:
 
 
 def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveError | None) -> Change:
-    """The same, with what the steps of the table make."""
+    """The change, with the columns that the table's steps make."""
     if made is None:
         return change
     kind: Kind = "+" if held is None else "~"
@@ -234,12 +234,12 @@ PLACE = {
     "iceberg_rest": ("uri", "warehouse", "namespace"),
     "snowflake": ("account", "database", "schema", "tables"),
 }
-"""The keys that say where a table is found."""
+"""The keys of a table's place in a target."""
 SHOWN = 10
 
 
 def of_targets(publish: Publish | None, deployed: Mapping[str, DeployedTarget]) -> list[Change]:
-    """A change for each target of either side."""
+    """The changes of all targets."""
     wanted: dict[str, IcebergRest | Snowflake] = {}
     if publish and publish.iceberg_rest:
         wanted["iceberg_rest"] = publish.iceberg_rest
@@ -285,7 +285,7 @@ def _target(
 
 
 def _unmade(settings: IcebergRest | Snowflake) -> dict[str, str]:
-    """What is the same before and after a deploy: one that makes a catalog makes the credentials for it, too."""
+    """Settings without those that differ before and after a deploy: one that makes a catalog also makes its credentials."""
     if isinstance(settings, IcebergRest) and settings.bootstrap:
         settings = replace(settings, secret=None, scope=None)
     return flat(asdict(settings))
@@ -313,7 +313,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Bills:
-    """US dollars a month; `parts` are those that differ. unknown: deployed jobs without readable settings, which add nothing."""
+    """US dollars a month; `parts`: those that differ. unknown: deployed jobs without readable settings, which are not counted."""
 
     before: float
     after: float
@@ -322,7 +322,7 @@ class Bills:
 
 
 def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) -> Bills:
-    """Before and after a deploy, at the same load."""
+    """The bills before and after a deploy, at the same load."""
     there = as_deployed(deployment, deployed)
     before = _parts(there, load, rates) if there.jobs else {}
     after = _parts(deployment, load, rates)
@@ -336,7 +336,7 @@ def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) 
 
 
 def as_deployed(deployment: Deployment, deployed: Deployed) -> Deployment:
-    """What is deployed in the form of what is configured; the lake, whose parts never change, is that of the configuration."""
+    """The deployed state in the form of a configuration; the lake, whose parts never change, is the configuration's."""
     jobs = tuple(
         JobDeployment(
             job.settings,

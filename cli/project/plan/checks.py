@@ -1,4 +1,4 @@
-"""What keeps the jobs and exports of calve.yaml from working, by the job's own rules; each with its place in the file."""
+"""Problems that keep the jobs and exports of calve.yaml from working, by the job's own rules, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
 
 
 def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
-    """Expressions that match no topic: theirs may come later."""
+    """Patterns that match no topic yet."""
     for job in jobs:
         for entry in job.patterns:
             if not any(table.pattern == entry.name and table.topic in listed for table in job.tables):
@@ -61,7 +61,7 @@ def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
 
 
 def schema_warnings(records: Records) -> Iterator[Problem]:
-    """Newest versions whose records are dead letters."""
+    """Newest schema versions whose records would be dead letters."""
     for name, each in records.items():
         if isinstance(each, Read) and each.misfit:
             reason = f"{name}: records of the newest version are dead letters: {each.misfit}"
@@ -70,7 +70,7 @@ def schema_warnings(records: Records) -> Iterator[Problem]:
 
 
 def problems(surveyed: Survey, deployed: Mapping[str, DeployedTable]) -> Iterator[Problem]:
-    """The problems of the tables whose records were read, and of their exports."""
+    """The problems of the tables with known records, and of their exports."""
     deployment = surveyed.whole.deployment
     for job in deployment.jobs:
         for table in job.settings.tables:
@@ -92,7 +92,7 @@ def problems(surveyed: Survey, deployed: Mapping[str, DeployedTable]) -> Iterato
 
 
 def consequences(changes: Iterable[Change], entries: Mapping[str, str]) -> Iterator[Problem]:
-    """What a change does to a table that exists so that its job suspends it. entries: of tables by their names."""
+    """Changes for which the job would suspend an existing table. entries: of tables by their names."""
     for change in changes:
         for each in change.consequences:
             if each.at is not None:
@@ -109,7 +109,7 @@ def _columns(
     held: DeployedTable | None,
     found: list[CalveError],
 ) -> Json | None:
-    """The columns that the table will have; None: they are not known, for what is added to `found`."""
+    """The columns that the table will have; None: unknown, for the problem that is added to `found`."""
     data = read if isinstance(read, CalveError) else made.columns if made else read.columns
     try:
         if isinstance(data, CalveError):
@@ -138,7 +138,7 @@ def _of_export(export: Export, columns: Json, event_time: str | None) -> Iterato
 
 
 def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
-    """The problems of the groups, and of each measure."""
+    """The problems of the groups and of each measure."""
     try:
         columns_of(records, replace(aggregate, measures=()))
     except Suspended as problem:
@@ -149,7 +149,7 @@ def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
 
 
 def _of_columns(table: Table, columns: Json, read: Read | CalveError) -> Iterator[CalveError]:
-    """What calve.yaml names of the columns, and cannot."""
+    """Columns that calve.yaml names and that do not exist or do not fit."""
     name, by_day = table.name, Transform(table.event_time, "day") if table.event_time else None
     problem = transform_problem(name, by_day, columns, ("event_time",)) if by_day else None
     if problem:
@@ -188,9 +188,9 @@ At = tuple[str, ...]
 
 
 def _export_problems(export: Export, columns: Json) -> list[tuple[At, CalveError]]:
-    """What the export names and a table of these columns does not have, by the rules of the function that runs it.
+    """Columns that the export names and a table of these columns does not have, by the exporting function's rules.
 
-    Each with its key in calve.yaml.
+    Each comes with its key in calve.yaml.
     """
     schema = Schema.model_validate_json(json.dumps(with_ids(columns) | {"schema-id": 0}))
     period = previous(export.window, datetime.now(UTC), ZoneInfo(export.time_zone))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ALIKE = 3
 CHANGED, BREAKING = 3, 4
-"""2 is taken: as of every command, it says that it was misused, or its configuration cannot be used."""
+"""2 is taken: for every command it means misuse or an invalid configuration."""
 TableOption = Annotated[
     str | None, typer.Option("--table", help="A table, to try a schema on.", show_default=False)
 ]
@@ -180,7 +180,7 @@ def _plan_deploy(
 
 
 def planned(surveyed: Survey, deployed: Deployed) -> list[Change]:
-    """What a deploy would change, with the engine of each table, and what somebody should decide on in it."""
+    """The changes of a deploy, with each table's engine and fields to review."""
     from cli.project.plan.changes import changes
     from cli.project.plan.fields_to_review import undecided
     from cli.project.plan.survey import with_engines
@@ -218,7 +218,7 @@ def findings(
 
 
 def documented(placed: Iterable[tuple[Place, Problem]]) -> list[dict[str, str | None]]:
-    """Problems as programs read them."""
+    """Problems for programs."""
     from calve.settings.problems import in_order, shown
 
     return [
@@ -234,7 +234,7 @@ def exit_code(found: Sequence[Change]) -> int:
 
 
 def counted(found: Sequence[Change], problems: int = 0) -> str:
-    """`1 new, 12 same`, and how many break something; entries with `topics` are counted by their tables."""
+    """`1 new, 12 same`, and the number of breaking changes; entries with `topics` are counted by their tables."""
     plain = [each for each in found if PLACEHOLDER.search(each.name) is None]
     counts = [(sum(each.kind == kind for each in plain), word) for kind, word in KINDS.items()]
     counts.append((sum(each.breaking for each in plain), "breaking"))
@@ -260,7 +260,7 @@ def folded(found: Sequence[Change]) -> list[Change]:
 
 
 def tree(name: str, where: str, found: Sequence[Change], costs: Bills, topic_rate: float) -> Branch:
-    """What changes, by section, with its differences and consequences below it; and what a month costs."""
+    """The changes by section, with differences and consequences below; and the monthly cost."""
     shown = [each for each in found if each.kind != "=" or each.undecided or each.note]
     entries = {each.name for each in found if each.entry is None and PLACEHOLDER.search(each.name)}
     tops = [each for each in shown if each.entry not in entries]
@@ -273,7 +273,7 @@ def tree(name: str, where: str, found: Sequence[Change], costs: Bills, topic_rat
 
 
 def _branch(change: Change, shown: Sequence[Change]) -> Branch:
-    """A change with what is said of it; below an entry with `topics` its tables."""
+    """One change with its details; below an entry with `topics` its tables."""
     width = max((len(each.key) for each in change.differences), default=0)
     below = [
         Branch("", note=f"{each.key.ljust(width)}  {each.deployed} -> {each.configured}")
@@ -290,7 +290,7 @@ def _branch(change: Change, shown: Sequence[Change]) -> Branch:
 
 
 def _cost(costs: Bills, topic_rate: float) -> Branch:
-    """Dollars a month: the parts that differ, and all of them."""
+    """US dollars a month: the parts that differ, and the total."""
     changed = (
         f"{costs.before:,.2f} -> {costs.after:,.2f} US dollars a month ({costs.after - costs.before:+,.2f})"
     )

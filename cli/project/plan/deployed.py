@@ -1,4 +1,4 @@
-"""What is deployed, read from Glue, EventBridge Scheduler, S3, the stacks and the tables, as values for the plan to compare."""
+"""The deployed state, read from Glue, EventBridge Scheduler, S3, the stacks and the tables. The plan compares it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ STREAMING = "gluestreaming"
 
 @dataclass(frozen=True, slots=True)
 class DeployedJob:
-    """A Glue job. `settings` None: the file that it reads is not there, or not readable by this release.
+    """A Glue job. `settings` None: its settings file is missing, or not readable by this release.
 
-    least: how few workers it scales down to; None: it does not scale.
+    least: the fewest workers it scales down to; None: it does not scale.
     """
 
     worker: str
@@ -52,9 +52,9 @@ class DeployedJob:
 
 @dataclass(frozen=True, slots=True)
 class DeployedTable:
-    """An Iceberg table that calve keeps. `mode`: as its position says it; `empty`: it has read nothing, so any mode will do.
+    """An Iceberg table that calve keeps. `mode`: by its position; `empty`: it has read nothing, so any mode will do.
 
-    fields: `calve.decoding.field_quarantine.fields_in` its properties. topic: what it was made for.
+    fields: `calve.decoding.field_quarantine.fields_in` its properties. topic: stored in the table.
     """
 
     partition_by: str
@@ -69,7 +69,7 @@ class DeployedTable:
 
 @dataclass(frozen=True, slots=True)
 class DeployedTarget:
-    """Where tables are published to, and the names of those that are. `settings` None: not readable by this release."""
+    """A target that tables are published to, with their names. `settings` None: not readable by this release."""
 
     settings: IcebergRest | Snowflake | None
     tables: frozenset[str] = frozenset()
@@ -77,9 +77,9 @@ class DeployedTarget:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """What an account holds of a deployment. `database` is the name of the one that the tables are in.
+    """The deployed state in an account. `database`: the name of the tables' database.
 
-    targets: by their key below `publish`. cluster, endpoints: whether the deployment has made a cluster, and endpoints in a VPC.
+    targets: by their key below `publish`. cluster, endpoints: whether the deployment made a cluster, and endpoints in a VPC.
     """
 
     database: str
@@ -93,7 +93,7 @@ class Deployed:
 
     @property
     def settings(self) -> dict[str, tuple[str, Table]]:
-        """The entries of `tables` as jobs were deployed with them, with the names of those jobs."""
+        """The deployed entries of `tables`, with the names of their jobs."""
         return {
             table.name: (name, table)
             for name, job in self.jobs.items()
@@ -103,7 +103,7 @@ class Deployed:
 
 
 def read_deployed(deployment: Deployment, account: Account) -> Deployed:
-    """Ask the account; nothing is changed.
+    """Read the account; nothing is changed.
 
     Raises:
         Retryable, Fatal: AWS, or the cluster that names the database, does not answer or refuses.
@@ -136,7 +136,7 @@ def _database_exists(account: Account, database: str) -> bool:
 
 
 def _jobs(deployment: Deployment, account: Account) -> Iterator[tuple[str, DeployedJob]]:
-    """The Glue jobs NAME-JOB that keep tables, and whose settings say that they are this deployment's."""
+    """The Glue jobs NAME-JOB that keep tables, and whose settings are of this deployment."""
     prefix = f"{deployment.name}-"
     configured = {job.settings.job for job in deployment.jobs}
     schedules = {each["Name"]: each for each in _schedules(account, f"{deployment.name}-jobs")}
@@ -171,12 +171,12 @@ def conf_of(argument: str) -> dict[str, str]:
 
 
 def own(conf: dict[str, str]) -> dict[str, str]:
-    """Those of calve.yaml among them."""
+    """The settings that calve.yaml may set."""
     return {key: value for key, value in conf.items() if not OWN_SETTINGS.fullmatch(key)}
 
 
 def _settings(account: Account, arguments: dict[str, str]) -> Job | None:
-    """What stands in the file that the job reads its settings from."""
+    """The settings in the file that the job reads."""
     name = arguments.get("--settings-file", "")
     files = arguments.get("--extra-files", "").split(",")
     place = next((urlsplit(file) for file in files if name and file.endswith(name)), None)
@@ -211,7 +211,7 @@ def _exports(deployment: Deployment, account: Account) -> Iterator[tuple[str, Ex
 
 
 def _targets(account: Account, stack: str) -> Iterator[tuple[str, DeployedTarget]]:
-    """Where tables are published to: as the functions that do it are told, and what they say of each table."""
+    """The targets in the functions' environment, with their published tables."""
     client = account.client("lambda")
     variables: dict[str, str] = {}
     for each in resources(account, stack):
@@ -248,7 +248,7 @@ def _schedules(account: Account, group: str) -> Iterator[dict[str, Any]]:
 
 
 def _tables(deployment: Deployment, account: Account, database: str) -> dict[str, DeployedTable]:
-    """The tables of the database that calve has made, whether configured or not."""
+    """The tables of the database that calve made, whether configured or not."""
     lake = replace(deployment.jobs[0].settings.lake, region=account.region, endpoint=account.endpoint)
     catalog = open_catalog(lake)
     names = [

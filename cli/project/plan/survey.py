@@ -1,4 +1,4 @@
-"""What a plan asks Kafka, the registry and Spark: which topics are which tables, and what is read, made and written of each."""
+"""The state of Kafka, the registry and Spark's view of steps for a plan: topics, schemas and columns of each table."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """What steps make of records. columns: the data columns, or why the steps cannot be run. by_rows: why the rows are not
-    made by the columnar engine.
+    """The result of steps. columns: the data columns, or why the steps cannot run. by_rows: why the columnar engine does not make
+    the rows.
     """
 
     columns: Json | CalveError
@@ -45,8 +45,8 @@ class Foreseen:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The schemas of a table's records. `columns`: what records are decoded to, in a table without steps its data columns.
-    misfit: why no value of the newest version is a row.
+    """The schemas of a table's records. `columns`: of decoded records; without steps, the data columns. misfit: why no value of
+    the newest version is a row.
     """
 
     table: Table
@@ -61,7 +61,7 @@ Records = dict[str, "Read | CalveError"]
 
 
 def asks_registry(table: Table) -> bool:
-    """Whether the schemas of its records are those of the registry."""
+    """Whether the registry has the schemas of its records."""
     return table.value.registered or (table.key is not None and table.key.registered)
 
 
@@ -102,7 +102,7 @@ def _read(
 
 
 def _evolved(parts: Parts, held: Json, versions: Versions) -> Json:
-    """The columns of a table that exists, once its job has added those of newer versions."""
+    """The columns of an existing table, once its job has added those of newer versions."""
     while found := parts.evolution(held, versions):
         held = apply(held, found[0][1])
     return held
@@ -115,7 +115,7 @@ Engines = dict[str, "Chosen | Suspended"]
 def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines:
     """The engine of each table whose records can be read.
 
-    by_rows: what keeps the steps of a table from being columnar.
+    by_rows: why the steps of a table are not columnar.
     """
     return {
         name: _of_table(each, by_rows.get(name, ()))
@@ -125,7 +125,7 @@ def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines
 
 
 def with_engines(found: Sequence[Change], chosen: Engines) -> list[Change]:
-    """The changes, those of tables with their engines."""
+    """The changes, with the engine of each table."""
     shown = {name: str(each) for name, each in chosen.items() if isinstance(each, Chosen)}
     return [
         replace(each, engine=shown.get(each.name)) if each.section == "tables" and each.kind != "-" else each
@@ -154,7 +154,7 @@ class Expanded:
 
 
 def expanded(deployment: Deployment, deployed: Deployed, listed: Collection[str]) -> Expanded:
-    """By the topics that Kafka lists, and by what the lake has."""
+    """The deployment expanded by the topics that Kafka lists, and by the lake's tables."""
     topics = {name: each.topic for name, each in deployed.tables.items() if each.topic}
     jobs: list[JobDeployment] = []
     entries: list[Change] = []
@@ -182,8 +182,8 @@ def _entries(settings: Job, found: Expansion, deployed: Deployed) -> Iterator[Ch
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was found. made: what steps make. listed: the topics, None where they are not known. faults: systems that did not
-    answer, and topics that their tables refuse. skipped: what was not looked at, and why.
+    """made: the result of steps. listed: the topics; None: not known. faults: systems that did not answer, and topics that their
+    tables refuse. skipped: unchecked parts, with the reason.
     """
 
     whole: Expanded
@@ -196,7 +196,7 @@ class Survey:
 
 
 def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Survey:
-    """Ask; offline: neither Kafka nor the registry, and of the tables those whose schemas are files."""
+    """Ask all systems; offline: neither Kafka nor the registry, and only tables whose schemas are files."""
     faults: list[Problem] = []
     listed, skipped = (None, _SKIPPED) if offline else _listed(deployment.jobs[0].settings, faults)
     whole = expanded(deployment, deployed, listed or ())
@@ -233,7 +233,7 @@ def _listed(job: Job, faults: list[Problem]) -> tuple[Collection[str] | None, li
 
 
 def _refused_topics(jobs: Sequence[Job], listed: Collection[str], deployed: Deployed) -> list[Problem]:
-    """What the job would refuse of a topic: offsets to start at that it does not hold, and compaction that loses deletions."""
+    """Topics that the job would refuse: they lack the offsets to start at, or compaction loses deletions."""
     every = (table for job in jobs for table in job.tables if table.topic in listed)
     checked = [each for each in every if each.start.offsets or isinstance(each.mode, ChangeData)]
     if not checked:
@@ -275,7 +275,7 @@ def _only(job: Job, wanted: Callable[[Table], bool]) -> Job:
 
 
 def _made_by_steps(jobs: Sequence[Job]) -> dict[str, Foreseen]:
-    """What steps make now, asked of Spark: only where a table has some."""
+    """The result of steps, by Spark; Spark starts only if a table has steps."""
     found: dict[str, Foreseen] = {}
     stepped = [job for job in jobs if any(each.steps for each in job.tables)]
     if not stepped:
@@ -289,7 +289,7 @@ def _made_by_steps(jobs: Sequence[Job]) -> dict[str, Foreseen]:
 
 
 def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
-    """What the steps of each table that has some make now.
+    """The result of the steps of each table with steps.
 
     Raises:
         CalveError: the cluster does not answer, or its secret cannot be read.
@@ -299,7 +299,7 @@ def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
     from glue_jobs.ingest import open_targets
     from glue_jobs.kafka.cluster import Cluster as JobCluster
 
-    # What is announced is asked of the columns that the table has in the end: `cli.project.plan.checks` does.
+    # `cli.project.plan.checks` checks announcements against the final columns.
     tables = tuple(replace(each, announce=None) for each in job.tables if each.steps)
     if not tables:
         return {}

@@ -1,6 +1,6 @@
-"""Produces a plan: makes the topic where it is absent, and waits until every record is acknowledged.
+"""Produces a plan: makes the topic if it is missing, and waits until every record is acknowledged.
 
-Fields are random. confluent-kafka's AvroSerializer encodes them; malformed records are made of well-formed ones.
+Fields are random, in the frames and bytes of confluent-kafka's AvroSerializer; malformed records are made of well-formed ones.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Encoder:
     schema: Any
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
-        """The bytes that AvroSerializer makes of `row`, without its cost per record (a tenth of it)."""
+        """The bytes that AvroSerializer makes of `row`, at a tenth of its cost."""
         value = BytesIO()
         value.write(self.frame)
         schemaless_writer(value, self.schema, row)
@@ -89,20 +89,20 @@ def schema_text(dataset: Dataset, version: str = "") -> str:
 
 
 def register(registry: SchemaRegistryClient, topic: str, text: str, row: Row) -> Encoder:
-    """Let AvroSerializer register the schema for `<topic>-value` and take the frame that it writes."""
+    """Let AvroSerializer register the schema for `<topic>-value`, and take its frame."""
     value = AvroSerializer(registry, text)(row, SerializationContext(topic, MessageField.VALUE))
     return Encoder(bytes(value)[:FRAME_BYTES], parse_schema(json.loads(text)))
 
 
 def rows(plan: Plan, block: Block) -> Iterator[Row]:
-    """The block's well-formed rows, one for each place, also for those that `block.special` fills otherwise."""
+    """The block's well-formed rows, one for each place, also for places of special records."""
     random = Random(f"{plan.seed} {plan.topic} {block.number}")  # noqa: S311 reproducible on purpose
     make = _trades if plan.dataset == "stock_trades" else _users
     return make(plan, block.size, random)
 
 
 def later_rows(plan: Plan, block: Block) -> Iterator[Row]:
-    """`rows` as the second schema version has them: the same rows with one field more."""
+    """`rows` in the second schema version: one field more."""
     random = Random(f"{plan.seed} {plan.topic} {block.number} v2")  # noqa: S311 reproducible on purpose
     name, values = ("venue", VENUES) if plan.dataset == "stock_trades" else ("language", LANGUAGES)
     added = random.choices(values, k=block.size)
@@ -146,7 +146,7 @@ def _users(_plan: Plan, size: int, random: Random) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """Breaks values of one topic. `before_string` is what stands before the schema's first string field."""
+    """Breaks values of one topic. `before_string`: the bytes before the schema's first string field."""
 
     frame: bytes
     before_string: bytes
@@ -176,7 +176,7 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to produce; `region` is where an MSK cluster stands."""
+    """Where to produce; `region`: that of an MSK cluster."""
 
     kafka: job.Kafka
     registry: job.AnyRegistry | None
@@ -185,7 +185,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """What was acknowledged. `kinds` counts the records that are not new well-formed ones."""
+    """The acknowledged records. `kinds` counts those that are not new well-formed ones."""
 
     topic: str
     records: int
@@ -347,7 +347,7 @@ def _paced(source: Source, rate: float | None) -> Iterator[list[Record]]:
 
 
 def _clock(plan: Plan) -> tuple[float, float]:
-    """The first record's timestamp and the step to the next, in ms; librdkafka takes 0 for now."""
+    """The first record's timestamp and the step to the next, in ms; 0 is now for librdkafka."""
     if plan.period is None:
         return 0.0, 0.0
     first, last = (at.timestamp() * 1000 for at in plan.period)

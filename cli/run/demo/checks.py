@@ -1,4 +1,4 @@
-"""What the demo checks: every figure of a table, by readers that share no code with the engine, and what verify proves."""
+"""The demo's checks: every figure of a table, by readers that share no code with the engine, and by verify."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ GROUP BY reason
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a reader sees: `total` rows in the table; the rest are figures of some offsets only.
+    """The figures of a reader: `total` rows in the table; the rest concern some offsets only.
 
-    `repeated` counts rows whose values, without `_kafka`, are those of another row.
+    `repeated`: rows whose values, without `_kafka`, are those of another row.
     """
 
     total: int
@@ -61,20 +61,20 @@ class Found:
     dead_letters: Mapping[str, int]
 
 
-def by_pyiceberg(table: Table, letters: Table | None, spans: Spans) -> Found:
+def by_pyiceberg(table: Table, dead_letters: Table | None, spans: Spans) -> Found:
     """Read a table and its dead letters with PyIceberg."""
     rows = table.scan().to_arrow()
     origin = rows[SYSTEM_COLUMN]
     within = _within(pc.struct_field(origin, "partition"), pc.struct_field(origin, "offset"), spans)
     values = rows.filter(within).drop_columns([SYSTEM_COLUMN])
     distinct = values.group_by(values.column_names).aggregate([]).num_rows
-    return Found(rows.num_rows, values.num_rows, values.num_rows - distinct, _reasons(letters, spans))
+    return Found(rows.num_rows, values.num_rows, values.num_rows - distinct, _reasons(dead_letters, spans))
 
 
-def _reasons(letters: Table | None, spans: Spans) -> dict[str, int]:
-    if letters is None:
+def _reasons(dead_letters: Table | None, spans: Spans) -> dict[str, int]:
+    if dead_letters is None:
         return {}
-    rows = letters.scan(selected_fields=("partition", "offset", "reason")).to_arrow()
+    rows = dead_letters.scan(selected_fields=("partition", "offset", "reason")).to_arrow()
     reasons = rows.filter(_within(rows["partition"], rows["offset"], spans))["reason"]
     return {each["values"]: each["counts"] for each in reasons.value_counts().to_pylist()}
 
@@ -87,22 +87,22 @@ def _within(partition: Any, offset: Any, spans: Spans) -> Any:
     return reduce(pc.or_, masks)
 
 
-def by_duckdb(table: Table, letters: Table | None, spans: Spans, place: Lake) -> Found:
+def by_duckdb(table: Table, dead_letters: Table | None, spans: Spans, place: Lake) -> Found:
     """Read a table and its dead letters with DuckDB, from their metadata files in the emulator's S3."""
     with connect(place) as connection:
         connection.execute("CREATE TABLE span (part INTEGER, first BIGINT, past BIGINT)")
         bounds = [[p, start, to] for p, (start, to) in spans.items()]
         connection.executemany("INSERT INTO span VALUES (?, ?, ?)", bounds)
         counted = connection.execute(ROWS, [table.metadata_location] * 2).fetchall()[0]
-        location = [letters.metadata_location] if letters else []
-        reasons = connection.execute(REASONS, location).fetchall() if letters else []
+        location = [dead_letters.metadata_location] if dead_letters else []
+        reasons = connection.execute(REASONS, location).fetchall() if dead_letters else []
     total, rows, distinct = counted
     return Found(total, rows, rows - distinct, dict(reasons))
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """One figure of a table, and what each reader says instead."""
+    """One figure of a table, as expected and by each reader."""
 
     table: str
     figure: str
@@ -111,12 +111,12 @@ class Count:
 
     @property
     def state(self) -> str:
-        """The count in a word."""
+        """The result in a word."""
         return "differs" if self.differs else "exact"
 
     @property
     def differs(self) -> str | None:
-        """The count in a sentence where any reader finds another figure than the one expected."""
+        """The result in a sentence if a reader finds another figure than expected."""
         others = [
             f"{reader} finds {figure:,}" for reader, figure in self.found.items() if figure != self.expected
         ]
@@ -130,7 +130,7 @@ class Count:
 def counts_of(
     table: str, fates: Fates, found: Mapping[str, Found], *, total: Mapping[str, int]
 ) -> list[Count]:
-    """Every figure of a table. `total`: its rows by others than these readers; the first of them is believed."""
+    """Every figure of a table. `total`: its rows by other readers; the first of them is believed."""
 
     def count(name: str, expected: int, figures: Mapping[str, int]) -> Count:
         return Count(table, name, expected, figures)
@@ -151,7 +151,7 @@ def opened(catalog: Catalog, name: TableName) -> Table:
     """A table of a job that has run.
 
     Raises:
-        Fatal: there is none.
+        Fatal: it does not exist.
     """
     found = lake.load(catalog, name)
     if found is None:
@@ -160,7 +160,7 @@ def opened(catalog: Catalog, name: TableName) -> Table:
 
 
 def verified(catalog: Catalog, job: Job, console: Console) -> dict[str, Verification]:
-    """What `calve verify` says of each table, by the table's name; shown, too."""
+    """The result of `calve verify` by table name; also shown."""
     found = {}
     for table in job.tables:
         sources = Sources.of(catalog, job, table)
@@ -170,6 +170,6 @@ def verified(catalog: Catalog, job: Job, console: Console) -> dict[str, Verifica
 
 
 def unproved(found: Mapping[str, Verification]) -> list[str]:
-    """A sentence for each table in which something is wrong, and one for each of which not all is proved."""
+    """A sentence for each table with a fault, and for each that is not fully proved."""
     wrong = [f"{name}: verify found what is listed above" for name, each in found.items() if each.findings]
     return wrong + [f"{name}: not all of it is proved" for name, each in found.items() if not each.complete]

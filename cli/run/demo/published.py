@@ -1,4 +1,4 @@
-"""The tables elsewhere: what an Iceberg REST catalog and the stand-in for Snowflake show, each read by DuckDB."""
+"""The published tables: an Iceberg REST catalog and the stand-in for Snowflake, each read by DuckDB."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES = {Target.ICEBERG_REST: "Iceberg REST", Target.SNOWFLAKE: "Snowflake"}
 
 
 def configuration(stack: Stack, elsewhere: Elsewhere) -> Path:
-    """The calve.yaml that ships, and whom it is published to here."""
+    """The shipped calve.yaml, with these targets."""
     file = Layout(stack.root).demo / "calve.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
     text = (CHECKOUT / "calve.yaml").read_text()
@@ -43,7 +43,7 @@ def configuration(stack: Stack, elsewhere: Elsewhere) -> Path:
 def count(
     stack: Stack, job: Job, states: str, tables: list[Table], elsewhere: Elsewhere, console: Console
 ) -> list[Count]:
-    """Wait until both have every table, show how far each is, and count its rows there; `states`: the deployment's table."""
+    """Wait until both targets have every table, show their states, and count rows; `states`: the deployment's table of states."""
     rows = PublishStates(states, aws.client("dynamodb", stack.aws_endpoint))
     lines, counts = [], []
     with connect(job.lake) as connection:
@@ -64,7 +64,7 @@ def count(
 
 
 def _source(target: Target, table: Table, elsewhere: Elsewhere) -> str:
-    """What DuckDB reads: the table of the REST catalog, or the metadata file that Snowflake names."""
+    """The source for DuckDB: the REST catalog's table, or the metadata file that Snowflake names."""
     database, name = table.name()
     if target is Target.ICEBERG_REST:
         return f"rest.{identifier(database)}.{identifier(name)}"
@@ -74,10 +74,10 @@ def _source(target: Target, table: Table, elsewhere: Elsewhere) -> str:
 
 
 def _synced(states: PublishStates, target: Target, table: Table) -> PublishState:
-    """The state of a table that is there as it is here; of one that stays behind, once patience is over: its rows will tell.
+    """The state of a table once it is level with the lake, or after the patience: its rows will tell.
 
     Raises:
-        CalveError: it is not there at all.
+        CalveError: the table is missing.
     """
     name, newest = ".".join(table.name()), table.current_snapshot()
     until = time.monotonic() + PATIENCE_S

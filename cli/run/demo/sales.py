@@ -53,7 +53,7 @@ READER = "the demo"
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """What SNS hands to its subscribers."""
+    """A message of SNS to its subscribers."""
 
     subject: str
     text: str
@@ -80,7 +80,7 @@ def last_week(now: datetime, zone: str = "UTC") -> tuple[datetime, datetime]:
 
 
 class Monday:
-    """A deployment's export, its mailbox and its link; `name` is the deployment's."""
+    """A deployment's export, its mailbox and its link; `name`: the deployment's."""
 
     def __init__(self, stack: Stack, name: str, export: str) -> None:
         self._stack, self._name, self._export = stack, name, export
@@ -90,7 +90,7 @@ class Monday:
         return aws.client(service, self._stack.aws_endpoint)
 
     def subscribe(self) -> None:
-        """Have a queue get what the recipients get: the emulator sends no mail."""
+        """Subscribe a queue to the recipients' topic: the emulator sends no mail."""
         name = f"{self._name}-mails-{uuid.uuid4().hex[:8]}"
         self._queue = self._client("sqs").create_queue(QueueName=name)["QueueUrl"]
         resources = self._client("cloudformation").describe_stack_resources(StackName=f"{self._name}-exports")
@@ -103,7 +103,7 @@ class Monday:
                 )
 
     def fire(self) -> dict[str, Any]:
-        """Do now what the schedule does on Mondays; returns the export as it is deployed."""
+        """Fire the Monday schedule now; return the export as deployed."""
         scheduler = self._client("scheduler")
         made = scheduler.get_schedule(Name=f"{self._name}-{self._export}", GroupName=self._name)
         scheduler.create_schedule(
@@ -136,7 +136,7 @@ class Monday:
         )
 
     def page(self, mail: Mail) -> str:
-        """The address of the mail's page, which on this machine is the emulator's.
+        """The address of the mail's page: on this machine, the emulator's.
 
         Raises:
             CalveError: the mail has no link.
@@ -147,7 +147,7 @@ class Monday:
         return aws.reachable(found[0], self._stack.aws_endpoint)
 
     def download(self, page: str) -> str:
-        """The file, as a browser gets it: the page, its button, the address that lives a minute.
+        """The file as a browser gets it: the page, its button, the address that expires after a minute.
 
         Raises:
             CalveError: one of them is refused.
@@ -164,10 +164,10 @@ class Monday:
 
 
 def run(stack: Stack, console: Console) -> list[str]:
-    """Do and show everything; returns what differs from what was produced, a sentence each.
+    """Run all steps and show them; return a sentence for each difference from the produced records.
 
     Raises:
-        CalveError: a step could not be done at all.
+        CalveError: a step failed.
     """
     sales = _Sales(stack, console)
     sales.deploy()
@@ -194,7 +194,7 @@ class _Sales:
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
-        """What the table has of these events, with `_kafka`."""
+        """The table's rows of these events, with `_kafka`."""
         numbers = {each["event_id"] for each in self._events}
         rows = self._table().scan().to_arrow().to_pylist()
         return [row for row in rows if row["event_id"] in numbers]
@@ -225,7 +225,7 @@ class _Sales:
             raise CalveError("the job left a table suspended or failed", fix="see the reason above")
 
     def show(self) -> None:
-        """One event, and what the table keeps of it."""
+        """Show one event, and its rows in the tables."""
         event = next(each for each in self._events if _tells_much(each))
         self._console.heading("14  An event as it came, and its rows: a name is gone, an address is a token")
         lines = [
@@ -239,7 +239,7 @@ class _Sales:
         return unproved(verified(self._catalog, self._job, self._console))
 
     def count(self) -> list[str]:
-        """Rows against what plain Python makes of the events; the topic; and values that nobody may find."""
+        """Compare rows with plain Python's result for the events; check the topic, and search for personal values."""
         expected = list(_script("expected")["rows"](self._events))
         same = sum(row in expected for row in map(_plain, self._rows))
         written = self._ends()[CLEAN] - self._before[CLEAN]
@@ -279,7 +279,7 @@ class _Sales:
         return self._wrong_in(lines, "\n".join([mail.subject, mail.text, *lines]))
 
     def _wrong_in(self, lines: list[str], sent: str) -> list[str]:
-        """What the file counts otherwise than the table, and what is personal in all that was sent."""
+        """Counts that differ between file and table, and personal values in all that was sent."""
         since, until = self._week
         rows = self._table().scan(selected_fields=("created_at", "items_quantity")).to_arrow()
         of_week = [
@@ -297,7 +297,7 @@ class _Sales:
         return opened(self._catalog, self._job.table_name(table))
 
     def _ends(self) -> dict[str, int]:
-        """How many records each of the topics has had."""
+        """The end offsets of the topics."""
         found = Cluster(self._job.kafka, self._job.lake.region).topics({TOPIC, CLEAN})
         return {name: sum(found[name].end.values()) if name in found else 0 for name in (TOPIC, CLEAN)}
 
@@ -317,13 +317,13 @@ def _line(count: Count) -> dict[str, object]:
 
 
 def _tells_much(event: dict[str, Any]) -> bool:
-    """An event with two items and all that is personal."""
+    """Whether an event has two items and all personal fields."""
     whole = event["delivery"] and event["payment"]["card"] and all(event["customer"].values())
     return bool(whole) and len(event["items"]) == 2
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of PyIceberg's as the example's `expected` makes one."""
+    """A row of PyIceberg's in the form of the example's `expected`."""
     return {
         name: dict(value) if name == "attributes" else value
         for name, value in row.items()
@@ -332,7 +332,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _personal(events: list[dict[str, Any]]) -> set[str]:
-    """Every text of the events that is personal, as it came."""
+    """Every personal text of the events, as produced."""
     found = set()
     for each in events:
         customer = each["customer"]
@@ -342,10 +342,10 @@ def _personal(events: list[dict[str, Any]]) -> set[str]:
 
 
 def _short(value: object) -> object:
-    """A token is long, and no two of its first letters say less than the rest."""
+    """A long text, cut: the first characters of a token identify it."""
     return f"{value[:12]}…" if isinstance(value, str) and len(value) > 24 else value
 
 
 def _script(name: str) -> dict[str, Any]:
-    """What a script of the example's defines."""
+    """The names that a script of the example defines."""
     return runpy.run_path(str(EXAMPLE / f"{name}.py"))

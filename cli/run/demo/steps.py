@@ -1,4 +1,4 @@
-"""What the demo does and shows, one step after the other."""
+"""The steps of the demo, one after the other."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PYICEBERG, DUCKDB, VERIFY = "PyIceberg", "DuckDB", "verify"
 
 
 def job_on(stack: Stack) -> Job:
-    """The job of the calve.yaml that ships, as its readers see it."""
+    """The job of the shipped calve.yaml, for readers."""
     return Job(
         name="trading",
         job="main",
@@ -64,18 +64,18 @@ def job_on(stack: Stack) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A plan's table, its dead letters where it has any, and the offsets that this run produced."""
+    """A plan's table, its dead letters if any, and the offsets that this run produced."""
 
     table: Iceberg
-    letters: Iceberg | None
+    dead_letters: Iceberg | None
     spans: Spans
 
 
 def run(stack: Stack, console: Console) -> list[str]:
-    """Do and show everything; returns what differs from what was produced, a sentence each.
+    """Run all steps and show them; return a sentence for each difference from the produced records.
 
     Raises:
-        CalveError: a step could not be done at all.
+        CalveError: a step failed.
     """
     job = job_on(stack)
     others = elsewhere.up(stack)
@@ -98,7 +98,7 @@ def run(stack: Stack, console: Console) -> list[str]:
 
 
 def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
-    """Deploy, with whom the tables are published to; returns the name of the table that says how far they are there."""
+    """Deploy with the targets; return the name of the table of their states."""
     console.heading("2  Deployed: calve.yaml as AWS stacks, by the CDK CLI, as into an account")
     outputs = app(stack, published.configuration(stack, others)).deploy(console.progress())
     lake_of = outputs[f"{job.name}-lake"]
@@ -110,7 +110,7 @@ def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
 
 
 def _produce(job: Job, console: Console) -> dict[str, Spans]:
-    """Produce both plans; returns the offsets that they came to, by topic."""
+    """Produce both plans; return their offsets by topic."""
     fates = TRADES.fates()
     console.heading(f"3  Records: {TRADES.count:,} trades and {USERS.count:,} users")
     console.say(
@@ -177,20 +177,20 @@ def _show_snapshots(kept: Kept, console: Console) -> None:
 
 def _show_dead_letters(kept: Kept, console: Console) -> None:
     console.heading("8  Dead letters: what could not be read, kept byte for byte")
-    found = lake.count_by(kept.letters, "reason") if kept.letters else {}
+    found = lake.count_by(kept.dead_letters, "reason") if kept.dead_letters else {}
     rows = [{"reason": reason, "records": n, "meaning": REASONS.get(reason)} for reason, n in found.items()]
     console.table("dead letters", rows, title="")
 
 
 def _count(job: Job, kept: dict[str, Kept], proved: dict[str, Verification], console: Console) -> list[Count]:
-    """What was produced against what every reader finds; rows in all also by Iceberg's own totals and by verify."""
+    """Compare the produced records with each reader's figures; total rows also by Iceberg's totals and by verify."""
     console.heading(f"10  Counted again by PyIceberg {version('pyiceberg')} and DuckDB {version('duckdb')}")
     counts: list[Count] = []
     for plan in PLANS:
         here = kept[plan.topic]
         found = {
-            PYICEBERG: by_pyiceberg(here.table, here.letters, here.spans),
-            DUCKDB: by_duckdb(here.table, here.letters, here.spans, job.lake),
+            PYICEBERG: by_pyiceberg(here.table, here.dead_letters, here.spans),
+            DUCKDB: by_duckdb(here.table, here.dead_letters, here.spans, job.lake),
         }
         total = {"Iceberg": lake.rows(here.table), VERIFY: _rows_verified(proved[plan.topic])}
         counts += counts_of(plan.topic, plan.fates(), found, total=total)

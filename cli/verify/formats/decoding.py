@@ -1,4 +1,4 @@
-"""Decodes values without the job's code: one writer for each format, then a projection by name on the table's columns."""
+"""Decodes values without the job's code: one writer per format, then a projection by name on the table's columns."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from cli.verify.topic import Records, moment
 PLAIN = ("STRING", "BYTES")
 VALUE = "value"
 ROW_OF = {"c": "after", "r": "after", "u": "after", "d": "before", "t": None, "m": None}
-"""The operations -> the part of an event that is the row; None: it is about no single row."""
+"""Operation -> the part of an event that is the row; None: it concerns no single row."""
 DIGITS = re.compile(r"[0-9]{1,20}")
 MICROSECONDS = {"ts_us": 1, "ts_ms": 1000}
 UNFIT = (Unreadable, SchemaProblem, ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What is raised for a schema whose values are no rows of the table."""
+"""Errors for a schema whose values do not fit the table."""
 Refused = list[tuple[int, str]]
 """The places of records that make no row, each with the reason."""
 
@@ -58,7 +58,7 @@ def writer_of(spec: Spec) -> Writer:
 
 
 def whole_writer(spec: Spec) -> Writer:
-    """The writer of a schema that is the one column, whatever it describes."""
+    """The writer of a schema whose values are one column, whatever it describes."""
     [column] = spec.columns
     kind = spec.schema.type
     if kind in PLAIN:
@@ -87,7 +87,7 @@ class _PlainWriter(Writer):
 
 
 class ChangeWriter(Writer):
-    """Reads events, ordered by fields of their source. The newest change is among the columns."""
+    """Reads events of a database's changes, ordered by fields of their source. The newest change is a column."""
 
     def __init__(self, spec: Spec, order: Sequence[str]) -> None:
         row = pa.struct([each for each in spec.columns if each.name != CHANGE["name"]])
@@ -143,7 +143,7 @@ class ChangeWriter(Writer):
 
 
 def within_years(array: Any) -> Any:
-    """The same, with the days and moments that are before the year 1 or after 9999 as the first or the last one that is not."""
+    """The same, with dates and timestamps outside the years 1 to 9999 set to the nearest one inside."""
     kind = array.type
     if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
         unit, whole = (86_400 * 10**6, pa.int32()) if pa.types.is_date32(kind) else (1, pa.int64())
@@ -167,28 +167,28 @@ def _sortable(value: str | int | None) -> str | None:
 
 
 def _numbers_and_texts(kind: Any) -> dict[str, Any]:
-    """The whole numbers and texts of a struct, and their types."""
+    """The integers and texts of a struct, with their types."""
     fields = kind if kind is not None and pa.types.is_struct(kind) else ()
     texts = {each.name: pa.string() for each in fields if is_text(each.type)}
     return texts | {each.name: pa.int64() for each in fields if pa.types.is_integer(each.type)}
 
 
 class Decoded(NamedTuple):
-    """The rows of records, and which records make none."""
+    """The rows of records, and the records without rows."""
 
     batches: list[pa.RecordBatch]
     refused: Refused
 
 
 class Decoding(Protocol):
-    """Turns records into rows, or says why they are none."""
+    """Turns records into rows, or gives a reason."""
 
     def rows(self, records: Records, *, tombstones: bool = False) -> Decoded:
-        """tombstones: rows with key and place alone, as records without a value say of them."""
+        """tombstones: make rows of key and place only, from records without a value."""
         ...
 
     def doubtful(self, records: Records) -> set[int]:
-        """The places of records that can be decoded, and may be malformed all the same: JSON with a member twice."""
+        """The places of records that decode, but may be malformed: JSON with a duplicate member."""
         ...
 
 
@@ -196,10 +196,9 @@ class Decoding(Protocol):
 class Values:
     """Decodes values into data columns, by their frames.
 
-    `schema_of` looks up a registry id; `renames` are those that the subject's versions declare. `foreign` says whether a frame is
-    that of another table's schema. `only`: values have no frame and are of this schema. `own`, `message`: as those of `Spec`.
-    `changes`: values are events of a database's changes, ordered by these fields of their source. `whole`: a value is the one
-    column.
+    `schema_of` finds a registry id; `renames`: declared by the subject's versions. `foreign`: whether a frame's schema is another
+    table's. `only`: values have no frame and this schema. `own`, `message`: as in `Spec`. `changes`: values are events of a
+    database's changes, ordered by these fields of their source. `whole`: a value is the one column.
     """
 
     columns: pa.Schema
@@ -215,10 +214,10 @@ class Values:
     _writers: dict[bytes, Writer | str] = field(default_factory=dict)
 
     def decode(self, value: bytes | None) -> tuple[Writer, Any]:
-        """The writer of a value, and what it makes of it.
+        """The writer of a value, and its row.
 
         Raises:
-            Unreadable: it is no row.
+            Unreadable: it makes no row.
         """
         writer, plain = self._unframed(value)
         return writer, writer.decode(plain)
@@ -227,7 +226,7 @@ class Values:
         """The columns of a value.
 
         Raises:
-            Unreadable: it is no row.
+            Unreadable: it makes no row.
         """
         writer, row = self.decode(value)
         try:
@@ -236,7 +235,7 @@ class Values:
             raise Unreadable("malformed") from None
 
     def verdict(self, value: bytes | None) -> str | None:
-        """Why a value is no row; None where it is one."""
+        """Why a value makes no row; None if it makes one."""
         try:
             self.project(value)
         except Unreadable as verdict:
@@ -244,7 +243,7 @@ class Values:
         return None
 
     def is_doubtful(self, value: bytes | None) -> bool:
-        """Whether a value can be decoded, and may be malformed all the same."""
+        """Whether a value decodes, but may be malformed."""
         try:
             writer, plain = self._unframed(value)
             writer.decode(plain)
@@ -283,7 +282,7 @@ class Values:
 
 
 class Keys:
-    """Reads keys into their column; null where a record has none, and where `values` is None: they were not read then."""
+    """Reads keys into their column; null without a key, and if `values` is None: keys were not read then."""
 
     def __init__(self, column: pa.Field, values: Values | None) -> None:
         self.column: str = column.name
@@ -312,7 +311,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Decodes the records of one topic into the columns of one table, `_kafka` and that of the keys included."""
+    """Decodes the records of one topic into one table's columns, including `_kafka` and the key's."""
 
     columns: pa.Schema
     topic: str
@@ -350,7 +349,7 @@ class Decoder:
     def _convertible(
         self, writer: Writer | None, places: list[int], found: list[Any], refused: Refused
     ) -> Iterable[tuple[list[int], list[Any]]]:
-        """The columns of all rows at once or, where a value fits no column (an int of 64 bits), of each row that has none."""
+        """The columns of all rows at once; if a value does not fit (an int of 64 bits), of each row that fits."""
         if writer is None:
             return [(places, [pa.nulls(len(places), each.type) for each in self.values.columns])]
         try:
@@ -374,14 +373,14 @@ class Decoder:
 
 
 def kafka_struct(kind: Any, records: Records, topic: str, schema_id: int | None) -> Any:
-    """The `_kafka` column of these records, with the fields that the table has."""
+    """The `_kafka` column of these records, with the table's fields."""
     made = received(records, topic) | {"schema_id": [schema_id] * len(records)}
     arrays = [pa.array(made[each.name], each.type) for each in kind]
     return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
 
 def received(records: Records, topic: str) -> dict[str, list[Any]]:
-    """What Kafka says of records beside their values: in the form in which both tables hold it."""
+    """Kafka's facts of records beside their values, in the form of both tables."""
     headers = [
         None if each is None else [{"key": key, "value": value} for key, value in each]
         for each in records.headers

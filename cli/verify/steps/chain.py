@@ -25,12 +25,12 @@ Keys = Mapping[str, tuple[str, ...]]
 
 
 def flattened(rows: pa.RecordBatch, step: Flatten, stay: Collection[str]) -> pa.RecordBatch:
-    """Structs, but those that stay, as columns named by their paths. The list that is exploded is a list yet."""
+    """Structs, except those that stay, as columns named by their paths; the list to explode stays a list."""
     return _in_columns(rows, step.separator, _keys(step, of_items=False), {*stay, SYSTEM_COLUMN})
 
 
 def exploded(rows: pa.RecordBatch, step: Flatten) -> pa.RecordBatch:
-    """A row of each item, and one of each record that has none, of rows that are `flattened`."""
+    """A row per item, and one per record without items, from `flattened` rows."""
     if step.explode is None:
         return rows
     name = _column(step.explode, step)
@@ -60,7 +60,7 @@ def _leaves(name: str, column: Any, separator: str, keys: Keys) -> Iterator[tupl
 
 
 def _items(column: Any) -> tuple[Any, Any]:
-    """Of each row to be made: the number of the row that it comes from, and the item, null where the list has none."""
+    """For each row to make: the number of its source row, and the item, null if the list has none."""
     sizes = lengths(column)
     parents = np.repeat(np.arange(len(sizes)), np.maximum(sizes, 1))
     is_item = sizes[parents] > 0
@@ -78,7 +78,7 @@ def _without(column: Any, names: Collection[str]) -> Any:
 
 
 def _value_of(column: Any, key: str) -> Any:
-    """What each map has under the key; null where it has it not."""
+    """The value of the key in each map; null if it is missing."""
     parents, keys, values = _entries(column)
     here = pc.fill_null(pc.equal(keys, pa.scalar(key, keys.type)), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 a value
     places = np.full(len(column), -1)
@@ -87,14 +87,14 @@ def _value_of(column: Any, key: str) -> Any:
 
 
 def _entries(column: Any) -> tuple[Any, Any, Any]:
-    """Of each entry of the maps: the number of its row, its key and its value."""
+    """For each entry of the maps: the number of its row, its key and its value."""
     lists = entries(column)
     parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
     return parents, *pc.list_flatten(lists).flatten()
 
 
 def _keys(step: Flatten, *, of_items: bool) -> Keys:
-    """By column: of the record, or of the items of the list that is exploded."""
+    """By column: of the record, or of the items of the exploded list."""
     inside = None if step.explode is None else f"{step.explode}."
     return {
         _column(path, step): keys
@@ -108,7 +108,7 @@ def _column(path: str, step: Flatten) -> str:
 
 
 class Run(Protocol):
-    """A step. tombstones: of the rows nothing is there but the key."""
+    """A step. tombstones: the rows have only the key."""
 
     def __call__(self, rows: pa.RecordBatch, *, tombstones: bool) -> Made: ...
 
@@ -121,7 +121,7 @@ EMPTIED = "without a row that a step has not left out"
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """All steps, each with whether it, or one before it, makes several rows of a record."""
+    """All steps, each with whether a record may have several rows by then."""
 
     runs: Sequence[tuple[Run, bool]]
 
@@ -131,15 +131,15 @@ class Chain:
         return any(several for _, several in self.runs)
 
     def behind(self, run: Run) -> Chain:
-        """The chain with something before it."""
+        """The chain with a step before it."""
         return Chain([(run, False), *self.runs])
 
     def columns(self, source: pa.Schema) -> pa.Schema:
-        """Those of the rows that are made of rows with these columns."""
+        """The columns of the rows made from rows with these columns."""
         return self.run(pa.RecordBatch.from_pylist([], source))[0].schema
 
     def run(self, rows: pa.RecordBatch, *, tombstones: bool = False) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """The rows that become of these, and why records make none: place -> a word of `REASONS`, `LEFT_OUT` or `EMPTIED`."""
+        """The resulting rows, and why records make none: place -> a word of `REASONS`, `LEFT_OUT` or `EMPTIED`."""
         without: dict[int, str] = {}
         before = places_of(rows)
         for run, several in self.runs:
@@ -160,7 +160,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """Stands where a `Decoder` does: its rows are those behind the steps, as `columns`, or as the steps make them."""
+    """A `Decoder` with steps: its rows are those behind the steps, as `columns` or as the steps make them."""
 
     decoder: Decoding
     chain: Chain
@@ -189,7 +189,7 @@ def chain_of(
     mask: Masks | None = None,
     others: Others | None = None,
 ) -> Chain:
-    """stay: structs that are never flattened. mask, others: None where there is no such step."""
+    """stay: structs that are never flattened. mask, others: None without such a step."""
     runs: list[tuple[Run, bool]] = []
     several = False
     for each in steps:
