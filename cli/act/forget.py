@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-
 PATIENCE_S = 600.0
 """Files are rewritten and deleted, which takes longer than a round."""
 FORGETTING = Kind(Request, "a request to forget somebody in", Entry.of)

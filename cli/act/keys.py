@@ -32,7 +32,7 @@ def keys(
     """
     now = datetime.now(UTC)
     console = Console(output)
-    found = key_ages(config, env, now)
+    found = _key_ages(config, env, now)
     console.table("keys", [_line(each, now) for each in found])
     if not found:
         console.say("no secrets: the configuration names none, and no stack of it has made one")
@@ -77,7 +77,7 @@ class KeyAge:
     next: datetime | None = None
 
 
-def key_ages(config: Path, env: str | None, now: datetime) -> list[KeyAge]:
+def _key_ages(config: Path, env: str | None, now: datetime) -> list[KeyAge]:
     """The secrets that a configuration names, and those that its stacks made.
 
     Raises:

@@ -127,7 +127,7 @@ def rewind(
         return
     line = _ancestors(main)
     if PLACES.fullmatch(to):
-        found = _found(before_offsets(line, _topic(line, str(name)), places(to)), table, to)
+        found = _found(before_offsets(line, _topic(line, str(name)), _places(to)), table, to)
     else:
         found = _at(line, to, now, table)
     _travel(console, main, settings, journey(line, found.id), "rewind", now, yes=yes)
@@ -142,7 +142,7 @@ def _travel(
         console.say(f"{name} stands at snapshot {way.to.id} already: there is nothing to do.")
         console.document({"table": name, "snapshot": way.to.id, "offsets": 0})
         return
-    for each in consequences(way, settings):
+    for each in _consequences(way, settings):
         console.say(each)
     question = f"Take {name} back to snapshot {way.to.id}?"
     require_consent(console, question, look_at="what will happen", yes=yes)
@@ -159,7 +159,7 @@ def _travel(
     console.say(f"{name}: {entry.told}.")
 
 
-def consequences(way: Journey, settings: Settings) -> list[str]:
+def _consequences(way: Journey, settings: Settings) -> list[str]:
     """The consequences of going back, a sentence each."""
     gone = way.ledger
     moment_ = datetime.fromtimestamp(way.to.committed_at, UTC).isoformat(timespec="seconds")
@@ -236,7 +236,7 @@ def _topic(line: Sequence[Commit], name: str) -> TopicKey:
     return next(reversed(position.offsets))
 
 
-def places(text: str) -> Offsets:
+def _places(text: str) -> Offsets:
     """Next offset by partition, of `0:12,1:7`."""
     pairs = (each.split(":") for each in text.split(","))
     return {int(partition): int(offset) for partition, offset in pairs}
@@ -247,7 +247,7 @@ def _say_entry(console: Console, settings: Settings, to: str, into: str, now: da
     if not TABLE_NAME.fullmatch(into):
         raise ConfigError(f'--into: "{into}" is no name of a table', fix="use a-z, 0-9 and _")
     if PLACES.fullmatch(to):
-        offsets = ", ".join(f"{partition}: {offset}" for partition, offset in sorted(places(to).items()))
+        offsets = ", ".join(f"{partition}: {offset}" for partition, offset in sorted(_places(to).items()))
         start = f"{{offsets: {{{offsets}}}}}"
     else:
         start = f"{{timestamp: {moment(to, now, '--to').isoformat(timespec='seconds')}}}"
@@ -285,7 +285,7 @@ def backfill(
     refuse_second(BACKFILL, main)
     first = _end(start, now, "--from")
     end = Start("timestamp", round(now.timestamp() * 1000)) if to is None else _end(to, now, "--to")
-    for each in backfill_consequences(settings):
+    for each in _backfill_consequences(settings):
         console.say(each)
     require_consent(console, f"Make these rows of {name} anew?", look_at="what will happen", yes=yes)
     request = BackfillRequest(uuid.uuid4().hex, stamp(now), person(), first, end)
@@ -299,7 +299,7 @@ def backfill(
     console.say(f"{name}: {entry.told}.")
 
 
-def backfill_consequences(settings: Settings) -> list[str]:
+def _backfill_consequences(settings: Settings) -> list[str]:
     """The consequences of a backfill, a sentence each."""
     found = [
         f"Records of topic {settings.topic} in this range are read again, and their rows replaced in one commit.",
@@ -313,5 +313,5 @@ def backfill_consequences(settings: Settings) -> list[str]:
 
 def _end(text: str, now: datetime, option: str) -> Start:
     if PLACES.fullmatch(text):
-        return Start("offsets", offsets=places(text))
+        return Start("offsets", offsets=_places(text))
     return Start("timestamp", round(moment(text, now, option).timestamp() * 1000))

@@ -140,9 +140,9 @@ def text(value: Any) -> str | None:
         case bool():
             return "true" if value else "false"
         case list() | dict():
-            return json.dumps(spoken(value), ensure_ascii=False)
+            return json.dumps(_spoken(value), ensure_ascii=False)
         case _:
-            return str(spoken(value))
+            return str(_spoken(value))
 
 
 def shown(value: Any) -> str | None:
@@ -178,20 +178,20 @@ def _plain(value: Any) -> Any:
         case list() | tuple():
             return [_plain(each) for each in value]
         case None | bool() | int() | float() | str():
-            return spoken(value)
+            return _spoken(value)
         case _:
             return shown(value)
 
 
-def spoken(value: Any) -> Any:
+def _spoken(value: Any) -> Any:
     """The value for JSON, which has no number for NaN and the infinities."""
     match value:
         case float() if not math.isfinite(value):
             return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
         case list():
-            return [spoken(each) for each in value]
+            return [_spoken(each) for each in value]
         case dict():
-            return {name: spoken(each) for name, each in value.items()}
+            return {name: _spoken(each) for name, each in value.items()}
         case _:
             return value
 
@@ -217,7 +217,7 @@ def objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[
         raise ConfigError(
             f'several columns are named "{twice[0]}"', fix="name them apart: ... as another_name"
         )
-    return [dict(zip(columns, map(spoken, row), strict=True)) for row in rows]
+    return [dict(zip(columns, map(_spoken, row), strict=True)) for row in rows]
 
 
 def _field(value: Any) -> str:

@@ -129,7 +129,7 @@ def troubles(
 
 def of_states(conditions: Iterable[tuple[str, Condition]], now: datetime) -> list[Trouble]:
     """The problems of tables, by their states alone."""
-    return _together(found for name, each in conditions if (found := of_condition(name, each, now)))
+    return _together(found for name, each in conditions if (found := _of_condition(name, each, now)))
 
 
 def _together(found: Iterable[Trouble]) -> list[Trouble]:
@@ -143,7 +143,7 @@ def _together(found: Iterable[Trouble]) -> list[Trouble]:
     )
 
 
-def of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
+def _of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
     """The problem of a table, by its state alone."""
     what = f"{found.state}{_for(found.since, now)}: {found.words}"
     if found.state in STOPPED or found.state == "retrying":
@@ -166,7 +166,7 @@ def urgency(table: TableStatus, now: datetime) -> int:
 
 def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
     name = table.name
-    if found := of_condition(name, table.condition, now):
+    if found := _of_condition(name, table.condition, now):
         yield found
     elif table.state != "starting" or (_age_s(table.since, now) or 0.0) > SILENT_AFTER_S:
         yield from _of_lag(table, now)

@@ -129,7 +129,7 @@ def screen(found: Overview, width: int, height: int | None = None) -> Renderable
     left = None if height is None else max(1, height - 8 - 2 * min(len(troubles), at_most))
     parts.append(_tables(found, width, left))
     if found.published:
-        parts += [Text(), elsewhere(found)]
+        parts += [Text(), _elsewhere(found)]
     return Group(*parts)
 
 
@@ -169,7 +169,7 @@ def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
     return grid
 
 
-def elsewhere(found: Overview) -> RenderableType:
+def _elsewhere(found: Overview) -> RenderableType:
     """The targets that tables are published to, with the number of tables in each state."""
     line = Text("published  ", "dim")
     for target in sorted({each.target for each in found.published}):

@@ -70,7 +70,7 @@ def changes(deployment: Deployment, deployed: Deployed, made: Made | None = None
         ),
         *(_export(each, deployed.exports.get(name)) for name, each in exports.items()),
         *(_export_gone(name) for name in deployed.exports if name not in exports),
-        *of_targets(deployment.publish, deployed.targets),
+        *_of_targets(deployment.publish, deployed.targets),
     ]
 
 
@@ -238,7 +238,7 @@ PLACE = {
 SHOWN = 10
 
 
-def of_targets(publish: Publish | None, deployed: Mapping[str, DeployedTarget]) -> list[Change]:
+def _of_targets(publish: Publish | None, deployed: Mapping[str, DeployedTarget]) -> list[Change]:
     """The changes of all targets."""
     wanted: dict[str, IcebergRest | Snowflake] = {}
     if publish and publish.iceberg_rest:
@@ -323,7 +323,7 @@ class Bills:
 
 def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) -> Bills:
     """The bills before and after a deploy, at the same load."""
-    there = as_deployed(deployment, deployed)
+    there = _as_deployed(deployment, deployed)
     before = _parts(there, load, rates) if there.jobs else {}
     after = _parts(deployment, load, rates)
     parts = (Part(name, before.get(name, 0.0), after.get(name, 0.0)) for name in {**after, **before})
@@ -335,7 +335,7 @@ def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) 
     )
 
 
-def as_deployed(deployment: Deployment, deployed: Deployed) -> Deployment:
+def _as_deployed(deployment: Deployment, deployed: Deployed) -> Deployment:
     """The deployed state in the form of a configuration; the lake, whose parts never change, is the configuration's."""
     jobs = tuple(
         JobDeployment(

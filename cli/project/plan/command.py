@@ -167,8 +167,8 @@ def _plan_deploy(
             "account": number,
             "region": account.region,
             "embedded": embedded is not None,
-            "problems": documented(source.placed(problems)),
-            "warnings": documented(source.placed(warnings)),
+            "problems": _documented(source.placed(problems)),
+            "warnings": _documented(source.placed(warnings)),
             "skipped": surveyed.skipped,
             "changes": [asdict(each) | {"breaking": each.breaking} for each in found],
             "cost": asdict(costs) | {"topic_mb_s": topic_rate},
@@ -217,7 +217,7 @@ def findings(
     return faults, warnings
 
 
-def documented(placed: Iterable[tuple[Place, Problem]]) -> list[dict[str, str | None]]:
+def _documented(placed: Iterable[tuple[Place, Problem]]) -> list[dict[str, str | None]]:
     """Problems for programs."""
     from calve.settings.problems import in_order, shown
 

@@ -60,7 +60,7 @@ Records = dict[str, "Read | CalveError"]
 """By table; an error says why its records cannot be read."""
 
 
-def asks_registry(table: Table) -> bool:
+def _asks_registry(table: Table) -> bool:
     """Whether the registry has the schemas of its records."""
     return table.value.registered or (table.key is not None and table.key.registered)
 
@@ -73,7 +73,7 @@ def read_records(jobs: Iterable[Job], deployed: Mapping[str, DeployedTable]) -> 
     """
     found: Records = {}
     for job in jobs:
-        registry = open_registry(job.registry) if any(map(asks_registry, job.tables)) else None
+        registry = open_registry(job.registry) if any(map(_asks_registry, job.tables)) else None
         with ThreadPoolExecutor(max_workers=8) as pool:
             read = pool.map(partial(_read, registry, deployed), job.tables)
             found |= {table.name: each for table, each in zip(job.tables, read, strict=True)}
@@ -204,7 +204,7 @@ def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Surv
         whole.deployment, lambda table: table.pattern is None or listed is None or table.topic in listed
     )
     without_registry = _jobs(
-        replace(deployment, jobs=whole.deployment.jobs), lambda table: not asks_registry(table)
+        replace(deployment, jobs=whole.deployment.jobs), lambda table: not _asks_registry(table)
     )
     try:
         records = read_records(without_registry if offline else jobs, deployed.tables)

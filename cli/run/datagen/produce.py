@@ -101,7 +101,7 @@ def rows(plan: Plan, block: Block) -> Iterator[Row]:
     return make(plan, block.size, random)
 
 
-def later_rows(plan: Plan, block: Block) -> Iterator[Row]:
+def _later_rows(plan: Plan, block: Block) -> Iterator[Row]:
     """`rows` in the second schema version: one field more."""
     random = Random(f"{plan.seed} {plan.topic} {block.number} v2")  # noqa: S311 reproducible on purpose
     name, values = ("venue", VENUES) if plan.dataset == "stock_trades" else ("language", LANGUAGES)
@@ -322,7 +322,7 @@ class Source:
             (row["userid"].encode(), encoder.encode(row)) for row in islice(rows(self._plan, block), early)
         ]
         if early < block.size:
-            for row in islice(later_rows(self._plan, block), early, None):
+            for row in islice(_later_rows(self._plan, block), early, None):
                 self._later = self._later or self._register(self._plan.topic, "v2", row)
                 made.append((row["userid"].encode(), self._later.encode(row)))
         return made

@@ -1,7 +1,12 @@
-"""The demo's checks: every figure of a table, by readers that share no code with the engine, and by verify."""
+"""The demo's checks: every figure of a table, by readers that share no code with the engine, and by verify.
+
+Published tables, in an Iceberg REST catalog and the stand-in for Snowflake, are read by DuckDB.
+"""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -9,26 +14,34 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from calve.errors import Fatal
+from calve.errors import CalveError, Fatal
 from calve.names import SYSTEM_COLUMN, TableName
 from cli import lake
-from cli.look.query.answer import connect
+from cli.embedded import aws
+from cli.embedded.layout import CHECKOUT, Layout
+from cli.look.query.answer import connect, identifier, literal
 from cli.verify.command import show
 from cli.verify.topic import Sources
 from cli.verify.verification import verify
+from lambdas.publish_states import PublishState, PublishStates, Target
+from lambdas.snowflake.account import told
+from lambdas.snowflake.sql import name as quoted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from calve.config.job import Job, Lake
     from cli.console import Console
+    from cli.embedded.elsewhere import Elsewhere
+    from cli.embedded.stack import Stack
     from cli.run.datagen.plan import Fates
     from cli.verify.findings import Verification
 
 Spans = dict[int, tuple[int, int]]
 """Offsets [from, to) by partition."""
-
 
 ROWS = """
 WITH kept AS (
@@ -46,6 +59,9 @@ FROM iceberg_scan(?) AS letters
 JOIN span ON letters.partition = part AND letters.offset >= first AND letters.offset < past
 GROUP BY reason
 """
+PATIENCE_S = 60.0
+READER = "DuckDB"
+NAMES = {Target.ICEBERG_REST: "Iceberg REST", Target.SNOWFLAKE: "Snowflake"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +189,77 @@ def unproved(found: Mapping[str, Verification]) -> list[str]:
     """A sentence for each table with a fault, and for each that is not fully proved."""
     wrong = [f"{name}: verify found what is listed above" for name, each in found.items() if each.findings]
     return wrong + [f"{name}: not all of it is proved" for name, each in found.items() if not each.complete]
+
+
+def published_configuration(stack: Stack, elsewhere: Elsewhere) -> Path:
+    """The shipped calve.yaml, with these targets."""
+    file = Layout(stack.root).demo / "calve.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = (CHECKOUT / "calve.yaml").read_text()
+    file.write_text(f"{text}\npublish: {json.dumps(elsewhere.publish)}\n")
+    return file
+
+
+def count_published(
+    stack: Stack, job: Job, states: str, tables: list[Table], elsewhere: Elsewhere, console: Console
+) -> list[Count]:
+    """Wait until both targets have every table, show their states, and count rows; `states`: the deployment's table of states."""
+    rows = PublishStates(states, aws.client("dynamodb", stack.aws_endpoint))
+    lines, counts = [], []
+    with connect(job.lake) as connection:
+        connection.execute(
+            f"ATTACH '' AS rest (TYPE iceberg, ENDPOINT '{elsewhere.catalog}', AUTHORIZATION_TYPE 'none',"
+            " ACCESS_DELEGATION_MODE 'none')"
+        )
+        for table in tables:
+            for target, where in NAMES.items():
+                state = _synced(rows, target, table)
+                source = _source(target, table, elsewhere)
+                [(found,)] = connection.execute(f"SELECT count(*) FROM {source}").fetchall()  # noqa: S608  quoted
+                expected = lake.rows(table)
+                counts.append(Count(table.name()[-1], f"rows in {where}", expected, {READER: found}))
+                lines.append(_line(state, found))
+    console.table("published", lines, title="")
+    return counts
+
+
+def _source(target: Target, table: Table, elsewhere: Elsewhere) -> str:
+    """The source for DuckDB: the REST catalog's table, or the metadata file that Snowflake names."""
+    database, name = table.name()
+    if target is Target.ICEBERG_REST:
+        return f"rest.{identifier(database)}.{identifier(name)}"
+    full = quoted(database.upper(), database.upper(), name.upper())
+    shown = told(elsewhere.session, "SYSTEM$GET_ICEBERG_TABLE_INFORMATION", full)
+    return f"iceberg_scan({literal(str(shown['metadataLocation']))})"
+
+
+def _synced(states: PublishStates, target: Target, table: Table) -> PublishState:
+    """The state of a table once it is level with the lake, or after the patience: its rows will tell.
+
+    Raises:
+        CalveError: the table is missing.
+    """
+    name, newest = ".".join(table.name()), table.current_snapshot()
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        state = states.find(target, name)
+        there = state is not None and state.snapshot_id is not None
+        if state and there and newest and state.snapshot_id == str(newest.snapshot_id):
+            return state
+        if time.monotonic() > until:
+            if state and there:
+                return state
+            said = f"{state.state}: {state.reason}" if state else "nobody has looked"
+            raise CalveError(f"{name} is not in {NAMES[target]} after {PATIENCE_S:.0f} s ({said})")
+        time.sleep(0.5)
+
+
+def _line(state: PublishState, rows: int) -> dict[str, object]:
+    return {
+        "table": state.table,
+        "in": NAMES[state.target],
+        "state": state.state,
+        "snapshot": state.snapshot_id,
+        "lag s": None if state.lag_s is None else round(state.lag_s, 1),
+        "rows": rows,
+    }

@@ -79,7 +79,7 @@ def last_week(now: datetime, zone: str = "UTC") -> tuple[datetime, datetime]:
     return week.start, week.end
 
 
-class Monday:
+class _Monday:
     """A deployment's export, its mailbox and its link; `name`: the deployment's."""
 
     def __init__(self, stack: Stack, name: str, export: str) -> None:
@@ -256,7 +256,7 @@ class _Sales:
 
     def monday(self) -> list[str]:
         """From the schedule to the file in a browser."""
-        monday = Monday(self._stack, "sales", EXPORT)
+        monday = _Monday(self._stack, "sales", EXPORT)
         self._console.heading(
             "15  Monday morning: the export's schedule fires, and the analyst gets this mail"
         )

@@ -19,14 +19,16 @@ from cli.look.description import facts, snapshot_line
 from cli.run import run_job
 from cli.run.datagen.plan import Plan, in_turn
 from cli.run.datagen.produce import Target, produce
-from cli.run.demo import published, sales
+from cli.run.demo import sales
 from cli.run.demo.checks import (
     Count,
     Spans,
     by_duckdb,
     by_pyiceberg,
+    count_published,
     counts_of,
     opened,
+    published_configuration,
     unproved,
     verified,
 )
@@ -92,7 +94,7 @@ def run(stack: Stack, console: Console) -> list[str]:
     proved = verified(catalog, job, console)
     counts = _count(job, kept, proved, console)
     console.heading("11  Published: each commit was announced, and followed in both")
-    counts += published.count(stack, job, states, [each.table for each in kept.values()], others, console)
+    counts += count_published(stack, job, states, [each.table for each in kept.values()], others, console)
     wrong = [each.differs for each in counts if each.differs] + unproved(proved)
     return wrong + sales.run(stack, console)
 
@@ -100,7 +102,7 @@ def run(stack: Stack, console: Console) -> list[str]:
 def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
     """Deploy with the targets; return the name of the table of their states."""
     console.heading("2  Deployed: calve.yaml as AWS stacks, by the CDK CLI, as into an account")
-    outputs = app(stack, published.configuration(stack, others)).deploy(console.progress())
+    outputs = app(stack, published_configuration(stack, others)).deploy(console.progress())
     lake_of = outputs[f"{job.name}-lake"]
     console.say(
         f"{len(outputs)} stacks: {', '.join(outputs)}. The tables will lie in {lake_of['Warehouse']},"

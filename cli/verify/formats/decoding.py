@@ -57,7 +57,7 @@ def writer_of(spec: Spec) -> Writer:
     return ProtobufWriter(spec) if kind == "PROTOBUF" else AvroWriter(spec)
 
 
-def whole_writer(spec: Spec) -> Writer:
+def _whole_writer(spec: Spec) -> Writer:
     """The writer of a schema whose values are one column, whatever it describes."""
     [column] = spec.columns
     kind = spec.schema.type
@@ -122,7 +122,7 @@ class ChangeWriter(Writer):
         with_row = [event | {"after": event.get(ROW_OF[event["op"]] or "")} for event in rows]
         parts = pa.record_batch(self._inner.project(with_row), self._read)
         names = (each.name for each in self._row)
-        found = dict(zip(names, map(within_years, parts["after"].flatten()), strict=True))
+        found = dict(zip(names, map(_within_years, parts["after"].flatten()), strict=True))
         sources = parts["source"].to_pylist() if self._known else [None] * len(rows)
         changes = [self._change(*each) for each in zip(parts["op"].to_pylist(), sources, strict=True)]
         kinds = {each.name: each.type for each in self.columns}
@@ -142,7 +142,7 @@ class ChangeWriter(Writer):
         }
 
 
-def within_years(array: Any) -> Any:
+def _within_years(array: Any) -> Any:
     """The same, with dates and timestamps outside the years 1 to 9999 set to the nearest one inside."""
     kind = array.type
     if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
@@ -151,12 +151,14 @@ def within_years(array: Any) -> Any:
         bounded = pc.max_element_wise(array.cast(whole), first, skip_nulls=False)
         return pc.min_element_wise(bounded, last, skip_nulls=False).cast(kind)
     if pa.types.is_struct(kind):
-        parts = [within_years(each) for each in array.flatten()]
+        parts = [_within_years(each) for each in array.flatten()]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
     if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(array.offsets, within_years(array.values), kind, mask=array.is_null())
+        return pa.ListArray.from_arrays(
+            array.offsets, _within_years(array.values), kind, mask=array.is_null()
+        )
     if pa.types.is_map(kind):
-        items = within_years(array.items)
+        items = _within_years(array.items)
         return pa.MapArray.from_arrays(array.offsets, array.keys, items, kind, mask=array.is_null())
     return array
 
@@ -276,7 +278,7 @@ class Values:
         try:
             if self.changes is not None:
                 return ChangeWriter(spec, self.changes)
-            return whole_writer(spec) if self.whole else writer_of(spec)
+            return _whole_writer(spec) if self.whole else writer_of(spec)
         except UNFIT:
             return "incompatible_schema"
 

@@ -29,7 +29,7 @@ def flattened(rows: pa.RecordBatch, step: Flatten, stay: Collection[str]) -> pa.
     return _in_columns(rows, step.separator, _keys(step, of_items=False), {*stay, SYSTEM_COLUMN})
 
 
-def exploded(rows: pa.RecordBatch, step: Flatten) -> pa.RecordBatch:
+def _exploded(rows: pa.RecordBatch, step: Flatten) -> pa.RecordBatch:
     """A row per item, and one per record without items, from `flattened` rows."""
     if step.explode is None:
         return rows
@@ -206,7 +206,7 @@ def _run_of(
             case Route():
                 return routed(rows, step, tombstones=tombstones)
             case Flatten():
-                return Made(exploded(flattened(rows, step, stay), step))
+                return Made(_exploded(flattened(rows, step, stay), step))
             case Filter():
                 return queries.where(rows, step.condition, tombstones=tombstones)
             case Sql():
