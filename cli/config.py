@@ -162,7 +162,7 @@ def table_named(jobs: Sequence[Job], name: str) -> tuple[Job, Table]:
     return next((job, table) for job in jobs for table in job.tables if table.name == name)
 
 
-def moment(text: str, now: datetime, option: str) -> datetime:
+def parse_time(text: str, now: datetime, option: str) -> datetime:
     """The time of `1h` before `now`, or of an ISO timestamp with a time zone.
 
     Raises:

@@ -32,7 +32,7 @@ from calve.names import TableName
 from calve.schema.columns import REASONS, REDRIVEN, SEALED
 from calve.settings.problems import near_miss, one_of
 from cli import lake
-from cli.config import moment
+from cli.config import parse_time
 from lambdas.csv_export import batches
 from lambdas.csv_export.failure import ExportFailed
 
@@ -107,10 +107,10 @@ def _moment(timestamp_ms: int | None) -> str:
     if timestamp_ms is None:
         return "none"
     try:
-        moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=timestamp_ms)
+        timestamp = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=timestamp_ms)
     except OverflowError:
         return f"{timestamp_ms} ms since 1970"
-    return moment.isoformat(timespec="milliseconds")
+    return timestamp.isoformat(timespec="milliseconds")
 
 
 def _base64(data: bytes | None) -> str | None:
@@ -251,10 +251,10 @@ class Selection:
             fix = near_miss(reason, REASONS) or f"use {one_of(REASONS)}"
             raise ConfigError(f'--reason: "{reason}" is no reason', fix=fix)
         return cls(
-            None if since is None else moment(since, now, "--since"),
+            None if since is None else parse_time(since, now, "--since"),
             reason,
             schema_id,
-            None if until is None else moment(until, now, "--until"),
+            None if until is None else parse_time(until, now, "--until"),
             redriven,
         )
 

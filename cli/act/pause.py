@@ -59,9 +59,9 @@ def pause(
     held = Pause(uuid.uuid4().hex, stamp(now), person(), reason, _until(until, now))
     entry = Entry(held.id, held.at, "pause", held.words, held.by)
     change(main, {PAUSED: held.to_json(), **entry.property()}, remove=outdated(main.properties))
-    heeded = _wait(console, main, held, lambda state: state.code == held.id, settings)
-    console.document({"table": str(name), **asdict(held), "heeded": heeded})
-    if heeded:
+    applied = _wait(console, main, held, lambda state: state.code == held.id, settings)
+    console.document({"table": str(name), **asdict(held), "heeded": applied})
+    if applied:
         console.say(f"{name} is paused {held.words}. Go on with: calve resume {table}")
     else:
         console.say(
@@ -90,9 +90,9 @@ def resume(
         return
     entry = Entry(uuid.uuid4().hex, stamp(now), "resume", f"was paused {held.words}", person())
     change(main, entry.property(), remove=[PAUSED, *outdated(main.properties)])
-    heeded = _wait(console, main, entry, lambda state: state.state != "paused", settings)
-    console.document({"table": str(name), "resumed": True, "heeded": heeded})
-    effect = "is read again" if heeded else "will be read again by the next job, as none runs now"
+    applied = _wait(console, main, entry, lambda state: state.state != "paused", settings)
+    console.document({"table": str(name), "resumed": True, "heeded": applied})
+    effect = "is read again" if applied else "will be read again by the next job, as none runs now"
     console.say(f"{name} {effect}; it was paused {held.words}.")
 
 
@@ -100,7 +100,7 @@ def _wait(
     console: Console,
     main: Table,
     request: Identified,
-    heeded: Callable[[TableState], bool],
+    applied: Callable[[TableState], bool],
     settings: Settings,
 ) -> bool:
     """True once a job reports in the table that it has applied the change; False if no job runs."""
@@ -110,7 +110,7 @@ def _wait(
         return wait(
             console,
             main,
-            lambda: heeded(state_of(main)) or None,
+            lambda: applied(state_of(main)) or None,
             request=request,
             title=f"waiting for the job of {'.'.join(main.name())}",
             patience_s=max(PATIENCE_S, 2 * settings.freshness_s),

@@ -20,7 +20,7 @@ from calve.requests.rollback import Journey, Request, What, at_moment, before_of
 from calve.table.protocol import Commit, nearest_position
 from cli.act.pause import person, stamp
 from cli.act.requests import Kind, YesOption, ask, open_both, refuse_second, require_consent
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, moment
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, parse_time
 from cli.console import Console, Output, OutputOption
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _ancestors(main: Table) -> tuple[Commit, ...]:
 
 
 def _at(line: Sequence[Commit], to: str, now: datetime, table: str) -> Commit:
-    return _found(at_moment(line, moment(to, now, "--to").timestamp()), table, to)
+    return _found(at_moment(line, parse_time(to, now, "--to").timestamp()), table, to)
 
 
 def _found(commit: Commit | None, table: str, to: str) -> Commit:
@@ -250,7 +250,7 @@ def _say_entry(console: Console, settings: Settings, to: str, into: str, now: da
         offsets = ", ".join(f"{partition}: {offset}" for partition, offset in sorted(_places(to).items()))
         start = f"{{offsets: {{{offsets}}}}}"
     else:
-        start = f"{{timestamp: {moment(to, now, '--to').isoformat(timespec='seconds')}}}"
+        start = f"{{timestamp: {parse_time(to, now, '--to').isoformat(timespec='seconds')}}}"
     entry = f"tables:\n  {into}:\n    topic: {settings.topic}\n    start: {start}"
     console.say(
         f"Add this to calve.yaml, with what else table {settings.name} has there, then deploy it or start the job anew:"
@@ -314,4 +314,4 @@ def _backfill_consequences(settings: Settings) -> list[str]:
 def _end(text: str, now: datetime, option: str) -> Start:
     if PLACES.fullmatch(text):
         return Start("offsets", offsets=_places(text))
-    return Start("timestamp", round(moment(text, now, option).timestamp() * 1000))
+    return Start("timestamp", round(parse_time(text, now, option).timestamp() * 1000))

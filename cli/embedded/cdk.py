@@ -102,17 +102,18 @@ class App:
             log.open("a") as output,
             _process(command, self._environment()) as process,
         ):
-            said = _Said(task)
+            heard = _Said(task)
             for line in process.stdout or ():
                 output.write(line)
-                said.hear(line.rstrip())
+                heard.hear(line.rstrip())
             code = process.wait()
         if code:
             raise Fatal(
-                f"cdk {arguments[0]} failed\n" + "\n".join(f"  {line}" for line in said.lines[-SHOWN_LINES:]),
+                f"cdk {arguments[0]} failed\n"
+                + "\n".join(f"  {line}" for line in heard.lines[-SHOWN_LINES:]),
                 fix=f"read {log}",
             )
-        return said.lines
+        return heard.lines
 
     def _environment(self) -> dict[str, str]:
         """Only the stack's environment: no profile and no CLI setting that the user has for real accounts."""

@@ -55,26 +55,26 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The conditions of one job's tables. said: the report of each table, with its run. start: how to start the job."""
+    """The conditions of one job's tables. reports: the report of each table, with its run. start: how to start the job."""
 
     start: str = "start the job: calve ingest"
-    said: dict[str, tuple[Said, Run]] = field(default_factory=dict)
+    reports: dict[str, tuple[Said, Run]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: Job) -> Conditions:
         """What the newest runs of a job report; nothing if access is refused, or if earlier releases ran."""
-        found = cls(said=newest(_read(job)))
+        found = cls(reports=newest(_read(job)))
         if job.lake.endpoint:
             return found
         return replace(found, start=f"see in AWS Glue why {job.name}-{job.job} does not run")
 
     def of_table(self, name: str, written: TableState | None, now: datetime | None = None) -> Condition:
         """The condition of one table. written: the state in its properties; None: the table does not exist."""
-        said, run = self.said.get(name, (None, None))
-        if said is None or run is None or (written and written.since and _later(written.since, run.at)):
+        report, run = self.reports.get(name, (None, None))
+        if report is None or run is None or (written and written.since and _later(written.since, run.at)):
             found, over = written or TableState(), False
         else:
-            found, over = said.state, run.ended is not None
+            found, over = report.state, run.ended is not None
         if found.state in ("suspended", "failed"):
             fix = found.fix or f"docs/states.md says what cures {found.code or found.state}"
             word = "refused" if found.state == "suspended" and not written else found.state
@@ -82,8 +82,8 @@ class Conditions:
             return Condition(word, found.code, found.reason, fix, found.since)
         if found.state == "paused":
             return Condition("paused", found.code, found.reason, f"calve resume {name}", found.since)
-        if said and run:
-            return _of_run(found, said, run, now or datetime.now(UTC), self.start)
+        if report and run:
+            return _of_run(found, report, run, now or datetime.now(UTC), self.start)
         return Condition(found.state, since=found.since, fix=self.start if found.state == "pending" else None)
 
     def missing(self, name: TableName) -> CalveError:
@@ -93,14 +93,14 @@ class Conditions:
         return CalveError(f"there is no table {name} yet: {reason}", fix=found.fix)
 
 
-def _of_run(found: TableState, said: Said, run: Run, now: datetime, start: str) -> Condition:
+def _of_run(found: TableState, report: Said, run: Run, now: datetime, start: str) -> Condition:
     """The condition of a table that reports no problem, by its run."""
     if run.reason:
         return Condition("failed", "job_failed", run.reason, run.fix or start, run.ended)
-    if said.failures:
-        tries = "1 round" if said.failures == 1 else f"{said.failures} rounds"
-        fix = said.fix or "wait; the job tries again by itself"
-        return Condition("retrying", None, f"{tries} failed: {said.why}", start if run.ended else fix)
+    if report.failures:
+        tries = "1 round" if report.failures == 1 else f"{report.failures} rounds"
+        fix = report.fix or "wait; the job tries again by itself"
+        return Condition("retrying", None, f"{tries} failed: {report.why}", start if run.ended else fix)
     if run.ended:
         if found.state == "pending":
             return Condition("pending", fix=start)
@@ -120,10 +120,10 @@ def newest(found: Iterable[JobStatus]) -> dict[str, tuple[Said, Run]]:
     """The newest report of each table, with its run."""
     tables: dict[str, tuple[Said, Run]] = {}
     for status in found:
-        for name, said in status.tables.items():
-            run = status.runs.get(said.run)
+        for name, report in status.tables.items():
+            run = status.runs.get(report.run)
             if run and (name not in tables or _later(run.at, tables[name][1].at)):
-                tables[name] = (said, run)
+                tables[name] = (report, run)
     return tables
 
 

@@ -54,9 +54,9 @@ class RunSummary:
             taken.lost += event["lost"]
             taken.until = datetime.fromisoformat(event["time"])
 
-    def ended(self, said: JobStatus | None) -> Ended:
-        """The finished run. said: the job's report of its tables; None: unreadable."""
-        conditions = Conditions(said=newest([said] if said else []))
+    def ended(self, report: JobStatus | None) -> Ended:
+        """The finished run. report: the job's report of its tables; None: unreadable."""
+        conditions = Conditions(reports=newest([report] if report else []))
         found = [self._status(name, conditions) for name in sorted({*self.tables, *self.states})]
         now = datetime.now(UTC)
         return Ended(
@@ -66,8 +66,8 @@ class RunSummary:
     def _status(self, name: str, conditions: Conditions) -> TableStatus:
         table, taken = name.rpartition(".")[2], self.tables.get(name, Taken(""))
         found = Condition(self.states.get(name, "pending"))
-        if table in conditions.said:
-            known, _ = conditions.said[table]
+        if table in conditions.reports:
+            known, _ = conditions.reports[table]
             found = conditions.of_table(table, known.state if known.made else None)
         return TableStatus(
             job="",

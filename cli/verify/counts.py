@@ -57,7 +57,7 @@ class Counted:
         """The schema's id, as ledgers write it."""
         return self.framing.name(self.framing.schema_id(frame))
 
-    def said(self, each: Round) -> Counter[str]:
+    def ledger_counts(self, each: Round) -> Counter[str]:
         """The counts in a round's ledger."""
         raise NotImplementedError
 
@@ -69,18 +69,18 @@ class Counted:
         """The counts, grouped so that both sides must be equal."""
         return counts
 
-    def complaint(self, said: Counter[str], found: Counter[str]) -> str:
+    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
         """The fault in words, after the name of the snapshot."""
         raise NotImplementedError
 
     def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:
         """The check, if there are such records, and the part that cannot be proved."""
-        totals = sum(map(self.said, self.rounds), Counter[str]())
+        totals = sum(map(self.ledger_counts, self.rounds), Counter[str]())
         if totals:
             figures: dict[str, int | str] = {"records": totals.total(), **self.figures(totals)}
             yield Check(self.check, "failed" if failed else "proved", figures)
         gone = sum(
-            max(0, self.said(each).total() - self.counted[each.snapshot].total())
+            max(0, self.ledger_counts(each).total() - self.counted[each.snapshot].total())
             for each in self.rounds
             if compacted or not each.held(spans)
         )
@@ -90,11 +90,11 @@ class Counted:
     def findings(self, spans: Mapping[int, Span], *, compacted: bool) -> Iterator[Finding]:
         """Rounds whose ledger has another number of records than the topic."""
         for each in self.rounds:
-            said, found = self.said(each), self.counted[each.snapshot]
-            these, those = self.comparable(said), self.comparable(found)
+            expected, found = self.ledger_counts(each), self.counted[each.snapshot]
+            these, those = self.comparable(expected), self.comparable(found)
             whole = not compacted and each.held(spans)
             if these != those if whole else not those <= these:
-                text = f"snapshot {each.snapshot} says that {self.complaint(said, found)}"
+                text = f"snapshot {each.snapshot} says that {self.complaint(expected, found)}"
                 yield Finding(self.check, text)
 
 
@@ -110,14 +110,14 @@ class LeftOut(Counted):
             each = self._reading.reading(*key)
             self.counted[each.snapshot if each else None]["records"] += 1
 
-    def said(self, each: Round) -> Counter[str]:
+    def ledger_counts(self, each: Round) -> Counter[str]:
         return Counter(records=each.ledger.filtered_by_steps)
 
     def figures(self, totals: Counter[str]) -> Mapping[str, int]:
         return {}
 
-    def complaint(self, said: Counter[str], found: Counter[str]) -> str:
-        return f"steps left out {said.total()} records; of its offsets they leave out {found.total()}"
+    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
+        return f"steps left out {expected.total()} records; of its offsets they leave out {found.total()}"
 
 
 @dataclass
@@ -161,7 +161,7 @@ class Skips(Counted):
         self.found[key] = reason
         return True
 
-    def said(self, each: Round) -> Counter[str]:
+    def ledger_counts(self, each: Round) -> Counter[str]:
         return Counter(each.ledger.skipped)
 
     def figures(self, totals: Counter[str]) -> Mapping[str, int]:
@@ -174,9 +174,9 @@ class Skips(Counted):
             found[reason if reason in LASTING else BY_SCHEMA] += count
         return found
 
-    def complaint(self, said: Counter[str], found: Counter[str]) -> str:
+    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
         return (
-            f"it skipped {_words(said, '')}; of its offsets {_words(found, '')} cannot be rows"
+            f"it skipped {_words(expected, '')}; of its offsets {_words(found, '')} cannot be rows"
             " and are no dead letters"
         )
 
@@ -242,7 +242,7 @@ class Filters(Counted):
                 if not self.complete and strange:
                     found[place] = None
             elif self.name(frame) in each.ledger.filtered_schemas or (
-                strange and self.said(each)[FURTHER] > 0
+                strange and self.ledger_counts(each)[FURTHER] > 0
             ):
                 found[place] = each
         return found
@@ -265,7 +265,7 @@ class Filters(Counted):
             return records
         return records.select([place for place in range(len(records)) if place not in places])
 
-    def said(self, each: Round) -> Counter[str]:
+    def ledger_counts(self, each: Round) -> Counter[str]:
         ledger = each.ledger
         further = ledger.filtered - ledger.filtered_by_steps - sum(ledger.filtered_schemas.values())
         return Counter(ledger.filtered_schemas | ({FURTHER: further} if further else {}))
@@ -274,8 +274,8 @@ class Filters(Counted):
         largest = sorted(totals.items(), key=lambda each: (-each[1], each[0]))[:SHOWN]
         return {f"schema {name}": count for name, count in largest}
 
-    def complaint(self, said: Counter[str], found: Counter[str]) -> str:
-        left, these = _words(said, "of schema "), _words(found, "of schema ")
+    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
+        left, these = _words(expected, "of schema "), _words(found, "of schema ")
         return f"it left {left} to other tables; of its offsets these are {these}"
 
     def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:

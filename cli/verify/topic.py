@@ -63,7 +63,7 @@ class Records:
         self.keys.append(key)
         self.values.append(value)
         self.headers.append(headers)
-        self.refused.append(None if moment(timestamp_ms) is not None else "bad_timestamp")
+        self.refused.append(None if timestamp_us(timestamp_ms) is not None else "bad_timestamp")
         self.size_bytes += len(key or b"") + len(value or b"")
 
     def select(self, indices: Sequence[int]) -> Records:
@@ -77,7 +77,7 @@ class Records:
         return Records(**chosen)
 
 
-def moment(timestamp_ms: int) -> int | None:
+def timestamp_us(timestamp_ms: int) -> int | None:
     """A record's timestamp in microseconds; None if no column can hold it."""
     return timestamp_ms * 1000 if abs(timestamp_ms) <= MOST_MILLIS else None
 

@@ -41,7 +41,7 @@ DEPLOY_FIRST = "deploy it: calve plan, then npx cdk deploy --all; into the embed
 DEPLOY = "npx cdk deploy --all"
 FEW_RUNS_OF_FUNCTIONS = 10
 """A new account's limit; mails, rotations and publishing need as many at once."""
-COMMITS_PER_PROMISE = 2
+COMMITS_PER_FRESHNESS = 2
 """The most commits that a table announces within its `freshness`: a round and its maintenance."""
 INSTEAD = {"glue": "lower `workers.max`", "events": "promise less `freshness`"}
 PATIENT = Config(connect_timeout=5, read_timeout=130, retries={"total_max_attempts": 1})
@@ -243,11 +243,11 @@ def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
         return [Finding("doctor", "fail", "it is not deployed: the stacks are of an older release", DEPLOY)]
     with aws_errors(f"the function {function}"):
         answer = account.client("lambda", PATIENT).invoke(FunctionName=function, Payload=b"{}")
-        said = json.loads(answer["Payload"].read())
+        answered = json.loads(answer["Payload"].read())
     if "FunctionError" in answer:
-        why = said.get("errorMessage") or said.get("errorType")
+        why = answered.get("errorMessage") or answered.get("errorType")
         return [Finding("doctor", "fail", f"{function} failed: {why}", "its log says more")]
-    return [Finding(**each) for each in said]
+    return [Finding(**each) for each in answered]
 
 
 def _needs(deployment: Deployment) -> dict[str, dict[str, int]]:
@@ -262,7 +262,7 @@ def _needs(deployment: Deployment) -> dict[str, dict[str, int]]:
         },
         "events": {
             "putevents throttle limit": math.ceil(
-                sum(COMMITS_PER_PROMISE / each.freshness_s for each in tables)
+                sum(COMMITS_PER_FRESHNESS / each.freshness_s for each in tables)
             )
         },
     }

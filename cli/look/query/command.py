@@ -73,7 +73,7 @@ def query(
       calve query "select symbol, count(*) from stock_trades group by all order by all"
       calve query --at 2h --output csv "select * from users"
     """
-    from cli.config import moment as at_moment
+    from cli.config import parse_time
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
     from cli.look.query.answer import answered
@@ -81,7 +81,7 @@ def query(
 
     console = Console(Output.json if output is Format.json else Output.text)
     statement = Statement(sql)
-    otherwise = None if at is None else at_moment(at, datetime.now(UTC), "--at")
+    otherwise = None if at is None else parse_time(at, datetime.now(UTC), "--at")
     jobs = load_jobs(config, env)
     lake, database = jobs[0].lake, cluster_database(jobs[0]) or jobs[0].lake.database
     configured = [table.name for job in jobs for table in job.tables]
@@ -124,7 +124,7 @@ def _draw(console: Console, answer: Answer, rows: Sequence[Sequence[Any]], hidde
     wanted = [place for place, name in enumerate(answer.columns) if name not in hidden]
     kinds = answer.types
     cells = [
-        [shown(moment(row[n], kinds[n]) if isinstance(row[n], str) else row[n]) for n in wanted]
+        [shown(timestamp(row[n], kinds[n]) if isinstance(row[n], str) else row[n]) for n in wanted]
         for row in rows
     ]
     console.grid([answer.columns[n] for n in wanted], cells)
@@ -163,7 +163,7 @@ def shown(value: Any) -> str | None:
             return text(value)
 
 
-def moment(value: str, kind: str) -> datetime | str:
+def timestamp(value: str, kind: str) -> datetime | str:
     """DuckDB's text of a timestamp as a datetime, if Python can hold it; else the text."""
     try:
         return datetime.fromisoformat(value) if kind.startswith("TIMESTAMP") else value

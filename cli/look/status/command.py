@@ -131,9 +131,9 @@ def _published(state: PublishState) -> dict[str, object]:
 def drawn(found: Overview, width: int, height: int | None = None) -> RenderableType:
     """The screen of one table with its history, or of all."""
     from cli.look.status.screen import screen
-    from cli.look.status.table_screen import inside
+    from cli.look.status.table_screen import table_screen
 
-    return (inside if found.history else screen)(found, width, height)
+    return (table_screen if found.history else screen)(found, width, height)
 
 
 def watch_screen(console: Console, look: Callable[[], Overview]) -> None:

@@ -19,7 +19,7 @@ ANY_REASON = "any"
 """Replaces the reasons of dead letters that were not read."""
 SILENT_AFTER_S = 300.0
 """No job runs if records wait and no commit came for this long, and for several times the freshness target."""
-SILENT_PROMISES = 5
+SILENT_TARGETS = 5
 UNANSWERED_S = 120.0
 LOOK_AT_THE_JOB = "see whether the job runs: start it with calve ingest, or look at its runs in AWS Glue"
 CAUSES = {
@@ -188,20 +188,20 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
 
 
 def _of_lag(table: TableStatus, now: datetime) -> Iterator[Trouble]:
-    lag_s, promise_s, age_s = table.lag_s, table.freshness_target_s, table.commit_age_s
-    silent_s = max(SILENT_AFTER_S, SILENT_PROMISES * promise_s)
+    lag_s, target_s, age_s = table.lag_s, table.freshness_target_s, table.commit_age_s
+    silent_s = max(SILENT_AFTER_S, SILENT_TARGETS * target_s)
     ended = table.state == "ended"
     if table.lag_source == "job":
-        told_s = _age_s(table.lag_as_of, now) or 0.0
-        if told_s > SILENT_AFTER_S + silent_s:
+        reported_s = _age_s(table.lag_as_of, now) or 0.0
+        if reported_s > SILENT_AFTER_S + silent_s:
             said = "ended" if ended else "last said something"
-            what = f"its job {said} {duration(told_s)} ago; whether records wait is not known here"
+            what = f"its job {said} {duration(reported_s)} ago; whether records wait is not known here"
             yield Trouble(Urgency.LATE, table.name, what, table.fix or LOOK_AT_THE_JOB)
     why, fix = CAUSES.get(table.freshness_missed or "", ("", f"calve status {table.name} shows its rounds"))
-    if not table.lag_records or lag_s is None or lag_s <= promise_s:
+    if not table.lag_records or lag_s is None or lag_s <= target_s:
         if table.freshness_missed in LASTING and age_s is not None and age_s < SILENT_AFTER_S:
-            old = f"records of the last commit were {duration(table.freshness_p95_s or promise_s)} old"
-            yield Trouble(Urgency.LATE, table.name, f"late: {old}; {duration(promise_s)} promised{why}", fix)
+            old = f"records of the last commit were {duration(table.freshness_p95_s or target_s)} old"
+            yield Trouble(Urgency.LATE, table.name, f"late: {old}; {duration(target_s)} promised{why}", fix)
         return
     wait = f"{table.lag_records:,} records wait, the oldest for {duration(lag_s)}"
     if ended and table.lag_source == "kafka":
@@ -211,7 +211,7 @@ def _of_lag(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         since = "nothing was ever committed" if age_s is None else f"no commit for {duration(age_s)}"
         yield Trouble(Urgency.STOPPED, table.name, f"{since}, though {wait}", LOOK_AT_THE_JOB)
     else:
-        yield Trouble(Urgency.LATE, table.name, f"late: {wait}; {duration(promise_s)} promised{why}", fix)
+        yield Trouble(Urgency.LATE, table.name, f"late: {wait}; {duration(target_s)} promised{why}", fix)
 
 
 def _of_publishing(each: PublishState, now: datetime) -> Trouble | None:

@@ -51,7 +51,7 @@ FRAME = 24
 """Lines of the screen beside the snapshots."""
 
 
-def inside(found: Overview, width: int, height: int | None = None) -> RenderableType:
+def table_screen(found: Overview, width: int, height: int | None = None) -> RenderableType:
     """The screen of one table. height: as for `cli.look.status.screen.screen`."""
     (table,), history = found.tables, found.history or History()
     snapshots = SNAPSHOTS if height is None else max(3, height - FRAME)
@@ -127,10 +127,10 @@ def _plot(title: str, values: Sequence[tuple[datetime, float]], room: int) -> Re
 
 def _timeline(history: History, at_most: int, width: int) -> RenderableType:
     rows = list(lines(history, at_most))
-    said = [name for name in rows[0] if any(row[name] not in (None, 0, "") for row in rows)]
+    names = [name for name in rows[0] if any(row[name] not in (None, 0, "") for row in rows)]
     columns = {
         name.replace("_", " "): [_cell(name, row[name]) for row in rows]
-        for name in said
+        for name in names
         if name != "snapshot"
     }
     table = fitted(columns, width, left=("committed", "what"), dispensable=DISPENSABLE)

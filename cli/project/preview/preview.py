@@ -109,9 +109,11 @@ def _start(topic: TopicState, newest: int) -> Offsets:
 
 def _collected(frame: DataFrame, names: Iterable[str]) -> list[_Row]:
     """Every row with place, outcome and these columns, in the order of places."""
-    said = [F.col(each) if each in frame.columns else F.lit(None) for each in (REJECT, FILTERED, OTHER, IDLE)]
+    outcomes = [
+        F.col(each) if each in frame.columns else F.lit(None) for each in (REJECT, FILTERED, OTHER, IDLE)
+    ]
     place = [F.col(f"{SYSTEM_COLUMN}.{each}") for each in ("partition", "offset")]
-    columns = [each.alias(f"calve:{n}") for n, each in enumerate((*place, *said))]
+    columns = [each.alias(f"calve:{n}") for n, each in enumerate((*place, *outcomes))]
     found = frame.select(*columns, *map(quote, names)).collect()
     made = [
         _Row(

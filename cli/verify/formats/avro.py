@@ -28,7 +28,7 @@ from cli.verify.formats.fields import (
     Writer,
     bounded,
     columns_of,
-    database_moment,
+    database_timestamp_us,
     filled,
     with_logical_types,
 )
@@ -334,7 +334,7 @@ def _decimal(precision: int, scale: int) -> Convert:
 
 
 def _zoned(value: str) -> int:
-    found = database_moment(value)
+    found = database_timestamp_us(value)
     if found is None:
         raise Unreadable("malformed")
     return found

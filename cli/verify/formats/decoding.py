@@ -31,7 +31,7 @@ from cli.verify.formats.fields import (
 )
 from cli.verify.formats.json_schema import JsonWriter, WholeJsonWriter
 from cli.verify.formats.protobuf import ProtobufWriter
-from cli.verify.topic import Records, moment
+from cli.verify.topic import Records, timestamp_us
 
 PLAIN = ("STRING", "BYTES")
 VALUE = "value"
@@ -240,8 +240,8 @@ class Values:
         """Why a value makes no row; None if it makes one."""
         try:
             self.project(value)
-        except Unreadable as verdict:
-            return verdict.reason
+        except Unreadable as error:
+            return error.reason
         return None
 
     def is_doubtful(self, value: bytes | None) -> bool:
@@ -301,9 +301,9 @@ class Keys:
             return None
         try:
             [array] = self._values.project(key)
-        except Unreadable as verdict:
-            by_schema = verdict.reason in ("unknown_schema_id", "incompatible_schema")
-            raise Unreadable(f"key_{verdict.reason}" if by_schema else "key_malformed") from None
+        except Unreadable as error:
+            by_schema = error.reason in ("unknown_schema_id", "incompatible_schema")
+            raise Unreadable(f"key_{error.reason}" if by_schema else "key_malformed") from None
         return array
 
     def array(self, found: list[Any]) -> Any:
@@ -329,9 +329,9 @@ class Decoder:
             try:
                 writer, row = (None, None) if tombstones else self.values.decode(value)
                 keys[place] = self.key.read(records.keys[place]) if self.key else None
-            except Unreadable as verdict:
+            except Unreadable as error:
                 of_value = None if tombstones else self.values.verdict(value)
-                refused.append((place, of_value or verdict.reason))
+                refused.append((place, of_value or error.reason))
                 continue
             places, found = decoded.setdefault(writer, ([], []))
             places.append(place)
@@ -391,7 +391,7 @@ def received(records: Records, topic: str) -> dict[str, list[Any]]:
         "topic": [topic] * len(records),
         "partition": records.partitions,
         "offset": records.offsets,
-        "timestamp": list(map(moment, records.timestamps_ms)),
+        "timestamp": list(map(timestamp_us, records.timestamps_ms)),
         "timestamp_type": records.timestamp_types,
         "key": records.keys,
         "headers": headers,

@@ -56,15 +56,15 @@ def bounded(micros: int) -> int:
     return min(max(micros, FIRST), LAST)
 
 
-def database_moment(text: str) -> int | None:
+def database_timestamp_us(text: str) -> int | None:
     """As `moment`, also for the infinities and years that databases have."""
     far = _FAR.fullmatch(text) if _ISO.fullmatch(text) else None
     if far is None:
-        return moment(text)
+        return timestamp_us(text)
     return FIRST if far["before"] else LAST
 
 
-def moment(text: str) -> int | None:
+def timestamp_us(text: str) -> int | None:
     """Microseconds since 1970; None if the text is not a timestamp of whole microseconds."""
     found = _MOMENT.fullmatch(text)
     try:

@@ -26,8 +26,8 @@ from cli.verify.formats.fields import (
     Convert,
     Unreadable,
     bounded,
-    database_moment,
-    moment,
+    database_timestamp_us,
+    timestamp_us,
 )
 
 MAX_DEPTH = 998
@@ -200,7 +200,9 @@ def converter(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
     if pa.types.is_date(kind) and written_as == "string":
         return _day
     if pa.types.is_timestamp(kind) and written_as == "string":
-        return partial(_moment, read=database_moment if changes and facts.get("title") == ZONED else moment)
+        return partial(
+            _moment, read=database_timestamp_us if changes and facts.get("title") == ZONED else timestamp_us
+        )
     if pa.types.is_boolean(kind) and written_as == "boolean":
         return lambda value: _instance(value, bool)
     if changes and pa.types.is_decimal(kind) and (connect, facts.get("title")) == ("bytes", DECIMAL):

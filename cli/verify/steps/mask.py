@@ -69,8 +69,8 @@ def _rules(step: Mask, tags: Mapping[str, tuple[str, ...]]) -> dict[Path, Rule]:
         path: next((rule for tag, rule in step.tags.items() if tag in own), None)
         for path, own in tags.items()
     }
-    said = {path: rule for path, rule in tagged.items() if rule is not None} | step.fields
-    return {tuple(path.split(".")): rule for path, rule in said.items() if rule.how != "keep"}
+    rules = {path: rule for path, rule in tagged.items() if rule is not None} | step.fields
+    return {tuple(path.split(".")): rule for path, rule in rules.items() if rule.how != "keep"}
 
 
 def _inside(found: Rules, name: str) -> dict[Path, Rule]:

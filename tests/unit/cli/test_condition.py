@@ -24,7 +24,7 @@ START = "start the job: calve ingest"
 
 def condition(said: Said | None, run: Run = ALIVE, written: TableState | None = None) -> Condition:
     known = {"users": (said, run)} if said else {}
-    return Conditions(said=known).of_table("users", written, NOW)
+    return Conditions(reports=known).of_table("users", written, NOW)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_what_the_table_says_later_than_the_job_holds() -> None:
 
 
 def test_a_missing_table_is_told_with_its_reason() -> None:
-    conditions = Conditions(said={"users": (Said("r", REFUSED), OVER)})
+    conditions = Conditions(reports={"users": (Said("r", REFUSED), OVER)})
     error = conditions.missing(TableName("shop", "users"))
     assert error.message == (
         "there is no table shop.users yet: refused: schema_unsupported: a string has no columns"
