@@ -10,8 +10,8 @@ from pyiceberg.types import MapType, NestedField, StructType
 
 from bench.topics import Topic
 from calve.config.job import Lake
-from cli.duck import connect, identifier, literal
 from cli.lake import open_catalog
+from cli.look.query.answer import connect, identifier, literal
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from bench.workloads.trades import TRADES
 from bench.workloads.workload import blocks
 from calve.config.job import Lake
 from cli.console import Console
-from cli.duck import connect, literal
 from cli.embedded import aws
 from cli.kafka import client_properties
 from cli.lake import open_catalog
+from cli.look.query.answer import connect, literal
 
 RATE = 2_000
 TICK_S = 0.02

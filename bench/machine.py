@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.jars import LOCK
-from cli.embedded.java import find_java
 from cli.embedded.layout import Layout
+from cli.embedded.runtimes import find_java
 from stacks.jobs.jars import Jar, pinned
 
 PACKAGES = ("pyspark", "pyarrow", "numba", "kafka-python")

@@ -21,7 +21,7 @@ from bench.cpu import (
     cpu_of_session,
     memory_of_session,
 )
-from cli.embedded import state
+from cli.embedded import processes
 from cli.embedded.layout import Layout
 from cli.embedded.processes import tail
 from cli.embedded.stack import Stack
@@ -75,7 +75,7 @@ class Metered:
     _over: threading.Event = field(default_factory=threading.Event)
 
     def read(self) -> Reading:
-        servers = state.read(Layout(self.stack.root).stack_file)
+        servers = processes.read_state(Layout(self.stack.root).stack_file)
         pids = {name: each.pid for name, each in servers.processes.items()} if servers else {}
         cpu_s = cpu_of_session(self.process.pid)
         known = cpu_s + cpu_of_processes([os.getpid(), *pids.values()])

@@ -31,7 +31,7 @@ class Account:
 
     @classmethod
     def of(cls, embedded: Stack | None, region: str | None) -> Account:
-        """The emulator's where there is one; else the one of the environment, in its region unless another is named.
+        """The emulator's account if there is one, else the account of the environment. `region` goes before the environment's.
 
         Raises:
             ConfigError: no region is named anywhere.
@@ -73,7 +73,7 @@ class Account:
 
 
 def outputs(account: Account, stack: str, *, fix: str) -> dict[str, str]:
-    """What a deployed stack says of itself.
+    """The outputs of a deployed stack, by key.
 
     Raises:
         CalveError: it is not deployed; `fix` says how it would be.
@@ -91,7 +91,7 @@ def outputs(account: Account, stack: str, *, fix: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """type: CloudFormation's, such as `AWS::Lambda::Function`. logical: its id in the template. id: what the service calls it."""
+    """type: CloudFormation's, such as `AWS::Lambda::Function`. logical: id in the template. id: name in its service."""
 
     type: str
     logical: str
@@ -99,7 +99,7 @@ class Resource:
 
 
 def resources(account: Account, stack: str) -> Iterator[Resource]:
-    """Those of a stack; none of one that is not deployed.
+    """The resources of a stack; empty if it is not deployed.
 
     Raises:
         Retryable, Fatal: AWS does not answer, or refuses.

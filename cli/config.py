@@ -1,25 +1,25 @@
-"""What the commands work on: calve.yaml, with the running embedded stack in the place of what it omits."""
+"""What the commands work on: calve.yaml, the running embedded stack for what it omits, and the AWS account of `--profile`."""
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from calve.config.job import Kafka, Registry
+from calve.config.job import Job, Kafka, Registry, Table
 from calve.errors import ConfigError
+from calve.names import nearest
 from cli.console import COMMON
-from cli.profile import is_named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from calve.config.deployment import Deployment
-    from calve.config.job import Job, Table
     from calve.settings import StackDefaults
     from cli.embedded.stack import Stack
 
@@ -52,14 +52,17 @@ TablesArgument = Annotated[
     typer.Argument(metavar="TABLE", help="Names of tables; none stands for all.", show_default=False),
 ]
 DEFAULT_CONFIG = Path("calve.yaml")
+PROFILE_VARIABLE = "CALVE_PROFILE"
+KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""boto3 would prefer these to the profile."""
 
 
 def load_jobs(
     config: Path, env: str | None = None, *, tables: Sequence[str] = (), writes: bool = False
 ) -> tuple[Job, ...]:
-    """The jobs of a configuration, on the embedded stack where that runs; of entries with `topics`, those tables that are named.
+    """The jobs of a configuration, on the embedded stack if that runs. Entries with `topics` expand to the named tables only.
 
-    Only who `writes` needs the lake's bucket by name: the catalog knows where tables lie.
+    `writes`: the lake's bucket is needed by name; readers find tables through the catalog.
 
     Raises:
         ConfigError: the configuration cannot be used, or has no table of one of these names.
@@ -91,16 +94,16 @@ def load_jobs(
 
 
 def spark_settings(config: Path, env: str | None = None) -> dict[str, dict[str, str]]:
-    """`jobs.<name>.conf` of a configuration that can be used, by job."""
+    """`jobs.<name>.conf` of a valid configuration, by job."""
     from calve.settings import load_spark_settings
 
     return load_spark_settings(found(config), env)
 
 
 def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack | None]:
-    """What a configuration deploys, and the embedded stack where it deploys to that one.
+    """The deployment that a configuration describes, and the embedded stack if that is its target.
 
-    The embedded stack is the target of a configuration that leaves Kafka or registry to it, or names those of it.
+    It is the target if the configuration leaves Kafka or the registry to it, or names those of the stack.
 
     Raises:
         ConfigError: the configuration cannot be used.
@@ -118,29 +121,29 @@ def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack
 
 
 def embedded_stack() -> Stack | None:
-    """The embedded stack, if it runs here and no account was named instead."""
+    """The embedded stack, if it runs and no profile was named."""
     from cli.embedded.layout import project_root
     from cli.embedded.stack import current
 
-    return None if is_named() else current(project_root())
+    return None if profile_is_named() else current(project_root())
 
 
 def found(config: Path) -> Path:
-    """The configuration, which is looked for upwards unless it was named."""
+    """The configuration's path; the default one is searched for upwards."""
     from cli.embedded.layout import project_root
 
     return project_root() / config if config == DEFAULT_CONFIG and not config.exists() else config
 
 
 def default_region() -> str | None:
-    """The region of the environment or of the profile: a deploy goes there, too."""
+    """The region of the environment or of the profile, which a deploy uses, too."""
     import boto3
 
     return os.environ.get("AWS_REGION") or boto3.Session().region_name
 
 
 def stack_defaults(embedded: Stack | None) -> StackDefaults:
-    """What a running embedded stack supplies; nothing where none runs."""
+    """The settings that a running embedded stack supplies; none if it does not run."""
     from calve.settings import StackDefaults
 
     if embedded is None:
@@ -155,12 +158,12 @@ def stack_defaults(embedded: Stack | None) -> StackDefaults:
 
 
 def table_named(jobs: Sequence[Job], name: str) -> tuple[Job, Table]:
-    """A table that `load_jobs` has found, with its job."""
+    """A table that `load_jobs` returned, with its job."""
     return next((job, table) for job in jobs for table in job.tables if table.name == name)
 
 
-def moment(text: str, now: datetime, option: str) -> datetime:
-    """`1h` before now, or a moment with its time zone.
+def parse_time(text: str, now: datetime, option: str) -> datetime:
+    """The time of `1h` before `now`, or of an ISO timestamp with a time zone.
 
     Raises:
         ConfigError: the text, given as `option`, is neither.
@@ -180,3 +183,71 @@ def moment(text: str, now: datetime, option: str) -> datetime:
     if found.tzinfo is None:
         raise ConfigError(f'{option}: "{text}" has no time zone', fix=fix)
     return found.astimezone(UTC)
+
+
+def _use_profile(name: str | None) -> None:
+    """Work on the account of a profile, in the place of keys in the environment. None: nothing changes.
+
+    Raises:
+        ConfigError: the named profile, or that of AWS_PROFILE, does not exist.
+    """
+    if wanted := name or os.environ.get("AWS_PROFILE"):
+        _require_profile(wanted)
+    if name:
+        os.environ[PROFILE_VARIABLE] = os.environ["AWS_PROFILE"] = name
+        for key in KEY_VARIABLES:
+            os.environ.pop(key, None)
+
+
+def _require_profile(name: str) -> None:
+    from botocore.session import Session
+
+    known = Session(profile=name).full_config["profiles"]
+    if name not in known:
+        near = nearest(name, known)
+        fix = f'use "{near}"' if near else "`aws configure list-profiles` shows those that there are"
+        raise ConfigError(f'this machine has no AWS profile "{name}"', fix=fix)
+
+
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        help=f"Work on the account of this AWS profile, or of the variable {PROFILE_VARIABLE}.",
+        envvar=PROFILE_VARIABLE,
+        show_envvar=False,
+        expose_value=False,
+        callback=_use_profile,
+        rich_help_panel=COMMON,
+    ),
+]
+
+
+class InAccount(TyperCommand):
+    """A command that takes `--profile` beside its own options."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        alone = typer.Typer(add_completion=False)
+        alone.command()(_profile)
+        self.params += typer.main.get_command(alone).params
+
+
+def _profile(profile: ProfileOption = None) -> None:
+    """A command with only this option."""
+
+
+def offer_profile(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ()) -> None:
+    """Add `--profile` to all commands of an app that read calve.yaml. but: commands without an account."""
+    for command in app.registered_commands:
+        function = command.callback
+        if function and function not in but and "env" in inspect.signature(function).parameters:
+            command.cls = InAccount
+    for group in app.registered_groups:
+        if group.typer_instance:
+            offer_profile(group.typer_instance, but=but)
+
+
+def profile_is_named() -> bool:
+    """Whether this command got a profile."""
+    return bool(os.environ.get(PROFILE_VARIABLE))

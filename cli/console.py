@@ -1,8 +1,7 @@
 """The one place that prints.
 
-People read stderr (events, progress, errors) and, for what they asked for, stdout; programs read stdout, one
-JSON document per command with `--output json`. On a terminal things are laid out; otherwise every event and every
-row is one line.
+People read events, progress and errors on stderr, and results on stdout. Programs read stdout: one JSON document per command with
+`--output json`. Terminals get tables and bars; elsewhere each event and each row is one line.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ COMMON = "Common options"  # the panel of help screens for what most commands ha
 
 
 class Output(StrEnum):
-    """What a reading command writes on stdout."""
+    """The format of a reading command's stdout."""
 
     text = "text"
     json = "json"
@@ -66,7 +65,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line of a tree with what hangs below it; `mark` goes before the line and colours it."""
+    """A line of a tree with its children; `mark` precedes the line and sets its colour."""
 
     text: str
     mark: str = ""
@@ -74,7 +73,7 @@ class Branch:
     below: Sequence[Branch] = ()
 
     def lines(self, above: Sequence[str] = ()) -> Iterator[str]:
-        """Every end of the tree, and what has a note, as one line with the way to it."""
+        """One line with its path for each leaf, and for each branch with a note."""
         way = [*above, " ".join(part for part in (self.mark, _escaped(self.text)) if part)]
         if self.note or not self.below:
             yield "  ".join(part for part in (*way, _escaped(self.note)) if part)
@@ -92,7 +91,7 @@ class Console:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person reads stdout, as it is written."""
+        """Whether stdout is a terminal and its format is text."""
         return self.output is Output.text and self._out.is_terminal
 
     @property
@@ -106,7 +105,7 @@ class Console:
 
     @contextmanager
     def live(self) -> Iterator[Callable[[RenderableType], None]]:
-        """A screen of its own, for pictures that replace each other; what was on the terminal comes back behind the block."""
+        """A full screen for pictures that replace each other; the terminal's content returns after the block."""
         with Live(console=self._out, screen=True, auto_refresh=False) as live:
             yield lambda picture: live.update(picture, refresh=True)
 
@@ -117,7 +116,7 @@ class Console:
         return LineProgress(lambda line: print(line, file=sys.stderr, flush=True))
 
     def event(self, message: str, **fields: object) -> None:
-        """Say that something happened: one line on stderr."""
+        """Print an event: one line on stderr."""
         pairs = "  ".join(f"{name}={_escaped(_said(value))}" for name, value in fields.items() if value != [])
         if self._err.is_terminal:
             self._err.print(Text.assemble((message, "bold"), "  ", (pairs, "dim")), soft_wrap=True)
@@ -134,14 +133,14 @@ class Console:
             print(f"== {text}", flush=True)
 
     def say(self, text: str) -> None:
-        """Say a sentence of a report."""
+        """Print a sentence of a report."""
         if self.output is Output.text:
             self._out.print(Text(text), soft_wrap=not self._out.is_terminal)
 
     def table(self, name: str, rows: Sequence[Mapping[str, object]], *, title: str | None = None) -> None:
-        """Show rows that have the same columns; a column named `state` is coloured.
+        """Show rows with the same columns; a column named `state` is coloured.
 
-        On a terminal `title` stands above them, `name` where there is none; columns without anything in them are left out.
+        A terminal shows `title` above them, else `name`, and leaves out empty columns.
         """
         if self.output is Output.json:
             return
@@ -180,8 +179,8 @@ class Console:
         self._out.print(table)
 
     def grid(self, columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
-        """Show rows of texts, all of them and as they are: under their columns, or where these are too wide for the terminal each
-        row as a block of lines. What would steer a terminal is escaped.
+        """Show all rows of texts unchanged: as a table, or as a block of lines per row if they are too wide for the terminal.
+        Control characters are escaped.
         """
         if self.output is Output.json:
             return
@@ -220,7 +219,7 @@ class Console:
             print(line, flush=False)
 
     def tree(self, name: str, root: Branch) -> None:
-        """Show a tree; where there is no terminal, each of its ends is a line."""
+        """Show a tree; without a terminal, one line per leaf."""
         if self.output is Output.json:
             return
         if not self._out.is_terminal:
@@ -232,7 +231,7 @@ class Console:
         self._out.print(shown)
 
     def problems(self, kind: str, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Show problems, each with place, path and sentence; `kind`: `problem`, `warning`."""
+        """Show problems with place, path and sentence; `kind`: `problem`, `warning`."""
         if self.output is Output.json:
             return
         if rows and self._out.is_terminal:
@@ -248,7 +247,7 @@ class Console:
             self._out.print(Padding(Text(_escaped(text)), (0, 0, 0, 2)))
 
     def panel(self, title: str, lines: Mapping[str, object]) -> None:
-        """Show a closing panel of names and values: what was made, what to try next."""
+        """Show a closing panel of names and values."""
         if self.output is Output.json:
             return
         if not self._out.is_terminal:
@@ -261,7 +260,7 @@ class Console:
         self._out.print(Panel(grid, title=title, title_align="left", expand=False))
 
     def quote(self, title: str, text: str) -> None:
-        """Show a text as it is: a mail, the lines of a file."""
+        """Show a text as it is."""
         if self.output is Output.json:
             return
         if self._out.is_terminal:
@@ -275,7 +274,7 @@ class Console:
             print(json.dumps(value, indent=2, default=str), flush=True)
 
     def error(self, error: CalveError) -> None:
-        """Say what went wrong and how to cure it, on stderr."""
+        """Print an error and its fix on stderr."""
         if self._err.is_terminal:
             self._err.print(Text.assemble(("error  ", "bold red"), error.message), soft_wrap=True)
             if error.fix:
@@ -306,7 +305,7 @@ def _is_number(value: object) -> bool:
 
 
 def _said(value: object) -> str:
-    """A truth as JSON writes it, the parts of a list one after the other, all else as it is."""
+    """A boolean as JSON writes it, the items of a list one after the other, all else as it is."""
     if isinstance(value, bool):
         return str(value).lower()
     return "; ".join(map(_said, value)) if isinstance(value, list | tuple) else str(value)
@@ -324,3 +323,15 @@ def _cell(value: object) -> str:
         if isinstance(value, float)
         else str(value)
     )
+
+
+def duration(seconds: float) -> str:
+    """`0.4s`, `59s`, `5m`, `3h12m`, `2d4h`."""
+    if seconds < 10:
+        return f"{seconds:.1f}".removesuffix(".0") + "s"
+    whole = round(seconds)
+    for unit, size, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size}{unit}" + (f"{rest}{smaller}" if rest else "")
+    return f"{whole}s"

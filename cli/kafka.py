@@ -1,4 +1,4 @@
-"""Kafka as the operator's commands see it: what a topic looks like now, without Spark."""
+"""Kafka for the commands: the state of topics now, without Spark."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Topic:
 
 
 class Cluster(KafkaClient):
-    """One cluster as the commands see it; no question waits for longer than `patience_s`."""
+    """One cluster; no question waits longer than `patience_s`."""
 
     def __init__(self, kafka: Kafka, region: str, patience_s: float = TIMEOUT_S) -> None:
         super().__init__(kafka.bootstrap_servers, client_properties(kafka, region), patience_s)
 
     def topic_names(self) -> list[str]:
-        """The names of all topics but Kafka's own, in order.
+        """All topics except Kafka's own, sorted.
 
         Raises:
             Retryable, Fatal: as `topics`.
@@ -53,7 +53,7 @@ class Cluster(KafkaClient):
         return sorted(name for name in found if not name.startswith("__"))
 
     def topics(self, names: set[str]) -> dict[str, Topic]:
-        """Topics by name; those that do not exist are left out.
+        """Topics by name, without those that do not exist.
 
         Raises:
             Retryable: the cluster does not answer.
@@ -63,11 +63,11 @@ class Cluster(KafkaClient):
         if not names:
             return {}
         with self._errors():
-            asked = self._admin.describe_topics(
+            descriptions = self._admin.describe_topics(
                 TopicCollection(sorted(names)), request_timeout=self._patience_s
             )
             found: dict[str, Any] = {}
-            for name, future in asked.items():
+            for name, future in descriptions.items():
                 try:
                     found[name] = self._result(future)
                 except KafkaException as error:
@@ -84,10 +84,10 @@ class Cluster(KafkaClient):
         }
 
     def oldest_records(self, wanted: Mapping[str, Offsets]) -> dict[str, float | None]:
-        """The oldest timestamp, in seconds since the epoch, among the first records at or after some offsets of each topic.
+        """The oldest timestamp, in seconds since the epoch, among the first records at or after these offsets of each topic.
 
-        None where no partition holds a record from there on: transaction markers alone are left. A topic of which a partition
-        does not answer in time is left out.
+        None if no partition holds such a record: only transaction markers are left. A topic is left out if one of its partitions
+        does not answer in time.
 
         Raises:
             Retryable, Fatal: as `topics`.
@@ -142,21 +142,21 @@ class Cluster(KafkaClient):
 
 
 def cluster_database(job: Job, patience_s: float = TIMEOUT_S) -> str | None:
-    """The database named after the cluster under `namespace: cluster_id`, else None without asking."""
+    """The database named after the cluster under `namespace: cluster_id`, else None without a request."""
     if job.lake.namespace != "cluster_id":
         return None
     return database_for_cluster(Cluster(job.kafka, job.lake.region, patience_s).id)
 
 
 def client_properties(kafka: Kafka, region: str) -> dict[str, Any]:
-    """What every librdkafka client of the commands is made with; `region` is where an MSK cluster stands.
+    """The properties of every librdkafka client of the commands; `region`: that of an MSK cluster.
 
-    What goes wrong comes as errors; librdkafka's own lines on stderr would only break the display.
+    Failures come as errors; librdkafka's own lines on stderr would only break the display.
     """
     secret = read_secret(kafka.secret) if kafka.secret else None
     return {"log_level": 0, **properties_of(kafka, secret, region)}
 
 
 def _text(uuid: Uuid) -> str:
-    """A topic id as Java writes it, in base64url; librdkafka writes plain base64."""
+    """A topic id in base64url, as Java writes it; librdkafka writes plain base64."""
     return str(uuid).translate(str.maketrans("+/", "-_"))

@@ -1,4 +1,4 @@
-"""The lake as the operator's commands see it: the one place that opens tables with PyIceberg."""
+"""The lake for the commands: the one place that opens tables with PyIceberg."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DENIED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredTok
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot with what calve wrote into its summary; `ledger` is None where another writer made it."""
+    """A snapshot with calve's entries of its summary; `ledger` is None if another writer made it."""
 
     id: int
     parent: int | None
@@ -43,27 +43,27 @@ class Snapshot:
 
     @property
     def commit(self) -> Commit:
-        """The same, as the protocol sees it."""
+        """The same, for the protocol."""
         at = self.committed_at.timestamp()
         return Commit(self.id, self.parent, self.summary, at, self.sequence, self.operation)
 
     @property
     def ledger(self) -> Ledger | None:
-        """The fate of every offset of the round that made it."""
+        """The outcome of every offset of the round."""
         return ledger_of(self.summary) if has_ledger(self.summary) else None
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The figures of the round that made it."""
+        """The measurements of the round."""
         return metrics_of(self.summary)
 
     def total(self, name: str) -> int:
-        """One of Iceberg's totals as of this snapshot, such as `records` or `files-size`."""
+        """One of Iceberg's totals at this snapshot, such as `records` or `files-size`."""
         return int(self.summary.get(f"total-{name}", 0))
 
 
 def open_catalog(lake: Lake) -> Catalog:
-    """The Glue Data Catalog: the emulator's where the lake has an endpoint, else that of AWS.
+    """The Glue Data Catalog: the emulator's if the lake has an endpoint, else that of AWS.
 
     Raises:
         ConfigError: boto3 finds no credentials.
@@ -75,7 +75,7 @@ def open_catalog(lake: Lake) -> Catalog:
 
 
 def credentials(lake: Lake) -> dict[str, str]:
-    """Of Glue and S3 alike, as PyIceberg's properties: other libraries' own search for them differs from boto3's.
+    """Credentials for Glue and S3 as PyIceberg's properties: other libraries search for them differently from boto3.
 
     Raises:
         ConfigError: boto3 finds none.
@@ -92,7 +92,7 @@ def credentials(lake: Lake) -> dict[str, str]:
 
 
 def load(catalog: Catalog, name: TableName) -> Table | None:
-    """The table, or None where the catalog has none.
+    """The table, or None if the catalog has none.
 
     Raises:
         Retryable: the catalog or the object store does not answer.
@@ -106,7 +106,7 @@ def load(catalog: Catalog, name: TableName) -> Table | None:
 
 
 def ancestors(table: Table) -> list[Snapshot]:
-    """Snapshots from main's head towards the root, as far as expiry has left them."""
+    """Snapshots from main's head towards the root, up to the oldest that has not expired."""
     found = []
     current = table.current_snapshot()
     while current is not None:
@@ -117,9 +117,9 @@ def ancestors(table: Table) -> list[Snapshot]:
 
 
 def latest_commit(table: Table) -> tuple[Snapshot, Position] | None:
-    """The snapshot that says where the table stands, and what it says.
+    """The snapshot with the table's position, and the position.
 
-    It is the nearest ancestor of main with a position, or the tagged one where expiry has cut main's history.
+    It is the nearest ancestor of main with a position, or the tagged one if expiry has cut main's history.
     """
     history = ancestors(table)
     tag = table.metadata.refs.get(POSITION_TAG)
@@ -137,7 +137,7 @@ def latest_commit(table: Table) -> tuple[Snapshot, Position] | None:
 
 
 def state_of(table: Table) -> TableState:
-    """The state that the job wrote into the table; what its job says beside it, `cli.look.condition` reads, too."""
+    """The state that the job wrote into the table; `cli.look.condition` also reads the job's report."""
     written = table.properties.get(STATE)
     return TableState() if written is None else TableState.from_json(written)
 
@@ -152,7 +152,7 @@ def rows(table: Table) -> int:
 
 
 def count_by(table: Table, column: str, chosen: BooleanExpression = ALWAYS_TRUE) -> dict[str, int]:
-    """How often each value of a text column occurs among the chosen rows, batch by batch."""
+    """Rows per value of a text column among the selected rows, read batch by batch."""
     counts: dict[str, int] = {}
     with aws_errors(f"table {'.'.join(table.name())}"):
         for batch in table.scan(chosen, selected_fields=(column,)).to_arrow_batch_reader():
@@ -175,7 +175,7 @@ def _snapshot(snapshot: iceberg.Snapshot) -> Snapshot:
 
 @contextmanager
 def aws_errors(what: str) -> Iterator[None]:
-    """Say of an AWS client's errors whether it was refused (`Fatal`) or not answered (`Retryable`)."""
+    """Turn an AWS client's errors into `Fatal` (refused) or `Retryable` (no answer)."""
     try:
         yield
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""Progress of anything that takes more than two seconds, behind one interface."""
+"""Progress of work that takes more than two seconds, behind one interface."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Task(Protocol):
     """One piece of work under way."""
 
     def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
-        """Say how much is done in all (not since the last call), and what is going on."""
+        """Report the amount done in all (not since the last call), and the current activity."""
 
     def end(self, how: End, note: str) -> None:
-        """Say how the work has ended, where it did not end well."""
+        """Report how the work ended if it did not end well."""
 
 
 class Progress(Protocol):
-    """Where work says how far it is."""
+    """Shows the progress of work."""
 
     @contextmanager
     def task(self, name: str, *, total: int | None = None, unit: Unit = "steps") -> Iterator[Task]:
@@ -75,7 +75,7 @@ class BarProgress:
 
 
 class _Mark(SpinnerColumn):
-    """Turns while work is under way, and says how it has ended."""
+    """Turns while work is under way, then shows how it ended."""
 
     def render(self, task: BarTask) -> RenderableType:
         """Mark the line."""

@@ -11,8 +11,7 @@ import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from cli.console import COMMON
-from cli.main import app
-from cli.manual import Manual
+from cli.main import Manual, app
 
 HEAD = """\
 # Commands
@@ -39,7 +38,7 @@ OPTIONS = ["| argument or option | meaning | default |", "| --- | --- | --- |"]
 
 
 def commands(group: TyperGroup | None = None, path: str = "calve") -> Iterator[tuple[str, str, TyperCommand]]:
-    """Each command with its full name and the panel that it, or its group, stands in."""
+    """Each command with its full name and the panel of it or its group."""
     group = group or root()
     for name, command in group.commands.items():
         full, panel = f"{path} {name}", str(getattr(command, "rich_help_panel", ""))
@@ -55,7 +54,7 @@ def root() -> TyperGroup:
 
 
 def manual(command: TyperCommand) -> Manual:
-    """What the command's own docstring says."""
+    """The manual in the command's own docstring."""
     function = command.callback
     return Manual.of(inspect.unwrap(function).__doc__ if function else None)
 

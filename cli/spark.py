@@ -12,27 +12,25 @@ from typing import TYPE_CHECKING
 
 from calve.config.spark_conf import java_options
 from calve.errors import Fatal
-from cli.embedded.java import find_java
 from cli.embedded.layout import Layout, project_root
-from cli.embedded.loopback import HOST
-from cli.embedded.processes import allow_open_files
-from cli.embedded.stack import current, environment, spark_jars
+from cli.embedded.processes import HOST, allow_open_files
+from cli.embedded.runtimes import find_java
+from cli.embedded.stack import Stack, current, environment, spark_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from calve.config.job import Job
-    from cli.embedded.stack import Stack
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 QUICK_START = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xshare:auto"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-"""Halves the time to the first commit and the peak of the throughput: for short runs. Other collectors take a seventh more CPU.
+"""For short runs: halves the time to the first commit, and the peak throughput. Other collectors take a seventh more CPU.
 
-With one tier the JVM reserves 48 MB for code. Spark fills that in minutes, and then a third of its time goes into sweeping it.
-Java would check the byte code of 15,000 classes for a second; our jars were checked by their checksums.
+With one tier the JVM reserves 48 MB for code by default. Spark fills that in minutes, and a third of its time goes to sweeping.
+Verifying the byte code of 15,000 classes would take a second; the jars' checksums were verified.
 """
 
 
@@ -46,9 +44,9 @@ def spark_environment(
     conf: Mapping[str, str] | None = None,
     more: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The environment of a child process that runs a job: jars, memory, and settings that the JVM must be started with.
+    """The environment of a child process that runs a job: jars, memory, and settings for the JVM's start.
 
-    By default these are the jars of this release, and Avro's limits; `more` settings come from `calve.yaml`.
+    Defaults: the jars of this release, and Avro's limits. `more`: settings of `calve.yaml`.
 
     Raises:
         Fatal: a process may open too few files here.
@@ -67,13 +65,13 @@ def spark_environment(
 
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""To compile expressions takes longer than to compute them for a few records."""
+"""For a few records, compiling expressions takes longer than interpreting them."""
 
 
 def local_session(job: Job) -> SparkSession:
-    """A session of the job's in this process; what its JVM would print is left out.
+    """A session of the job in this process, without the JVM's output.
 
-    It ends behind the process: to stop it would take a second.
+    It ends after the process: to stop it would take a second.
 
     Raises:
         Fatal: there is no JVM.
@@ -90,7 +88,7 @@ def local_session(job: Job) -> SparkSession:
 
 @contextmanager
 def bare_session() -> Iterator[SparkSession]:
-    """A session in this process that knows nothing but Spark SQL; what its JVM would print is left out.
+    """A session of Spark SQL only in this process, without the JVM's output.
 
     Raises:
         Fatal: there is no JVM.
@@ -120,7 +118,7 @@ def _started(start: Callable[[], SparkSession]) -> SparkSession:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """A process that is started inside writes no errors, for as long as it lives."""
+    """Processes that are started in the block write no errors, for as long as they live."""
     sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

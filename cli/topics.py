@@ -1,6 +1,6 @@
-"""The tables of entries with `topics`, as the commands see them: of the topics that Kafka lists, and those that the lake has.
+"""The tables of entries with `topics`: from the topics that Kafka lists, and from the tables that the lake has.
 
-A table says what topic it was made for, so it is found where Kafka does not answer, too, or where its topic is gone.
+A table stores its topic, so it is found even if Kafka does not answer or the topic is gone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cli.lake import aws_errors, load, open_catalog
 
 
 def with_named(jobs: Sequence[Job], names: Iterable[str]) -> tuple[Job, ...]:
-    """The jobs, with the tables of patterns that have these names; the lake is asked for them, and then Kafka.
+    """The jobs with the tables of patterns that have these names, found in the lake, else in Kafka.
 
     Raises:
         Retryable, Fatal: the lake or Kafka does not answer, or refuses.
@@ -43,7 +43,7 @@ def _with_named(job: Job, names: Sequence[str]) -> Job:
 
 
 def surveyed(job: Job, catalog: Catalog, database: str, listed: Iterable[str]) -> Expansion:
-    """What the job's patterns make of the topics that Kafka lists, and which tables of other topics the lake has.
+    """The tables of the job's patterns: for the topics that Kafka lists, and for other topics that the lake has tables of.
 
     Raises:
         Retryable, Fatal: the catalog does not answer, or refuses.
@@ -60,13 +60,13 @@ def surveyed(job: Job, catalog: Catalog, database: str, listed: Iterable[str]) -
 
 
 def of_lake(job: Job, topics: Mapping[str, str]) -> Expansion:
-    """The tables of the job's patterns among those of the lake; `topics`: what each was made for, by its name."""
+    """The tables of the job's patterns that the lake has; `topics`: the topic of each, by table name."""
     found = expand(job, topics.values(), topics.get)
     return Expansion(tuple(each for each in found.tables if topics.get(each.name) == each.topic))
 
 
 def joined(first: Expansion, second: Expansion) -> Expansion:
-    """Both, with each table once; what is not kept is known of the first."""
+    """Both, each table once; topics without a table are those of the first."""
     tables = {each.name: each for each in (*second.tables, *first.tables)}
     return Expansion(tuple(tables[name] for name in sorted(tables)), first.not_kept)
 
@@ -78,7 +78,7 @@ def with_tables(job: Job, found: Expansion) -> Job:
 
 
 def _names(job: Job, catalog: Catalog, database: str) -> list[str]:
-    """The tables of the database that may be the patterns', by their names."""
+    """The tables of the database whose names match a pattern."""
     patterns = [re.compile(name_pattern(each.name)) for each in job.patterns]
     with aws_errors(f"database {database}"):
         try:

@@ -20,9 +20,9 @@ from bench.jars import connect_class_path
 from bench.metering import Metered, metered
 from bench.scene import MEMORY, Follower, Lap, Run, Scene, begun, run_of
 from calve.config.job import Job
-from cli.embedded.java import find_java
 from cli.embedded.layout import Layout
-from cli.embedded.loopback import HOST, call, free_ports
+from cli.embedded.processes import HOST, call, free_ports
+from cli.embedded.runtimes import find_java
 from cli.embedded.stack import environment
 from cli.kafka import client_properties
 from cli.lake import open_catalog

@@ -9,8 +9,7 @@ import typer
 
 from calve.errors import CalveError
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption
-from cli.console import Console, Output, OutputOption
-from cli.look.status import duration
+from cli.console import Console, Output, OutputOption, duration
 
 if TYPE_CHECKING:
     from lambdas.export_notify.notice import Manifest

@@ -1,4 +1,4 @@
-"""The deployed exports: found by the outputs of their stacks, in the account or in the embedded stack."""
+"""The deployed exports, found through the outputs of their stacks in the account or the embedded stack."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DAYS = re.compile(r"(\d{4}-\d\d-\d\d)\.\.(\d{4}-\d\d-\d\d)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Exports:
-    """One deployment's exports; `prefix` is where their files begin in the lake's bucket."""
+    """The exports of one deployment; `prefix`: where their files begin in the lake's bucket."""
 
     name: str
     account: Account
@@ -71,7 +71,7 @@ class Exports:
         return Links(self.links_table, self.account.client("dynamodb"))
 
     def manifests(self, export: str | None = None) -> list[Manifest]:
-        """What was delivered, newest first."""
+        """The delivered files, newest first."""
         s3, found = self.account.client("s3"), []
         with aws_errors(f"the exports in {self.bucket}"):
             pages = s3.get_paginator("list_objects_v2").paginate(
@@ -84,7 +84,7 @@ class Exports:
         return sorted(found, key=lambda each: each.created_at, reverse=True)
 
     def run(self, export: str, window: str | None, *, now: datetime) -> list[dict[str, Any]]:
-        """Invoke the deployed function as its schedule does; returns what became of each window.
+        """Invoke the deployed function as its schedule does; return the result of each window.
 
         Raises:
             CalveError: there is no such export, or the function ended with an error.
@@ -108,7 +108,7 @@ class Exports:
         return outcomes
 
     def _scheduled(self, export: str) -> dict[str, Any]:
-        """The input of an export's schedule: the export as it is deployed, not as it is configured here."""
+        """The input that an export's schedule sends: the export as deployed, not as configured here."""
         scheduler = self.account.client("scheduler")
         with aws_errors(f"the schedule of the export {export}"):
             try:
@@ -123,7 +123,7 @@ class Exports:
 
 
 def bounds(window: str, zone: ZoneInfo, now: datetime) -> dict[str, str]:
-    """A window of the command line: `previous_week`, or `2026-11-02..2026-11-08`, both days included.
+    """The first and last day of a window: `previous_week`, or `2026-11-02..2026-11-08`.
 
     Raises:
         ConfigError: it is neither.

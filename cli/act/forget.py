@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calve.config.job import Upsert
+from calve.config.job import Job, Upsert
+from calve.config.job import Table as Settings
 from calve.errors import CalveError, ConfigError, Retryable
 from calve.names import FIELD_NAME
 from calve.requests.forget import (
@@ -37,11 +38,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from calve.config.job import Job
-    from calve.config.job import Table as Settings
-
 PATIENCE_S = 600.0
-"""Files are written anew and deleted, which takes longer than a round."""
+"""Files are rewritten and deleted, which takes longer than a round."""
 FORGETTING = Kind(Request, "a request to forget somebody in", Entry.of)
 NONCE_BYTES = 12
 UNREACHED = (
@@ -108,17 +106,17 @@ def forget(
 
 
 def _opened(table: str, config: Path, env: str | None) -> tuple[Job, Settings, Table]:
-    from cli.act.dead_letters.selection import open_letters
+    from cli.dead_letters import open_with_dead_letters
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
 
     job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
-    main, _ = open_letters(open_catalog(job.lake), job.table_name(wanted, cluster_database(job)))
+    main, _ = open_with_dead_letters(open_catalog(job.lake), job.table_name(wanted, cluster_database(job)))
     return job, wanted, main
 
 
 def _condition(text: str, wanted: Settings) -> Condition:
-    """`COLUMN=VALUE`, or a value of the column that tells the table's rows."""
+    """`COLUMN=VALUE`, or only a value if one column identifies the table's rows."""
     column, equals, value = text.partition("=")
     if not equals or not all(FIELD_NAME.fullmatch(part) for part in column.split(".")):
         column, value = _key_column(wanted), text
@@ -168,7 +166,7 @@ def _say_what_goes(console: Console, name: str, wanted: Settings, where: Sequenc
 
 
 def sealed(request: Request, job: Job, wanted: Settings) -> Request:
-    """Where the table masks, its files must not hold a value as it is: not even those of a request."""
+    """The request with its value encrypted where the table masks anything: no file of such a table may hold it in clear."""
     if not wanted.masks or job.masking is None:
         return request
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

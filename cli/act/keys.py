@@ -1,17 +1,23 @@
-"""`calve keys`: how old the keys of a deployment are, and when they change; never what they are."""
+"""`calve keys`: how old the secrets of a deployment are, and when they change. No secret is read."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption
-from cli.console import Console, Output, OutputOption
-from cli.look.status import duration
+from calve.config.deployment import Deployment
+from calve.config.job import Registry
+from calve.config.publishing import Publish
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
+from cli.console import Console, Output, OutputOption, duration
 
 if TYPE_CHECKING:
-    from cli.act.key_ages import KeyAge
+    from cli.account import Account
+
+State = Literal["ok", "by hand", "overdue", "unfinished", "absent", "elsewhere"]
 
 
 def keys(
@@ -24,11 +30,9 @@ def keys(
     Example:
       calve keys --env prod
     """
-    from cli.act.key_ages import key_ages
-
     now = datetime.now(UTC)
     console = Console(output)
-    found = key_ages(config, env, now)
+    found = _key_ages(config, env, now)
     console.table("keys", [_line(each, now) for each in found])
     if not found:
         console.say("no secrets: the configuration names none, and no stack of it has made one")
@@ -55,3 +59,121 @@ def _until(then: datetime | None, now: datetime) -> str:
         return "-"
     left = (then - now).total_seconds()
     return f"in {duration(left)}" if left > 0 else f"{duration(-left)} ago"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAge:
+    """A secret and its use.
+
+    state: `by hand`: nothing rotates it; `unfinished`: a rotation began and its version is not in use yet; `elsewhere`: it is not
+    in AWS. created: when the version in use was made. rotated: when a version was last tested and brought into use.
+    """
+
+    use: str
+    secret: str
+    state: State
+    created: datetime | None = None
+    rotated: datetime | None = None
+    next: datetime | None = None
+
+
+def _key_ages(config: Path, env: str | None, now: datetime) -> list[KeyAge]:
+    """The secrets that a configuration names, and those that its stacks made.
+
+    Raises:
+        CalveError: the configuration cannot be used, or AWS does not answer.
+    """
+    from cli.account import Account
+    from cli.lake import aws_errors
+
+    deployment, embedded = load_target(config, env)
+    account = Account.of(embedded, deployment.region)
+    account.id()  # says what is wrong with the credentials, if anything is
+    client = account.client("secretsmanager")
+    found = [*named(deployment), *_made(deployment, account)]
+    with aws_errors("AWS Secrets Manager"):
+        return [key_age(client, use, reference, now) for use, reference in found]
+
+
+def named(deployment: Deployment) -> Iterator[tuple[str, str]]:
+    """Use and reference of each secret of a configuration. A secret with several uses has several lines."""
+    job = deployment.jobs[0].settings
+    uses: list[tuple[str, str | None]] = [
+        ("kafka", job.kafka.secret),
+        ("kafka, emit", job.kafka.emit_secret),
+        ("masking", job.masking),
+        *((f"changes {each.of}", each.admin) for each in deployment.rotations),
+    ]
+    if isinstance(job.registry, Registry):
+        uses += [
+            ("registry", job.registry.secret),
+            ("registry, certificate", job.registry.client_certificate),
+        ]
+    uses += _of_publishing(deployment.publish) if deployment.publish else []
+    for use, reference in uses:
+        if reference:
+            yield use, reference
+
+
+def _of_publishing(publish: Publish) -> list[tuple[str, str | None]]:
+    snowflake, rest = publish.snowflake, publish.iceberg_rest
+    uses: list[tuple[str, str | None]] = []
+    if snowflake:
+        uses.append(("snowflake, deploys", snowflake.secret))
+        uses.append(("snowflake, catalog", snowflake.open_catalog.secret if snowflake.open_catalog else None))
+    if rest:
+        uses.append(("iceberg_rest", rest.secret))
+        uses.append(("iceberg_rest, deploys", rest.bootstrap.secret if rest.bootstrap else None))
+    return uses
+
+
+def _made(deployment: Deployment, account: Account) -> Iterator[tuple[str, str]]:
+    """Use and reference of the secrets that the stacks made, recognised by how their logical ids begin."""
+    from cli.account import resources
+
+    stacks: dict[str, dict[str, str]] = {}
+    if deployment.exports:
+        stacks["exports"] = {"": "links"}
+    if deployment.publish:
+        stacks["publish"] = {"Snowflake": "snowflake", "IcebergRest": "iceberg_rest"}
+    for stack, uses in stacks.items():
+        for each in resources(account, f"{deployment.name}-{stack}"):
+            if each.type == "AWS::SecretsManager::Secret":
+                use = next(use for begin, use in uses.items() if each.logical.startswith(begin))
+                yield use, f"aws:{each.id}"
+
+
+def key_age(client: Any, use: str, reference: str, now: datetime) -> KeyAge:
+    """The age of one secret; `client` is Secrets Manager's."""
+    kind, _, secret = reference.partition(":")
+    if kind != "aws":
+        return KeyAge(use, reference, "elsewhere")
+    name = secret.rpartition(":secret:")[2]
+    try:
+        described = client.describe_secret(SecretId=secret)
+    except client.exceptions.ResourceNotFoundException:
+        return KeyAge(use, name, "absent")
+    staged = client.list_secret_version_ids(SecretId=secret, MaxResults=100)["Versions"]
+    created = next((each["CreatedDate"] for each in staged if "AWSCURRENT" in each["VersionStages"]), None)
+    following = _utc(described.get("NextRotationDate")) if described.get("RotationEnabled") else None
+    return KeyAge(
+        use,
+        name,
+        _state(described, following, now),
+        _utc(created),
+        _utc(described.get("LastRotatedDate")),
+        following,
+    )
+
+
+def _state(described: Any, following: datetime | None, now: datetime) -> State:
+    stages = described.get("VersionIdsToStages", {}).values()
+    if any("AWSPENDING" in each and "AWSCURRENT" not in each for each in stages):
+        return "unfinished"
+    if not described.get("RotationEnabled"):
+        return "by hand"
+    return "overdue" if following and following < now else "ok"
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return moment.astimezone(UTC) if moment else None

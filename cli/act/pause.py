@@ -1,4 +1,4 @@
-"""`calve pause` and `calve resume`: a property of the table, which its job heeds before each round."""
+"""`calve pause` and `calve resume`: a property of the table that its job respects before each round."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import typer
 from calve.errors import ConfigError
 from calve.requests.requests import Entry, Pause, outdated
 from calve.table.summary import PAUSED
-from cli.act.dead_letters.options import open_both
-from cli.act.requests import Identified, Unanswered, change, wait
+from cli.act.requests import Identified, Unanswered, change, open_both, wait
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 
@@ -61,9 +60,9 @@ def pause(
     held = Pause(uuid.uuid4().hex, stamp(now), person(), reason, _until(until, now))
     entry = Entry(held.id, held.at, "pause", held.words, held.by)
     change(main, {PAUSED: held.to_json(), **entry.property()}, remove=outdated(main.properties))
-    heeded = _wait(console, main, held, lambda state: state.code == held.id, settings)
-    console.document({"table": str(name), **asdict(held), "heeded": heeded})
-    if heeded:
+    applied = _wait(console, main, held, lambda state: state.code == held.id, settings)
+    console.document({"table": str(name), **asdict(held), "heeded": applied})
+    if applied:
         console.say(f"{name} is paused {held.words}. Go on with: calve resume {table}")
     else:
         console.say(
@@ -92,28 +91,28 @@ def resume(
         return
     entry = Entry(uuid.uuid4().hex, stamp(now), "resume", f"was paused {held.words}", person())
     change(main, entry.property(), remove=[PAUSED, *outdated(main.properties)])
-    heeded = _wait(console, main, entry, lambda state: state.state != "paused", settings)
-    console.document({"table": str(name), "resumed": True, "heeded": heeded})
-    told = "is read again" if heeded else "will be read again by the next job, as none runs now"
-    console.say(f"{name} {told}; it was paused {held.words}.")
+    applied = _wait(console, main, entry, lambda state: state.state != "paused", settings)
+    console.document({"table": str(name), "resumed": True, "heeded": applied})
+    effect = "is read again" if applied else "will be read again by the next job, as none runs now"
+    console.say(f"{name} {effect}; it was paused {held.words}.")
 
 
 def _wait(
     console: Console,
     main: Table,
-    asked: Identified,
-    heeded: Callable[[TableState], bool],
+    request: Identified,
+    applied: Callable[[TableState], bool],
     settings: Settings,
 ) -> bool:
-    """True once a job has said in the table that it heeds; False where none does."""
+    """True once a job reports in the table that it has applied the change; False if no job runs."""
     from cli.lake import state_of
 
     try:
         return wait(
             console,
             main,
-            lambda: heeded(state_of(main)) or None,
-            request=asked,
+            lambda: applied(state_of(main)) or None,
+            request=request,
             title=f"waiting for the job of {'.'.join(main.name())}",
             patience_s=max(PATIENCE_S, 2 * settings.freshness_s),
             ingest=settings.name,
@@ -127,7 +126,7 @@ def stamp(now: datetime) -> str:
 
 
 def person() -> str:
-    """Whom this machine takes the user for."""
+    """The name of this machine's user."""
     try:
         return getpass.getuser()
     except OSError:

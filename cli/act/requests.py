@@ -1,4 +1,4 @@
-"""Requests that the job answers between two rounds: how a command leaves one in a table, and waits for the answer."""
+"""Requests that the job answers between two rounds: a command leaves one in a table and waits for the answer."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
 
 import typer
 
 from calve.errors import CalveError, ConfigError
 from calve.requests.requests import WaitingRequest
+from cli.config import load_jobs, table_named
 from cli.console import Console, Output
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
+    from calve.config.job import Table as Settings
+    from calve.names import TableName
 
 ASK_S = 1.0
 COMMIT_ATTEMPTS = 5
@@ -25,20 +30,20 @@ Answer = TypeVar("Answer")
 
 
 class Identified(Protocol):
-    """Something that is asked for."""
+    """A request with an id."""
 
     @property
     def id(self) -> str: ...
 
 
 class Unanswered(CalveError):
-    """No job has answered in time."""
+    """No job answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[Answer]):
-    """A kind of request. title: what it is called, before the name of the table. answered: finds the answer among the properties,
-    given the id of a request.
+    """A kind of request. title: its name, before the name of the table. answered: finds the answer to a request id among the
+    table's properties.
     """
 
     request: type[WaitingRequest]
@@ -47,10 +52,10 @@ class Kind(Generic[Answer]):
 
 
 def refuse_second(kind: Kind[Any], main: Table) -> None:
-    """Refuse to ask while a request of this kind waits; what cannot be read is none.
+    """Refuse a request while another of this kind waits; one that cannot be parsed does not count.
 
     Raises:
-        CalveError: one does.
+        CalveError: another one waits.
     """
     try:
         waiting = kind.request.pending(main.properties)
@@ -64,10 +69,10 @@ def refuse_second(kind: Kind[Any], main: Table) -> None:
 
 
 def require_consent(console: Console, question: str, *, look_at: str, yes: bool) -> None:
-    """Ask, unless `yes` is said already. look_at: what to look at before that is said.
+    """Ask for consent unless `yes`. look_at: what a person should look at first.
 
     Raises:
-        ConfigError: nobody is there to be asked.
+        ConfigError: nobody can answer.
     """
     if yes:
         return
@@ -83,7 +88,7 @@ def change(
     remove: Sequence[str] = (),
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Change the table's properties; a running job may commit at the same moment, behind which `check` looks again.
+    """Change the table's properties. A running job may commit at the same time: `check` then runs again.
 
     Raises:
         CalveError: the table changes too often; and whatever `check` raises.
@@ -109,7 +114,7 @@ def change(
 
 
 def refresh(main: Table) -> None:
-    """See the table as it is now.
+    """Read the table's newest metadata.
 
     Raises:
         Retryable, Fatal: as `cli.lake.load`.
@@ -131,10 +136,11 @@ def wait(
     ingest: str,
     look: Callable[[Table], None] = refresh,
 ) -> Answer:
-    """Until there is an answer. title: of what is waited for. ingest: what `calve ingest` is told. look: sees the table anew.
+    """Wait for an answer. title: what is waited for. ingest: the table for `calve ingest` in the fix. look: reads the table
+    again.
 
     Raises:
-        Unanswered: nobody has answered in time; and whatever `answer` and `look` raise.
+        Unanswered: no job answered in time; and the errors of `answer` and `look`.
     """
     from cli.lake import state_of
 
@@ -167,7 +173,7 @@ def ask(
     ingest: str,
     look: Callable[[Table], None] = refresh,
 ) -> Answer:
-    """Leave the request in the table's properties, and wait for its answer; see `wait`.
+    """Leave the request in the table's properties, and `wait` for its answer.
 
     Raises:
         CalveError: another request was faster or takes this one's place, or the table changes too often; and as `wait`.
@@ -188,3 +194,19 @@ def ask(
 
 def _name(main: Table) -> str:
     return ".".join(main.name())
+
+
+def open_both(table: str, config: Path, env: str | None) -> tuple[TableName, Settings, Table, Table | None]:
+    """The table's full name and settings, the table, and its dead-letter table where there is one.
+
+    Raises:
+        CalveError: there is no such table.
+    """
+    from cli.dead_letters import open_with_dead_letters
+    from cli.kafka import cluster_database
+    from cli.lake import open_catalog
+
+    job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
+    name = job.table_name(wanted, cluster_database(job))
+    main, dead_letters = open_with_dead_letters(open_catalog(job.lake), name)
+    return name, wanted, main, dead_letters

@@ -1,4 +1,4 @@
-"""`calve rollback` and `calve rewind`: a request in the table, which the job answers between two rounds."""
+"""`calve rollback`, `calve rewind` and `calve backfill`: requests in the table, which the job answers between two rounds."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from calve.config.job import Start
+from calve.config.job import Table as Settings
 from calve.errors import CalveError, ConfigError
 from calve.names import TABLE_NAME
+from calve.requests.backfill import Request as BackfillRequest
 from calve.requests.requests import Entry
-from calve.requests.rollback import Request, What, at_moment, before_offsets, journey
+from calve.requests.rollback import Journey, Request, What, at_moment, before_offsets, journey
 from calve.table.protocol import Commit, nearest_position
 from calve.table.summary import ROUND
-from cli.act.dead_letters.options import open_both
 from cli.act.pause import person, stamp
-from cli.act.requests import Kind, YesOption, ask, refuse_second, require_consent
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, moment
+from cli.act.requests import Kind, YesOption, ask, open_both, refuse_second, require_consent
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, parse_time
 from cli.console import Console, Output, OutputOption
 
 if TYPE_CHECKING:
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from calve.config.job import Table as Settings
-    from calve.requests.rollback import Journey
     from calve.table.position import Offsets, TopicKey
 
 PATIENCE_S = 120.0
@@ -57,6 +57,18 @@ IntoOption = Annotated[
     str | None,
     typer.Option(
         "--into", help="Into a new table of this name, beside the one there is.", show_default=False
+    ),
+]
+BACKFILL_PATIENCE_S = 600.0
+"""A range may be large."""
+BACKFILL = Kind(BackfillRequest, "a backfill of", Entry.of)
+HELP = "PARTITION:OFFSET, several with commas, or a moment of the records: 2h, 2026-01-01T00:00:00Z."
+
+FromOption = Annotated[str, typer.Option("--from", help=f"The first records. {HELP}", show_default=False)]
+ToOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to", help=f"Before which it ends; else where the table stands. {HELP}", show_default=False
     ),
 ]
 
@@ -116,7 +128,7 @@ def rewind(
         return
     line = _ancestors(main)
     if PLACES.fullmatch(to):
-        found = _found(before_offsets(line, _topic(line, str(name)), places(to)), table, to)
+        found = _found(before_offsets(line, _topic(line, str(name)), _places(to)), table, to)
     else:
         found = _at(line, to, now, table)
     _travel(console, main, settings, journey(line, found.id), "rewind", now, yes=yes)
@@ -131,7 +143,7 @@ def _travel(
         console.say(f"{name} stands at snapshot {way.to.id} already: there is nothing to do.")
         console.document({"table": name, "snapshot": way.to.id, "offsets": 0})
         return
-    for each in consequences(way, settings):
+    for each in _consequences(way, settings):
         console.say(each)
     question = f"Take {name} back to snapshot {way.to.id}?"
     require_consent(console, question, look_at="what will happen", yes=yes)
@@ -148,8 +160,8 @@ def _travel(
     console.say(f"{name}: {entry.told}.")
 
 
-def consequences(way: Journey, settings: Settings) -> list[str]:
-    """What going back means, a sentence each."""
+def _consequences(way: Journey, settings: Settings) -> list[str]:
+    """The consequences of going back, a sentence each."""
     gone = way.ledger
     moment_ = datetime.fromtimestamp(way.to.committed_at, UTC).isoformat(timespec="seconds")
     found = [
@@ -183,7 +195,7 @@ def _ancestors(main: Table) -> tuple[Commit, ...]:
 
 
 def _at(line: Sequence[Commit], to: str, now: datetime, table: str) -> Commit:
-    return _found(at_moment(line, moment(to, now, "--to").timestamp()), table, to)
+    return _found(at_moment(line, parse_time(to, now, "--to").timestamp()), table, to)
 
 
 def _found(commit: Commit | None, table: str, to: str) -> Commit:
@@ -225,21 +237,21 @@ def _topic(line: Sequence[Commit], name: str) -> TopicKey:
     return next(reversed(position.offsets))
 
 
-def places(text: str) -> Offsets:
-    """`0:12,1:7`."""
+def _places(text: str) -> Offsets:
+    """Next offset by partition, of `0:12,1:7`."""
     pairs = (each.split(":") for each in text.split(","))
     return {int(partition): int(offset) for partition, offset in pairs}
 
 
 def _say_entry(console: Console, settings: Settings, to: str, into: str, now: datetime) -> None:
-    """A new table is an entry of calve.yaml, which the job takes its tables from; a request could only repeat it."""
+    """Show the entry to add to calve.yaml: the job takes its tables from there, so a request could only repeat it."""
     if not TABLE_NAME.fullmatch(into):
         raise ConfigError(f'--into: "{into}" is no name of a table', fix="use a-z, 0-9 and _")
     if PLACES.fullmatch(to):
-        offsets = ", ".join(f"{partition}: {offset}" for partition, offset in sorted(places(to).items()))
+        offsets = ", ".join(f"{partition}: {offset}" for partition, offset in sorted(_places(to).items()))
         start = f"{{offsets: {{{offsets}}}}}"
     else:
-        start = f"{{timestamp: {moment(to, now, '--to').isoformat(timespec='seconds')}}}"
+        start = f"{{timestamp: {parse_time(to, now, '--to').isoformat(timespec='seconds')}}}"
     entry = f"tables:\n  {into}:\n    topic: {settings.topic}\n    start: {start}"
     console.say(
         f"Add this to calve.yaml, with what else table {settings.name} has there, then deploy it or start the job anew:"
@@ -249,3 +261,58 @@ def _say_entry(console: Console, settings: Settings, to: str, into: str, now: da
         f"{settings.name} stays as it is. Partitions without a start offset begin at their first record."
     )
     console.document({"table": into, "topic": settings.topic, "calve_yaml": entry})
+
+
+def backfill(
+    table: TableArgument,
+    *,
+    start: FromOption,
+    to: ToOption = None,
+    yes: YesOption = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Have the job read a range of records again and put the rows they make now in the place of those they made.
+
+    For a table whose every record is a row, once a schema or a step has been corrected. Readers see the old rows, or all the new
+    ones. Ctrl-C ends the waiting, not the backfill.
+
+    Example:
+      calve backfill stock_trades --from 0:1500,1:1480 --to 0:9000,1:9100
+    """
+    console, now = Console(output), datetime.now(UTC)
+    name, settings, main, _ = open_both(table, config, env)
+    refuse_second(BACKFILL, main)
+    first = _end(start, now, "--from")
+    end = Start("timestamp", round(now.timestamp() * 1000)) if to is None else _end(to, now, "--to")
+    for each in _backfill_consequences(settings):
+        console.say(each)
+    require_consent(console, f"Make these rows of {name} anew?", look_at="what will happen", yes=yes)
+    request = BackfillRequest(uuid.uuid4().hex, stamp(now), person(), first, end)
+    patience_s = max(BACKFILL_PATIENCE_S, 2 * settings.freshness_s)
+    entry = ask(
+        console, main, BACKFILL, request, title=f"backfill of {name}", patience_s=patience_s, ingest=table
+    )
+    console.document({"table": str(name), **asdict(entry)})
+    if entry.problem:
+        raise CalveError(f"nothing of {name} was made anew: {entry.problem}", fix="cure that, then ask again")
+    console.say(f"{name}: {entry.told}.")
+
+
+def _backfill_consequences(settings: Settings) -> list[str]:
+    """The consequences of a backfill, a sentence each."""
+    found = [
+        f"Records of topic {settings.topic} in this range are read again, and their rows replaced in one commit.",
+        "Where a record of them is a row only then, or only now, nothing is changed.",
+        "Dead letters stay; stored exports stay as they are.",
+    ]
+    if settings.emit:
+        found.append(f"The new rows are written to topic {settings.emit.topic}.")
+    return found
+
+
+def _end(text: str, now: datetime, option: str) -> Start:
+    if PLACES.fullmatch(text):
+        return Start("offsets", offsets=_places(text))
+    return Start("timestamp", round(parse_time(text, now, option).timestamp() * 1000))

@@ -1,6 +1,6 @@
-"""AWS on this machine: ministack, in an environment of its own, its objects in memory.
+"""AWS on this machine: ministack in its own environment, with its objects in memory.
 
-That environment is also the runtime of the emulated functions, so it has boto3, as AWS's has.
+That environment is also the runtime of the emulated functions: like AWS's, it has boto3.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 
 from calve.errors import Fatal
 from cli.embedded.layout import Layout
-from cli.embedded.loopback import HOST, call, no_proxy
-from cli.embedded.processes import tail
+from cli.embedded.processes import HOST, call, no_proxy, tail
 from cli.progress import Progress
 
 LOCK = Path(__file__).with_name("ministack.txt")
@@ -35,7 +34,7 @@ def installed(layout: Layout) -> bool:
 
 
 def install(layout: Layout, progress: Progress) -> None:
-    """Make the emulator's environment, unless it is there."""
+    """Install the emulator's environment if it is missing."""
     if installed(layout):
         return
     shutil.rmtree(layout.aws_venv, ignore_errors=True)
@@ -62,7 +61,7 @@ def command(layout: Layout) -> list[str]:
 
 
 def environment(port: int, *, folder: Path) -> dict[str, str]:
-    """Return the emulator's settings; by default it would listen on every interface and open an MQTT port."""
+    """Return the emulator's settings; by default it listens on every interface and opens an MQTT port."""
     return {
         "GATEWAY_PORT": str(port),
         "BIND_HOST": HOST,
@@ -91,9 +90,9 @@ def answers(port: int) -> bool:
 
 @cache
 def client(service: str, endpoint: str) -> Any:
-    """A boto3 client of an emulated service; nothing of the user's own AWS configuration goes into it.
+    """A boto3 client of an emulated service, without the user's own AWS configuration.
 
-    Threads may share it. Made once: boto3 reads megabytes of definitions for each.
+    Threads may share it. It is made once: boto3 reads megabytes of definitions for each.
     """
     import boto3
 
@@ -102,7 +101,7 @@ def client(service: str, endpoint: str) -> Any:
 
 
 def reachable(url: str, endpoint: str) -> str:
-    """Where the emulator answers a Function URL, whose own host nobody knows."""
+    """The emulator's address of a Function URL, whose own host does not resolve."""
     parts = urlsplit(url)
     host, _, _ = (parts.hostname or "").partition(".")
     return f"{endpoint}/_aws/lambda-url/{host}{parts.path}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from calve.errors import Fatal
-from cli.embedded import aws, node
+from cli.embedded import aws, runtimes
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.embedded.stack import Stack, environment
 from cli.progress import Progress, Task
@@ -44,10 +44,10 @@ class App:
         return Layout(self.stack.root)
 
     def deploy(self, progress: Progress) -> Outputs:
-        """Bring everything to what the configuration says; returns the outputs of the stacks.
+        """Deploy all stacks; return their outputs.
 
         Raises:
-            Fatal: with what the CLI said.
+            Fatal: with the CLI's output.
         """
         self._bootstrap(progress)
         file = self.layout.deploy / "outputs.json"
@@ -66,11 +66,11 @@ class App:
         return json.loads(file.read_text()) if file.exists() else {}
 
     def diff(self, progress: Progress) -> str:
-        """What a deploy would change, in the CLI's words."""
+        """The changes of a deploy, in the CLI's words."""
         return "\n".join(self._run("comparing", progress, ["diff", *self._arguments()]))
 
     def destroy(self, progress: Progress) -> None:
-        """Delete the stacks; data stays, as their policies say."""
+        """Delete the stacks; data stays, by their policies."""
         self._run("destroying", progress, ["destroy", "--all", *self._arguments(), "--force"])
 
     def _arguments(self) -> list[str]:
@@ -90,11 +90,11 @@ class App:
             self._run("bootstrapping", progress, ["bootstrap", where, "--app", ""])
 
     def _run(self, title: str, progress: Progress, arguments: list[str]) -> list[str]:
-        """Run the CLI; returns what it said, without the events and the noise."""
-        node.install(self.layout, progress)
+        """Run the CLI; return its output without events and noise."""
+        runtimes.install_cdk(self.layout, progress)
         log = self.layout.logs / "cdk.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = [*node.cdk(self.layout), *arguments, "--ci", "--no-notices"]
+        command = [*runtimes.cdk_command(self.layout), *arguments, "--ci", "--no-notices"]
         if arguments[0] != "diff":
             command += ["--progress", "events"]
         with (
@@ -102,25 +102,26 @@ class App:
             log.open("a") as output,
             _process(command, self._environment()) as process,
         ):
-            said = _Said(task)
+            heard = _Said(task)
             for line in process.stdout or ():
                 output.write(line)
-                said.hear(line.rstrip())
+                heard.hear(line.rstrip())
             code = process.wait()
         if code:
             raise Fatal(
-                f"cdk {arguments[0]} failed\n" + "\n".join(f"  {line}" for line in said.lines[-SHOWN_LINES:]),
+                f"cdk {arguments[0]} failed\n"
+                + "\n".join(f"  {line}" for line in heard.lines[-SHOWN_LINES:]),
                 fix=f"read {log}",
             )
-        return said.lines
+        return heard.lines
 
     def _environment(self) -> dict[str, str]:
-        """Only the stack's: neither a profile nor a setting of the CLI that the user has for real accounts."""
+        """Only the stack's environment: no profile and no CLI setting that the user has for real accounts."""
         home = self.layout.deploy / "home"
         home.mkdir(parents=True, exist_ok=True)
         kept = {key: value for key, value in environment(self.stack).items() if not key.startswith("CDK_")}
         return kept | {
-            "PATH": node.search_path(),
+            "PATH": runtimes.search_path(),
             "HOME": str(home),
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CDK_DISABLE_VERSION_CHECK": "true",
@@ -130,7 +131,7 @@ class App:
 
 @dataclass(slots=True)
 class _Said:
-    """What the CLI said: events become progress, the rest is kept."""
+    """The CLI's output: events become progress, the rest is kept."""
 
     task: Task
     lines: list[str] = field(default_factory=list)
@@ -153,7 +154,7 @@ class _Said:
 
 @contextmanager
 def _process(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Start a process with children; none of them outlives the block."""
+    """Start a process; neither it nor its children outlive the block."""
     process = subprocess.Popen(
         command,
         cwd=CHECKOUT,

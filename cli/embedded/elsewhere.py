@@ -1,6 +1,6 @@
-"""Who tables are published to, beside the running stack: a REST catalog and a stand-in for Snowflake. They end with the stack.
+"""Targets that tables are published to, beside the running stack: a REST catalog and a stand-in for Snowflake.
 
-Both are programs of the checkout's `tests/standins`, and no part of calve.
+Both are programs of the checkout's `tests/standins`, not part of calve, and stop with the stack.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from calve.errors import Fatal
-from cli.embedded import aws, processes, state
+from cli.embedded import aws, processes
 from cli.embedded.layout import CHECKOUT, Layout
-from cli.embedded.loopback import HOST, call, free_ports
+from cli.embedded.processes import HOST, call, free_ports
 from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql_api import Session
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STAND_INS = CHECKOUT / "tests" / "standins"
 REST, SNOWFLAKE = "rest_catalog", "snowflake"
 ANSWERS = {REST: ("/v1/config", 200), SNOWFLAKE: ("/", 401)}
-"""What each is asked, and answers with once it is up."""
+"""Path and status of each target's first answer once it is up."""
 
 ACCOUNT, USER, ROLE = "MYORG-EMBEDDED", "DEPLOYER", "ACCOUNTADMIN"
 SECRET = "embedded/snowflake"  # noqa: S105 the name of one
@@ -38,7 +38,7 @@ READY_DEADLINE_S = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """catalog: address of the REST catalog. snowflake: that of the stand-in's SQL API; key: its administrator's."""
+    """catalog: address of the REST catalog. snowflake: address of the stand-in's SQL API; key: its administrator's."""
 
     catalog: str
     snowflake: str
@@ -46,12 +46,12 @@ class Elsewhere:
 
     @property
     def session(self) -> Session:
-        """The administrator's."""
+        """The administrator's session."""
         return Session(self.snowflake, ACCOUNT, USER, self.key, ROLE)
 
     @property
     def publish(self) -> Mapping[str, Mapping[str, object]]:
-        """`publish` of a calve.yaml whose tables both shall get."""
+        """`publish` of a calve.yaml whose tables go to both."""
         return {
             "iceberg_rest": {"uri": self.catalog},
             "snowflake": {
@@ -65,7 +65,7 @@ class Elsewhere:
 
 
 def up(stack: Stack) -> Elsewhere:
-    """Both, as they run already, or started and recorded, so that whatever stops the stack stops them.
+    """Both targets: running already, or started and recorded, so that they stop with the stack.
 
     Raises:
         Fatal: the checkout does not have them, one does not start, or the stack is not up.
@@ -73,7 +73,7 @@ def up(stack: Stack) -> Elsewhere:
     if not STAND_INS.is_dir():
         raise Fatal(f"what the demo publishes to is not there: {STAND_INS}", fix="clone the whole repository")
     layout = Layout(stack.root)
-    recorded = state.read(layout.stack_file)
+    recorded = processes.read_state(layout.stack_file)
     if recorded is None:
         raise Fatal("the embedded stack is not up", fix="calve up")
     secrets = aws.client("secretsmanager", stack.aws_endpoint)
@@ -88,7 +88,7 @@ def up(stack: Stack) -> Elsewhere:
     return Elsewhere(catalog, snowflake, key)
 
 
-def _start_both(stack: Stack, layout: Layout, recorded: state.State, key: KeyPair) -> state.State:
+def _start_both(stack: Stack, layout: Layout, recorded: processes.State, key: KeyPair) -> processes.State:
     ports = dict(zip((REST, SNOWFLAKE), free_ports(2), strict=True))
     login = {"account": ACCOUNT, "user": USER, "public-key": key.public_text}
     recorded = replace(recorded, ports=recorded.ports | ports)
@@ -97,7 +97,7 @@ def _start_both(stack: Stack, layout: Layout, recorded: state.State, key: KeyPai
         for name, options in ((REST, {"root": str(stack.root)}), (SNOWFLAKE, login)):
             waiting.append(start(stack, name, ports[name], options, folder=layout.run / name))
             recorded = recorded.with_process(name, waiting[-1].process)
-            state.write(layout.stack_file, recorded)
+            processes.write_state(layout.stack_file, recorded)
     processes.wait_until_ready(waiting, deadline_s=READY_DEADLINE_S, on_ready=lambda _: None)
     return recorded
 
@@ -105,7 +105,7 @@ def _start_both(stack: Stack, layout: Layout, recorded: state.State, key: KeyPai
 def start(
     stack: Stack, name: str, port: int, options: Mapping[str, str], *, folder: Path
 ) -> processes.Starting:
-    """Start one of the two, with its data in `folder`; whoever does waits for it, and stops it."""
+    """Start one of the two with its data in `folder`. The caller waits for it, and stops it."""
     given = {"port": str(port), "aws": stack.aws_endpoint, **options}
     words = [f"--{key}={value}" for key, value in given.items()]
     kept = ("PATH", "HOME", "LANG", "TZ", "JAVA_HOME")

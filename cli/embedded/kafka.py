@@ -15,9 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from calve.errors import Fatal
-from cli.embedded.java import Java
-from cli.embedded.loopback import HOST
-from cli.embedded.state import State
+from cli.embedded.processes import HOST, State
+from cli.embedded.runtimes import Java
 
 JVM = ["-Xms96m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 FORMAT_DEADLINE_S = 60
@@ -41,7 +40,7 @@ sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
 listener.name.sasl_ssl.plain.sasl.jaas.config={security}.plain.PlainLoginModule required user_{user}="{password}";
 listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule required;
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-# Whoever comes by the plain or the TLS listener, and the one user that the stack makes; others may what an ACL says.
+# Clients of the plain and TLS listeners, and the stack's own user; ACLs decide for others.
 super.users=User:ANONYMOUS;User:{user}
 log.dirs={data}
 auto.create.topics.enable=false
@@ -66,7 +65,7 @@ log.cleaner.dedupe.buffer.size=8388608
 
 
 def new_cluster_id() -> str:
-    """Return a fresh cluster id: base64url, and not beginning with `-` (the option parser would eat it)."""
+    """Return a new cluster id in base64url. It does not begin with `-`: the option parser would take it for an option."""
     while (name := base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")).startswith("-"):
         pass
     return name
@@ -88,7 +87,7 @@ def configuration(state: State, *, data: Path, store: Path) -> str:
 
 
 def write_certificates(folder: Path) -> tuple[Path, Path]:
-    """Make an authority and a broker's certificate anew; return the authority's file and the broker's PEM store (key, chain)."""
+    """Make new certificates of an authority and a broker; return the authority's file and the broker's PEM store (key, chain)."""
     authority_key, broker_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "calve embedded authority")])
     broker_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
@@ -156,7 +155,7 @@ def command(java: Java, *, jars: Path, properties: Path) -> list[str]:
 
 
 def answers(bootstrap_servers: str, cluster_id: str, *, timeout_s: float = 2.0) -> bool:
-    """Tell whether the broker of this very cluster serves requests."""
+    """Tell whether the broker of exactly this cluster serves requests."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -169,7 +168,7 @@ def answers(bootstrap_servers: str, cluster_id: str, *, timeout_s: float = 2.0) 
 
 
 def add_scram_user(state: State) -> None:
-    """Give the user its SCRAM credentials through the broker: a password has no place on a command line."""
+    """Give the user its SCRAM credentials through the broker: a command line must not hold a password."""
     from confluent_kafka import admin
 
     broker = admin.AdminClient({"bootstrap.servers": f"{HOST}:{state.ports['kafka']}", "log_level": 0})

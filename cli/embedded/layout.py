@@ -1,4 +1,4 @@
-"""Where the embedded stack keeps its files: everything below `.calve/` of the project."""
+"""The paths of the embedded stack's files, all below `.calve/` of the project."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Layout:
 
     @property
     def state(self) -> Path:
-        """Everything made or downloaded here; removing it is always safe while the stack is down."""
+        """Everything made or downloaded here; safe to remove while the stack is down."""
         return self.root / ".calve"
 
     @property
@@ -57,17 +57,17 @@ class Layout:
 
     @property
     def deploy(self) -> Path:
-        """What a deploy into the stack writes: its configuration, the synthesized stacks, their outputs."""
+        """The files of a deploy into the stack: its configuration, the synthesized stacks, their outputs."""
         return self.run / "deploy"
 
     @property
     def job_code(self) -> Path:
-        """The code of jobs as it was deployed, where each run of it finds what the one before has compiled."""
+        """The deployed code of jobs. Each run finds the code that an earlier run compiled."""
         return self.run / "job-code"
 
     @property
     def demo(self) -> Path:
-        """What the newest demo leaves: its mail."""
+        """The newest demo's mail."""
         return self.state / "demo"
 
     @property
@@ -77,7 +77,7 @@ class Layout:
 
 
 def project_root(start: Path | None = None) -> Path:
-    """Find the nearest folder, upwards, with a `calve.yaml` or a `.calve`; else the start itself."""
+    """Find the nearest folder, upwards, with a `calve.yaml` or a `.calve`; else return the start itself."""
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         if (folder / "calve.yaml").is_file() or (folder / ".calve").is_dir():

@@ -1,7 +1,7 @@
-"""The AWS emulator with what it lacks of the types and behaviour that the stacks use.
+"""The AWS emulator, with the types and behaviour that the stacks need and ministack lacks.
 
-Runs in the emulator's own environment, where neither calve nor its packages are: standard library and ministack only. A type
-that neither of the two knows is refused when a stack is deployed.
+It runs in the emulator's own environment, without calve and its packages: standard library and ministack only. A deploy fails on
+a type that neither supports.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _describe_secret = secretsmanager._describe_secret
 
 
 def create_security_configuration(logical_id: str, props: Json, stack_name: str) -> tuple[str, Json]:
-    """AWS::Glue::SecurityConfiguration: the service has it, its CloudFormation does not."""
+    """AWS::Glue::SecurityConfiguration: ministack's service has it, its CloudFormation does not."""
     name = props.get("Name") or f"{stack_name}-{logical_id}"
     encryption = dict(props["EncryptionConfiguration"])
     if "S3Encryptions" in encryption:  # CloudFormation has its own word for it
@@ -49,7 +49,7 @@ def delete_security_configuration(physical_id: str, _props: Json) -> None:
 
 
 def create_rotation(_logical_id: str, props: Json, _stack_name: str) -> tuple[str, Json]:
-    """AWS::SecretsManager::RotationSchedule: the secret says that it rotates; nothing does it but `rotate_secret`."""
+    """AWS::SecretsManager::RotationSchedule: the secret says that it rotates; only `rotate_secret` rotates it."""
     _, secret = secretsmanager._resolve(props["SecretId"])
     if secret is None:
         raise ValueError(f"there is no secret {props['SecretId']}")
@@ -73,7 +73,7 @@ def delete_rotation(physical_id: str, _props: Json) -> None:
 
 
 def rotate_secret(request: Json) -> Any:
-    """RotateSecret: a version without a value is staged, and the function of the secret, if it has one, does the steps.
+    """RotateSecret: stage a version without a value; the secret's function, if any, does the steps.
 
     ministack brings a copy of the value into use instead.
     """
@@ -94,7 +94,7 @@ def rotate_secret(request: Json) -> Any:
 
 
 def rotation_steps(secret: Json, function: str, version: str) -> None:
-    """Invoke the function step by step; one that fails ends the rotation, and the version stays pending."""
+    """Invoke the function step by step. A failed step ends the rotation, and the version stays pending."""
     record = lambda_svc._execution_record_for_config(*lambda_svc._get_func_record_for_ref(function)[:2])
     for step in ROTATION_STEPS:
         event = {"Step": step, "SecretId": secret["ARN"], "ClientRequestToken": version}
@@ -119,7 +119,7 @@ def describe_secret(request: Json) -> Any:
 
 
 def create_schedule(logical_id: str, props: Json, stack_name: str) -> tuple[str, Json]:
-    """AWS::Scheduler::Schedule: ministack drops the time zone, and makes a schedule of no group without a word."""
+    """AWS::Scheduler::Schedule: ministack drops the time zone, and accepts a schedule of a missing group."""
     name, attributes = _create_schedule(logical_id, props, stack_name)
     return name, _complete(name, attributes, props)
 
@@ -138,7 +138,7 @@ def _complete(name: str, attributes: Json, props: Json) -> Json:
 
 
 def alarm_record(name: str, props: Json) -> Json:
-    """AWS::CloudWatch::Alarm: one with `Metrics` is refused; here it is made, and watches the first of them, not their sum."""
+    """AWS::CloudWatch::Alarm: ministack refuses one with `Metrics`; here it watches the first of them, not their sum."""
     stats = [each["MetricStat"] for each in props.get("Metrics", ()) if "MetricStat" in each]
     if stats:
         stat = stats[0]["Stat"]
@@ -150,7 +150,7 @@ def alarm_record(name: str, props: Json) -> Json:
 
 
 def invoke_target(target: Json, event: Json, rule: Json, *rest: Any) -> None:
-    """Fill in the scheduler's context attributes, which are left out."""
+    """Fill in the scheduler's context attributes, which ministack leaves out."""
     if event.get("Source") != "aws.scheduler":
         _invoke_target(target, event, rule, *rest)
         return

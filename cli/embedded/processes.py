@@ -1,19 +1,26 @@
-"""Processes that outlive the command that started them, and are stopped by their own id only."""
+"""Processes that outlive their command, the record of them, and the loopback interface that they listen on.
+
+A process is stopped by its own id only.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
+from calve import http_client
 from calve.errors import Fatal
 
+HOST = "127.0.0.1"
 STOP_DEADLINE_S = 10.0
 POLL_S = 0.05
 LEAST_FILES = 1024
@@ -21,6 +28,33 @@ MANY_FILES = 10_240  # as many as macOS allows
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
+STATE_VERSION = 1
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different ports that nothing listens on."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for free in sockets:
+            free.bind((HOST, 0))
+        return [free.getsockname()[1] for free in sockets]
+
+
+def no_proxy() -> dict[str, str]:
+    """Environment variables that let other clients reach this machine directly, too."""
+    hosts = (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), HOST, "localhost")
+    return dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(filter(None, hosts)))
+
+
+def call(url: str, *, method: str = "GET", body: bytes | None = None, timeout_s: float = 2.0) -> int:
+    """Return the status of the answer; 0 if there was none."""
+    headers = {"Content-Type": "application/json"} if body else {}
+    try:
+        return http_client.send(
+            url, method=method, body=body, headers=headers, timeout_s=timeout_s, proxies=False
+        ).status
+    except http_client.NoAnswer:
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +66,10 @@ class Process:
 
 
 def allow_open_files() -> None:
-    """Let this process, and those that it starts, open as many files as the system allows; a broker and Spark need many.
+    """Let this process and its children open as many files as the system allows; a broker and Spark need many.
 
     Raises:
-        Fatal: that is too few.
+        Fatal: the system allows too few.
     """
     import resource
 
@@ -52,7 +86,7 @@ def allow_open_files() -> None:
 
 
 def start(command: list[str], *, log: Path, environment: Mapping[str, str], folder: Path) -> Process:
-    """Start a process in a session of its own, its output in `log`.
+    """Start a process in its own session, with its output in `log`.
 
     Raises:
         Fatal: as `allow_open_files`.
@@ -75,7 +109,7 @@ def start(command: list[str], *, log: Path, environment: Mapping[str, str], fold
 
 
 def alive(process: Process) -> bool:
-    """Tell whether this very process still runs (paused counts as running)."""
+    """Tell whether exactly this process still runs (paused counts as running)."""
     now = birth(process.pid)
     if now is None and (child := _children.pop(process.pid, None)):
         child.wait()
@@ -83,7 +117,7 @@ def alive(process: Process) -> bool:
 
 
 def birth(pid: int) -> str | None:
-    """When the process with this id began, as the system writes it; None when there is none (or a zombie)."""
+    """When the process with this id began, in the system's notation; None if there is none, or a zombie."""
     if Path("/proc/self/stat").exists():
         try:
             # The name, in parentheses, may hold anything: the fields are counted from its end (man 5 proc).
@@ -97,7 +131,7 @@ def birth(pid: int) -> str | None:
 
 
 def stop(process: Process) -> None:
-    """End the process and its group: asked first, killed after a while; an id that was reused is left alone."""
+    """Terminate the process and its group, then kill it after a deadline. A reused id is left alone."""
     if birth(process.pid) not in (process.started, None):
         return
     with suppress(ProcessLookupError):
@@ -114,7 +148,7 @@ def stop(process: Process) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """A server on its way up: `ready` is asked again and again until it says yes."""
+    """A server that starts: `ready` is called until it returns true."""
 
     name: str
     process: Process
@@ -123,7 +157,7 @@ class Starting:
 
 
 def wait_until_ready(servers: list[Starting], *, deadline_s: float, on_ready: Callable[[str], None]) -> None:
-    """Wait for all; raise Fatal with the end of the log when one ends early or the time is up."""
+    """Wait for all; raise Fatal with the end of the log if one ends early or the time is up."""
     deadline = time.monotonic() + deadline_s
     waiting = list(servers)
     while waiting:
@@ -167,7 +201,7 @@ def signals_held() -> Iterator[None]:
 
 @contextmanager
 def termination_as_exit() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that what was started is stopped."""
+    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that started processes are stopped."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -178,7 +212,7 @@ def termination_as_exit() -> Iterator[None]:
 
 @contextmanager
 def _handled(signals: Sequence[int], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Handle signals in a way of one's own; outside the main thread they do not arrive, and its owner decides."""
+    """Handle signals with `handler`. Only the main thread receives them: in another one this does nothing."""
     try:
         before = {number: signal.signal(number, handler) for number in signals}
     except ValueError:
@@ -188,3 +222,41 @@ def _handled(signals: Sequence[int], handler: Callable[[int, FrameType | None], 
     finally:
         for number, former in before.items():
             signal.signal(number, former)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Ports, processes and credentials of one stack; `ready` once all of it has answered."""
+
+    cluster_id: str
+    sasl_password: str = field(repr=False)
+    ports: dict[str, int]
+    processes: dict[str, Process] = field(default_factory=dict)
+    ready: bool = False
+    sasl_user: str = "calve"
+
+    def with_process(self, name: str, process: Process) -> State:
+        """Return the state with this process in the server's place."""
+        return replace(self, processes={**self.processes, name: process})
+
+
+def read_state(file: Path) -> State | None:
+    """Return the recorded state; None if there is none or it is invalid."""
+    try:
+        document = json.loads(file.read_text())
+        if document.pop("version") != STATE_VERSION:
+            return None
+        processes = {name: Process(**value) for name, value in document.pop("processes").items()}
+        return State(**document, processes=processes)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_state(file: Path, state: State) -> None:
+    """Replace the record atomically; only its owner may read it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    new.touch(mode=0o600)
+    new.write_text(json.dumps({"version": STATE_VERSION, **asdict(state)}, indent=2))
+    new.replace(file)

@@ -1,4 +1,4 @@
-"""The servers of the embedded stack: how each is configured, launched, asked and cleared away."""
+"""The servers of the embedded stack: how each is configured, started, checked and removed. The registry is Apicurio."""
 
 from __future__ import annotations
 
@@ -6,19 +6,56 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
-from cli.embedded import aws, kafka, processes, registry, state
-from cli.embedded.java import Java
+from calve.errors import Fatal
+from cli.embedded import aws, kafka, processes
 from cli.embedded.layout import Layout
-from cli.embedded.loopback import HOST
+from cli.embedded.processes import HOST, call
+from cli.embedded.runtimes import Java
 
+REGISTRY_JVM = ["-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 Server = Literal["kafka", "registry", "aws"]
 SERVERS: tuple[Server, ...] = ("registry", "aws", "kafka")
 READY_DEADLINE_S = 90.0
 
 
-def configure_kafka(layout: Layout, recorded: state.State, java: Java) -> None:
+def _registry_command(java: Java, *, jars: Path) -> list[str]:
+    """Return the registry's command line."""
+    (runner,) = jars.glob("apicurio-registry-app-*-runner.jar")
+    return [java.executable, *REGISTRY_JVM, "-jar", str(runner)]
+
+
+def _registry_environment(port: int, *, data: Path) -> dict[str, str]:
+    """Return the registry's settings; a file keeps its schemas over restarts."""
+    return {
+        "QUARKUS_HTTP_HOST": HOST,
+        "QUARKUS_HTTP_PORT": str(port),
+        "QUARKUS_HTTP_ACCESS_LOG_ENABLED": "false",
+        "APICURIO_DATASOURCE_URL": f"jdbc:h2:file:{data}/registry",
+    }
+
+
+def registry_url(port: int) -> str:
+    """Return the address for Confluent's clients."""
+    return f"http://{HOST}:{port}/apis/ccompat/v7"
+
+
+def _registry_answers(port: int) -> bool:
+    """Tell whether the registry serves requests."""
+    return call(f"{registry_url(port)}/subjects") == 200
+
+
+def require_compatibility(port: int) -> None:
+    """Make the registry refuse incompatible schemas, as Confluent's does by default."""
+    if (
+        status := call(f"{registry_url(port)}/config", method="PUT", body=b'{"compatibility":"BACKWARD"}')
+    ) != 200:
+        raise Fatal(f"the schema registry refused its compatibility level (HTTP {status})")
+
+
+def configure_kafka(layout: Layout, recorded: processes.State, java: Java) -> None:
     """Write the broker's certificates and properties, and prepare its log."""
     folder = layout.run / "kafka"
     folder.mkdir(parents=True)
@@ -31,7 +68,7 @@ def configure_kafka(layout: Layout, recorded: state.State, java: Java) -> None:
     )
 
 
-def launch(layout: Layout, recorded: state.State, java: Java, server: Server) -> state.State:
+def launch(layout: Layout, recorded: processes.State, java: Java, server: Server) -> processes.State:
     """Start one server and record it; return the state with it."""
     folder = layout.run / server
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
@@ -39,8 +76,8 @@ def launch(layout: Layout, recorded: state.State, java: Java, server: Server) ->
         case "kafka":
             command = kafka.command(java, jars=layout.jars / "kafka", properties=folder / "kafka.properties")
         case "registry":
-            command = registry.command(java, jars=layout.jars / "registry")
-            environment |= registry.environment(recorded.ports["registry"], data=folder)
+            command = _registry_command(java, jars=layout.jars / "registry")
+            environment |= _registry_environment(recorded.ports["registry"], data=folder)
         case "aws":
             command = aws.command(layout)
             environment |= aws.environment(recorded.ports["aws"], folder=folder)
@@ -48,17 +85,17 @@ def launch(layout: Layout, recorded: state.State, java: Java, server: Server) ->
     with processes.signals_held():  # between the start and its record nothing may come
         process = processes.start(command, log=log, environment=environment, folder=folder)
         recorded = recorded.with_process(server, process)
-        state.write(layout.stack_file, recorded)
+        processes.write_state(layout.stack_file, recorded)
     return recorded
 
 
 def wait_for(
     layout: Layout,
-    recorded: state.State,
+    recorded: processes.State,
     servers: Sequence[Server],
     on_ready: Callable[[str], None] = lambda _name: None,
 ) -> None:
-    """Wait until the servers answer; raise Fatal with the end of the log of one that does not."""
+    """Wait until the servers answer; raise Fatal with the end of the log of a server that does not."""
     starting = [
         processes.Starting(
             name, recorded.processes[name], partial(answers, recorded, name), layout.logs / f"{name}.log"
@@ -68,20 +105,20 @@ def wait_for(
     processes.wait_until_ready(starting, deadline_s=READY_DEADLINE_S, on_ready=on_ready)
 
 
-def answers(recorded: state.State, server: Server) -> bool:
+def answers(recorded: processes.State, server: Server) -> bool:
     """Tell whether one server serves requests."""
     match server:
         case "kafka":
             return kafka.answers(f"{HOST}:{recorded.ports['kafka']}", recorded.cluster_id)
         case "registry":
-            return registry.answers(recorded.ports["registry"])
+            return _registry_answers(recorded.ports["registry"])
         case "aws":
             return aws.answers(recorded.ports["aws"])
 
 
 def clear(layout: Layout) -> None:
-    """Stop every recorded server and drop all their data."""
-    recorded = state.read(layout.stack_file)
+    """Stop every recorded server and delete all their data."""
+    recorded = processes.read_state(layout.stack_file)
     with processes.signals_held():
         for process in recorded.processes.values() if recorded else ():
             processes.stop(process)

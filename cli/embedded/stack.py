@@ -1,7 +1,7 @@
 """Starts, finds and stops the embedded stack.
 
-Kafka's log and the emulator's memory describe each other: they are always dropped together. So a stack of which one
-server has died is never patched up: all of it is stopped, wiped and started anew.
+Kafka's log and the emulator's memory describe each other, so they are always deleted together. If one server has crashed, the
+whole stack is stopped, wiped and started again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cli.embedded import aws, kafka, node, processes, registry, servers, state
-from cli.embedded.java import find_java
+from cli.embedded import aws, kafka, processes, runtimes, servers
 from cli.embedded.layout import Layout
-from cli.embedded.loopback import HOST, free_ports, no_proxy
+from cli.embedded.processes import HOST, free_ports, no_proxy
+from cli.embedded.runtimes import find_java
 from cli.embedded.servers import SERVERS, Server
 from cli.progress import Progress
 from stacks.jobs.jars import pinned, present, retrieve
@@ -45,19 +45,19 @@ class Stack:
 
 
 def prepare(root: Path, progress: Progress) -> None:
-    """Download and install what the stack and deploying into it need, as far as it is not there."""
+    """Download and install what is missing of the stack and of a deploy into it."""
     layout = Layout(root)
     with _exclusive(layout, progress):
         _prepare(layout, progress)
-        node.install(layout, progress)
+        runtimes.install_cdk(layout, progress)
 
 
 def up(root: Path, progress: Progress) -> Stack:
-    """Return the running stack, or start one; whatever ends this early leaves nothing running."""
+    """Return the running stack, or start one; nothing stays behind if the start ends early."""
     layout = Layout(root)
     with processes.termination_as_exit(), _exclusive(layout, progress):
         _prepare(layout, progress)
-        recorded = state.read(layout.stack_file)
+        recorded = processes.read_state(layout.stack_file)
         if recorded and recorded.ready and all(health(recorded).values()):
             return _stack(root, recorded)
         servers.clear(layout)
@@ -69,15 +69,15 @@ def up(root: Path, progress: Progress) -> Stack:
 
 
 def current(root: Path) -> Stack | None:
-    """Return the stack that runs here, if one does; its servers are not asked."""
-    recorded = state.read(Layout(root).stack_file)
+    """Return the stack that runs here, if any, without a request to its servers."""
+    recorded = processes.read_state(Layout(root).stack_file)
     if recorded is None or not recorded.ready:
         return None
     return _stack(root, recorded) if all(map(processes.alive, recorded.processes.values())) else None
 
 
 def down(root: Path) -> bool:
-    """Stop exactly what was started and drop its data; return whether there was anything."""
+    """Stop exactly the recorded processes and delete their data; return whether there were any."""
     layout = Layout(root)
     with _exclusive(layout):
         there = layout.stack_file.exists()
@@ -87,7 +87,7 @@ def down(root: Path) -> bool:
 
 @contextmanager
 def running(root: Path, progress: Progress, *, keep: bool = False) -> Iterator[Stack]:
-    """Use the running stack, or one that lives as long as the block; with `keep` it stays, unless the block is interrupted."""
+    """Use the running stack, or one that ends with the block. With `keep` it stays, unless the block is interrupted."""
     before = current(root)
     stack = up(root, progress)
     try:
@@ -101,7 +101,7 @@ def running(root: Path, progress: Progress, *, keep: bool = False) -> Iterator[S
             down(root)
 
 
-def health(recorded: state.State) -> dict[Server, bool]:
+def health(recorded: processes.State) -> dict[Server, bool]:
     """Tell of each server whether its process lives and it answers."""
     return {
         name: name in recorded.processes
@@ -114,7 +114,7 @@ def health(recorded: state.State) -> dict[Server, bool]:
 def environment(stack: Stack) -> dict[str, str]:
     """Return the whole environment of a child process that runs Spark or an AWS client against this stack.
 
-    The user's own AWS profile, Spark and proxies for this machine are kept out.
+    It leaves out the user's own AWS profile, Spark, and proxies for this machine.
     """
     java = find_java(Layout(stack.root))
     kept = {
@@ -129,7 +129,7 @@ def environment(stack: Stack) -> dict[str, str]:
         "AWS_DEFAULT_REGION": stack.region,
         "AWS_ENDPOINT_URL": stack.aws_endpoint,
         "AWS_EC2_METADATA_DISABLED": "true",
-        # The emulator reckons Arrow's CRC64 in Python: a second and a half for 16 MB.
+        # The emulator computes Arrow's CRC64 in Python: 1.5 s for 16 MB.
         "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
@@ -142,7 +142,7 @@ def environment(stack: Stack) -> dict[str, str]:
 
 
 def spark_jars(root: Path) -> list[Path]:
-    """Return the jars to be named, all of them, in `spark.jars`."""
+    """Return all jars for `spark.jars`."""
     folder = Layout(root).jars
     return [folder / jar.file for jar in pinned() if jar.class_path == "spark"]
 
@@ -156,11 +156,11 @@ def _prepare(layout: Layout, progress: Progress) -> None:
     aws.install(layout, progress)
 
 
-def _start(layout: Layout, progress: Progress) -> state.State:
+def _start(layout: Layout, progress: Progress) -> processes.State:
     java = find_java(layout)
     ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
-    recorded = state.State(kafka.new_cluster_id(), secrets.token_urlsafe(18), ports)
-    state.write(layout.stack_file, recorded)
+    recorded = processes.State(kafka.new_cluster_id(), secrets.token_urlsafe(18), ports)
+    processes.write_state(layout.stack_file, recorded)
     with progress.task("starting Kafka, registry, AWS", total=len(SERVERS)) as task:
         for server in SERVERS:
             if server == "kafka":  # the others start while its storage is formatted
@@ -174,14 +174,14 @@ def _start(layout: Layout, progress: Progress) -> state.State:
 
         servers.wait_for(layout, recorded, SERVERS, on_ready)
         kafka.add_scram_user(recorded)
-        registry.require_compatibility(ports["registry"])
+        servers.require_compatibility(ports["registry"])
         aws.make_bucket(ports["aws"])
     recorded = replace(recorded, ready=True)
-    state.write(layout.stack_file, recorded)
+    processes.write_state(layout.stack_file, recorded)
     return recorded
 
 
-def _stack(root: Path, recorded: state.State) -> Stack:
+def _stack(root: Path, recorded: processes.State) -> Stack:
     layout = Layout(root)
     ports = recorded.ports
     return Stack(
@@ -192,7 +192,7 @@ def _stack(root: Path, recorded: state.State) -> Stack:
         ca_file=layout.run / "kafka" / "ca.pem",
         sasl_user=recorded.sasl_user,
         sasl_password=recorded.sasl_password,
-        registry_url=registry.url(ports["registry"]),
+        registry_url=servers.registry_url(ports["registry"]),
         aws_endpoint=aws.url(ports["aws"]),
         bucket=aws.BUCKET,
         region=aws.REGION,
@@ -202,7 +202,7 @@ def _stack(root: Path, recorded: state.State) -> Stack:
 
 @contextmanager
 def _exclusive(layout: Layout, progress: Progress | None = None) -> Iterator[None]:
-    """Let one command at a time start or stop the stack of this project."""
+    """Let only one command at a time start or stop the stack of this project."""
     layout.state.mkdir(parents=True, exist_ok=True)
     with layout.lock_file.open("w") as lock:
         try:

@@ -18,28 +18,23 @@ from calve.errors import CalveError
 from calve.names import TableName
 from calve.outputs.job_status import EVERY_S, JobStatus, ReportedTable, Run, TableState, place
 from cli.account import Account, outputs
+from cli.console import duration
 from cli.lake import aws_errors
-from cli.look.status import duration
 
 GONE_AFTER_S = 5 * EVERY_S
-"""A run that has said nothing for so long is there no more."""
+"""A run without a report for this long has ended."""
 STOPPED = ("refused", "suspended", "failed")
-"""Nothing comes into the table until somebody has done something."""
+"""The table gets nothing until a person acts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """How a table is, why, and what to do.
+    """The state of a table, its reason and its fix.
 
-    | state | means |
-    | --- | --- |
-    | `pending` | no run has begun the table yet |
-    | `starting` | its first round is under way |
-    | `running`, `paused` | as the table says |
-    | `retrying` | the newest round failed and is tried again |
-    | `refused` | the job cannot make the table |
-    | `suspended`, `failed` | the table gets nothing; or the job as a whole failed |
-    | `ended` | the job has ended, and left the table in order |
+    | state | means | | --- | --- | | `pending` | no run has begun the table yet | | `starting` | its first round is under way | |
+    `running`, `paused` | as the table says | | `retrying` | the newest round failed and is tried again | | `refused` | the job
+    cannot make the table | | `suspended`, `failed` | the table gets nothing; or the job as a whole failed | | `ended` | the job
+    has ended, and left the table in order |
     """
 
     state: str
@@ -50,7 +45,7 @@ class Condition:
 
     @property
     def words(self) -> str:
-        """Why, in a sentence without the state."""
+        """The reason, in a sentence without the state."""
         if self.state == "pending":
             return "no job has read its topic yet"
         if self.state == "starting":
@@ -60,26 +55,26 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Of the tables of one job. said: by table, with the run that says it. start: how the job is started."""
+    """The conditions of one job's tables. reports: the report of each table, with its run. start: how to start the job."""
 
     start: str = "start the job: calve ingest"
-    said: dict[str, tuple[ReportedTable, Run]] = field(default_factory=dict)
+    reports: dict[str, tuple[ReportedTable, Run]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: Job) -> Conditions:
-        """What the newest runs of a job say; nothing where nobody may ask, or where releases ran that said nothing."""
-        found = cls(said=newest(_read(job)))
+        """What the newest runs of a job report; nothing if access is refused, or if earlier releases ran."""
+        found = cls(reports=newest(_read(job)))
         if job.lake.endpoint:
             return found
         return replace(found, start=f"see in AWS Glue why {job.name}-{job.job} does not run")
 
     def of_table(self, name: str, written: TableState | None, now: datetime | None = None) -> Condition:
         """The condition of one table. written: the state in its properties; None: the table does not exist."""
-        said, run = self.said.get(name, (None, None))
-        if said is None or run is None or (written and written.since and _later(written.since, run.at)):
+        report, run = self.reports.get(name, (None, None))
+        if report is None or run is None or (written and written.since and _later(written.since, run.at)):
             found, over = written or TableState(), False
         else:
-            found, over = said.state, run.ended is not None
+            found, over = report.state, run.ended is not None
         if found.state in ("suspended", "failed"):
             fix = found.fix or f"docs/states.md says what cures {found.code or found.state}"
             word = "refused" if found.state == "suspended" and not written else found.state
@@ -87,25 +82,25 @@ class Conditions:
             return Condition(word, found.code, found.reason, fix, found.since)
         if found.state == "paused":
             return Condition("paused", found.code, found.reason, f"calve resume {name}", found.since)
-        if said and run:
-            return _of_run(found, said, run, now or datetime.now(UTC), self.start)
+        if report and run:
+            return _of_run(found, report, run, now or datetime.now(UTC), self.start)
         return Condition(found.state, since=found.since, fix=self.start if found.state == "pending" else None)
 
     def missing(self, name: TableName) -> CalveError:
-        """Why there is no such table, and what to do."""
+        """Why a table is missing, with its fix."""
         found = self.of_table(name.table, None)
-        told = f"{found.state}: {found.words}" if found.state in STOPPED else found.words
-        return CalveError(f"there is no table {name} yet: {told}", fix=found.fix)
+        reason = f"{found.state}: {found.words}" if found.state in STOPPED else found.words
+        return CalveError(f"there is no table {name} yet: {reason}", fix=found.fix)
 
 
-def _of_run(found: TableState, said: ReportedTable, run: Run, now: datetime, start: str) -> Condition:
-    """Of a table with which nothing is wrong but what may be wrong with the run."""
+def _of_run(found: TableState, report: ReportedTable, run: Run, now: datetime, start: str) -> Condition:
+    """The condition of a table that reports no problem, by its run."""
     if run.reason:
         return Condition("failed", "job_failed", run.reason, run.fix or start, run.ended)
-    if said.failures:
-        tries = "1 round" if said.failures == 1 else f"{said.failures} rounds"
-        fix = said.fix or "wait; the job tries again by itself"
-        return Condition("retrying", None, f"{tries} failed: {said.why}", start if run.ended else fix)
+    if report.failures:
+        tries = "1 round" if report.failures == 1 else f"{report.failures} rounds"
+        fix = report.fix or "wait; the job tries again by itself"
+        return Condition("retrying", None, f"{tries} failed: {report.why}", start if run.ended else fix)
     if run.ended:
         if found.state == "pending":
             return Condition("pending", fix=start)
@@ -122,18 +117,18 @@ def _of_run(found: TableState, said: ReportedTable, run: Run, now: datetime, sta
 
 
 def newest(found: Iterable[JobStatus]) -> dict[str, tuple[ReportedTable, Run]]:
-    """Of each table what the run says that said something last."""
+    """The newest report of each table, with its run."""
     tables: dict[str, tuple[ReportedTable, Run]] = {}
     for status in found:
-        for name, said in status.tables.items():
-            run = status.runs.get(said.run)
+        for name, report in status.tables.items():
+            run = status.runs.get(report.run)
             if run and (name not in tables or _later(run.at, tables[name][1].at)):
-                tables[name] = (said, run)
+                tables[name] = (report, run)
     return tables
 
 
 def _read(job: Job) -> list[JobStatus]:
-    """Of a job that runs here, and of the same one as it is deployed."""
+    """The reports of the job as it runs here, and as it is deployed."""
     warehouses = {job.lake.warehouse} - {UNKNOWN_WAREHOUSE}
     with suppress(CalveError):
         account = Account(job.lake.region, job.lake.endpoint)
@@ -141,12 +136,12 @@ def _read(job: Job) -> list[JobStatus]:
     found: list[JobStatus] = []
     for warehouse in sorted(warehouses):
         with suppress(CalveError, ValueError):
-            found.append(said_of(replace(job, lake=replace(job.lake, warehouse=warehouse))))
+            found.append(reported_by(replace(job, lake=replace(job.lake, warehouse=warehouse))))
     return found
 
 
-def said_of(job: Job) -> JobStatus:
-    """What a job says of its tables; nothing where none has run.
+def reported_by(job: Job) -> JobStatus:
+    """What a job reports of its tables; nothing if it never ran.
 
     Raises:
         Retryable, Fatal: S3 does not answer, or refuses.

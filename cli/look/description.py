@@ -1,10 +1,11 @@
-"""What a table is and holds: columns, partitioning, sort order, sizes."""
+"""The schema and content of a table: columns, partitioning, sort order, sizes, snapshots."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -12,13 +13,15 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from calve.modes.keys import described
 from calve.names import TableName
-from cli.lake import ancestors, latest_commit, load, rows, state_of
+from calve.table.summary import FROM, TO, TOPIC, as_stored, round_of
+from cli.console import duration
+from cli.lake import Snapshot, ancestors, latest_commit, load, rows, state_of
 from cli.look.condition import Condition, Conditions
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table of main's head; `state`, `code`, `reason` and `fix` as in `calve status`."""
+    """A table at main's head; `state`, `code`, `reason` and `fix` as in `calve status`."""
 
     table: str
     state: str
@@ -35,18 +38,18 @@ class TableFacts:
 
     @property
     def name(self) -> str:
-        """The table's, without its database."""
+        """The table's name without its database."""
         return self.table.rpartition(".")[2]
 
     @property
     def condition(self) -> Condition:
-        """The state with its reason and what to do."""
+        """The state with its reason and fix."""
         return Condition(self.state, self.code, self.reason, self.fix)
 
 
 def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> TableFacts:
-    """One table's row of the list; a table that does not exist yet is empty."""
-    table, letters = load(catalog, name), load(catalog, name.dead_letters)
+    """One table's row of the list; empty if the table does not exist yet."""
+    table, dead_letters = load(catalog, name), load(catalog, name.dead_letters)
     found = conditions.of_table(name.table, state_of(table) if table else None)
     stated = (str(name), found.state, found.code, found.reason, found.fix)
     if table is None:
@@ -60,18 +63,18 @@ def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> TableFac
         rows=rows(table),
         files=head.total("data-files") if head else 0,
         bytes=head.total("files-size") if head else 0,
-        dead_letters=rows(letters) if letters else 0,
+        dead_letters=rows(dead_letters) if dead_letters else 0,
     )
 
 
 def mode(table: Table) -> str:
-    """How records become rows, in words; empty where calve has not made the table."""
+    """How records become rows, in words; empty if calve did not make the table."""
     latest = latest_commit(table)
     return described(json.loads(table.schema().model_dump_json()), latest[1].mode) if latest else ""
 
 
 def columns(table: Table) -> Iterator[tuple[str, str, bool]]:
-    """Path, type and whether required, of every column; fields of structs follow their struct."""
+    """Path, type and required, of every column; a struct's fields follow it."""
     for each in table.schema().fields:
         yield from _column(each.name, each.field_type, required=each.required)
 
@@ -126,3 +129,40 @@ def _term(table: Table, source_id: int, transform: str) -> str:
 
 def _listed(terms: Iterator[str]) -> str:
     return ", ".join(terms) or "-"
+
+
+def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
+    """One snapshot for people; without ledger figures if no round made it."""
+    ledger = snapshot.ledger
+    return {
+        "snapshot": str(snapshot.id),
+        "committed": f"{duration((datetime.now(UTC) - snapshot.committed_at).total_seconds())} ago",
+        "operation": snapshot.operation,
+        "offsets": ledger.span if ledger else None,
+        "applied": ledger.applied if ledger else None,
+        "dead_letters": ledger.dead_lettered if ledger else None,
+        "skipped": (sum(ledger.skipped.values()) or None) if ledger else None,
+        "filtered": (ledger.filtered or None) if ledger else None,
+        "deduplicated": (ledger.deduplicated or None) if ledger else None,
+        "gaps": ledger.gaps if ledger else None,
+        "lost": ledger.lost if ledger else None,
+        "deleted": (ledger.rows_deleted or None) if ledger else None,
+        "rows": snapshot.total("records"),
+    }
+
+
+def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
+    """One snapshot for programs."""
+    ledger = snapshot.ledger
+    return {
+        "snapshot_id": snapshot.id,
+        "parent_id": snapshot.parent,
+        "committed_at": snapshot.committed_at.isoformat(timespec="milliseconds"),
+        "operation": snapshot.operation,
+        "topic": snapshot.summary.get(TOPIC),
+        "round": round_of(snapshot.summary),
+        "from": as_stored(snapshot.summary, FROM),
+        "to": as_stored(snapshot.summary, TO),
+        "ledger": asdict(ledger) if ledger else None,
+        "metrics": snapshot.metrics,
+    }

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calve.table.summary import FROM, TO, TOPIC, as_stored, round_of
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
 from cli.console import Console, Output, OutputOption
-from cli.look.status import duration
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from calve.names import TableName
-    from cli.lake import Snapshot
     from cli.look.condition import Conditions
 
 NameArgument = Annotated[
@@ -46,7 +43,7 @@ def tables(
     from cli.look.condition import Conditions
     from cli.look.description import TableFacts, facts
     from cli.look.status.command import say
-    from cli.look.status.troubles import of_states
+    from cli.look.status.health import of_states
     from cli.topics import surveyed, with_tables
 
     console = Console(output)
@@ -72,7 +69,15 @@ def tables(
 
 def _show(console: Console, catalog: Catalog, name: TableName, conditions: Conditions, limit: int) -> None:
     from cli.lake import ancestors, load
-    from cli.look.description import columns, facts, mode, partitioning, sorting
+    from cli.look.description import (
+        columns,
+        facts,
+        mode,
+        partitioning,
+        snapshot_document,
+        snapshot_line,
+        sorting,
+    )
 
     table = load(catalog, name)
     if table is None:
@@ -95,40 +100,3 @@ def _show(console: Console, catalog: Catalog, name: TableName, conditions: Condi
             "snapshots": [snapshot_document(each) for each in newest],
         }
     )
-
-
-def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
-    """One snapshot for people; the ledger's figures are empty where a table was made or another writer committed."""
-    ledger = snapshot.ledger
-    return {
-        "snapshot": str(snapshot.id),
-        "committed": f"{duration((datetime.now(UTC) - snapshot.committed_at).total_seconds())} ago",
-        "operation": snapshot.operation,
-        "offsets": ledger.span if ledger else None,
-        "applied": ledger.applied if ledger else None,
-        "dead_letters": ledger.dead_lettered if ledger else None,
-        "skipped": (sum(ledger.skipped.values()) or None) if ledger else None,
-        "filtered": (ledger.filtered or None) if ledger else None,
-        "deduplicated": (ledger.deduplicated or None) if ledger else None,
-        "gaps": ledger.gaps if ledger else None,
-        "lost": ledger.lost if ledger else None,
-        "deleted": (ledger.rows_deleted or None) if ledger else None,
-        "rows": snapshot.total("records"),
-    }
-
-
-def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
-    """One snapshot for programs."""
-    ledger = snapshot.ledger
-    return {
-        "snapshot_id": snapshot.id,
-        "parent_id": snapshot.parent,
-        "committed_at": snapshot.committed_at.isoformat(timespec="milliseconds"),
-        "operation": snapshot.operation,
-        "topic": snapshot.summary.get(TOPIC),
-        "round": round_of(snapshot.summary),
-        "from": as_stored(snapshot.summary, FROM),
-        "to": as_stored(snapshot.summary, TO),
-        "ledger": asdict(ledger) if ledger else None,
-        "metrics": snapshot.metrics,
-    }

@@ -44,7 +44,7 @@ def ingest(
 
 
 def only(job: Job, tables: list[str] | None) -> Job:
-    """The job with these of its tables; None stands for all."""
+    """The job with only these tables; None stands for all."""
     from dataclasses import replace
 
     if not tables:
@@ -55,7 +55,7 @@ def only(job: Job, tables: list[str] | None) -> Job:
 def run(
     job: Job, console: Console, *, drain: bool, memory: str, conf: Mapping[str, Mapping[str, str]]
 ) -> int:
-    """Run the job until it ends and show what it does, as `follow` does; returns its exit code."""
+    """Run the job until it ends, as `follow`; return its exit code."""
     arguments, title = ["--drain"] if drain else [], f"ingesting {what(job)}"
     return follow_script(
         "ingest", job, arguments, console, title=title, drains=drain, memory=memory, conf=conf
@@ -63,7 +63,7 @@ def run(
 
 
 def what(job: Job) -> str:
-    """Where an entry stands for many topics, nobody knows yet for how many tables."""
+    """The topics and tables for a sentence; with patterns their number is not known."""
     if job.patterns:
         return f"for job {job.job}"
     return job.tables[0].name if len(job.tables) == 1 else f"{len(job.tables)} tables"
@@ -80,13 +80,13 @@ def follow_script(
     memory: str,
     conf: Mapping[str, Mapping[str, str]],
 ) -> int:
-    """Run one of the scripts of `glue_jobs` here, and show what it does; returns its exit code. Otherwise as `follow`.
+    """Run a script of `glue_jobs` here, as `follow`; return its exit code.
 
-    conf: Spark settings of each job, as Glue gives them to it.
+    conf: Spark settings of each job, as Glue passes them.
     """
     from cli.embedded.layout import Layout, project_root
     from cli.embedded.stack import current
-    from cli.look.condition import said_of
+    from cli.look.condition import reported_by
     from cli.spark import spark_environment
 
     root = project_root()
@@ -99,7 +99,7 @@ def follow_script(
             Path.cwd(),
             Layout(root).logs / f"{script}.log",
             drains=drains,
-            said=partial(said_of, job) if script == "ingest" else None,
+            said=partial(reported_by, job) if script == "ingest" else None,
         )
         return follow(program, console, title=title)
 

@@ -1,4 +1,4 @@
-"""A job's process: what it says is shown, Ctrl-C ends it in order, and it never outlives the command."""
+"""A job's process: its events are shown, Ctrl-C ends it in order, and it never outlives the command."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from cli.progress import Task
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is started, and where its standard error goes; `drains`: it ends by itself.
+    """The command line, and where its standard error goes; `drains`: it ends by itself.
 
-    said: reads what the job says of its tables; None: it keeps none, and nothing is summed up.
+    said: reads the job's report of its tables; None: it has no tables, and there is no summary.
     """
 
     command: list[str]
@@ -34,12 +34,12 @@ class Program:
 
 
 def follow(program: Program, console: Console, *, title: str, expected: int | None = None) -> int:
-    """Run a job until it ends, show what it does, and sum it up; returns its exit code. `expected` records are known to be there.
+    """Run a job until it ends, show it and its summary; return its exit code. `expected`: records known to be in the topic.
 
     Raises:
         KeyboardInterrupt: Ctrl-C ended a drain early, or any run before its rounds were finished.
-        Fatal: the job could not go on, or ended without saying why.
-        ConfigError: its settings are of no use.
+        Fatal: the job failed, or ended without a reason.
+        ConfigError: its settings are invalid.
     """
     from cli.run.run_summary import RunSummary
 
@@ -80,7 +80,7 @@ def follow(program: Program, console: Console, *, title: str, expected: int | No
 
 
 def _said(program: Program) -> JobStatus | None:
-    """What the job says of its tables, if that can be read."""
+    """The job's report of its tables, if it can be read."""
     with suppress(CalveError):
         return program.said() if program.said else None
     return None
@@ -88,7 +88,7 @@ def _said(program: Program) -> JobStatus | None:
 
 @dataclass(slots=True)
 class _Running:
-    """The job's process. Ctrl-C and SIGTERM reach it as SIGTERM, upon which it finishes its rounds; the next one kills it."""
+    """The job's process. Ctrl-C and SIGTERM reach it as SIGTERM, and it finishes its rounds; the next one kills it."""
 
     process: subprocess.Popen[str]
     task: Task | None = None
@@ -103,12 +103,12 @@ class _Running:
         self.remind()
 
     def remind(self) -> None:
-        """Say, once Ctrl-C was pressed, what is waited for."""
+        """After Ctrl-C, report what the command waits for."""
         if self.task and self.interrupts:
             self.task.update(note="ending; again: at once")
 
     def kill(self) -> None:
-        """Kill what is left of it, Spark's JVM too."""
+        """Kill what is left of it, also Spark's JVM."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -147,7 +147,7 @@ def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
 
 
 class _Shown:
-    """Shows events: how far the tables are together, and a line for everything that is not routine."""
+    """Shows events: the progress of all tables, and a line for everything unusual."""
 
     def __init__(self, console: Console, task: Task, expected: int) -> None:
         self._console, self._task, self._expected = console, task, expected

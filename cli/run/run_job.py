@@ -61,7 +61,7 @@ def run(
     quick: bool = False,
     expected: int | None = None,
 ) -> int:
-    """Run the deployed job until it ends and show what it does, as `follow` does; returns its exit code.
+    """Run the deployed job until it ends, as `follow`; return its exit code.
 
     Raises:
         ConfigError: no job of this name is deployed.
@@ -76,7 +76,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A job as Glue holds it."""
+    """A job's definition in Glue."""
 
     name: str
     script: str
@@ -84,10 +84,10 @@ class Definition:
 
     @classmethod
     def deployed(cls, glue: Any, name: str) -> Self:
-        """Ask Glue.
+        """The definition of a deployed job.
 
         Raises:
-            ConfigError: it has no job of this name.
+            ConfigError: Glue has no job of this name.
         """
         jobs = {each["Name"]: each for each in glue.get_jobs()["Jobs"]}
         if name not in jobs:
@@ -99,7 +99,7 @@ class Definition:
         return cls(name, job["Command"]["ScriptLocation"], job["DefaultArguments"])
 
     def files(self, argument: str) -> list[str]:
-        """The S3 URIs that an argument lists."""
+        """The S3 URIs in an argument."""
         return [uri for uri in self.arguments.get(argument, "").split(",") if uri]
 
     @property
@@ -107,7 +107,7 @@ class Definition:
         return parse_conf(self.arguments.get(CONF, ""))
 
     def script_arguments(self, given: Mapping[str, str]) -> list[str]:
-        """What the script sees, as on Glue: its own arguments, and some of Glue's."""
+        """The script's arguments, as on Glue: its own, and some of Glue's."""
         own = {
             key: value for key, value in self.arguments.items() if key not in (CONF, PY_FILES, FILES, JARS)
         }
@@ -124,7 +124,7 @@ def parse_conf(text: str) -> dict[str, str]:
 def prepared(
     definition: Definition, stack: Stack, folder: Path, *, drain: bool, memory: str, quick: bool
 ) -> Program:
-    """Fetch what the definition names into the folder, which is the script's working directory, and say how to start it."""
+    """Download the definition's files into the script's working directory, and return how to start it."""
     from cli.embedded import aws
     from cli.embedded.layout import Layout
     from cli.spark import spark_environment
@@ -157,20 +157,20 @@ def prepared(
 
 
 def _said(definition: Definition, stack: Stack, folder: Path) -> Callable[[], JobStatus] | None:
-    """A way to read what the job says of its tables; a maintenance job says nothing."""
+    """A reader of the job's report of its tables; a maintenance job reports nothing."""
     from calve.config.job import Job
-    from cli.look.condition import said_of
+    from cli.look.condition import reported_by
 
     if "--control" not in definition.arguments:
         return None
     job = Job.from_json((folder / definition.arguments["--settings-file"]).read_text())
     warehouse = definition.arguments["--warehouse"]
     lake = replace(job.lake, warehouse=warehouse, region=stack.region, endpoint=stack.aws_endpoint)
-    return partial(said_of, replace(job, lake=lake))
+    return partial(reported_by, replace(job, lake=lake))
 
 
 def _fetch(s3: Any, uris: Sequence[str], folder: Path) -> list[Path]:
-    """The files, which are named by their content: one that is there already is left as it is."""
+    """The downloaded files, named by their content; existing files are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     found = []
     for uri in uris:
@@ -182,7 +182,7 @@ def _fetch(s3: Any, uris: Sequence[str], folder: Path) -> list[Path]:
 
 
 def _jars(root: Path, deployed: Sequence[Path]) -> list[Path]:
-    """The deployed jars, and of ours those that Glue has by itself."""
+    """The deployed jars, and those of ours that Glue has by itself."""
     from cli.embedded.layout import Layout
     from stacks.jobs.jars import pinned
 

@@ -12,23 +12,20 @@ from rich.table import Table
 from rich.text import Text
 
 from calve.outputs.job_status import JobStatus
-from cli.console import Console
+from cli.console import Console, duration
 from cli.look.condition import Condition, Conditions, newest
-from cli.look.status import duration
 from cli.look.status.command import say
-from cli.look.status.drawing import fitted, short
-from cli.look.status.screen import named, rejects, state
-from cli.look.status.table_status import TableStatus
-from cli.look.status.troubles import Trouble, Urgency, troubles, urgency
+from cli.look.status.health import TableStatus, Trouble, Urgency, troubles, urgency
+from cli.look.status.screen import fitted, named, rejects, short, state
 from cli.progress import End
 
 MOST_TABLES = 20
-"""On a terminal; those that need somebody come first."""
+"""Rows on a terminal, the most urgent first."""
 
 
 @dataclass(slots=True)
 class Taken:
-    """What came into one table. until: of its newest commit."""
+    """The records that one table took in. until: time of its newest commit."""
 
     topic: str
     rows: int = 0
@@ -39,7 +36,7 @@ class Taken:
 
 @dataclass(slots=True)
 class RunSummary:
-    """Hears the events of a run, and sums them up. The tables are known by their full names."""
+    """Collects the events of a run, by the full names of tables."""
 
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     tables: dict[str, Taken] = field(default_factory=dict)
@@ -57,9 +54,9 @@ class RunSummary:
             taken.lost += event["lost"]
             taken.until = datetime.fromisoformat(event["time"])
 
-    def ended(self, said: JobStatus | None) -> Ended:
-        """The run is over. said: what the job says of its tables; None: that cannot be read."""
-        conditions = Conditions(said=newest([said] if said else []))
+    def ended(self, report: JobStatus | None) -> Ended:
+        """The finished run. report: the job's report of its tables; None: unreadable."""
+        conditions = Conditions(reports=newest([report] if report else []))
         found = [self._status(name, conditions) for name in sorted({*self.tables, *self.states})]
         now = datetime.now(UTC)
         return Ended(
@@ -69,8 +66,8 @@ class RunSummary:
     def _status(self, name: str, conditions: Conditions) -> TableStatus:
         table, taken = name.rpartition(".")[2], self.tables.get(name, Taken(""))
         found = Condition(self.states.get(name, "pending"))
-        if table in conditions.said:
-            known, _ = conditions.said[table]
+        if table in conditions.reports:
+            known, _ = conditions.reports[table]
             found = conditions.of_table(table, known.state if known.made else None)
         return TableStatus(
             job="",
@@ -88,7 +85,7 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run that is over. seconds: from its start to the newest commit of each table."""
+    """A finished run. seconds: from its start to the newest commit of each table."""
 
     tables: Sequence[TableStatus]
     seconds: dict[str, float | None]
@@ -102,7 +99,7 @@ class Ended:
 
     @property
     def how(self) -> tuple[End, str]:
-        """How the run ended, in a word and in a few."""
+        """The end of the run, in a word and in a few."""
         urgencies = [urgency(each, self.at) for each in self.tables]
         stopped, wrong = urgencies.count(0), sum(each < len(Urgency) for each in urgencies)
         if stopped:
@@ -110,7 +107,7 @@ class Ended:
         return ("warn", f"see {_tables(wrong)} below") if wrong else ("done", "")
 
     def show(self, console: Console) -> None:
-        """A line for each table, then the problems, then the sums."""
+        """Print a line for each table, then the problems, then the sums."""
         rows = sorted(self.tables, key=lambda each: urgency(each, self.at))
         if console.is_terminal:
             console.draw(self._drawn(rows[:MOST_TABLES], console.size[0]))

@@ -1,4 +1,4 @@
-"""What the passes over topic and table prove, as checks with figures, and what they show besides differing rows."""
+"""The checks that the passes over topic and table prove, with figures, and findings other than differing rows."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from cli.verify.findings import Check, Finding, Findings, PartitionDigest, range
 
 
 def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
-    """The checks in the order in which they are shown."""
+    """The checks, in the order of display."""
     failed = {each.check for each in findings}
 
     def check(name: str, figures: Mapping[str, int | str]) -> Check:
         return Check(name, "failed" if name in failed else "proved", dict(figures))
 
-    topic, letters, totals = sides.topic, sides.letters, sides.topic.totals
+    topic, dead_letters, totals = sides.topic, sides.dead_letters, sides.topic.totals
     dead: dict[str, int | str] = {
-        "compared": letters.digests.count,
-        **dict(sorted(letters.by_reason.items())),
+        "compared": dead_letters.digests.count,
+        **dict(sorted(dead_letters.by_reason.items())),
     }
-    if letters.came_back:
-        dead["redriven"] = letters.came_back
-    if letters.rows and letters.rows.pending:
-        dead["waiting on a branch"] = f"round {letters.rows.pending}"
+    if dead_letters.came_back:
+        dead["redriven"] = dead_letters.came_back
+    if dead_letters.rows and dead_letters.rows.pending:
+        dead["waiting on a branch"] = f"round {dead_letters.rows.pending}"
     checks = [check("coverage", _coverage(sides)), check("dead letters", dead)]
     if totals is None:
         checks.append(check("contents", {"rows": sides.table.rows.count, "files": len(sides.main.tasks)}))
     else:
         checks.append(totals.check())
-    if sides.claim.redrives or letters.came_back:
-        back = {"dead_letters": letters.came_back, "rows": sides.claim.totals.redriven}
+    if sides.claim.redrives or dead_letters.came_back:
+        back = {"dead_letters": dead_letters.came_back, "rows": sides.claim.totals.redriven}
         checks.append(check("redriven", back))
     if topic.fold is not None:
         checks.append(check("keys", topic.fold.figures()))
@@ -53,14 +53,14 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
 
 
 def _aged(sides: Sides) -> list[Check]:
-    """What has left for its age, and is therefore not looked at."""
-    left = {"rows": sides.topic.aged, "dead_letters": sides.topic.aged_letters}
+    """Rows and dead letters that were deleted for their age and are not compared."""
+    left = {"rows": sides.topic.aged, "dead_letters": sides.topic.aged_dead_letters}
     figures: dict[str, int | str] = {name: each.rows for name, each in left.items() if each is not None}
     return [Check("retention", "proved", figures)] if figures else []
 
 
 def _coverage(sides: Sides) -> dict[str, int | str]:
-    """What became of the offsets that Kafka still has."""
+    """The outcome of the offsets that Kafka still has."""
     offsets = sum(to - start for start, to in sides.spans.values())
     records, totals = sum(sides.topic.records.values()), sides.topic.totals
     rare = {
@@ -75,14 +75,14 @@ def _coverage(sides: Sides) -> dict[str, int | str]:
         "offsets": offsets,
         "records": records,
         **({"rows": sides.table.rows.count} if totals is None else {"added_up": totals.records}),
-        "dead_letters": sides.letters.digests.count,
+        "dead_letters": sides.dead_letters.digests.count,
         **{name: count for name, count in rare.items() if count},
         "gaps": offsets - records,
     }
 
 
 def digests_of(sides: Sides) -> tuple[PartitionDigest, ...]:
-    """The digest of every partition on both sides; none of rows that are totals of records from everywhere."""
+    """The digests of every partition on both sides; none for aggregates, whose rows have no partition."""
     found: list[PartitionDigest] = []
     if sides.topic.totals is not None:
         return ()
@@ -94,7 +94,7 @@ def digests_of(sides: Sides) -> tuple[PartitionDigest, ...]:
 
 
 def findings_of(sides: Sides) -> list[Finding]:
-    """What is wrong beside rows that differ: places, reasons, the topic's end, totals."""
+    """Faults other than differing rows: places, reasons, the topic's end, totals."""
     findings = [*_outside(sides), *_misplaced(sides), *_of_keys(sides), *_totals(sides)]
     for each in (sides.topic.skips, sides.topic.filters, sides.topic.left_out):
         findings += each.findings(sides.spans, compacted=sides.compacted)
@@ -102,7 +102,7 @@ def findings_of(sides: Sides) -> list[Finding]:
 
 
 def _unverifiable(sides: Sides) -> list[Check]:
-    """What nobody can prove any more; a table is never called proved without saying so."""
+    """Parts that cannot be proved any more; they keep the table from being called proved."""
     left_out = sum(sides.spans[p][0] - start for p, (start, _) in sides.claimed.items())
     expired = sum(
         max(0, min(to, sides.source.log_start.get(p, 0)) - start) for p, (start, to) in sides.claimed.items()
@@ -119,7 +119,7 @@ def _unverifiable(sides: Sides) -> list[Check]:
         "earlier schema": (left_out - expired, "offsets", "how they were read is not known any more"),
         "beginning": (before, "offsets", "the snapshots that said where the table begins have expired"),
         "sealed": (
-            len(sides.letters.unopened),
+            len(sides.dead_letters.unopened),
             "dead letters",
             "the keys that seal them cannot be read: their places and reasons were compared, not their bytes",
         ),
@@ -144,7 +144,7 @@ def _unverifiable(sides: Sides) -> list[Check]:
 
 
 def _untold(sides: Sides) -> int:
-    """How many duplicates the ledgers have more than can be told: what makes no row may be one, and nothing tells its key."""
+    """Duplicates of the ledgers that were not found in the topic: a record without rows has no key to tell."""
     return sides.claim.totals.deduplicated - sides.topic.duplicates
 
 
@@ -162,7 +162,7 @@ def _outside(sides: Sides) -> list[Finding]:
 
 
 def _of_keys(sides: Sides) -> list[Finding]:
-    """Rows that should have been deleted, or should never have been written, wherever their records are."""
+    """Rows that should have been deleted, or never written, wherever their records are."""
     kinds = (
         ("rows whose key another row has, too", sides.table.doubled),
         ("rows of keys that later records have changed or deleted", sides.table.stale),
@@ -175,7 +175,7 @@ def _of_keys(sides: Sides) -> list[Finding]:
 
 
 def _misplaced(sides: Sides) -> list[Finding]:
-    """Dead letters of another reason than is given, and what is claimed beyond the topic's end."""
+    """Dead letters with a wrong reason, and claimed offsets beyond the topic's end."""
     found = Findings()
     for (partition, offset), (given, reason) in sides.topic.misjudged.items():
         text = f"dead letters with the reason {given}, but the bytes are {reason or 'a row of the table'}"
@@ -199,13 +199,13 @@ def _misplaced(sides: Sides) -> list[Finding]:
 
 
 def _totals(sides: Sides) -> list[Finding]:
-    """The ledgers' sums against what is there, also for what Kafka no longer holds."""
+    """The ledgers' sums against the present rows, also for records that Kafka no longer holds."""
     if not sides.claim.known_from_birth:
         return []
     totals = sides.claim.totals
     findings = []
     expected = totals.rows_appended - totals.rows_deleted - (sides.topic.aged.rows if sides.topic.aged else 0)
-    # Rounds by key may have deleted rows of the topic before this one, which do not count here.
+    # Rounds with a key may have deleted rows of an earlier topic, which do not count here.
     mixed = sides.topic.fold is not None and sides.claim.mixed
     if sides.topic.totals is None and not mixed and sides.table.total != expected:
         text = f"the table has {sides.table.total} rows, its ledgers say {expected}"
@@ -214,18 +214,18 @@ def _totals(sides: Sides) -> list[Finding]:
     if sides.topic.firsts is not None and complete and not 0 <= _untold(sides) <= sides.topic.emptied:
         text = f"{sides.topic.duplicates} records are duplicates, the ledgers say {totals.deduplicated}"
         findings.append(Finding("totals", text))
-    if sides.topic.aged_letters is not None:
-        lacking = sum(totals.rejected.values()) - sum(sides.letters.by_reason.values())
-        if lacking != sides.topic.aged_letters.rows:
-            text = f"{lacking} dead letters are gone, {sides.topic.aged_letters.rows} have left for their age"
+    if sides.topic.aged_dead_letters is not None:
+        lacking = sum(totals.rejected.values()) - sum(sides.dead_letters.by_reason.values())
+        if lacking != sides.topic.aged_dead_letters.rows:
+            text = f"{lacking} dead letters are gone, {sides.topic.aged_dead_letters.rows} have left for their age"
             findings.append(Finding("totals", text))
-    elif sides.letters.by_reason != totals.rejected:
-        text = f"the dead letters are {dict(sides.letters.by_reason)}, the ledgers say {totals.rejected}"
+    elif sides.dead_letters.by_reason != totals.rejected:
+        text = f"the dead letters are {dict(sides.dead_letters.by_reason)}, the ledgers say {totals.rejected}"
         findings.append(Finding("totals", text))
-    # A letter that had lost its mark is counted twice: once as redriven, once as present.
-    if not totals.redriven <= sides.letters.came_back <= totals.redriven + totals.present:
+    # A dead letter without its redrive mark counts twice: as redriven and as present.
+    if not totals.redriven <= sides.dead_letters.came_back <= totals.redriven + totals.present:
         text = (
-            f"{sides.letters.came_back} dead letters came back, the ledgers of the redrives say {totals.redriven}"
+            f"{sides.dead_letters.came_back} dead letters came back, the ledgers of the redrives say {totals.redriven}"
             f" and {totals.present} that the table had already"
         )
         findings.append(Finding("redriven", text))

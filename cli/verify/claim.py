@@ -1,4 +1,4 @@
-"""What a table says of itself: which offsets it holds, by the snapshots of main's history, and whether their ledgers add up."""
+"""The table's claim: the offsets that it holds by the snapshots of main's history, and whether their ledgers balance."""
 
 from __future__ import annotations
 
@@ -44,10 +44,9 @@ Span = tuple[int, int]
 class Claim:
     """The offsets [start, to) of the topic's newest incarnation.
 
-    `known_from_birth`: the history begins with the empty snapshot that a table is made with; none of it has expired.
-    `rounds` and `redrives` are all that are left, newest first, and the sums of those that have expired, unless the order of
-    rounds matters; `totals` adds up the ledgers of those of this incarnation. `others_to`: Iceberg's sequence number up to which
-    files have rows of other incarnations.
+    `known_from_birth`: the history begins with the first, empty snapshot; nothing has expired. `rounds`, `redrives`: all that are
+    left, newest first, and the sums of expired ones, unless the order of rounds matters. `totals`: the sum of the ledgers of this
+    incarnation. `others_to`: Iceberg's sequence number up to which files have rows of other incarnations.
     """
 
     position: Position
@@ -73,10 +72,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A data commit: what one snapshot's summary says. A redrive reads no offsets; its `topic` is that of its dead letters.
+    """A data commit, by its snapshot's summary. A redrive reads no offsets; its `topic` is that of its dead letters.
 
-    `read_with`: as `calve.decoding.record_schemas.RecordSchemas.read_with`. `mode`: as its position says it (`calve.modes.keys`).
-    `remade`: offsets whose rows it has replaced.
+    `read_with`: as `RecordSchemas.read_with`. `mode`: of its position (`calve.modes.keys`). `remade`: offsets whose rows it has
+    replaced.
     """
 
     snapshot: int
@@ -99,7 +98,7 @@ class Round:
         return first is not None and first <= offset < self.to.get(self.topic, {}).get(partition, 0)
 
     def held(self, spans: Mapping[int, Span]) -> bool:
-        """True where these spans have every offset that the round read."""
+        """Whether these spans have every offset that the round read."""
         started = self.start.get(self.topic, {})
         return all(
             spans.get(partition, (0, 0))[0] <= first and to <= spans.get(partition, (0, 0))[1]
@@ -109,7 +108,7 @@ class Round:
 
 
 class Rounds:
-    """The rounds of one incarnation of a topic by what they read."""
+    """The rounds of one incarnation of a topic, by the offsets that they read."""
 
     def __init__(self, rounds: Iterable[Round]) -> None:
         self._starts: dict[int, list[tuple[int, int, Round]]] = {}
@@ -121,14 +120,14 @@ class Rounds:
             starts.sort(key=lambda each: each[:2])
 
     def reading(self, partition: int, offset: int) -> Round | None:
-        """The one that read an offset; None where no snapshot says it any more."""
+        """The round that read an offset; None if its snapshot has expired."""
         starts = self._starts.get(partition, [])
         at = bisect_right(starts, offset, key=lambda each: each[0]) - 1
         return starts[at][2] if at >= 0 and offset < starts[at][1] else None
 
 
 def numbers_of(rounds: Sequence[Round], partitions: Any, offsets: Any) -> Any:
-    """Which of these rounds, oldest first, read each record; -1 where that was none of them. Arrays are numpy's."""
+    """The number of the round, oldest first, that read each record; -1 for none of them. Arrays are numpy's."""
     found = np.full(len(offsets), -1)
     for partition in np.unique(partitions).tolist():
         starts = (each.start.get(each.topic, {}).get(partition) for each in rounds)
@@ -141,7 +140,7 @@ def numbers_of(rounds: Sequence[Round], partitions: Any, offsets: Any) -> Any:
 
 
 def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
-    """The table's claim, and what is wrong with its ledgers.
+    """The table's claim, and the faults of its ledgers.
 
     Raises:
         Suspended: neither main's history nor the position's tag says which offsets the table holds.
@@ -207,7 +206,7 @@ def _others_to(
 
 
 def _rounds_before(expired: ExpiredHistory) -> list[Round]:
-    """The sums of what expired, newest first, as rounds of snapshots that never were."""
+    """The sums of expired rounds, newest first, as rounds without snapshots."""
     found = [
         Round(
             snapshot=-n,
@@ -227,7 +226,7 @@ def _rounds_before(expired: ExpiredHistory) -> list[Round]:
 
 
 def rounds_of(history: list[Commit]) -> list[Round]:
-    """Data commits, newest first; a position that another commit carries forward is no round of its own."""
+    """Data commits, newest first; a position that another commit carries forward is not a round."""
     found: list[Round] = []
     seen: set[str] = set()
     for commit in reversed(history):
@@ -269,7 +268,7 @@ def ledger_problems(each: Round) -> list[Finding]:
 
 
 def chain_problems(history: list[Commit]) -> list[Finding]:
-    """Every round begins where the one before it ended, and no commit moves a position in any other way."""
+    """Rounds that do not begin where the one before ended, and other commits that move a position."""
     findings = []
     before: Mapping[TopicKey, Offsets] | None = None
     for commit in reversed(history):
@@ -301,7 +300,7 @@ def _breaks(
 
 
 def _start(rounds: list[Round], topic: TopicKey) -> Offsets:
-    """Where the oldest round that is left began, by partition."""
+    """The start of the oldest round that is left, by partition."""
     start: Offsets = {}
     for each in rounds:
         start |= each.start.get(topic, {})

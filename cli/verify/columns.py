@@ -1,10 +1,19 @@
-"""Rows in Arrow: their places, laid out as the columns of a table, and Arrow's types as Iceberg names them."""
+"""Arrow columns: their places, their types as Iceberg names them, and a 64-bit hash of each row.
+
+A row has the same hash whatever its file, order or physical encoding. A digest of rows does not depend on their order.
+
+Each distinct text or byte string is hashed once, with BLAKE2b. All else is mixed as 64-bit integers (the finaliser of
+SplitMix64), so two rows with exchanged columns have different hashes.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -18,12 +27,21 @@ from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json, with_ids
 
 SHIFT = 48
-"""The partition stands above so many bits of offset."""
+"""Bits of the offset, below the partition."""
+_GOLDEN, _FIRST, _SECOND = map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_NULL, _NAN = map(np.uint64, (0x6A09E667F3BCC909, 0x3C6EF372FE94F82B))
+
+SCIENTIFIC = re.compile(r"-?\d{1,3}\.\d{1,17}E-?\d{1,3}")
+Array = Any
+RANGE = 4096
+"""Offsets per digest: the range that is read again if it differs."""
+
+MODULUS = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a step makes of rows. left_out: the places of rows that it leaves out; failed: of those on which it fails, by why."""
+    """The rows of a step. left_out: places of rows that it leaves out; failed: places of rows on which it fails, by reason."""
 
     rows: pa.RecordBatch
     left_out: Any = None
@@ -31,7 +49,7 @@ class Made:
 
 
 def number(partition: Any, offset: Any) -> Any:
-    """The place as one number, of integers or of arrays of numpy's."""
+    """The place as one number; for integers and numpy's arrays."""
     return (partition << SHIFT) + offset
 
 
@@ -42,7 +60,7 @@ def places_of(rows: pa.RecordBatch) -> Any:
 
 
 def numbers(partitions: Any, offsets: Any) -> Any:
-    """As `number`, of arrays of Arrow's."""
+    """As `number`, for Arrow's arrays."""
     return pc.add(pc.shift_left(partitions.cast(pa.int64()), SHIFT), offsets.cast(pa.int64()))
 
 
@@ -55,10 +73,10 @@ def within(partitions: Any, offsets: Any, spans: Mapping[int, tuple[int, int]]) 
 
 
 def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """Rows with just these columns, by name at every depth: null where a row has none, wider where these are.
+    """Rows with exactly these columns, by name at every depth: missing ones are null, narrower types are widened.
 
     Raises:
-        CalveError: values of a column are none of the table's.
+        CalveError: a column's values do not fit the table's.
     """
     held = dict(zip(rows.schema.names, rows.columns, strict=True))
     arrays = []
@@ -79,7 +97,7 @@ def iceberg_columns(columns: pa.Schema) -> Json:
 
 
 def arrow_columns(columns: Json) -> pa.Schema:
-    """Columns in Iceberg's JSON form, as Arrow has them."""
+    """Arrow's columns, from Iceberg's JSON form."""
     numbered = json.dumps(with_ids(columns) | {"schema-id": 0})
     return schema_to_pyarrow(Schema.model_validate_json(numbered), include_field_ids=False)
 
@@ -103,10 +121,142 @@ def entries(maps: Any) -> Any:
 
 
 def lengths(lists: Any) -> Any:
-    """How many items each list has, as numpy's integers; none where it is null."""
+    """The number of items of each list, as numpy's integers; 0 for null."""
     return pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
 
 
 def ends(sizes: Any) -> Any:
-    """Where lists of these sizes end among the items of all, behind where the first of them begins."""
+    """The end of each list among the items of all, after a leading 0."""
     return pa.array(np.r_[0, np.cumsum(sizes)], pa.int32())
+
+
+def column_hashes(columns: list[Array]) -> list[Array]:
+    """The hashes of each column's values."""
+    return [pa.array(_hash(column)) for column in columns]
+
+
+def row_hashes(columns: list[Array]) -> Array:
+    """The hashes of rows, from those of their columns."""
+    return pa.array(reduce(_combine, (column.to_numpy() for column in columns)))
+
+
+def _combine(before: Array, column: Array) -> Array:
+    return _mix(before * _FIRST + column)
+
+
+def _mix(value: Array) -> Array:
+    """SplitMix64's finaliser: https://prng.di.unimi.it/splitmix64.c."""
+    value = value + _GOLDEN
+    value = (value ^ (value >> np.uint64(30))) * _FIRST
+    value = (value ^ (value >> np.uint64(27))) * _SECOND
+    return value ^ (value >> np.uint64(31))
+
+
+def _hash(values: Array) -> Array:
+    """The hashes of Arrow's values, as a numpy array."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        hashes = reduce(_combine, map(_hash, values.flatten()))
+    elif pa.types.is_map(kind):
+        hashes = _hash_list(entries(values), ordered=False)
+    elif is_list(kind):
+        hashes = _hash_list(values, ordered=True)
+    elif pa.types.is_floating(kind):
+        numbers = values.fill_null(0).to_numpy()
+        bits = numbers.view(f"u{numbers.itemsize}").astype(np.uint64)
+        hashes = np.where(np.isnan(numbers), _NAN, _mix(bits))
+    elif pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+        hashes = _mix(_as_int64(values).fill_null(0).to_numpy().view(np.uint64))
+    else:
+        hashes = _hash_bytes(values)
+    return hashes if _null_is_empty(kind) else np.where(_is_valid(values), hashes, _NULL)
+
+
+def _is_valid(values: Array) -> Array:
+    return values.is_valid().to_numpy(zero_copy_only=False)
+
+
+def _null_is_empty(kind: Any) -> bool:
+    """True for lists and maps of structs: PyIceberg reads null ones as empty."""
+    inner = kind.item_type if pa.types.is_map(kind) else kind.value_type if is_list(kind) else None
+    return inner is not None and bool(pa.types.is_struct(inner))
+
+
+def _as_int64(values: Array) -> Array:
+    kind = values.type
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        values = values.cast(pa.int32())
+    return values.cast(pa.int64())
+
+
+def _hash_list(values: Array, *, ordered: bool) -> Array:
+    """Sums of the elements' hashes; the place of an element counts in a list, not in a map."""
+    elements, sizes = _hash(pc.list_flatten(values)), lengths(values)
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    if ordered:
+        places = np.arange(len(elements)) - np.repeat(starts, sizes)
+        elements = _combine(elements, places.astype(np.uint64))
+    sums = np.cumsum(np.r_[np.uint64(0), _mix(elements)])
+    return _combine(sums[ends] - sums[starts], sizes.astype(np.uint64))
+
+
+def _hash_bytes(values: Array) -> Array:
+    """Texts, bytes and decimals (as their text, which holds the scale)."""
+    if pa.types.is_decimal(values.type):
+        values = values.cast(pa.string())
+    large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
+    encoded = values.cast(pa.large_binary() if large else pa.binary()).dictionary_encode()
+    held = encoded.dictionary.to_pylist()
+    if is_text(values.type):
+        held = [_text(value) for value in held]
+    distinct = [int.from_bytes(blake2b(value, digest_size=8).digest(), "little") for value in held]
+    return np.array([*distinct, 0], np.uint64)[encoded.indices.fill_null(len(distinct)).to_numpy()]
+
+
+def _text(value: bytes) -> bytes:
+    """A text with invalid UTF-8 replaced, and with one spelling of each number: Java's digits of a double vary."""
+    found = value.decode(errors="replace")
+    return SCIENTIFIC.sub(lambda number: repr(float(number[0])), found).encode()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A range of `RANGE` offsets of a partition."""
+
+    partition: int
+    number: int
+
+
+@dataclass(slots=True)
+class Digests:
+    """Count and sum of row hashes (mod 2^64) per place."""
+
+    by_place: dict[Place, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, partitions: Any, offsets: Any, hashes: Any) -> set[Place]:
+        """Add rows; return their places."""
+        numbers = pc.divide(offsets.cast(pa.int64()), RANGE)
+        rows = pa.table({"partition": partitions, "number": numbers, "hash": hashes})
+        sums = rows.group_by(["partition", "number"]).aggregate([("hash", "sum"), ("hash", "count")])
+        found = set()
+        for row in sums.to_pylist():
+            place = Place(row["partition"], row["number"])
+            count, total = self.by_place.get(place, (0, 0))
+            self.by_place[place] = (count + row["hash_count"], (total + row["hash_sum"]) % MODULUS)
+            found.add(place)
+        return found
+
+    def differing(self, other: Digests) -> list[Place]:
+        """Places whose rows differ between the sides, in order."""
+        places = self.by_place.keys() | other.by_place.keys()
+        return sorted(each for each in places if self.by_place.get(each) != other.by_place.get(each))
+
+    def partition(self, partition: int) -> tuple[int, int]:
+        """Count and digest of a whole partition."""
+        found = [pair for place, pair in self.by_place.items() if place.partition == partition]
+        return sum(count for count, _ in found), sum(total for _, total in found) % MODULUS
+
+    @property
+    def count(self) -> int:
+        return sum(count for count, _ in self.by_place.values())

@@ -44,7 +44,7 @@ def verify(
     from cli.kafka import cluster_database
     from cli.lake import load, open_catalog
     from cli.look.condition import Conditions
-    from cli.verify.sources import Sources
+    from cli.verify.topic import Sources
     from cli.verify.verification import verify
 
     console = Console(output)
@@ -62,7 +62,7 @@ def verify(
 
 
 def show(console: Console, found: Verification, *, digests: bool = True) -> None:
-    """Print the checks with their figures, the digests unless they are not wanted, and what is wrong."""
+    """Print the checks with figures, the digests if wanted, and the findings."""
     if found.fault:
         text = f"verify could not check {found.table}: {found.fault}"
         console.error(

@@ -1,7 +1,7 @@
-"""The pass over the table, whose rows are compared with what topic and dead letters say.
+"""The pass over the table, which compares its rows with those that topic and dead letters make.
 
-Each side is reduced to order-free digests of ranges of offsets, so memory does not grow with the table, but for keys where those
-tell rows apart. Only ranges whose digests differ are read again, row by row: which offsets, which data files, which columns.
+Each side is reduced to order-free digests of ranges of offsets, so memory does not grow with the table, except for keys. Only
+ranges with different digests are read again, row by row: which offsets, data files and columns differ.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ import pyarrow.compute as pc
 
 from cli.kafka import Topic
 from cli.verify.claim import Claim, Span
-from cli.verify.columns import numbers, within
-from cli.verify.counted import Key
+from cli.verify.columns import RANGE, Digests, Place, numbers, within
+from cli.verify.counts import Key
+from cli.verify.dead_letters import Count, DeadLetters, dead_letters_of
 from cli.verify.findings import Finding, Findings, ranges
-from cli.verify.hashing import RANGE, Digests, Place
-from cli.verify.keyed.fold import KeyCheck
 from cli.verify.keyed.modes import Mode
-from cli.verify.letters import Count, Letters, topic_letters
+from cli.verify.keyed.upsert import KeyCheck
 from cli.verify.rows import ByFile, MainRows, Rows
 from cli.verify.topic import Reader
 from cli.verify.topic_side import TopicSide, topic_rows
 
 MAX_PLACES = 64
-"""Ranges that are looked at row by row; what is beyond is named as ranges only."""
+"""Ranges to compare row by row; further ones are reported as ranges only."""
 
 Hashes = tuple[int, ...]
 Found = dict[Key, list[tuple[str, Hashes]]]
@@ -37,10 +36,9 @@ Found = dict[Key, list[tuple[str, Hashes]]]
 
 @dataclass(slots=True)
 class TableSide:
-    """What the table holds. `outside` are rows of offsets that the table does not claim, by file and partition.
+    """The content of the table. `outside`: rows of unclaimed offsets, by file and partition.
 
-    `doubled`: keys that more than one row has; `stale`: rows that a record which is no row any more has outlived: both by
-    file and partition.
+    `doubled`: rows whose key another row has; `stale`: rows whose record no longer counts: both by file and partition.
     """
 
     rows: Digests = field(default_factory=Digests)
@@ -56,7 +54,7 @@ class TableSide:
 class Sides:
     """Both sides after the passes.
 
-    `claimed` are the offsets that the table says it holds, `spans` those of them that Kafka has not let go.
+    `claimed`: offsets that the table claims; `spans`: those that Kafka still has.
     """
 
     claim: Claim
@@ -68,8 +66,8 @@ class Sides:
     table: TableSide
 
     @property
-    def letters(self) -> Letters:
-        return self.topic.letters
+    def dead_letters(self) -> DeadLetters:
+        return self.topic.dead_letters
 
     @property
     def compacted(self) -> bool:
@@ -79,10 +77,10 @@ class Sides:
 def read_table(
     main: MainRows, claimed: Mapping[int, Span], spans: Mapping[int, Span], topic: TopicSide, count: Count
 ) -> TableSide:
-    """One pass over the table. `claimed` are the offsets it says it holds, `spans` those of them that Kafka still has.
+    """One pass over the table. `claimed`: offsets that it claims; `spans`: those that Kafka still has.
 
-    Completes what the topic says of an upsert table, in `topic.rows`: a row whose record Kafka has let go may have a greater
-    order than all that is left.
+    Completes the rows of an upsert table in `topic.rows`: a row whose record Kafka has deleted may have a greater order than all
+    that is left.
     """
     side = TableSide()
     keys = KeyCheck(topic.fold) if topic.fold else None
@@ -112,7 +110,7 @@ def read_table(
 
 
 def _folded(rows: Rows, mode: Mode | None) -> Any:
-    """True for rows whose keys decide whether they are there."""
+    """True for rows whose keys decide whether they exist."""
     if mode is None or mode.to is None:
         return pa.array(np.full(len(rows.offsets), fill_value=True))
     return within(rows.partitions, rows.offsets, {p: (0, to) for p, to in mode.to.items()})
@@ -125,10 +123,10 @@ def _note_outside(rows: Rows, claimed: Mapping[int, Span], side: TableSide) -> N
 
 @dataclass(slots=True)
 class _Look:
-    """Both sides of some places, row by row. `records` are the places that have a record in Kafka.
+    """Both sides of some places, row by row. `records`: the places that have a record in Kafka.
 
-    `replaced`: where keys tell rows apart, those whose record is not the one that counts, or is a tombstone. `left_out`: those
-    whose record a step leaves out.
+    `replaced`: places of records that another record of their key replaces, and of tombstones. `left_out`: of records that a step
+    leaves out.
     """
 
     records: set[Key] = field(default_factory=set)
@@ -136,22 +134,22 @@ class _Look:
     filtered: set[Key] = field(default_factory=set)
     left_out: set[Key] = field(default_factory=set)
     rows: dict[Key, list[Hashes]] = field(default_factory=dict)
-    letters: dict[Key, Hashes] = field(default_factory=dict)
+    dead_letters: dict[Key, Hashes] = field(default_factory=dict)
     found_rows: Found = field(default_factory=dict)
-    found_letters: Found = field(default_factory=dict)
+    found_dead_letters: Found = field(default_factory=dict)
 
     def keep(self, newest: set[Key], mode: Mode | None) -> None:
-        """Of the rows that their keys decide about, keep those of the records that count."""
+        """Of the rows that keys decide on, keep those of the records that count."""
         self.replace({key for key in self.rows.keys() - newest if mode is None or mode.covers(*key)})
 
     def replace(self, replaced: set[Key]) -> None:
-        """Of the rows, take out those of records that do not count."""
+        """Remove the rows of records that do not count."""
         self.replaced |= replaced
         for key in replaced:
             del self.rows[key]
 
     def why_no_row(self, key: Key) -> str | None:
-        """Why a good record is no row; None where it may be one."""
+        """Why a good record makes no row; None if it may make one."""
         if key in self.filtered:
             return "they belong to other tables"
         if key in self.left_out:
@@ -164,14 +162,14 @@ class Explainer:
 
     def __init__(self, sides: Sides, reader: Reader) -> None:
         self._claim, self._main, self._table = sides.claim, sides.main, sides.table
-        self._topic, self._letters = sides.topic, sides.letters
+        self._topic, self._dead_letters = sides.topic, sides.dead_letters
         self._spans = {p: (a, min(b, sides.source.end.get(p, 0))) for p, (a, b) in sides.spans.items()}
         self._reader = reader
 
     def findings(self) -> list[Finding]:
-        """What is wrong in every place where the sides differ."""
+        """A finding for every place where the sides differ."""
         suspects = set(self._topic.rows.differing(self._table.rows))
-        suspects |= set(self._topic.dead.differing(self._letters.digests))
+        suspects |= set(self._topic.dead.differing(self._dead_letters.digests))
         suspects |= {Place(partition, offset // RANGE) for partition, offset in self._topic.undecodable}
         places = sorted(suspects)
         near, far = places[:MAX_PLACES], places[MAX_PLACES:]
@@ -180,14 +178,14 @@ class Explainer:
         rows = look.records | look.found_rows.keys()
         for key in sorted(rows if self._topic.totals is None else rows & self._topic.undecodable.keys()):
             self._judge_row(key, look, found)
-        for key in sorted(look.letters.keys() | look.found_letters.keys()):
-            self._judge_letter(key, look, found)
+        for key in sorted(look.dead_letters.keys() | look.found_dead_letters.keys()):
+            self._judge_dead_letter(key, look, found)
         return [*found.findings(), *self._coarse(far)]
 
     def _judge_row(self, key: Key, look: _Look, found: Findings) -> None:
         held, expected = look.found_rows.get(key, []), look.rows.get(key, [])
         files = [file for file, _ in held]
-        dead = self._letters.holds(*key)
+        dead = self._dead_letters.holds(*key)
         undecodable = self._topic.undecodable.get(key)
         refused = undecodable or look.why_no_row(key) or self._topic.skips.found.get(key)
         if key not in look.records:
@@ -200,7 +198,7 @@ class Explainer:
         elif undecodable:
             text = f"undecodable records ({undecodable}) that are no dead letters{self._round(key)}"
             found.add("coverage", text, *key)
-        elif expected and not held and key in self._letters.redriven:
+        elif expected and not held and key in self._dead_letters.redriven:
             found.add("redriven", "dead letters that came back, and whose records are not in the table", *key)
         elif expected and not (dead or held):
             found.add(
@@ -213,21 +211,21 @@ class Explainer:
             if columns:
                 found.add("contents", "rows that are not what was produced", *key, [file], columns)
 
-    def _judge_letter(self, key: Key, look: _Look, found: Findings) -> None:
-        held = look.found_letters.get(key, [])
+    def _judge_dead_letter(self, key: Key, look: _Look, found: Findings) -> None:
+        held = look.found_dead_letters.get(key, [])
         files = [file for file, _ in held]
-        if key not in look.letters:
+        if key not in look.dead_letters:
             found.add("dead letters", "dead letters whose offset has no record in Kafka", *key, files)
             return
         if len(held) > 1:
             found.add("dead letters", "records more than once among the dead letters", *key, files)
-        names = self._letters.rows.names if self._letters.rows else []
+        names = self._dead_letters.rows.names if self._dead_letters.rows else []
         for file, hashes in held:
-            if columns := _differing(names, hashes, look.letters[key]):
+            if columns := _differing(names, hashes, look.dead_letters[key]):
                 found.add("dead letters", "dead letters that are not the record", *key, [file], columns)
 
     def _round(self, key: Key) -> str:
-        """Which commit claims the offset."""
+        """The commit that claims the offset."""
         snapshot = next((each.snapshot for each in self._claim.rounds if each.covers(*key)), None)
         return "" if snapshot is None else f" (claimed by snapshot {snapshot})"
 
@@ -238,7 +236,7 @@ class Explainer:
             for records in self._reader.read(spans):
                 look.records.update(zip(records.partitions, records.offsets, strict=True))
                 topic = self._topic
-                look.letters.update(_expected(topic_letters(records, self._letters)))
+                look.dead_letters.update(_expected(dead_letters_of(records, self._dead_letters)))
                 if topic.totals is not None:
                     continue
                 look.filtered.update(topic.filters.keys(records))
@@ -259,14 +257,14 @@ class Explainer:
             if wanted & self._table.places.get(task.file.file_path, set()):
                 for rows in self._main.read(task):
                     _gather(look.found_rows, self._comparable(rows.staying, wanted, look))
-        letters = self._letters.rows
-        for task in letters.tasks if letters else ():
-            if letters and wanted & self._letters.places.get(task.file.file_path, set()):
-                for rows, *_ in letters.read(task):
-                    _gather(look.found_letters, self._comparable(rows, wanted, look))
+        dead_letters = self._dead_letters.rows
+        for task in dead_letters.tasks if dead_letters else ():
+            if dead_letters and wanted & self._dead_letters.places.get(task.file.file_path, set()):
+                for rows, *_ in dead_letters.read(task):
+                    _gather(look.found_dead_letters, self._comparable(rows, wanted, look))
 
     def _comparable(self, rows: Rows, wanted: set[Place], look: _Look) -> Iterator[tuple[Key, str, Hashes]]:
-        """Rows of the wanted places that Kafka can still prove or refute."""
+        """Rows of the wanted places whose records Kafka still has."""
         for key, hashes in _expected(rows):
             partition, offset = key
             if None in key or Place(partition, offset // RANGE) not in wanted:
@@ -277,7 +275,7 @@ class Explainer:
                 yield key, rows.file, hashes
 
     def _runs(self, places: list[Place]) -> Iterator[dict[int, Span]]:
-        """Spans to read, neighbouring places of a partition in one."""
+        """Spans to read; neighbouring places of a partition are one."""
         for partition in sorted({place.partition for place in places}):
             numbers = [place.number for place in places if place.partition == partition]
             start, to = self._spans.get(partition, (0, 0))
@@ -285,7 +283,7 @@ class Explainer:
                 yield {partition: (max(start, first * RANGE), min(to, last * RANGE))}
 
     def _coarse(self, places: list[Place]) -> Iterator[Finding]:
-        """Findings beyond those that were looked at: ranges and files."""
+        """Findings for ranges and files that were not read row by row."""
         for partition in sorted({place.partition for place in places}):
             mine = {place for place in places if place.partition == partition}
             files = sorted(file for file, held in self._table.places.items() if held & mine)
@@ -303,7 +301,7 @@ def _expected(rows: Rows) -> Iterator[tuple[Key, Hashes]]:
 def unlike(
     held: Sequence[tuple[str, Hashes]], expected: Sequence[Hashes]
 ) -> Iterator[tuple[str, Hashes, Hashes]]:
-    """Rows with their files that are none of those expected, each with the one that it is most like."""
+    """Rows, with their files, that are not expected, each with the most similar expected one."""
     missing = Counter(expected)
     others = []
     for file, found in held:

@@ -1,4 +1,4 @@
-"""What verification says: checks with figures, and findings that name partition, offsets and data files."""
+"""The result of a verification: checks with figures, and findings with partition, offsets and data files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OffsetRange = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it must be. `offsets` are ranges [from, to); `columns` are those whose values differ."""
+    """A fault. `offsets`: ranges [from, to); `columns`: those whose values differ."""
 
     check: str
     message: str
@@ -23,7 +23,7 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """Partition and offsets in words, the last offset included; empty where the finding has no place."""
+        """Partition and offsets in words, including the last offset; empty for a finding without a place."""
         if self.partition is None:
             return ""
         shown = [str(a) if b == a + 1 else f"{a}-{b - 1}" for a, b in self.offsets[:8]]
@@ -32,7 +32,7 @@ class Finding:
 
 
 class Findings:
-    """Findings of the same kind in one partition, put together. A row that was written by hand may have no place."""
+    """Groups findings of the same kind and partition. A row written by hand may have no place."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, int | None, tuple[str, ...]], tuple[set[int], set[str]]] = {}
@@ -59,7 +59,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at; `figures` are for people, in the order to be shown."""
+    """One check; `figures` are for people, in the order of display."""
 
     name: str
     state: State
@@ -68,7 +68,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDigest:
-    """Rows and order-free hash of [from, to) as the table and as the topic have them."""
+    """Row count and order-free hash of [from, to) on both sides."""
 
     partition: int
     start: int
@@ -80,9 +80,9 @@ class PartitionDigest:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The outcome. `ok`: nothing is wrong; `complete`: nothing was left unproved either.
+    """The outcome. `ok`: no fault; `complete`: everything was proved.
 
-    fault: why verification itself failed and could not check the table; it says nothing about the table.
+    fault: why verification itself failed; it says nothing about the table.
     """
 
     table: str
@@ -103,7 +103,7 @@ class Verification:
 
 
 def ranges(offsets: list[int]) -> Iterator[tuple[int, int]]:
-    """Offsets, sorted, as ranges [from, to) of neighbours."""
+    """Sorted offsets as ranges [from, to)."""
     start = previous = None
     for offset in offsets:
         if start is None or previous is None:

@@ -1,20 +1,27 @@
-"""The table as an independent reader sees it: PyIceberg reads file by file, so that every row's data file is known."""
+"""The rows of a table, read file by file with PyIceberg, and the rows that were deleted for their age or a person (ADR 24)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 
+from calve.config.maintenance import retained
 from calve.names import SYSTEM_COLUMN
-from cli.verify.claim import Claim
-from cli.verify.gone import Aged
-from cli.verify.hashing import column_hashes, row_hashes
+from calve.requests.forget import Entry, Places, united
+from calve.table.position import Offsets, TopicKey
+from cli import lake
+from cli.verify.claim import Claim, Span
+from cli.verify.columns import column_hashes, row_hashes, within
+from cli.verify.findings import Check
 from cli.verify.keyed.modes import Keyed, Mode
 
 if TYPE_CHECKING:
@@ -26,12 +33,122 @@ ByFile = dict[tuple[str, int], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows of one data file: where each comes from, and the hash of each column.
+class Aged:
+    """Rows whose `column` is before a moment, with offsets below `to`, may be deleted and are not compared.
 
-    Where keys tell rows apart also the digest of each row's key, what orders it, and its record's timestamp; `tombstones` are no
-    rows, and neither are those that are `idle` (`cli.verify.modes.Keyed`). `batch`: their values, where they are added up.
-    `aged`: which of them may have left for their age; None: none.
+    rows: how many were deleted.
+    """
+
+    column: str
+    before: datetime
+    to: Offsets
+    rows: int
+
+    @classmethod
+    def of(cls, table: Table | None, topic: TopicKey) -> Aged | None:
+        """The retention that a table noted for a topic's incarnation; None: nothing was deleted for its age."""
+        if table is None:
+            return None
+        line = [each.commit for each in lake.ancestors(table)]
+        newest = retained(line, table.properties)
+        if newest is None:
+            return None
+        before = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=newest.before_us)
+        return cls(newest.column, before, dict(newest.to.get(topic, {})), newest.rows)
+
+    def mask(self, batch: pa.RecordBatch, partitions: Any, offsets: Any) -> Any:
+        """Which rows of a batch are that old."""
+        names = self.column.split(".")
+        values: Any = batch.column(names[0])
+        for name in names[1:]:
+            values = pc.struct_field(values, name)
+        limit = self.before.date() if pa.types.is_date(values.type) else self.before
+        if pa.types.is_timestamp(values.type) and values.type.tz is None:
+            limit = self.before.replace(tzinfo=None)
+        old = pc.less(values, pa.scalar(limit, values.type))
+        below = within(partitions, offsets, {partition: (0, to) for partition, to in self.to.items()})
+        return pc.fill_null(pc.and_(old, below), False)  # noqa: FBT003 a value
+
+    def may_be(self, partition: int, offset: int, timestamp_ms: int) -> bool:
+        """Whether a record may have been a dead letter that was deleted: it is older than its rejection."""
+        return offset < self.to.get(partition, 0) and timestamp_ms < self.before.timestamp() * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Spots:
+    """Places of one incarnation of a topic: partition -> starts and ends of ranges of offsets."""
+
+    ranges: Mapping[int, tuple[Any, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, places: Places, topic: TopicKey) -> Spots:
+        found = {int(p): np.array(each, np.int64) for p, each in places.get(str(topic), {}).items() if each}
+        return cls({p: (each[:, 0], each[:, 1]) for p, each in found.items()})
+
+    def masks(self, partitions: Any, offsets: Any) -> Any:
+        """Which of these places are in the ranges."""
+        found = np.zeros(len(offsets), bool)
+        for partition, (starts, ends) in self.ranges.items():
+            here = partitions == partition
+            at = np.searchsorted(starts, offsets[here], side="right") - 1
+            found[here] = (at >= 0) & (offsets[here] < ends[at])
+        return found
+
+    def spans(self) -> Iterator[tuple[int, int, int]]:
+        """Partition, first offset, and the one after the last."""
+        for partition, (starts, ends) in self.ranges.items():
+            yield from ((partition, int(a), int(b)) for a, b in zip(starts, ends, strict=True))
+
+    def within(self, spans: Mapping[int, Span]) -> Iterator[dict[int, Span]]:
+        """The ranges one by one, cut to the spans of their partitions."""
+        for partition, start, to in self.spans():
+            first, end = spans.get(partition, (0, 0))
+            if max(start, first) < min(to, end):
+                yield {partition: (max(start, first), min(to, end))}
+
+    @property
+    def count(self) -> int:
+        return sum(b - a for _, a, b in self.spans())
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Rows and dead letters deleted by `forget`. since: the table's first offsets, noted when its history was deleted; empty if
+    unknown.
+    """
+
+    requests: int = 0
+    rows: Spots = Spots()
+    dead_letters: Spots = Spots()
+    since: Offsets = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], topic: TopicKey) -> Forgotten:
+        """The deletions that a table's properties list for a topic's incarnation."""
+        entries = [each for each in Entry.all(properties) if each.problem is None]
+        rows = reduce(united, (each.row_places for each in entries), Places())
+        dead_letters = reduce(united, (each.letter_places for each in entries), Places())
+        since = next((each.since for each in reversed(entries) if each.since), {}).get(str(topic), {})
+        return cls(len(entries), Spots.of(rows, topic), Spots.of(dead_letters, topic), since)
+
+    def checks(self, *, failed: bool) -> Iterator[Check]:
+        """The check, if a person was forgotten."""
+        if self.requests:
+            figures = {
+                "requests": self.requests,
+                "rows": self.rows.count,
+                "dead_letters": self.dead_letters.count,
+            }
+            yield Check("forgotten", "failed" if failed else "proved", dict(figures))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one data file: the place of each, and the hash of each column.
+
+    With a key also the digest of each row's key, its order value, and its record's timestamp. `tombstones` and `idle` ones make
+    no rows (`cli.verify.keyed.modes.Keyed`). `batch`: values to aggregate. `aged`: which rows may be deleted for their age; None:
+    none.
     """
 
     file: str
@@ -56,7 +173,7 @@ class Rows:
 
     @property
     def staying(self) -> Rows:
-        """Those that have not come into the age to leave."""
+        """The rows that are not old enough to be deleted."""
         return self if self.aged is None else self.where(pc.invert(self.aged))
 
     def where(self, mask: Any) -> Rows:
@@ -70,7 +187,7 @@ class Rows:
 
 
 class MainRows:
-    """The rows of a table, but for files whose rows are `others` by a claim; None: none are."""
+    """The rows of a table, without files of the claim's `others`; None: all files."""
 
     def __init__(
         self, table: Table, *, others: Claim | None, mode: Mode | None = None, aged: Aged | None = None
@@ -93,14 +210,14 @@ class MainRows:
         return list(self.columns.names)
 
     def read(self, task: FileScanTask) -> Iterator[Rows]:
-        """The rows of a file that position deletes have left."""
+        """The rows of a file, without deleted ones."""
         for batch in batches_of(self._table, self._schema, task):
             batch = batch.cast(self.columns)
             keyed = self.mode.keyed(batch) if self.mode else None
             yield rows_of(batch, task.file.file_path, keyed, self.aged)
 
     def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows themselves, with their file."""
+        """The rows as batches, with their file."""
         for task in self.tasks:
             for batch in batches_of(self._table, self._schema, task):
                 yield task.file.file_path, batch.cast(self.columns)
@@ -111,7 +228,7 @@ class MainRows:
         return sum(task.file.record_count for task in self.tasks)
 
     def keys(self, mode: Mode) -> Iterator[tuple[Rows, bool]]:
-        """The keys of all rows, and whether they are of the incarnation that is proved; reads no other columns."""
+        """The keys of all rows, and whether they are of the incarnation that is proved; reads only key columns."""
         fields = (*mode.key, *(f"{SYSTEM_COLUMN}.{name}" for name in ("partition", "offset", "timestamp")))
         schema = self._table.scan(selected_fields=fields).projection()
         columns = schema_to_pyarrow(schema, include_field_ids=False)
@@ -141,12 +258,12 @@ def rows_of(
     place = kafka.field("partition"), kafka.field("offset")
     if keyed is None:
         return Rows(file, *place, columns, aged=aged.mask(batch, *place) if aged else None)
-    told = keyed.keys, keyed.orders, kafka.field("timestamp"), keyed.tombstones, keyed.idle
-    return Rows(file, *place, columns, *told)
+    by_key = keyed.keys, keyed.orders, kafka.field("timestamp"), keyed.tombstones, keyed.idle
+    return Rows(file, *place, columns, *by_key)
 
 
 def unhashed(batch: pa.RecordBatch) -> Rows:
-    """The rows of a batch as they are."""
+    """The rows of a batch without hashes."""
     kafka = batch.column(SYSTEM_COLUMN)
     return Rows("", kafka.field("partition"), kafka.field("offset"), [], batch=batch)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import methodcaller
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from calve.config import job
+from calve.config.steps import Step
 from calve.errors import CalveError, Retryable
+from calve.registry.registry import Registry, open_registry
 from calve.schema.columns import MOST_MILLIS, UNDELIVERED
 from calve.table.position import Offsets
 from cli.kafka import Topic, client_properties
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
 
 TIMEOUT_S = 15
 STALLED_S = 60
@@ -25,12 +30,12 @@ BATCH_RECORDS = 1_000
 CHUNK_BYTES = 32_000_000
 CHUNK_RECORDS = 50_000
 HEADERS = methodcaller("headers")
-"""Called so, and not by its name: Python's quick calls would not notice that confluent-kafka fails, and gives a broken list."""
+"""Not called directly: Python's fast calls miss confluent-kafka's failure and return a broken list."""
 
 
 @dataclass(slots=True)
 class Records:
-    """Records column by column, in the order in which they were read. refused: the words of `UNDELIVERED`; empty: all None."""
+    """Records by column, in reading order. refused: words of `UNDELIVERED`; empty: all None."""
 
     partitions: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
@@ -46,7 +51,7 @@ class Records:
         return len(self.offsets)
 
     def append(self, message: Message) -> None:
-        """Raises SystemError where the name of a header is no UTF-8: confluent-kafka has no other way to give it."""
+        """Raises SystemError if a header's name is not UTF-8: confluent-kafka cannot return it."""
         kind, timestamp_ms = message.timestamp()
         key: Any = message.key()
         value: Any = message.value()
@@ -58,7 +63,7 @@ class Records:
         self.keys.append(key)
         self.values.append(value)
         self.headers.append(headers)
-        self.refused.append(None if moment(timestamp_ms) is not None else "bad_timestamp")
+        self.refused.append(None if timestamp_us(timestamp_ms) is not None else "bad_timestamp")
         self.size_bytes += len(key or b"") + len(value or b"")
 
     def select(self, indices: Sequence[int]) -> Records:
@@ -72,13 +77,13 @@ class Records:
         return Records(**chosen)
 
 
-def moment(timestamp_ms: int) -> int | None:
-    """A record's timestamp in microseconds; None where no column holds it."""
+def timestamp_us(timestamp_ms: int) -> int | None:
+    """A record's timestamp in microseconds; None if no column can hold it."""
     return timestamp_ms * 1000 if abs(timestamp_ms) <= MOST_MILLIS else None
 
 
 def is_compacted(topic: str, kafka: Mapping[str, Any]) -> bool:
-    """True where the broker may remove records that newer ones with the same key replace.
+    """Whether the broker may delete records that newer ones with the same key replace.
 
     Raises:
         Retryable: the cluster does not answer.
@@ -95,7 +100,7 @@ def is_compacted(topic: str, kafka: Mapping[str, Any]) -> bool:
 class Reader:
     """Reads ranges of one topic, always with the same settings.
 
-    bounded: partitions with what librdkafka cannot read, or not in bounded memory; the job's own fetch reads them.
+    bounded: partitions that librdkafka cannot read in bounded memory; the job's own fetch reads them.
     """
 
     def __init__(self, topic: Topic, kafka: job.Kafka, region: str) -> None:
@@ -116,10 +121,10 @@ class Reader:
         }
 
     def read(self, spans: Mapping[int, tuple[int, int]]) -> Iterator[Records]:
-        """Chunks of bounded size, the partitions mixed; each partition in the order of its offsets.
+        """Chunks of bounded size with mixed partitions; each partition in the order of its offsets.
 
         Raises:
-            CalveError: retention has removed offsets meanwhile.
+            CalveError: retention deleted offsets meanwhile.
             Retryable: the cluster stopped answering.
         """
         spans = {partition: span for partition, span in spans.items() if span[0] < span[1]}
@@ -138,7 +143,7 @@ class Reader:
             yield from self._fetched(left)
 
     def _fetched(self, spans: Mapping[int, tuple[int, int]]) -> Iterator[Records]:
-        """The same by the fetch of the job, which gives every record a place, whatever it holds."""
+        """The same by the job's fetch, which returns every record, whatever it holds."""
         from glue_jobs.kafka.client import settings_of
         from glue_jobs.kafka.connection import Connection
         from glue_jobs.kafka.fetching import Range, fetch
@@ -162,7 +167,7 @@ class Reader:
             )
 
     def _chunks(self, consumer: Consumer, at: Offsets, ends: Offsets) -> Iterator[Records]:
-        """at: the offset behind the last one that was read."""
+        """at: the offset after the last one that was read."""
         chunk = Records()
         heard = time.monotonic()
         while ends:
@@ -182,7 +187,7 @@ class Reader:
             yield chunk
 
     def _take(self, message: Message, chunk: Records, at: Offsets, ends: Offsets, consumer: Consumer) -> None:
-        """Keep a record that is wanted; the first one beyond the end, or the log's end, finishes its partition."""
+        """Keep a wanted record; the first one beyond the end, or the log's end, finishes its partition."""
         partition: int = message.partition()  # type: ignore[assignment]
         if partition not in ends:
             return
@@ -210,3 +215,31 @@ class Reader:
                 fix="run calve verify again",
             )
         return Retryable(f"topic {self._topic} partition {partition}: {error.str()}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The catalog, the topic's cluster and the registry, and the format of values and keys.
+
+    masking: the secret with the keys that encrypt dead letters.
+    """
+
+    catalog: Catalog
+    kafka: job.Kafka
+    registry: job.AnyRegistry | None
+    region: str
+    value: job.Source = field(default_factory=job.Source)
+    key: job.Source | None = None
+    steps: tuple[Step, ...] = ()
+    masking: str | None = None
+
+    @classmethod
+    def of(cls, catalog: Catalog, settings: job.Job, table: job.Table) -> Self:
+        """The sources of a job's table."""
+        parts = table.value, table.key, table.steps
+        return cls(catalog, settings.kafka, settings.registry, settings.lake.region, *parts, settings.masking)
+
+    def open_registry(self) -> Registry | None:
+        """The registry; None if no schema is registered."""
+        registered = any(each is not None and each.registered for each in (self.value, self.key))
+        return open_registry(self.registry) if registered else None

@@ -1,4 +1,4 @@
-"""The pass over the topic: what must be in the table, and what among the dead letters."""
+"""The pass over the topic: which rows and dead letters must exist."""
 
 from __future__ import annotations
 
@@ -11,35 +11,32 @@ import pyarrow.compute as pc
 
 from calve.schema.columns import UNDELIVERED
 from cli.verify.claim import Span
-from cli.verify.columns import number
-from cli.verify.counted import BY_SCHEMA, LASTING, Filters, Key, LeftOut, Skips
+from cli.verify.columns import Digests, number
+from cli.verify.counts import BY_SCHEMA, LASTING, Filters, Key, LeftOut, Skips
+from cli.verify.dead_letters import Count, DeadLetters, dead_letters_of
 from cli.verify.formats.decoding import Decoding, Refused
-from cli.verify.gone import Aged, Forgotten
-from cli.verify.hashing import Digests
-from cli.verify.keyed.firsts import Firsts
-from cli.verify.keyed.fold import Fold
+from cli.verify.keyed.aggregate import Totals
+from cli.verify.keyed.deduplicate import Firsts
 from cli.verify.keyed.modes import Mode, keyed_rows
-from cli.verify.keyed.totals import Totals
-from cli.verify.letters import Count, Letters, topic_letters
-from cli.verify.rows import Rows, rows_of, unhashed
+from cli.verify.keyed.upsert import Fold
+from cli.verify.rows import Aged, Forgotten, Rows, rows_of, unhashed
 from cli.verify.steps.chain import EMPTIED, LEFT_OUT
 from cli.verify.topic import Reader, Records
 
 
 @dataclass(slots=True)
 class TopicSide:
-    """What the topic says must be in the table and among the dead letters: by the decoder, and by the letters that there are.
+    """The rows and dead letters that the topic demands, by the decoder and the existing dead letters.
 
-    `undecodable` are records that are no rows and no dead letters either: (partition, offset) -> reason.
-    `misjudged` are dead letters whose reason the bytes contradict: (partition, offset) -> (reason given, reason found).
-    `held`: the places of the records that a compacted topic has, as numbers; None: it is not compacted.
-    `duplicates` counts good records that make no row, as the table has the first of their key; `left_out` those that a step
-    leaves out; `emptied` those of which it leaves out all rows. `aged`, `aged_letters`: what has left for its age. `fetched`: how
-    many partitions were read as the job reads them (`Reader.bounded`).
+    `undecodable`: records that are neither rows nor dead letters: (partition, offset) -> reason. `misjudged`: dead letters whose
+    bytes contradict the reason: (partition, offset) -> (given, found). `held`: places of a compacted topic's records, as numbers;
+    None: not compacted. `duplicates`: number of good records that repeat an earlier one's key; `left_out`: records that a step
+    leaves out; `emptied`: number of records whose rows are all left out. `aged`, `aged_dead_letters`: deleted for their age.
+    `fetched`: number of partitions that the job's fetch read (`Reader.bounded`).
     """
 
     decoder: Decoding
-    letters: Letters
+    dead_letters: DeadLetters
     records: Counter[int] = field(default_factory=Counter)
     rows: Digests = field(default_factory=Digests)
     dead: Digests = field(default_factory=Digests)
@@ -57,15 +54,17 @@ class TopicSide:
     totals: Totals | None = None
     forgotten: Forgotten = field(default_factory=Forgotten)
     aged: Aged | None = None
-    aged_letters: Aged | None = None
+    aged_dead_letters: Aged | None = None
     fetched: int = 0
 
     def has_left(self, partition: int, offset: int, timestamp_ms: int) -> bool:
-        """Whether a record may be a dead letter no more for its age."""
-        return self.aged_letters is not None and self.aged_letters.may_be(partition, offset, timestamp_ms)
+        """Whether a record may be a dead letter that was deleted for its age."""
+        return self.aged_dead_letters is not None and self.aged_dead_letters.may_be(
+            partition, offset, timestamp_ms
+        )
 
     def expected(self, records: Records) -> Records:
-        """The records but the forgotten. Where keys tell rows apart those count all the same: no older one is the row."""
+        """The records without forgotten ones. In a fold these count all the same: no older record is the row."""
         if not self.forgotten.requests:
             return records
         partitions, offsets = np.array(records.partitions, np.int64), np.array(records.offsets, np.int64)
@@ -74,14 +73,12 @@ class TopicSide:
             places = zip(records.partitions, records.offsets, strict=True)
             rows &= ~np.array([self.mode.covers(*place) for place in places], bool)
         return records.select(
-            np.flatnonzero(~(rows | self.forgotten.letters.masks(partitions, offsets))).tolist()
+            np.flatnonzero(~(rows | self.forgotten.dead_letters.masks(partitions, offsets))).tolist()
         )
 
 
 def read_topic(reader: Reader, spans: dict[int, Span], side: TopicSide, *, count: Count) -> None:
-    """One pass over the topic, into `side`. Of an upsert table the rows are in its `fold`, not in `rows` yet; of one of totals
-    they are in its `totals`.
-    """
+    """One pass over the topic, into `side`. The rows of an upsert table are in its `fold`, of an aggregate in its `totals`."""
     for records in reader.read(spans):
         side.records.update(records.partitions)
         if side.held is not None:
@@ -96,28 +93,30 @@ def read_topic(reader: Reader, spans: dict[int, Span], side: TopicSide, *, count
             found = ()
         for rows in found if side.firsts is None else _firsts_of(found, side, side.firsts):
             side.rows.add(rows.partitions, rows.offsets, rows.hashes)
-        dead = topic_letters(records, side.letters)
+        dead = dead_letters_of(records, side.dead_letters)
         side.dead.add(dead.partitions, dead.offsets, dead.hashes)
         count(side.records.total())
 
 
 def _firsts_of(found: Iterable[Rows], side: TopicSide, firsts: Firsts) -> Iterator[Rows]:
-    """The rows but duplicates, which are counted, unless they were dead letters once: a redrive's ledger has those."""
+    """The rows without duplicates, which are counted unless they were redriven: a redrive's ledger has those."""
     for rows in found:
         duplicates = firsts.duplicates(rows)
         places = set(rows.where(duplicates).places())
-        side.duplicates += len(places - side.letters.redriven.keys())
+        side.duplicates += len(places - side.dead_letters.redriven.keys())
         yield rows.where(pc.invert(duplicates))
 
 
 def topic_rows(records: Records, side: TopicSide, *, left_out: set[Key] | None = None) -> Iterator[Rows]:
-    """The rows that the records make; what is no row is noted in `side`, its `skips`, its `filters` and its `left_out`.
+    """The rows of the records; other outcomes are noted in `side`, `skips`, `filters` and `left_out`.
 
-    left_out: where this is not None nothing is noted, but in it what a step leaves out.
+    left_out: if given, only records that a step leaves out are noted, and only here.
     """
     note = left_out is None
     records = side.expected(records)
-    dead = [side.letters.holds(*place) for place in zip(records.partitions, records.offsets, strict=True)]
+    dead = [
+        side.dead_letters.holds(*place) for place in zip(records.partitions, records.offsets, strict=True)
+    ]
     if note and any(dead):
         _judge(records.select(np.flatnonzero(dead).tolist()), side)
     living = records.select(np.flatnonzero(~np.array(dead, bool)).tolist()) if any(dead) else records
@@ -139,14 +138,14 @@ def topic_rows(records: Records, side: TopicSide, *, left_out: set[Key] | None =
         ):
             side.undecodable[key] = reason
     if note:
-        side.left_out.take(by_steps - side.letters.redriven.keys())
+        side.left_out.take(by_steps - side.dead_letters.redriven.keys())
     yield from (each.staying for each in found)
 
 
 def made_of(
     records: Records, decoder: Decoding, mode: Mode | None, aged: Aged | None = None
 ) -> tuple[list[Rows], Refused]:
-    """Rows, with their keys where those decide whether they are rows, and (place, reason) of records that are none."""
+    """Rows, with keys if these decide, and (place, reason) of records without rows."""
     refused: Refused = [(n, why) for n, why in enumerate(records.refused) if why]
     undelivered = {n for n, _ in refused}
     places = zip(records.partitions, records.offsets, strict=True)
@@ -165,15 +164,15 @@ def made_of(
 
 
 def _judge(dead: Records, side: TopicSide) -> None:
-    """Compare the reason of each dead letter with what its bytes say."""
-    given = [side.letters.reasons[p][o] for p, o in zip(dead.partitions, dead.offsets, strict=True)]
+    """Compare the reason of each dead letter with its bytes."""
+    given = [side.dead_letters.reasons[p][o] for p, o in zip(dead.partitions, dead.offsets, strict=True)]
     lasting = [place for place, reason in enumerate(given) if reason in LASTING]
     judged = dead.select(lasting)
     _, refused = made_of(judged, side.decoder, side.mode)
     found, doubtful = dict(refused), side.decoder.doubtful(judged)
     for n, place in enumerate(lasting):
         reason = found.get(n)
-        # What the source refuses, or whose key is none, is that whatever its value is.
+        # A refused record, or one with a bad key, keeps that reason whatever its value is.
         if n in doubtful and reason not in UNDELIVERED and not (reason or "").startswith("key_"):
             reason = "malformed"
         if reason not in (given[place], EMPTIED):

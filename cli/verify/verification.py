@@ -1,4 +1,4 @@
-"""`verify`: the claim, the three passes, and the checks that come out of them."""
+"""`verify`: the claim, the three passes, and their checks."""
 
 from __future__ import annotations
 
@@ -12,37 +12,35 @@ from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.schema.columns import UNDELIVERED
 from cli import lake
-from cli.kafka import Cluster, client_properties
+from cli.kafka import Cluster, Topic, client_properties
 from cli.verify.checks import checks_of, digests_of, findings_of
 from cli.verify.claim import Claim, Round, Span, read_claim
 from cli.verify.compare import Explainer, Sides, TableSide, read_table
-from cli.verify.counted import LeftOut, Skips
+from cli.verify.counts import LeftOut, Skips
+from cli.verify.dead_letters import DeadLetterRows, DeadLetters, Encryption, read_dead_letters
 from cli.verify.findings import Check, Finding, Verification
-from cli.verify.gone import Aged, Forgotten
-from cli.verify.keyed.firsts import Firsts, Order
-from cli.verify.keyed.fold import Fold, blanks_in
+from cli.verify.keyed.aggregate import Totals
+from cli.verify.keyed.deduplicate import Firsts, Order
 from cli.verify.keyed.modes import Mode, mode_of
-from cli.verify.keyed.totals import Totals
-from cli.verify.letters import LetterRows, Letters, Seals, read_letters
-from cli.verify.rows import MainRows
-from cli.verify.sources import Sources, reading_of
+from cli.verify.keyed.upsert import Fold, blanks_in
+from cli.verify.reading import reading_of
+from cli.verify.rows import Aged, Forgotten, MainRows
 from cli.verify.steps.queries import Queries
 from cli.verify.steps.shape import Shape, shapes_of
-from cli.verify.topic import Reader, is_compacted
+from cli.verify.topic import Reader, Sources, is_compacted
 from cli.verify.topic_side import TopicSide, made_of, read_topic
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from cli.kafka import Topic
     from cli.progress import Progress
 
 
 def verify(name: TableName, sources: Sources, progress: Progress) -> Verification:
-    """Prove that the table and its dead letters are what the topic says, offset by offset, or say what is not.
+    """Prove that the table and its dead letters are exactly what the topic makes, offset by offset, or report the differences.
 
-    Reads the topic and the table whole, neither through Spark nor with the engine's code. Where that fails for a fault of this
-    code, the answer says so.
+    Reads the topic and the table whole, neither through Spark nor with the job's code. If this code itself fails, the result says
+    so.
 
     Raises:
         CalveError: there is no such table or topic, or the table has no position.
@@ -57,7 +55,7 @@ def verify(name: TableName, sources: Sources, progress: Progress) -> Verificatio
             each for each in traceback.extract_tb(error.__traceback__) if "cli" in Path(each.filename).parts
         ]
         where = f"{Path(ours[-1].filename).name} line {ours[-1].lineno}"
-        # What the error says may hold a value of a record.
+        # The error's text may hold a value of a record.
         return Verification(str(name), "", (), (), fault=f"{type(error).__name__} in {where}")
 
 
@@ -73,13 +71,13 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
         raise CalveError(
             f"table {name} has no column {SYSTEM_COLUMN}: its rows cannot be told apart by offset"
         )
-    letters = lake.load(sources.catalog, name.dead_letters)
+    dead_letters = lake.load(sources.catalog, name.dead_letters)
     claim, ledgers, findings = read_claim(table)
     topic = _topic(claim, sources)
     if topic.key != claim.topic and claim.to:
         return _other_topic(name, claim, topic, ledgers, findings)
     with Queries() as queries:
-        sides, found = _compare(table, letters, claim, topic, sources, queries, progress)
+        sides, found = _compare(table, dead_letters, claim, topic, sources, queries, progress)
     return Verification(
         table=str(name),
         topic=topic.name,
@@ -108,21 +106,23 @@ def _other_topic(
 
 def _compare(
     table: Table,
-    letters: Table | None,
+    dead_letters: Table | None,
     claim: Claim,
     topic: Topic,
     sources: Sources,
     queries: Queries,
     progress: Progress,
 ) -> tuple[Sides, list[Finding]]:
-    """The passes over both sides, in order, and what is wrong."""
+    """The passes over both sides, in order, and the faults."""
     mode = mode_of(claim, table.schema(), sources.key.column if sources.key else None)
     newest = mode if mode and mode.newest else None
     totals = Totals(mode.totals, claim) if mode and mode.totals else None
     aged, forgotten = Aged.of(table, claim.topic), Forgotten.of(table.properties, claim.topic)
     main = MainRows(table, others=None if totals else claim, mode=newest, aged=aged)
-    letter_rows = None if letters is None else LetterRows(letters, claim, Seals(sources.masking))
-    claimed = _claimed(claim, main, letter_rows, forgotten)
+    dead_letter_rows = (
+        None if dead_letters is None else DeadLetterRows(dead_letters, claim, Encryption(sources.masking))
+    )
+    claimed = _claimed(claim, main, dead_letter_rows, forgotten)
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
     shapes = shapes_of(table, main.columns, mode, sources, topic.name, queries)
     born, changes = claim.known_from_birth, mode.changes if mode else None
@@ -131,14 +131,14 @@ def _compare(
     lowest = {p: max(topic.log_start.get(p, 0), known.get(p, 0)) for p in claimed}
     spans = {p: (min(max(a, lowest[p]), b), b) for p, (a, b) in claimed.items()}
     readable = {p: (a, min(b, topic.end.get(p, 0))) for p, (a, b) in spans.items()}
-    dead = read_letters(letter_rows, claimed, spans)
+    dead = read_dead_letters(dead_letter_rows, claimed, spans)
     reader = Reader(topic, sources.kafka, sources.region)
     reader.bounded |= {
         p for p, given in dead.reasons.items() if not set(UNDELIVERED).isdisjoint(given.values())
     }
     side = TopicSide(
         decoder=reading.decoder.knowing(claim.redrives, dead.redriven),
-        letters=dead,
+        dead_letters=dead,
         held=[] if is_compacted(topic.name, client_properties(sources.kafka, sources.region)) else None,
         skips=Skips(rounds, born, reading.filters.framing),
         filters=reading.filters,
@@ -148,7 +148,7 @@ def _compare(
         totals=totals,
         forgotten=forgotten,
         aged=aged,
-        aged_letters=Aged.of(letters, claim.topic),
+        aged_dead_letters=Aged.of(dead_letters, claim.topic),
     )
     if mode and mode.first:
         side.firsts = _firsts(main, mode, claim, dead, shapes(None))
@@ -176,10 +176,12 @@ def _fold(main: MainRows, mode: Mode, rounds: Sequence[Round], forgotten: Forgot
     return Fold(rounds, mode.order_by is not None, blanks, forgotten.rows)
 
 
-def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters, shape: Shape | None) -> Firsts:
+def _firsts(
+    main: MainRows, mode: Mode, claim: Claim, dead_letters: DeadLetters, shape: Shape | None
+) -> Firsts:
     """The keys that the table holds."""
     firsts = Firsts(
-        mode.window_us, Order(claim, letters.redriven), several=shape is not None and shape.explodes
+        mode.window_us, Order(claim, dead_letters.redriven), several=shape is not None and shape.explodes
     )
     for held, own in main.keys(mode):
         firsts.hold(held, own=own)
@@ -187,14 +189,12 @@ def _firsts(main: MainRows, mode: Mode, claim: Claim, letters: Letters, shape: S
 
 
 def _claimed(
-    claim: Claim, main: MainRows, letters: LetterRows | None, forgotten: Forgotten
+    claim: Claim, main: MainRows, dead_letters: DeadLetterRows | None, forgotten: Forgotten
 ) -> dict[int, Span]:
-    """The offsets that the table claims; where its history is cut, from the lowest that it holds, or from where it is known to
-    have begun.
-    """
+    """The claimed offsets; if the history is cut, from the lowest that the table holds, or from its known beginning."""
     start = dict(claim.start)
     if not claim.known_from_birth:
-        for lowest in (main.lowest(), letters.lowest() if letters else {}, forgotten.since):
+        for lowest in (main.lowest(), dead_letters.lowest() if dead_letters else {}, forgotten.since):
             for partition, offset in lowest.items():
                 start[partition] = min(offset, start.get(partition, offset))
     return {p: (min(start.get(p, to), to), to) for p, to in claim.to.items()}

@@ -10,8 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from cli.config import load_jobs
-from cli.run.datagen.produce import create_topic
-from cli.run.datagen.records import register, schema_text
+from cli.run.datagen.produce import create_topic, register, schema_text
 
 HERE = Path(__file__).parent
 DAY = datetime(2026, 11, 16, tzinfo=UTC)

@@ -30,10 +30,10 @@ from calve.schema.change_events import UNAVAILABLE
 from calve.schema.columns import REDRIVEN
 from calve.table.summary import POSITION_TAG, REDRIVE
 from cli import lake
-from cli.act.dead_letters.selection import Selection
+from cli.dead_letters import Selection
 from cli.progress import LineProgress
 from cli.spark import spark_environment
-from cli.verify.sources import Sources
+from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from glue_jobs.process import faults
 from glue_jobs.rounds.loop import State, TableLoop

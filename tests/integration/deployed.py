@@ -12,7 +12,7 @@ from calve.names import TableName
 from cli.embedded import aws
 from cli.embedded.cdk import App, Outputs
 from cli.progress import LineProgress
-from cli.project.deploy import app
+from cli.run.stack import app
 from tests.integration.engine import Engine
 
 CONFIG = """\

@@ -24,8 +24,8 @@ from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
 from cli.main import app as calve
 from cli.progress import Progress
-from cli.project.deploy import app
 from cli.run.run_job import run as run_job
+from cli.run.stack import app
 from lambdas import wording
 from tests.integration.engine import until
 from tests.integration.producing import unique

@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry import Schema, SchemaReference
 from calve.names import TableName
 from cli.lake import open_catalog
 from cli.progress import LineProgress
-from cli.verify.sources import Sources
+from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from tests.integration.engine import DATABASE, Engine
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 
-from cli.embedded import kafka, processes, servers, state
-from cli.embedded.java import find_java
+from cli.embedded import kafka, processes, servers
 from cli.embedded.layout import Layout
+from cli.embedded.runtimes import find_java
 from cli.embedded.servers import Server
 from cli.embedded.stack import Stack
 
@@ -48,7 +48,7 @@ def _send(stack: Stack, server: Server, number: signal.Signals) -> None:
     os.killpg(process.pid, number)
 
 
-def _recorded(stack: Stack) -> state.State:
-    found = state.read(Layout(stack.root).stack_file)
+def _recorded(stack: Stack) -> processes.State:
+    found = processes.read_state(Layout(stack.root).stack_file)
     assert found is not None
     return found

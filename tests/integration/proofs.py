@@ -8,7 +8,7 @@ from calve.names import TableName
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.findings import Verification
-from cli.verify.sources import Sources
+from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from tests.integration.engine import DATABASE, Engine
 

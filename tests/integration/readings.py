@@ -25,7 +25,7 @@ from calve.table.summary import encode, root
 from cli.kafka import Cluster
 from cli.progress import LineProgress
 from cli.verify.findings import Verification
-from cli.verify.sources import Sources
+from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from tests.integration.producing import (
     Raw,

@@ -20,11 +20,11 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from calve.config.job import Lake
-from cli.duck import connect
 from cli.embedded import aws, elsewhere, processes
-from cli.embedded.loopback import HOST, free_ports
+from cli.embedded.processes import HOST, free_ports
 from cli.embedded.stack import Stack
 from cli.lake import open_catalog
+from cli.look.query.answer import connect
 from tests.integration.gate import Answer, Gate, Request
 
 CLIENT, SECRET, SCOPE = "calve", "s3cret", "catalog"

@@ -18,7 +18,7 @@ from calve.config.job import Aggregate, Deduplicate, Measure, Source, Window
 from calve.requests.redrive import Request, Result
 from calve.table.summary import REDRIVE
 from cli.run.datagen.plan import Plan, blocks
-from cli.run.datagen.records import rows
+from cli.run.datagen.produce import rows
 from cli.verify.findings import Verification
 from tests.integration.crashing import broken
 from tests.integration.engine import Engine, suspended

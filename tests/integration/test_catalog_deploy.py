@@ -20,8 +20,8 @@ from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
 from cli.main import app as calve
 from cli.progress import LineProgress
-from cli.project.deploy import app
 from cli.run.run_job import run
+from cli.run.stack import app
 from lambdas.lake_tables import read
 from lambdas.publish_states import PublishState, PublishStates, State, Target
 from tests.integration.deployed import deployment

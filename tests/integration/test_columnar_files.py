@@ -16,8 +16,8 @@ from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
 from calve.names import TableName
 from calve.schema.columns import KAFKA, field, struct
-from cli.duck import connect
 from cli.lake import open_catalog
+from cli.look.query.answer import connect
 from glue_jobs.engines.columnar.engine import data_files, layout_of, location_of, sweep
 from glue_jobs.engines.columnar.parquet import Files
 from glue_jobs.engines.columnar.storage import Storage

@@ -14,7 +14,7 @@ from cli.console import Console
 from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
 from cli.run import run_job
-from cli.run.demo import published, steps
+from cli.run.demo import checks, steps
 from tests.integration.projects import project
 
 pytestmark = pytest.mark.long
@@ -49,7 +49,7 @@ def test_rows_that_vanish_behind_the_engine_are_counted_as_missing(
         return code
 
     monkeypatch.setattr(run_job, "run", drain_and_lose_a_region)
-    monkeypatch.setattr(published, "PATIENCE_S", 20.0)
+    monkeypatch.setattr(checks, "PATIENCE_S", 20.0)
     wrong = steps.run(stack, Console())
     assert any(each.startswith("users, applied: expected 10,000, PyIceberg finds") for each in wrong)
     assert any(each.startswith("users: verify found") for each in wrong)

@@ -15,8 +15,8 @@ from calve.errors import Fatal
 from cli.console import Console
 from cli.embedded.stack import Stack
 from cli.progress import LineProgress
-from cli.project.deploy import app
 from cli.run.run_job import run
+from cli.run.stack import app
 from tests.integration.deployed import Deployed, deployment
 from tests.integration.engine import Engine, everything, until
 from tests.integration.exporting import Deployment

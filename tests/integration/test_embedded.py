@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 
-from cli.embedded import processes, state
+from cli.embedded import processes
 from cli.embedded import stack as embedded
 from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
@@ -34,8 +34,8 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def recorded(stack: Stack) -> state.State:
-    found = state.read(Layout(stack.root).stack_file)
+def recorded(stack: Stack) -> processes.State:
+    found = processes.read_state(Layout(stack.root).stack_file)
     assert found is not None
     return found
 
@@ -202,7 +202,7 @@ def test_the_remains_of_a_killed_run_are_cleaned_all_of_them_together(own: Stack
 @pytest.mark.full
 def test_a_start_that_was_killed_before_its_end_is_not_taken_for_a_stack(own: Stack) -> None:
     before = recorded(own)
-    state.write(Layout(own.root).stack_file, replace(before, ready=False))
+    processes.write_state(Layout(own.root).stack_file, replace(before, ready=False))
     anew = embedded.up(own.root, QUIET)
     assert recorded(anew).cluster_id != before.cluster_id
     assert not any(processes.alive(process) for process in before.processes.values())
@@ -233,7 +233,7 @@ def test_an_up_that_is_interrupted_leaves_nothing_running(own_root: Path, number
     found: dict[str, processes.Process] = {}
 
     def two_servers_run() -> bool:
-        if (now := state.read(Layout(own_root).stack_file)) is not None:
+        if (now := processes.read_state(Layout(own_root).stack_file)) is not None:
             found.update(now.processes)
         return len(found) >= 2
 

@@ -22,7 +22,7 @@ from calve.names import TableName
 from calve.settings import StackDefaults, load
 from cli.lake import open_catalog
 from cli.progress import LineProgress
-from cli.verify.sources import Sources
+from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from glue_jobs.ingest import openers_of, run
 from tests.integration.engine import Engine

@@ -14,7 +14,7 @@ from calve.errors import Suspended
 from calve.modes.measures import Arithmetic, Cast, ColumnAt, Expression, Number, typed
 from calve.schema.columns import decimal_digits, field
 from calve.schema.columns import struct as columns
-from cli.verify.keyed.totals import measure, same
+from cli.verify.keyed.aggregate import measure, same
 from glue_jobs.modes.aggregate import is_lost, value
 
 RECORD = columns(

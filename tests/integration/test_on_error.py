@@ -14,7 +14,7 @@ from calve.table.position import Ledger
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.findings import Verification
-from cli.verify.sources import Sources
+from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from glue_jobs.process.java import elements
 from tests.integration.engine import DATABASE, TRADE, Engine, trades

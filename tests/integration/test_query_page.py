@@ -21,7 +21,7 @@ from calve.config.job import Table
 from cli.embedded.aws import ACCESS_KEY, SECRET_KEY
 from cli.lake import open_catalog
 from cli.main import app
-from cli.run.datagen.records import SCHEMAS
+from cli.run.datagen.produce import SCHEMAS
 from glue_jobs.ingest import openers_of
 from tests.integration.engine import Engine
 from tests.integration.keyed import BY_RECORD_KEY

@@ -15,7 +15,7 @@ from calve.config.job import Budget, Source, Table
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.requests.redrive import Request, Result
 from calve.table.summary import REDRIVE
-from cli.act.dead_letters.command import dead_letters
+from cli.act.dead_letters import dead_letters
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.table.opening import Opener
 from tests.integration.crashing import Died, dying
@@ -321,9 +321,7 @@ def test_the_command_is_answered_by_the_running_job_when_a_schema_was_made_to_fi
     with running(scene.target(), monkeypatch) as job:
         assert engine.register(scene.topic, schema) == foreign
         settings = Table(scene.topic, scene.topic)
-        monkeypatch.setattr(
-            "cli.act.dead_letters.options.load_jobs", lambda *_, **__: (engine.job(settings),)
-        )
+        monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: (engine.job(settings),))
         asked = ["redrive", scene.topic, "--yes", "--reason", "incompatible_schema"]
         done = CliRunner().invoke(dead_letters, asked)
         assert done.exit_code == 0, (done.output, done.exception)

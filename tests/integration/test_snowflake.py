@@ -22,7 +22,7 @@ from cli.embedded import aws
 from cli.embedded.stack import Stack
 from cli.lake import open_catalog
 from cli.progress import LineProgress
-from cli.project.deploy import app
+from cli.run.stack import app
 from lambdas.publish_states import PublishStates, State, Target
 from lambdas.snowflake.key_pair import KeyPair
 from tests.integration.engine import until

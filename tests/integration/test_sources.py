@@ -20,7 +20,7 @@ from calve.schema.columns import REASONS
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.findings import Verification
-from cli.verify.sources import Sources
+from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from glue_jobs.engines import batch
 from glue_jobs.ingest import openers_of

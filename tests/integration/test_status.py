@@ -22,8 +22,8 @@ from cli import config as configuration
 from cli.lake import open_catalog
 from cli.look.condition import Conditions
 from cli.look.description import facts
+from cli.look.status.health import Urgency
 from cli.look.status.overview import Overview, look
-from cli.look.status.troubles import Urgency
 from glue_jobs.ingest import main
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.aws_gate import AwsGate, is_store

@@ -220,7 +220,7 @@ def test_the_commands_are_heeded_by_the_running_job(engine: Engine, monkeypatch:
     scene = Scene(engine)
     scene.batches(2)
     settings = Table(scene.topic, scene.topic)
-    monkeypatch.setattr("cli.act.dead_letters.options.load_jobs", lambda *_, **__: (engine.job(settings),))
+    monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: (engine.job(settings),))
     monkeypatch.setattr(loop, "LONGEST_BACKOFF_S", 5.0)
     with running(scene.target(), monkeypatch):
         assert "is paused by" in said("pause", scene.topic, "--reason", "to look")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from calve.config.job import Source, Upsert
-from cli.duck import connect
 from cli.lake import rows
+from cli.look.query.answer import connect
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.crashing import open_catalog
 from tests.integration.engine import DATABASE, Engine, suspended, trades

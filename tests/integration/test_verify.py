@@ -15,7 +15,7 @@ from calve.errors import CalveError
 from cli.lake import open_catalog
 from cli.main import app
 from cli.verify.findings import Finding, Verification
-from cli.verify.sources import Sources
+from cli.verify.topic import Sources
 from tests.integration.producing import (
     alter_config,
     create_topic,

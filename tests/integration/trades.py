@@ -18,7 +18,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from cli.embedded.stack import Stack
 from cli.run.datagen.plan import Plan, blocks
-from cli.run.datagen.records import FRAME_BYTES, Encoder, register, rows, schema_text
+from cli.run.datagen.produce import FRAME_BYTES, Encoder, register, rows, schema_text
 from tests.integration.producing import Raw, create_topic, produce
 
 PARTITIONS = 2

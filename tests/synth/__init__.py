@@ -2,6 +2,6 @@
 
 import os
 
-from cli.embedded.node import node
+from cli.embedded.runtimes import node
 
 os.environ["JSII_NODE"] = node()

@@ -9,7 +9,7 @@ import pytest
 from jsii._runtime import kernel
 
 from calve.errors import ConfigError
-from cli.embedded.node import node, search_path
+from cli.embedded.runtimes import node, search_path
 from stacks.base.bundling import ROOT
 from stacks.stateful.lake import is_asked_for
 
@@ -80,7 +80,7 @@ def test_the_first_key_names_its_deployment():
 
 
 def test_secrets_of_the_stacks_are_told_apart_by_their_ids(synthesized):
-    """`cli/act/key_ages.py` goes by these."""
+    """`cli/act/keys.py` goes by these."""
     of = {"trading": ["Snowflake"], "guest": ["IcebergRest"]}
     for name, begins in of.items():
         ids = synthesized.find(f"{name}-publish", "AWS::SecretsManager::Secret")

@@ -60,12 +60,11 @@ def test_a_position_of_a_newer_release_is_refused_by_name() -> None:
     assert caught.value.fix == "run the release that wrote the table, or a newer one"
 
 
-@pytest.mark.parametrize("request_", [redrive, forget], ids=["redrive", "forget"])
-def test_a_request_of_a_newer_release_is_refused_as_one(request_: Any) -> None:
-    kind = "redrive_request" if request_ is redrive else "forget_request"
-    newer = json.loads(samples()[kind][0]) | {"unheard_of": 1}
+@pytest.mark.parametrize(("kind", "request_"), [("redrive", redrive.Request), ("forget", forget.Request)])
+def test_a_request_of_a_newer_release_is_refused_as_one(kind: str, request_: Any) -> None:
+    newer = json.loads(samples()[f"{kind}_request"][0]) | {"unheard_of": 1}
     with pytest.raises(ValueError, match=r"unheard_of|not one that this release understands"):
-        request_.Request.pending({request_.REQUEST: json.dumps(newer)})
+        request_.pending({request_.NAME: json.dumps(newer)})
 
 
 def assert_holds(found: Any, meant: Any, path: str) -> None:

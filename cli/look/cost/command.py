@@ -73,7 +73,7 @@ def cost(
         console.say(f"  {each}")
     used = {name: known.by_name[name] for line in total.lines for name in line.rates}
     console.heading("Rates, by source and date")
-    console.tree("rate", by_source(known.region, used.values()))
+    console.tree("rate", _by_source(known.region, used.values()))
     console.document(
         {
             "region": known.region,
@@ -90,9 +90,9 @@ def cost(
 
 def _measured(config: Path, env: str | None, known: Rates, console: Console) -> list[Measured]:
     from cli.config import load_jobs
-    from cli.look.cost.measured_runs import taken
+    from cli.look.cost.measured_runs import measured_costs
 
-    tables = taken(load_jobs(config, env), known)
+    tables = measured_costs(load_jobs(config, env), known)
     console.heading("Measured, by the commits that the tables still know")
     console.table("measured", [each.document for each in tables], title="")
     return tables
@@ -109,7 +109,7 @@ def _checked(schedule: str) -> str:
         raise typer.BadParameter(f"{problem.reason}. {problem.fix}", param_hint="--schedule") from None
 
 
-def by_source(region: str, used: Iterable[Rate]) -> Branch:
+def _by_source(region: str, used: Iterable[Rate]) -> Branch:
     """The rates as a tree, each below the source that it was read in."""
     sources: dict[str, list[Branch]] = {}
     for rate in used:

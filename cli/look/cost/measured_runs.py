@@ -1,4 +1,4 @@
-"""What tables have cost so far: the receipts of the commits that their histories hold, and the runs of the job behind them."""
+"""The cost of tables so far: by the costs that their commits recorded, and by the Glue runs of their job."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MILLION = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Receipts:
-    """The sum of a table's receipts, from the commit at `since` on; `records` are those that were read."""
+class CommitCosts:
+    """The sum of a table's recorded commits from `since` on; `records`: those that were read."""
 
     table: str
     since: datetime
@@ -37,13 +37,13 @@ class Receipts:
     cpu_s: float
 
     def load(self, now: datetime) -> float:
-        """CPU seconds a second."""
+        """CPU seconds per second."""
         return self.cpu_s / max(1.0, (now - self.since).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a Glue job; `dpu_hours` are those of all its workers, the driver and idle ones among them."""
+    """A run of a Glue job; `dpu_hours` of all its workers, including the driver and idle ones."""
 
     began: datetime
     ended: datetime
@@ -58,11 +58,11 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured(Receipts):
-    """What a table has cost since its oldest receipt, in dollars, and per million records.
+class Measured(CommitCosts):
+    """The cost of a table since its oldest recorded commit, in US dollars, and per million records.
 
-    `dpu_hours`: its share of the job's runs, by the CPU that each table takes (`by` is `runs`); where none is known,
-    of its CPU seconds alone (`cpu`), as if no worker were ever idle.
+    `dpu_hours`: its share of the job's runs by CPU (`by` is `runs`); without known runs, of its CPU seconds (`cpu`), as if no
+    worker were ever idle.
     """
 
     dpu_hours: float
@@ -77,23 +77,23 @@ class Measured(Receipts):
         return asdict(self) | rounded
 
 
-def taken(jobs: Iterable[Job], rates: Rates) -> list[Measured]:
-    """What the tables of the jobs have cost since the oldest receipt that each has.
+def measured_costs(jobs: Iterable[Job], rates: Rates) -> list[Measured]:
+    """The cost of the jobs' tables, each since its oldest recorded commit.
 
     Raises:
         Fatal, Retryable: the lake, or Glue, refuses these credentials or does not answer.
     """
     now = datetime.now(UTC)
-    return [each for job in jobs for each in measured(list(_receipts(job)), _runs(job, now), rates, now)]
+    return [each for job in jobs for each in measured(list(_commit_costs(job)), _runs(job, now), rates, now)]
 
 
-def _receipts(job: Job) -> Iterator[Receipts]:
+def _commit_costs(job: Job) -> Iterator[CommitCosts]:
     catalog, database = open_catalog(job.lake), cluster_database(job)
     job = with_tables(job, surveyed(job, catalog, database or job.lake.database, ()))
     for table in job.tables:
         name = job.table_name(table, database)
         found = load(catalog, name)
-        if found is not None and (each := receipts(str(name), ancestors(found))):
+        if found is not None and (each := commit_costs(str(name), ancestors(found))):
             yield each
 
 
@@ -110,18 +110,20 @@ def _runs(job: Job, now: datetime) -> list[Run]:
             raise
 
 
-def receipts(table: str, history: Iterable[Snapshot]) -> Receipts | None:
-    """The sum of those that a history holds; None where it has none, as commits of earlier releases."""
+def commit_costs(table: str, history: Iterable[Snapshot]) -> CommitCosts | None:
+    """The sum of the commits in a history; None if it has none with a cost, as commits of earlier releases."""
     found = [each for each in history if "cpu_s" in each.metrics]
     if not found:
         return None
     figures = {name: sum(each.metrics[name] for each in found) for name in FIGURES}
     records = sum(each.ledger.consumed for each in found if each.ledger)
-    return Receipts(table, min(each.committed_at for each in found), len(found), records, **figures)
+    return CommitCosts(table, min(each.committed_at for each in found), len(found), records, **figures)
 
 
-def measured(tables: Sequence[Receipts], runs: Sequence[Run], rates: Rates, now: datetime) -> list[Measured]:
-    """What the tables of one job have cost; `runs` are those that Glue still knows."""
+def measured(
+    tables: Sequence[CommitCosts], runs: Sequence[Run], rates: Rates, now: datetime
+) -> list[Measured]:
+    """The cost of the tables of one job; `runs`: those that Glue still has."""
     whole = sum(each.load(now) for each in tables)
     found = []
     for each in tables:
@@ -146,7 +148,7 @@ def measured(tables: Sequence[Receipts], runs: Sequence[Run], rates: Rates, now:
 
 
 def run_of(glue: Mapping[str, Any], now: datetime) -> Run:
-    """A run as Glue tells it; of one that still runs, what it has taken until now."""
+    """A run in Glue's answer; a run that goes on counts until now."""
     began = glue["StartedOn"].astimezone(UTC)
     ended = glue["CompletedOn"].astimezone(UTC) if "CompletedOn" in glue else now
     worker = glue.get("WorkerType", UNSCALED)

@@ -1,4 +1,4 @@
-"""What a configuration costs in a month: formulas over a deployment, a load and the rates."""
+"""The monthly cost of a configuration: formulas over a deployment, a load and the rates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILE = Path(__file__).with_name("rates.json")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One price. `date` is that of the source, or of the look-up where the source has none."""
+    """One price. `date`: that of the source, or of the look-up if the source has none."""
 
     usd: float
     per: str
@@ -68,7 +68,7 @@ MAINTENANCE, MAINTENANCE_WORKERS = "rate(6 hours)", 2
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What arrives: MB/s of each topic, its partitions, and how long tables keep it."""
+    """The arriving data: MB/s per topic, its partitions, and the months that tables keep it."""
 
     topic_mb_s: float = 1.0
     partitions: int = 6
@@ -78,7 +78,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One part of the bill, in dollars a month. `basis` is the formula with its figures, `rates` are those it uses."""
+    """One part of the bill, in US dollars a month. `basis`: the formula with its figures; `rates`: those it uses."""
 
     part: str
     configured: float
@@ -90,7 +90,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """All parts, and what the load asks of a job that it cannot do."""
+    """All parts, and warnings where a job cannot carry the load."""
 
     lines: list[Line] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -120,12 +120,12 @@ class Total:
 
 
 def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
-    """The bill of a month: jobs as they are configured, every job always running, every job by a schedule."""
+    """The bill of a month: jobs as configured, every job always running, every job by a schedule."""
     lines, warnings = [], []
     for job in deployment.jobs:
-        line, told = _job(job, load, rates)
+        line, warned = _job(job, load, rates)
         lines.append(line)
-        warnings += told
+        warnings += warned
         warnings += [
             f"{each.name}: which topics match is not known here, so it counts as one table"
             for each in job.settings.patterns
@@ -140,7 +140,7 @@ def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
 
 
 def totals(total: Bill, idle: Bill) -> list[Total]:
-    """One for each way to run the jobs; `idle` is the bill while no data arrives."""
+    """The totals of each way to run the jobs; `idle`: the bill while no data arrives."""
     ways = [
         ("as configured", total.configured, idle.configured),
         ("every job always", total.continuous, idle.continuous),
@@ -150,7 +150,7 @@ def totals(total: Bill, idle: Bill) -> list[Total]:
 
 
 def assumptions(load: Load) -> list[str]:
-    """What the figures rest on besides the rates."""
+    """The assumptions behind the figures, besides the rates."""
     return [
         "idle: while no data arrives",
         f"each topic: {load.topic_mb_s:g} MB/s, evenly (--topic-rate); {load.partitions} partitions (--partitions)",
@@ -199,7 +199,7 @@ def _job(job: JobDeployment, load: Load, rates: Rates) -> tuple[Line, list[str]]
 
 
 def _maintenance(deployment: Deployment, rates: Rates) -> Line:
-    """The jobs that look after tables: what their starts cost, as they have little to do where a job runs always."""
+    """The maintenance jobs: the cost of their starts, since they have little to do beside a job that always runs."""
     runs = len(deployment.jobs) * firings_per_day(MAINTENANCE) * DAYS
     hours = runs * MAINTENANCE_WORKERS * START_S / 3600
     basis = f"{runs:,.0f} runs of {MAINTENANCE_WORKERS} x G.1X, {START_S:g} s each"
@@ -225,7 +225,7 @@ def _objects(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]
 
 
 def _kafka(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]:
-    """What the stack makes itself; a cluster that exists already costs what it costs."""
+    """The cost of a cluster that the stack makes; an existing cluster is not counted."""
     topics = {topic for job in deployment.jobs for topic in _topics(job)}
     tables = sum(len(_tables(job)) for job in deployment.jobs)
     if deployment.msk and deployment.msk.arn is None:

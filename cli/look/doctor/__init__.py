@@ -1,1 +1,1 @@
-"""`calve doctor`: what calve needs of this machine and of the systems around a deployment, one row each, with the cure."""
+"""`calve doctor`: what calve needs of this machine and of a deployment's systems, one row each, with the fix."""

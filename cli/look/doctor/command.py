@@ -1,21 +1,35 @@
-"""`calve doctor`: every check as a row."""
+"""`calve doctor`: every check as a row, and the checks of this machine."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, profile_is_named
 from cli.console import Console, Output, OutputOption
-from cli.profile import is_named
-from lambdas.doctor.finding import Finding
+from cli.embedded.layout import Layout
+from cli.embedded.processes import HOST
+from lambdas.doctor.finding import Finding, Probe
+
+if TYPE_CHECKING:
+    from cli.embedded.servers import Server
 
 RemoteOption = Annotated[
     bool,
     typer.Option("--remote", help="Look from where the jobs stand, too, by a function of the deployment."),
 ]
+GIB = 1 << 30
+DISK_NEEDED = 3 * GIB
+MEMORY_NEEDED = 4 * GIB
 
 
 def doctor(
@@ -36,12 +50,11 @@ def doctor(
     """
     from cli.embedded.layout import project_root
     from cli.look.doctor.deployment import of_deployment
-    from cli.look.doctor.machine import probes
     from lambdas.doctor.finding import examine
 
     console = Console(output)
     found = [
-        *examine(probes(project_root(), embedded=not is_named())),
+        *examine(probes(project_root(), embedded=not profile_is_named())),
         *of_deployment(config, env, remote=remote),
     ]
     console.table("calve doctor", [_row(each) for each in found])
@@ -54,3 +67,144 @@ def _row(finding: Finding) -> dict[str, str]:
     row = asdict(finding)
     seen_from = row.pop("seen_from")
     return {"check": row.pop("check"), "from": seen_from, **row}
+
+
+def probes(root: Path, *, embedded: bool = True) -> dict[str, Probe]:
+    """The checks of a machine and, unless a profile was named, of the project's embedded stack."""
+    checks = CHECKS | (STACK_CHECKS if embedded else {})
+    return {name: partial(check, root) for name, check in checks.items()}
+
+
+def python(_root: Path) -> Finding:
+    """Check the interpreter."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return Finding("python", "ok", f"{version} ({sys.executable})")
+    return Finding("python", "fail", f"{version}; needs 3.11 to 3.13", "make clean setup PYTHON=python3.13")
+
+
+def java(root: Path) -> Finding:
+    """Check that a Java runs, and name it."""
+    from cli.embedded.runtimes import find_java, java_version
+
+    found = find_java(Layout(root))
+    if java_version(Path(found.executable)) is None:
+        return Finding(
+            "java", "fail", f"{found.executable} does not run", "export JAVA_HOME=<a Java 17 or 21>"
+        )
+    detail = f"{found.version} from {found.source} ({found.home})"
+    if os.environ.get("JAVA_HOME") and found.source != "JAVA_HOME":
+        return Finding("java", "warn", f"{detail}; JAVA_HOME is no Java 17 or 21", "unset JAVA_HOME")
+    return Finding("java", "ok", detail)
+
+
+def disk(root: Path) -> Finding:
+    """Check the disk space for downloads, logs and Kafka's data."""
+    free = shutil.disk_usage(root).free
+    detail = f"{free / GIB:,.1f} GiB free"
+    if free < DISK_NEEDED:
+        return Finding(
+            "disk", "fail", f"{detail}, {DISK_NEEDED / GIB:.0f} GiB needed", "make clean, or free some room"
+        )
+    return Finding("disk", "ok", detail)
+
+
+def memory(_root: Path) -> Finding:
+    """Check the memory for Spark beside the three servers."""
+    available = available_memory(Path("/proc/meminfo"))
+    detail = f"{available / GIB:,.1f} GiB available"
+    if available < MEMORY_NEEDED:
+        return Finding(
+            "memory", "warn", f"{detail}, {MEMORY_NEEDED / GIB:.0f} GiB wanted", "close other programs"
+        )
+    return Finding("memory", "ok", detail)
+
+
+def available_memory(meminfo: Path) -> int:
+    """Return the bytes available without swapping, or the machine's total if the system does not report it."""
+    if meminfo.is_file():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def loopback(_root: Path) -> Finding:
+    """Check that servers can listen on 127.0.0.1 and be reached."""
+    with socket.socket() as server:
+        server.bind((HOST, 0))
+        server.listen(1)
+        with socket.create_connection(server.getsockname(), timeout=3):
+            return Finding("loopback", "ok", f"{HOST} reachable, ports are given freely")
+
+
+def jars(root: Path) -> Finding:
+    """Check every downloaded jar against its checksum."""
+    from stacks.jobs.jars import damaged, pinned, present
+
+    folder = Layout(root).jars
+    lock = pinned()
+    if bad := damaged(lock, folder):
+        files = " ".join(str(folder / jar.file) for jar in bad)
+        return Finding("jars", "fail", f"{len(bad)} damaged: {bad[0].file}", f"rm {files} && calve up")
+    if missing := [jar for jar in lock if not present(jar, folder)]:
+        size = sum(jar.size_bytes for jar in missing) / 1e6
+        return Finding(
+            "jars", "absent", f"{len(missing)} of {len(lock)} to download, {size:,.0f} MB", "calve up"
+        )
+    return Finding("jars", "ok", f"{len(lock)}, checksums right")
+
+
+def emulator(root: Path) -> Finding:
+    """Check that the AWS emulator is installed."""
+    from cli.embedded.aws import installed
+
+    if installed(Layout(root)):
+        return Finding("aws emulator", "ok", "installed")
+    return Finding("aws emulator", "absent", "not installed yet", "calve up")
+
+
+def cdk(root: Path) -> Finding:
+    """Check that the CDK CLI, which `calve deploy` uses, is installed."""
+    from cli.embedded.runtimes import cdk_installed
+
+    if cdk_installed(Layout(root)):
+        return Finding("aws cdk", "ok", "installed")
+    return Finding("aws cdk", "absent", "not installed yet", "calve deploy")
+
+
+def server(name: Server) -> Callable[[Path], Finding]:
+    """Make the check of one server of the embedded stack."""
+
+    def check(root: Path) -> Finding:
+        from cli.embedded.processes import alive, read_state
+        from cli.embedded.servers import answers
+
+        recorded = read_state(Layout(root).stack_file)
+        if recorded is None:
+            return Finding(name, "absent", "not up", "calve up")
+        process = recorded.processes.get(name)
+        if process is None or not alive(process):
+            return Finding(name, "fail", "was started and is gone", "calve up")
+        if not answers(recorded, name):
+            return Finding(name, "fail", f"process {process.pid} does not answer", "calve down && calve up")
+        return Finding(name, "ok", f"127.0.0.1:{recorded.ports[name]} (process {process.pid})")
+
+    return check
+
+
+CHECKS: dict[str, Callable[[Path], Finding]] = {
+    "python": python,
+    "java": java,
+    "disk": disk,
+    "memory": memory,
+}
+STACK_CHECKS: dict[str, Callable[[Path], Finding]] = {
+    "loopback": loopback,
+    "jars": jars,
+    "aws emulator": emulator,
+    "aws cdk": cdk,
+    "kafka": server("kafka"),
+    "registry": server("registry"),
+    "aws": server("aws"),
+}

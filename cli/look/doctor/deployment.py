@@ -1,43 +1,57 @@
-"""What a deployment needs: its configuration, the account, and the systems that its jobs use."""
+"""The checks of a deployment: configuration, account, jobs, roles, quotas, and the systems that its jobs use.
+
+Nothing is changed; IAM only simulates.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
-from calve.config.deployment import UNKNOWN_SERVERS
-from calve.config.job import Kafka, Registry
+from calve.config.deployment import UNKNOWN_SERVERS, Deployment
+from calve.config.job import Job, Kafka, Registry
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
 from cli.account import Account, outputs
-from cli.config import embedded_stack, found, load_target
-from cli.look.doctor.account import jobs, of_release, quotas, roles, seen_from_aws
-from cli.profile import is_named
+from cli.config import embedded_stack, found, load_target, profile_is_named
+from cli.lake import aws_errors
+from cli.look.cost.model import dpus
 from lambdas.doctor import lake
-from lambdas.doctor.checks import LIMIT_S, lake_probes, probes
-from lambdas.doctor.finding import Finding, examine, of_error
+from lambdas.doctor.checks import LIMIT_S, lake_probes, probes, secrets_of
+from lambdas.doctor.finding import Finding, Probe, examine, of_error
+from lambdas.doctor.lake import ABSENT, DENIED, code_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from calve.config.deployment import Deployment
-    from calve.config.job import Job
     from cli.embedded.stack import Stack
-    from lambdas.doctor.finding import Probe
 
 NO_KAFKA, NO_REGISTRY = Kafka("kafka.invalid:9092"), Registry("https://registry.invalid")
-"""Stand in for the embedded stack where that does not run."""
+"""Placeholders while the embedded stack does not run."""
 REMOTE_LIMIT_S = 140.0
 DEPLOY_FIRST = "deploy it: calve plan, then npx cdk deploy --all; into the embedded stack: calve deploy"
+DEPLOY = "npx cdk deploy --all"
+FEW_RUNS_OF_FUNCTIONS = 10
+"""A new account's limit; mails, rotations and publishing need as many at once."""
+COMMITS_PER_FRESHNESS = 2
+"""The most commits that a table announces within its `freshness`: a round and its maintenance."""
+INSTEAD = {"glue": "lower `workers.max`", "events": "promise less `freshness`"}
 PATIENT = Config(connect_timeout=5, read_timeout=130, retries={"total_max_attempts": 1})
-"""The function waits for what does not answer."""
+"""The deployed doctor waits for what does not answer."""
+UNKNOWN = ("InternalFailure", "InvalidAction", "UnknownOperationException", "NotImplemented")
 
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """What the deployed stacks say of themselves. servers: of a cluster that they have made."""
+    """The outputs of the deployed stacks. servers: of a cluster that they made."""
 
     warehouse: str
     release: str | None
@@ -46,7 +60,7 @@ class Stacks:
 
 
 def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Finding]:
-    """All that is found; what everything else rests on ends it where it fails."""
+    """All findings; a failed check that others depend on ends the list."""
     if not found(config).exists():
         return [Finding("configuration", "absent", f"there is no {config}", "calve init")]
     try:
@@ -55,23 +69,23 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
         return [of_error("configuration", error)]
     first = deployment.jobs[0].settings
     if first.kafka.bootstrap_servers == NO_KAFKA.bootstrap_servers or first.registry == NO_REGISTRY:
-        told = "it leaves Kafka or the registry to the embedded stack, which is not up"
-        return [Finding("configuration", "absent", told, "calve up, or name them in calve.yaml")]
+        detail = "it leaves Kafka or the registry to the embedded stack, which is not up"
+        return [Finding("configuration", "absent", detail, "calve up, or name them in calve.yaml")]
     tables = sum(len(job.settings.tables) for job in deployment.jobs)
-    told = f"{deployment.name}: {', '.join(job.settings.job for job in deployment.jobs)} of {tables} tables"
-    return [Finding("configuration", "ok", told), *of_account(deployment, embedded, remote=remote)]
+    detail = f"{deployment.name}: {', '.join(job.settings.job for job in deployment.jobs)} of {tables} tables"
+    return [Finding("configuration", "ok", detail), *of_account(deployment, embedded, remote=remote)]
 
 
 def _loaded(config: Path, env: str | None) -> tuple[Deployment, Stack | None]:
     from calve.settings import StackDefaults, load_deployment
 
-    if embedded_stack() or is_named():
+    if embedded_stack() or profile_is_named():
         return load_target(config, env)
     return load_deployment(found(config), env, StackDefaults(NO_KAFKA, NO_REGISTRY)), None
 
 
 def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) -> list[Finding]:
-    """What is found in the account of a deployment, and in the systems that its jobs use."""
+    """The findings in the account of a deployment, and in the systems that its jobs use."""
     try:
         account = Account.of(embedded, deployment.region)
     except ConfigError as error:
@@ -108,7 +122,7 @@ def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) 
 
 
 def second_to(far: list[Finding], here: list[Finding]) -> list[Finding]:
-    """What is seen from here: where the jobs' own view was had, too, the faults of this one are warnings."""
+    """The findings from here. If the jobs' own view is known, too, failures from here are only warnings."""
     if all(each.seen_from == "here" for each in far):
         return here
     return [replace(each, state="warn") if each.state == "fail" else each for each in here]
@@ -127,7 +141,7 @@ def _stacks(deployment: Deployment, account: Account) -> Stacks | Finding:
 
 
 def _here(job: Job, account: Account, stacks: Stacks | Finding) -> Job:
-    """A job's settings with what only the account, or a deploy, knows."""
+    """A job's settings, with values that only the account or a deploy knows."""
     made = stacks.servers if isinstance(stacks, Stacks) else None
     servers = made or job.kafka.bootstrap_servers
     return replace(
@@ -135,3 +149,165 @@ def _here(job: Job, account: Account, stacks: Stacks | Finding) -> Job:
         lake=replace(job.lake, region=account.region),
         kafka=replace(job.kafka, bootstrap_servers=servers),
     )
+
+
+def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
+    """Each Glue job: whether it exists, and how its newest run ended."""
+    glue = account.client("glue")
+    for job in deployment.jobs:
+        name = f"{deployment.name}-{job.settings.job}"
+        try:
+            found = glue.get_job(JobName=name)["Job"]
+            runs = glue.get_job_runs(JobName=name, MaxResults=1)["JobRuns"]
+        except ClientError as error:
+            if code_of(error) in ABSENT:
+                yield Finding(f"job {name}", "warn", "it is not deployed", DEPLOY)
+            else:
+                fix = "allow glue:GetJob and glue:GetJobRuns"
+                yield Finding(f"job {name}", "warn", f"it may not be read: {code_of(error)}", fix)
+            continue
+        shape = f"Glue {found.get('GlueVersion', '?')}, {found.get('NumberOfWorkers')} x {found.get('WorkerType')}"
+        state = runs[0]["JobRunState"] if runs else "has not run"
+        if state in ("FAILED", "ERROR", "TIMEOUT"):
+            log = f"its log says why: /calve/{deployment.name}/{job.settings.job} in CloudWatch Logs"
+            yield Finding(f"job {name}", "fail", f"{shape}; newest run {state}", log)
+        else:
+            yield Finding(
+                f"job {name}", "ok", f"{shape}; newest run {state}" if runs else f"{shape}; {state}"
+            )
+
+
+def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[Finding]:
+    """The permissions of each job's role, as IAM simulates them, without policies of the organisation and of buckets."""
+    iam, glue = account.client("iam"), account.client("glue")
+    for job in deployment.jobs:
+        check = f"role of {job.settings.job}"
+        try:
+            role = glue.get_job(JobName=f"{deployment.name}-{job.settings.job}")["Job"]["Role"]
+            denied = [
+                f"{action} on {resource}"
+                for actions, resource in _needed(deployment, role, account.region, warehouse)
+                for action in _denied(iam, role, actions, resource)
+            ]
+        except ClientError as error:
+            code = code_of(error)
+            if code in DENIED:
+                yield Finding(check, "absent", "not looked at", "allow iam:SimulatePrincipalPolicy")
+            elif code not in (*ABSENT, *UNKNOWN):
+                yield Finding(check, "warn", f"IAM does not say: {code}")
+            continue
+        if denied:
+            fix = f"{DEPLOY} gives it what it needs, unless a boundary or a policy of the organisation forbids it"
+            yield Finding(check, "fail", f"it may not: {', '.join(denied)}", fix)
+        else:
+            yield Finding(check, "ok", "it may read its secrets, and write tables and their files")
+
+
+def quotas(deployment: Deployment, account: Account) -> Iterator[Finding]:
+    """The quotas of the account against the needs of the jobs."""
+    try:
+        limits = account.client("lambda").get_account_settings()["AccountLimit"]
+    except ClientError as error:
+        yield _unread("quota of functions", error, "lambda:GetAccountSettings")
+    else:
+        free = limits.get("UnreservedConcurrentExecutions", limits.get("ConcurrentExecutions", 0))
+        fix = "ask for more: quota L-B99A9384 of lambda in Service Quotas"
+        state: Any = "ok" if free > FEW_RUNS_OF_FUNCTIONS else "warn"
+        yield Finding("quota of functions", state, f"{free:g} run at once", "" if state == "ok" else fix)
+    client = account.client("service-quotas")
+    for service, needs in _needs(deployment).items():
+        try:
+            pages = client.get_paginator("list_service_quotas").paginate(ServiceCode=service)
+            found = [each for page in pages for each in page["Quotas"]]
+        except ClientError as error:
+            yield _unread(f"quotas of {service}", error, "servicequotas:ListServiceQuotas")
+        else:
+            yield from _of_service(service, needs, found)
+
+
+def of_release(deployed: str | None) -> Finding:
+    """This release against the deployed one; None: the deployment does not report its release."""
+    here, there = version("calve"), deployed or "an older one"
+    if there == here:
+        return Finding("release", "ok", f"{here} here and deployed")
+    return Finding("release", "warn", f"{here} here, {there} deployed", f"{DEPLOY}, or use {there} here")
+
+
+def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
+    """The findings of the deployed doctor, which runs in the jobs' network.
+
+    Raises:
+        Retryable, Fatal: AWS does not answer, or does not let this user invoke it.
+    """
+    if function is None:
+        return [Finding("doctor", "fail", "it is not deployed: the stacks are of an older release", DEPLOY)]
+    with aws_errors(f"the function {function}"):
+        answer = account.client("lambda", PATIENT).invoke(FunctionName=function, Payload=b"{}")
+        answered = json.loads(answer["Payload"].read())
+    if "FunctionError" in answer:
+        why = answered.get("errorMessage") or answered.get("errorType")
+        return [Finding("doctor", "fail", f"{function} failed: {why}", "its log says more")]
+    return [Finding(**each) for each in answered]
+
+
+def _needs(deployment: Deployment) -> dict[str, dict[str, int]]:
+    """The greatest need of the jobs per service, by a part of the quota's name."""
+    running, tables = deployment.jobs, [each for job in deployment.jobs for each in job.settings.tables]
+    return {
+        "glue": {
+            "concurrent job runs per account": len(running),
+            "max task dpus per account": math.ceil(
+                sum(each.workers.max * dpus(each.worker) for each in running)
+            ),
+        },
+        "events": {
+            "putevents throttle limit": math.ceil(
+                sum(COMMITS_PER_FRESHNESS / each.freshness_s for each in tables)
+            )
+        },
+    }
+
+
+def _of_service(service: str, needs: dict[str, int], quotas: list[dict[str, Any]]) -> Iterator[Finding]:
+    for part, need in needs.items():
+        for each in quotas:
+            if part not in each["QuotaName"].lower():
+                continue
+            name, value = f"quota: {part}", each["Value"]
+            if need > value:
+                code = f"ask for more: quota {each['QuotaCode']} of {service} in Service Quotas"
+                fix = f"{code}, or {INSTEAD[service]}"
+                yield Finding(name, "fail", f"the jobs need {need}, the account has {value:g}", fix)
+            else:
+                yield Finding(name, "ok", f"the jobs need {need} of {value:g}")
+
+
+def _needed(
+    deployment: Deployment, role: str, region: str, warehouse: str
+) -> Iterator[tuple[list[str], str]]:
+    """Actions of the job, with a resource of each kind, in the account of its role."""
+    _, partition, _, _, number, _ = role.split(":", 5)
+    place = urlsplit(warehouse)
+    database = deployment.lake.database
+    files = f"{place.netloc}/{place.path.strip('/')}".rstrip("/")
+    if deployment.lake.namespace == "database":
+        files += f"/{database}"
+        table = f"arn:{partition}:glue:{region}:{number}:table/{database}/any"
+        yield ["glue:GetTable", "glue:CreateTable", "glue:UpdateTable"], table
+    yield ["s3:GetObject", "s3:PutObject"], f"arn:{partition}:s3:::{files}/any"
+    for _, reference in secrets_of(deployment.jobs[0].settings):
+        kind, _, name = reference.partition(":")
+        if kind == "aws":
+            whole = f"arn:{partition}:secretsmanager:{region}:{number}:secret:{name}-AbCdEf"
+            yield ["secretsmanager:GetSecretValue"], name if name.startswith("arn:") else whole
+
+
+def _denied(iam: Any, role: str, actions: list[str], resource: str) -> list[str]:
+    answer = iam.simulate_principal_policy(PolicySourceArn=role, ActionNames=actions, ResourceArns=[resource])
+    return [
+        each["EvalActionName"] for each in answer["EvaluationResults"] if each["EvalDecision"] != "allowed"
+    ]
+
+
+def _unread(check: str, error: ClientError, action: str) -> Finding:
+    return Finding(check, "absent", f"not looked at: {code_of(error)}", f"allow {action}")

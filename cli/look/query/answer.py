@@ -1,9 +1,14 @@
-"""A query, run by DuckDB: it sees the tables that it names and nothing else, and it changes nothing."""
+"""Queries run by DuckDB over the lake: a query reads the tables that it names, and changes nothing.
+
+DuckDB's extensions come as wheels, so nothing is downloaded.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -11,9 +16,10 @@ from duckdb import DuckDBPyConnection
 
 from calve.config.job import Lake
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
-from cli.duck import connect, identifier, literal
+from cli.lake import credentials
 from cli.look.query.statement import Opened, Reference, Statement
 
+EXTENSIONS = ("httpfs", "avro", "iceberg")
 HISTORY = "as of"
 """The schema of tables that a query reads as of some time, under names that say so."""
 
@@ -28,25 +34,79 @@ Place = tuple[str, str]
 """A schema, and a view in it."""
 
 
+def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
+    """An in-memory database that reads the lake's files, with the credentials of the other commands.
+
+    Raises:
+        ConfigError: there are no credentials.
+    """
+    connection = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "python_enable_replacements": False,  # else a name in a query could be a variable of this program
+        }
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    for extension in EXTENSIONS:
+        connection.load_extension(str(_extension(extension)))
+    secret = ", ".join(f"{key} {literal(value)}" for key, value in _secret(lake).items())
+    connection.execute(f"CREATE SECRET (TYPE s3, {secret})")
+    return connection
+
+
+def _secret(lake: Lake) -> dict[str, str]:
+    found = credentials(lake)
+    secret = {
+        "KEY_ID": found["client.access-key-id"],
+        "SECRET": found["client.secret-access-key"],
+        "REGION": lake.region,
+    }
+    if token := found.get("client.session-token"):
+        secret["SESSION_TOKEN"] = token
+    if lake.endpoint:
+        secret |= {"ENDPOINT": lake.endpoint.removeprefix("http://"), "URL_STYLE": "path", "USE_SSL": "false"}
+    return secret
+
+
+def literal(text: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """Any name as an identifier of DuckDB's SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _extension(name: str) -> Path:
+    """The extension's file, in its wheel."""
+    found = importlib.util.find_spec(f"duckdb_extension_{name}")
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError(f"duckdb_extension_{name}")
+    folder = Path(found.submodule_search_locations[0])
+    return folder / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
+
+
 class Answer:
     """The columns of an answer, and its rows as they are read."""
 
     def __init__(self, connection: DuckDBPyConnection, sql: str) -> None:
-        """Bind the query; nothing is read before the rows are.
+        """Bind the query; rows are read later.
 
         Raises:
-            ConfigError: it names a column or a function that there is not, or wants more than to read these tables.
+            ConfigError: a column or function does not exist, or the query wants more than to read these tables.
         """
         self._connection = connection
         with _errors():
-            asked = connection.sql(sql)
-            self.columns: Sequence[str] = asked.columns
-            self.types: Sequence[str] = [str(each) for each in asked.types]
-            self._relation = asked.project(
+            query = connection.sql(sql)
+            self.columns: Sequence[str] = query.columns
+            self.types: Sequence[str] = [str(each) for each in query.types]
+            self._relation = query.project(
                 ", ".join(
                     f"CAST(#{number} AS {_plain(kind)}) AS {identifier(name)}"
                     for number, (name, kind) in enumerate(
-                        zip(asked.columns, asked.types, strict=True), start=1
+                        zip(query.columns, query.types, strict=True), start=1
                     )
                 )
             )
@@ -69,7 +129,7 @@ def answered(
     """The answer of a statement over these tables; names without a database are of `database`.
 
     Raises:
-        CalveError: as `Answer`, `cli.duck.connect`.
+        CalveError: as `Answer`, `cli.look.query.answer.connect`.
     """
     with connect(lake) as connection:
         with _errors():
@@ -80,10 +140,10 @@ def answered(
 
 
 def _view(connection: DuckDBPyConnection, reference: Reference, table: Opened) -> Place:
-    """A view of the table, and where it is.
+    """The place of a view of the table, made here.
 
-    `OFFSET 0` keeps filters out of the scan. DuckDB 1.5's Iceberg extension leaves files out by them, and gets it wrong: by days
-    before 1970, by NaN. Filters that joins make pass it nevertheless; `_closing` switches them off.
+    `OFFSET 0` keeps filters out of the scan: DuckDB 1.5's Iceberg extension prunes files wrongly by days before 1970 and by NaN.
+    Filters made by joins pass it nevertheless; `_closing` switches them off.
     """
     place = (table.name.database, table.name.table)
     if reference.when is not None:
@@ -99,7 +159,7 @@ def _view(connection: DuckDBPyConnection, reference: Reference, table: Opened) -
 
 
 def _closing(database: str, tables: Collection[Opened]) -> Iterator[str]:
-    """The statements after which a query can read these tables and nothing else, and leave nothing behind."""
+    """Statements after which a query can read only these tables, and leaves nothing behind."""
     yield f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}"
     yield f"SET schema = {literal(identifier(database))}"
     yield "SET disabled_optimizers = 'join_filter_pushdown'"
@@ -111,7 +171,7 @@ def _closing(database: str, tables: Collection[Opened]) -> Iterator[str]:
 
 
 def _plain(kind: Any) -> str:
-    """The type that a value of a DuckDBPyType is shown in: itself where JSON has it, else a text that says all of it."""
+    """The type in which a DuckDBPyType is shown: itself if JSON has it, else a text without loss."""
     match kind.id:
         case "struct":
             fields = (f"{identifier(name)} {_plain(each)}" for name, each in kind.children)
@@ -131,7 +191,7 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
-        raise ConfigError(_told(error)) from None
+        raise ConfigError(_message(error)) from None
     except duckdb.PermissionException:
         raise ConfigError(
             "a query reads the tables of the lake and nothing else: no files, no addresses"
@@ -140,14 +200,14 @@ def _errors() -> Iterator[None]:
         fix = "name fewer columns, or ask Athena: docs/query.md"
         raise CalveError("the memory of this machine does not suffice for the query", fix=fix) from None
     except duckdb.IOException as error:
-        raise Retryable(f"the lake cannot be read: {_told(error)}") from None
+        raise Retryable(f"the lake cannot be read: {_message(error)}") from None
     except (duckdb.InternalException, duckdb.FatalException) as error:
         fix = "this is a fault of DuckDB's; ask Athena or Spark: docs/query.md"
-        raise Fatal(f"DuckDB fails on this query: {_told(error).splitlines()[0]}", fix=fix) from None
+        raise Fatal(f"DuckDB fails on this query: {_message(error).splitlines()[0]}", fix=fix) from None
     except duckdb.Error as error:
-        raise CalveError(_told(error)) from None
+        raise CalveError(_message(error)) from None
 
 
-def _told(error: duckdb.Error) -> str:
-    """DuckDB's message without the name of its kind: `Referenced column "pric" not found ...` and where it stands."""
+def _message(error: duckdb.Error) -> str:
+    """DuckDB's message without the name of its kind: `Referenced column "pric" not found ...` with its place."""
     return str(error).partition(": ")[2].strip()

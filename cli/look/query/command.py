@@ -1,29 +1,32 @@
-"""The command `calve query`."""
+"""The command `calve query`, and how it writes values: as text, as CSV and as JSON."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from calve.errors import ConfigError
 from calve.names import SYSTEM_COLUMN
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
 from cli.console import COMMON, Console, Output, SystemOption
-from cli.look.query.writing import csv_lines, moment, objects, shown, text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cli.look.query.answer import Answer
 
 SHOWN = 50
+SPECIAL = frozenset(',"\r\n')
 
 
 class Format(StrEnum):
-    """How the rows are written on stdout."""
+    """The format of the rows on stdout."""
 
     text = "text"
     csv = "csv"
@@ -70,7 +73,7 @@ def query(
       calve query "select symbol, count(*) from stock_trades group by all order by all"
       calve query --at 2h --output csv "select * from users"
     """
-    from cli.config import moment as at_moment
+    from cli.config import parse_time
     from cli.kafka import cluster_database
     from cli.lake import open_catalog
     from cli.look.query.answer import answered
@@ -78,13 +81,13 @@ def query(
 
     console = Console(Output.json if output is Format.json else Output.text)
     statement = Statement(sql)
-    otherwise = None if at is None else at_moment(at, datetime.now(UTC), "--at")
+    otherwise = None if at is None else parse_time(at, datetime.now(UTC), "--at")
     jobs = load_jobs(config, env)
     lake, database = jobs[0].lake, cluster_database(jobs[0]) or jobs[0].lake.database
     configured = [table.name for job in jobs for table in job.tables]
     tables = opened(statement, Lookup(open_catalog(lake), database, configured), otherwise)
     for each in tables.values():
-        console.event("query.reads", **each.told)
+        console.event("query.reads", **each.reads)
     with answered(statement, tables, lake, database) as answer:
         write(
             console,
@@ -98,7 +101,7 @@ def query(
 def write(
     console: Console, output: Format, answer: Answer, limit: int | None, hidden: Sequence[str] = ()
 ) -> None:
-    """Write the rows as they come; text ends after `limit` of them, and says so where there are more."""
+    """Write the rows as they come; text ends after `limit` of them, and reports if there are more."""
     if output is Format.text:
         most = limit or SHOWN
         rows = list(islice(answer.rows(), most + 1))
@@ -121,9 +124,106 @@ def _draw(console: Console, answer: Answer, rows: Sequence[Sequence[Any]], hidde
     wanted = [place for place, name in enumerate(answer.columns) if name not in hidden]
     kinds = answer.types
     cells = [
-        [shown(moment(row[n], kinds[n]) if isinstance(row[n], str) else row[n]) for n in wanted]
+        [shown(timestamp(row[n], kinds[n]) if isinstance(row[n], str) else row[n]) for n in wanted]
         for row in rows
     ]
     console.grid([answer.columns[n] for n in wanted], cells)
     if len(wanted) < len(answer.columns):
         console.event("query.hides", columns=list(hidden), shown_by="--system")
+
+
+def text(value: Any) -> str | None:
+    """A value as one text; lists and structs are JSON, null stays null."""
+    match value:
+        case None | str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case list() | dict():
+            return json.dumps(_spoken(value), ensure_ascii=False)
+        case _:
+            return str(_spoken(value))
+
+
+def shown(value: Any) -> str | None:
+    """As `text`, for people: timestamps are ISO in this machine's time zone, bytes are hexadecimal."""
+    match value:
+        case datetime() if value.tzinfo is not None:
+            try:
+                return value.astimezone().isoformat()
+            except (OverflowError, ValueError):  # beyond the years that the zone is known for
+                return value.isoformat()
+        case datetime() | date():
+            return value.isoformat()
+        case bytes() | bytearray():
+            return value.hex()
+        case list() | tuple() | dict():
+            return json.dumps(_plain(value), ensure_ascii=False)
+        case _:
+            return text(value)
+
+
+def timestamp(value: str, kind: str) -> datetime | str:
+    """DuckDB's text of a timestamp as a datetime, if Python can hold it; else the text."""
+    try:
+        return datetime.fromisoformat(value) if kind.startswith("TIMESTAMP") else value
+    except ValueError:
+        return value
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case None | bool() | int() | float() | str():
+            return _spoken(value)
+        case _:
+            return shown(value)
+
+
+def _spoken(value: Any) -> Any:
+    """The value for JSON, which has no number for NaN and the infinities."""
+    match value:
+        case float() if not math.isfinite(value):
+            return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+        case list():
+            return [_spoken(each) for each in value]
+        case dict():
+            return {name: _spoken(each) for name, each in value.items()}
+        case _:
+            return value
+
+
+def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Lines of RFC 4180 without line ends: null is an empty field, an empty text is `""`.
+
+    A null alone on its line is `""`, too: readers skip empty lines.
+    """
+    yield ",".join(map(_field, columns))
+    for row in rows:
+        yield ",".join(map(_field, row)) or '""'
+
+
+def objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """The rows as JSON objects.
+
+    Raises:
+        ConfigError: two columns have one name, so an object would lose one of them.
+    """
+    twice = sorted(name for name, times in Counter(columns).items() if times > 1)
+    if twice:
+        raise ConfigError(
+            f'several columns are named "{twice[0]}"', fix="name them apart: ... as another_name"
+        )
+    return [dict(zip(columns, map(_spoken, row), strict=True)) for row in rows]
+
+
+def _field(value: Any) -> str:
+    found = text(value)
+    if found is None:
+        return ""
+    if not found or SPECIAL & set(found):
+        return '"' + found.replace('"', '""') + '"'
+    return found

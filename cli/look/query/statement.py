@@ -1,7 +1,6 @@
-"""What a query says before it is run: that it is one, which tables it names, and as of when.
+"""The analysis of a query before it runs: it is one query, it names these tables, each as of this snapshot.
 
-DuckDB's own parser reads it, so that nothing here has to know SQL.
-The tables that it names are found in the catalog, each at the snapshot that the query asks for.
+DuckDB's own parser reads it. The catalog finds the tables.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ONE_SELECT = "SELECT 1"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A table as a query names it, in lower case, as Glue keeps names; `when`: None where it is to be the newest."""
+    """A table as a query names it, in lower case as in Glue; `when`: None for the newest snapshot."""
 
     database: str | None
     table: str
@@ -51,7 +50,7 @@ class Statement:
         """Parse it.
 
         Raises:
-            ConfigError: it is no query, or more than one, or names a table or a moment in a way that cannot be used.
+            ConfigError: it is not one query, or names a table or a timestamp in an invalid way.
         """
         self.text = text.strip().rstrip(";")
         with duckdb.connect() as parser:
@@ -61,9 +60,9 @@ class Statement:
         self.defined = frozenset(str(name).lower() for name in _defined(self._tree))
 
     def sql(self, places: Mapping[Reference, tuple[str, str]]) -> str:
-        """The text as DuckDB can run it: each table that is read as of some time stands for the view (schema, name) of it.
+        """The text for DuckDB: a view (schema, name) replaces each table that is read as of some time.
 
-        DuckDB knows `AT` for tables of attached catalogs alone.
+        DuckDB knows `AT` only for tables of attached catalogs.
         """
         if not any(reference.when is not None for reference in self.tables):
             return self.text
@@ -150,7 +149,7 @@ def _json(parser: duckdb.DuckDBPyConnection, query: str, text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A table as of one snapshot; `snapshot` is None where nobody has written to it yet."""
+    """A table as of one snapshot; `snapshot` is None if nothing was written to it yet."""
 
     name: TableName
     location: str
@@ -159,22 +158,22 @@ class Opened:
     committed_at: datetime | None
 
     @property
-    def told(self) -> dict[str, object]:
-        """For people: what the answer is an answer about."""
+    def reads(self) -> dict[str, object]:
+        """What the answer is based on, for people."""
         committed = self.committed_at and self.committed_at.isoformat(sep=" ", timespec="milliseconds")
         return {"table": self.name, "snapshot": self.snapshot, "committed": committed}
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Finds tables: a name without a database is one of `database`; `configured` are those of calve.yaml."""
+    """Finds tables: names without a database are of `database`; `configured`: those of calve.yaml."""
 
     catalog: Catalog
     database: str
     configured: Collection[str]
 
     def open(self, reference: Reference, otherwise: When | None) -> Opened:
-        """The table at the snapshot that the query names for it, else at that of `otherwise`, else the newest.
+        """The table at the snapshot that the query names, else at `otherwise`, else at the newest.
 
         Raises:
             CalveError: there is no such table, or it has no such snapshot.
@@ -194,7 +193,7 @@ class Lookup:
         )
 
     def has(self, reference: Reference) -> bool:
-        """Tell whether there is such a table."""
+        """Tell whether the table exists."""
         return self._load(self._name(reference)) is not None
 
     def _name(self, reference: Reference) -> TableName:
@@ -227,7 +226,7 @@ class Lookup:
 
 
 def opened(statement: Statement, lookup: Lookup, otherwise: When | None) -> dict[Reference, Opened]:
-    """The tables that a statement names; a name that it defines itself may be a table's, too, or not.
+    """The tables that a statement names; a name that it defines itself may or may not be a table.
 
     Raises:
         CalveError: as `Lookup.open`.

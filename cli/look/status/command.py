@@ -1,29 +1,36 @@
-"""`calve status`: how each table fares, what is wrong, and what to do about it."""
+"""`calve status`: the health of each table, what is wrong and how to fix it; `--watch` draws it again and again."""
 
 from __future__ import annotations
 
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from calve.errors import ConfigError
+from calve.errors import CalveError, ConfigError
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument
-from cli.console import Console, Output, OutputOption
-from cli.look.status import duration
+from cli.console import Console, Output, OutputOption, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from cli.look.status.health import TableStatus, Trouble
     from cli.look.status.overview import Overview
-    from cli.look.status.table_status import TableStatus
-    from cli.look.status.troubles import Trouble
     from lambdas.publish_states import PublishState
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", "-w", help="Draw the screen again every few seconds, until q or Ctrl-C.")
 ]
+EVERY_S = 3.0
+LISTEN_S = 0.2
+QUIT = "q"
 
 
 def status(
@@ -44,8 +51,6 @@ def status(
       calve status stock_trades --output json
     """
     from cli.look.status.overview import look
-    from cli.look.status.watching import drawn
-    from cli.look.status.watching import watch as watch_until_told
 
     console = Console(output)
     if watch and not console.is_terminal:
@@ -53,7 +58,7 @@ def status(
             "--watch draws on a terminal, and there is none", fix="leave it out; -o json is for programs"
         )
     if watch:
-        watch_until_told(console, lambda: look(config, env, tables or ()))
+        watch_screen(console, lambda: look(config, env, tables or ()))
         return
     found = look(config, env, tables or ())
     for each in found.problems:
@@ -66,8 +71,8 @@ def status(
 
 
 def _print(console: Console, found: Overview) -> None:
-    """For a log or a pipe: a line for each trouble, and for each table."""
-    from cli.look.status.history import lines
+    """For a log or a pipe: one line per problem and per table."""
+    from cli.look.status.overview import lines
 
     say(console, found.troubles)
     console.table("status", [_line(each) for each in found.tables])
@@ -79,7 +84,7 @@ def _print(console: Console, found: Overview) -> None:
 
 
 def say(console: Console, troubles: Sequence[Trouble]) -> None:
-    """What is wrong and what to do."""
+    """Show problems and fixes."""
     from cli.look.status.screen import MOST_TROUBLES, alarming
 
     if not console.is_terminal:
@@ -121,3 +126,76 @@ def _published(state: PublishState) -> dict[str, object]:
         "lag": None if state.lag_s is None else duration(state.lag_s),
         "reason": state.reason,
     }
+
+
+def drawn(found: Overview, width: int, height: int | None = None) -> RenderableType:
+    """The screen of one table with its history, or of all."""
+    from cli.look.status.screen import screen
+    from cli.look.status.table_screen import table_screen
+
+    return (table_screen if found.history else screen)(found, width, height)
+
+
+def watch_screen(console: Console, look: Callable[[], Overview]) -> None:
+    """Draw until a key q or Ctrl-C; errors are shown, and the next look follows."""
+    with ThreadPoolExecutor(1) as pool, console.live() as draw, _keys() as pressed:
+        picture: RenderableType = Text("looking ...", "dim")
+        looking: Future[Overview] | None = pool.submit(look)
+        size, due = (0, 0), 0.0
+        found: Overview | None = None
+        problem: CalveError | None = None
+        try:
+            while pressed(LISTEN_S) != QUIT:
+                news = looking is not None and looking.done()
+                if looking is not None and news:
+                    found, problem = _result(looking, found)
+                    looking, due = None, time.monotonic() + EVERY_S
+                if looking is None and time.monotonic() >= due:
+                    looking = pool.submit(look)
+                if news or size != console.size:
+                    size = console.size
+                    if found or problem:
+                        picture = _picture(found, problem, *size)
+                    draw(picture)
+        except KeyboardInterrupt:
+            return
+
+
+def _result(looking: Future[Overview], before: Overview | None) -> tuple[Overview | None, CalveError | None]:
+    try:
+        return looking.result(), None
+    except CalveError as error:
+        return before, error
+
+
+def _picture(found: Overview | None, problem: CalveError | None, width: int, height: int) -> RenderableType:
+    parts: list[RenderableType] = []
+    problems = [problem] if problem else []
+    problems += found.problems if found else []
+    for each in problems:
+        parts.append(Text(f"{each.message} → {each.fix}" if each.fix else each.message, "yellow"))
+    if found:
+        parts.append(drawn(found, width, height - len(parts) - 1))
+    return Group(*parts, Text("q ends", "dim"))
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], str | None]]:
+    """A function that waits for a key; without a terminal it only waits."""
+    if not sys.stdin.isatty():
+        yield lambda patience_s: time.sleep(patience_s)
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield _pressed
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _pressed(patience_s: float) -> str | None:
+    ready, _, _ = select.select([sys.stdin], [], [], patience_s)
+    return sys.stdin.read(1) if ready else None

@@ -1,35 +1,123 @@
-"""What `calve status` finds at one moment."""
+"""What `calve status` finds at one moment, and the history of one table: its snapshots, states and requests."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.catalog import Catalog
+
 from calve.config.topics import NotKept
 from calve.errors import CalveError
 from calve.names import TableName
 from calve.outputs.job_status import FormerState
+from calve.requests.requests import Entry
+from calve.table.summary import BACKFILL, FORGET, MAINTENANCE, REDRIVE, has_position
 from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
-from cli.lake import aws_errors
-from cli.look.status.history import History
+from cli.lake import Snapshot, ancestors, aws_errors, load, state_of
+from cli.look.description import snapshot_document, snapshot_line
+from cli.look.status.health import TableStatus, Trouble, troubles, urgency
 from cli.look.status.survey import Survey
-from cli.look.status.table_status import TableStatus
-from cli.look.status.troubles import Trouble, troubles, urgency
 from lambdas.publish_states import PublishState, PublishStates
 
+REQUESTED = {REDRIVE: "redrive", FORGET: "forget", BACKFILL: "backfill"}
 DEPLOY = "deploy it: calve plan, then npx cdk deploy --all"
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """Newest first. snapshots: main's ancestors that are kept. done: executed requests."""
+
+    snapshots: tuple[Snapshot, ...] = ()
+    states: tuple[FormerState, ...] = ()
+    done: tuple[Entry, ...] = ()
+
+    @classmethod
+    def of(cls, catalog: Catalog, name: TableName, now: FormerState) -> History:
+        """The history of a table in the state `now`; empty if the table does not exist yet.
+
+        Raises:
+            Retryable, Fatal: the catalog does not answer, or refuses.
+        """
+        table = load(catalog, name)
+        if table is None:
+            return cls()
+        state = state_of(table)
+        states = (now, FormerState(state.state, state.since, state.code), *state.before)
+        if now.state == state.state:
+            states = states[1:]
+        done = tuple(reversed(Entry.all(table.properties)))
+        return cls(tuple(ancestors(table)), states, done)
+
+    def figures(self, name: str) -> list[tuple[datetime, float]]:
+        """One metric of the rounds by commit time, the oldest first."""
+        return [
+            (each.committed_at, float(each.metrics[name]))
+            for each in reversed(self.snapshots)
+            if name in each.metrics
+        ]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "snapshots": [snapshot_document(each) for each in self.snapshots],
+            "states": [asdict(each) for each in self.states],
+            "done": [asdict(each) for each in self.done],
+        }
+
+
+def lines(history: History, limit: int) -> Iterator[dict[str, object]]:
+    """The newest snapshots for people: kind, cost of the round, lateness."""
+    for each in history.snapshots[:limit]:
+        line = snapshot_line(each)
+        del line["operation"]
+        yield (
+            {"snapshot": line.pop("snapshot"), "committed": line.pop("committed"), "what": kind(each)}
+            | line
+            | _round(each.metrics)
+        )
+
+
+def kind(snapshot: Snapshot) -> str:
+    """The origin of a snapshot, in a word."""
+    requested = next((word for name, word in REQUESTED.items() if name in snapshot.summary), None)
+    if requested:
+        return requested
+    if MAINTENANCE in snapshot.summary:
+        return snapshot.summary[MAINTENANCE].replace("_", " ")
+    if snapshot.operation == "replace":
+        return "merge"
+    if not has_position(snapshot.summary):
+        return "others"
+    return "round" if snapshot.ledger else "made"
+
+
+def _round(metrics: dict[str, Any]) -> dict[str, object]:
+    requests = [
+        metrics[name] for name in ("s3_puts", "s3_gets", "s3_lists", "catalog_calls") if name in metrics
+    ]
+    return {
+        "lag": metrics.get("lag_records"),
+        "p95_s": metrics.get("freshness_p95_s"),
+        "round_ms": metrics.get("round_ms"),
+        "commit_ms": metrics.get("commit_ms"),
+        "requests": sum(requests) if requests else None,
+        "bytes": metrics.get("bytes_written", metrics.get("file_bytes")),
+        "cpu_s": metrics.get("cpu_s"),
+    }
+
+
 def published(config: Path, env: str | None, only: Collection[str] = ()) -> list[PublishState]:
-    """The states by table and target, of all tables or of those named; none where nothing is published.
+    """The states by table and target, of all or the named tables; none if nothing is published.
 
     Raises:
-        CalveError: what publishes is not deployed, or cannot be asked.
+        CalveError: the publishing stack is not deployed, or does not answer.
     """
     deployment, embedded = load_target(config, env)
     if deployment.publish is None:
@@ -44,12 +132,9 @@ def published(config: Path, env: str | None, only: Collection[str] = ()) -> list
     )
 
 
-DEPLOY = "deploy it: calve plan, then npx cdk deploy --all"
-
-
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Tables in the order of calve.yaml. problems: what could not be asked. history: of the table, where it is about one."""
+    """Tables in the order of calve.yaml. problems: systems that did not answer. history: of a single requested table."""
 
     at: datetime
     tables: list[TableStatus]
@@ -60,12 +145,12 @@ class Overview:
 
     @property
     def troubles(self) -> list[Trouble]:
-        """What is wrong, the most urgent first."""
+        """All problems, the most urgent first."""
         return troubles(self.tables, self.published, self.not_kept, self.at)
 
     @property
     def by_urgency(self) -> list[TableStatus]:
-        """The tables, those that need somebody first."""
+        """The tables, the most urgent first."""
         return sorted(self.tables, key=lambda each: urgency(each, self.at))
 
     @property
@@ -82,10 +167,10 @@ class Overview:
 
 
 def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
-    """All tables, or those named; one that is named alone comes with its history.
+    """All tables, or the named ones; a single named table comes with its history.
 
     Raises:
-        ConfigError: the configuration cannot be used.
+        ConfigError: the configuration is invalid.
         Retryable, Fatal: the catalog does not answer, or refuses.
     """
     jobs = load_jobs(config, env, tables=only)
@@ -113,8 +198,6 @@ def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
 
 
 def _history(surveys: Sequence[Survey], status: TableStatus) -> History:
-    from cli.look.status.history import History
-
     catalog = next(each.catalog for each in surveys if each.job.job == status.job)
     now = FormerState(status.state, status.since, status.code)
     return History.of(catalog, TableName(*status.table.split(".")), now)

@@ -1,30 +1,46 @@
-"""The screen of `calve status`: what is wrong and what to do, then a line for each table, the most urgent first."""
+"""The screen of `calve status`: problems with their fixes, then a line for each table, the most urgent first.
+
+The parts are shared with other screens: tables that fit the terminal, plots, short numbers, and the colours of states.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from cli.look.status import duration
-from cli.look.status.drawing import MARKS, UNKNOWN, fitted, seconds, short, size
-from cli.look.status.troubles import Urgency
+from cli.console import duration
+from cli.look.status.health import TableStatus, Trouble, Urgency
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from cli.look.status.overview import Overview
-    from cli.look.status.table_status import TableStatus
-    from cli.look.status.troubles import Trouble
 
+MARKS = {
+    "running": ("●", "green"),
+    "pending": ("○", "yellow"),
+    "starting": ("○", "cyan"),
+    "retrying": ("↻", "yellow"),
+    "ended": ("✓", "green"),
+    "refused": ("✗", "bold red"),
+    "paused": ("‖", "cyan"),
+    "suspended": ("■", "bold yellow"),
+    "failed": ("✗", "bold red"),
+    "synced": ("●", "green"),
+    "syncing": ("○", "yellow"),
+}
+UNKNOWN = ("?", "dim")
+GAP, NARROW = 2, 1
+BLOCKS = " ▁▂▃▄▅▆▇█"
+BROADEST = 3
 WIDE = 100
-"""Columns of a terminal from which on every figure has its place."""
+"""The least columns of a terminal with room for all figures."""
 URGENT = {
     Urgency.STOPPED: ("✗", "bold red"),
     Urgency.LATE: ("!", "bold yellow"),
@@ -34,8 +50,78 @@ MOST_TROUBLES = 12
 LONGEST_NAME = 30
 
 
+def fitted(
+    columns: Mapping[str, Sequence[Text]], width: int, *, left: Collection[str], dispensable: Sequence[str]
+) -> Table:
+    """A table of cells by column; a column without room is left out whole.
+
+    left: left-aligned columns. dispensable: columns to leave out, in this order.
+    """
+    shown = dict(columns)
+    for name in dispensable:
+        if _width(shown, NARROW) <= width:
+            break
+        shown.pop(name, None)
+    gap = GAP if _width(shown, GAP) <= width else NARROW
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, gap, 0, 0))
+    for name in shown:
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=True, overflow="ellipsis")
+    for row in zip(*shown.values(), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _width(columns: Mapping[str, Sequence[Text]], gap: int) -> int:
+    return sum(gap + max([len(name), *(each.cell_len for each in cells)]) for name, cells in columns.items())
+
+
+def plot(values: Sequence[float], *, width: int, height: int, label: Callable[[float], str]) -> list[str]:
+    """Bars from 0 to the greatest value, the oldest at the left; if there are too many, a bar is the greatest of several."""
+    broad = max(1, min(BROADEST, width // max(1, len(values))))
+    bars = [each for each in _binned(values, width) for _ in range(broad)]
+    top = max(bars, default=0.0)
+    steps = [round(each / top * height * 8) if top else 0 for each in bars]
+    steps = [step or (1 if each > 0 else 0) for step, each in zip(steps, bars, strict=True)]
+    margin = max(len(label(top)), len(label(0.0)))
+    lines = []
+    for row in reversed(range(height)):
+        axis = label(top) if row == height - 1 else label(0.0) if row == 0 else ""
+        lines.append(
+            f"{axis:>{margin}} ┤" + "".join(BLOCKS[max(0, min(8, step - 8 * row))] for step in steps)
+        )
+    return lines
+
+
+def _binned(values: Sequence[float], width: int) -> list[float]:
+    if len(values) <= width:
+        return list(values)
+    edges = [n * len(values) // width for n in range(width + 1)]
+    return [max(values[a:b]) for a, b in pairwise(edges)]
+
+
+def short(count: int) -> str:
+    """`999,999`, then `1.0M`, `1.2B`."""
+    for unit, size in (("B", 1_000_000_000), ("M", 1_000_000)):
+        if count >= size:
+            return f"{count / size:,.1f}{unit}"
+    return f"{count:,}"
+
+
+def size(count: float) -> str:
+    """`512 B`, `1.5 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"
+
+
+def seconds(value: float | None) -> str:
+    return "-" if value is None else duration(value)
+
+
 def screen(found: Overview, width: int, height: int | None = None) -> RenderableType:
-    """The whole screen. height: lines that there are, which the less urgent may not fit into; None: there is no end."""
+    """The whole screen. height: lines of the terminal, which cut off the less urgent tables; None: no limit."""
     troubles = found.troubles
     at_most = MOST_TROUBLES if height is None else max(2, min(MOST_TROUBLES, (height - 8) // 4))
     parts: list[RenderableType] = [heading(found), Text()]
@@ -43,12 +129,12 @@ def screen(found: Overview, width: int, height: int | None = None) -> Renderable
     left = None if height is None else max(1, height - 8 - 2 * min(len(troubles), at_most))
     parts.append(_tables(found, width, left))
     if found.published:
-        parts += [Text(), elsewhere(found)]
+        parts += [Text(), _elsewhere(found)]
     return Group(*parts)
 
 
 def heading(found: Overview) -> RenderableType:
-    """How many tables are in which state, and when."""
+    """The number of tables in each state, and the time."""
     states = Counter(each.state for each in found.tables)
     line = Table.grid(expand=True)
     line.add_column()
@@ -66,7 +152,7 @@ def heading(found: Overview) -> RenderableType:
 
 
 def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
-    """A line for each trouble, and its cure below."""
+    """A line for each problem, with its fix below."""
     if not troubles:
         return Text("✓ nothing is wrong", "green")
     grid = Table.grid(padding=(0, 1))
@@ -83,8 +169,8 @@ def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
     return grid
 
 
-def elsewhere(found: Overview) -> RenderableType:
-    """Where the tables are published to, and how many are level there."""
+def _elsewhere(found: Overview) -> RenderableType:
+    """The targets that tables are published to, with the number of tables in each state."""
     line = Text("published  ", "dim")
     for target in sorted({each.target for each in found.published}):
         line.append(f"{target} ", "bold")
@@ -141,9 +227,9 @@ COLUMNS: dict[str, Callable[[TableStatus, Overview], Text]] = {
     "average": lambda table, _: Text(size(table.bytes / table.files) if table.files else "-"),
     "due": lambda table, _: Text(", ".join(each.kind for each in table.due), "yellow"),
 }
-"""fresh: how old records were when they became visible, the 95th of 100, `of` what is promised."""
+"""fresh: age of records when they became visible (p95); of: the freshness target."""
 DISPENSABLE = ("p50", "average", "files", "due", "commit")
-"""In this order where the terminal is too narrow for all."""
+"""Left out in this order if the terminal is too narrow."""
 
 
 def late(table: TableStatus) -> str:
@@ -154,7 +240,7 @@ def late(table: TableStatus) -> str:
 
 
 def lag_age(table: TableStatus, found: Overview) -> str:
-    """How old the oldest record is that waits; where the job says it, how long ago it did."""
+    """The age of the oldest waiting record; if a job reported it, how long ago."""
     text = duration(table.lag_s) if table.lag_records and table.lag_s is not None else ""
     if table.lag_source == "job" and table.lag_as_of:
         ago = (found.at - datetime.fromisoformat(table.lag_as_of)).total_seconds()

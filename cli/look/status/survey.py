@@ -1,4 +1,4 @@
-"""How each table of a job fares, from what its commits say and what its topic holds now."""
+"""The health of each table of a job, from its commits and from its topic's present end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from calve.schema.columns import REJECTED_AT
 from calve.table.position import Offsets, Position
 from calve.table.protocol import complete_until
 from calve.table.summary import BACKFILL, FORGET, REDRIVE, TRAVEL
-from cli.act.dead_letters.selection import Selection
+from cli.dead_letters import Selection
 from cli.kafka import Cluster, Topic, cluster_database
 from cli.lake import (
     Snapshot,
@@ -49,17 +49,17 @@ from cli.lake import (
     state_of,
 )
 from cli.look.condition import STOPPED, Conditions
-from cli.look.status.table_status import ANY_REASON, TableStatus, Waiting
+from cli.look.status.health import ANY_REASON, TableStatus, Waiting
 from cli.topics import surveyed, with_tables
 
 _T = TypeVar("_T")
 PATIENCE_S = 3.0
-"""Kafka is asked for no longer, question by question: behind a private network it never answers."""
+"""Time limit of each question to Kafka: from outside a private network it never answers."""
 AT_ONCE = 16
-LETTER_FILES = 200
-"""Dead letters in more files are not read for a screen."""
+DEAD_LETTER_FILES = 200
+"""With more files, dead letters are not read for a screen."""
 _COUNTED: dict[tuple[str, int], dict[str, int]] = {}
-"""Open dead letters by table and snapshot, which never change: they are read once, however often somebody looks."""
+"""Open dead letters by table and snapshot: a snapshot never changes, so it is read once."""
 REQUESTS = {
     REDRIVE: "redrive",
     FORGET: "forget",
@@ -70,7 +70,7 @@ REQUESTS = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A table as its metadata say, and the position that its lag is counted from."""
+    """A table by its metadata, and the position that its lag is counted from."""
 
     status: TableStatus
     position: Position | None
@@ -79,7 +79,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One job's tables, those of its patterns among them, and topics; without a cluster, the job's own reports stand for it.
+    """One job's tables (also of its patterns) and topics; without a cluster, the job's own reports replace it.
 
     unreached: why there is no cluster.
     """
@@ -95,7 +95,7 @@ class Survey:
 
     @classmethod
     def begin(cls, job: Job) -> Survey:
-        """Ask the cluster about all topics at once; where it does not answer, or may not be asked, go on without it.
+        """Ask the cluster about all topics at once; go on without it if it does not answer, or refuses.
 
         Raises:
             Retryable, Fatal: the catalog does not answer, or refuses; or Kafka, where the database is named after it.
@@ -136,7 +136,7 @@ class Survey:
 
     def _found(self, table: Table) -> Found:
         name = self.job.table_name(table, self.database)
-        main, letters = load(self.catalog, name), load(self.catalog, name.dead_letters)
+        main, dead_letters = load(self.catalog, name), load(self.catalog, name.dead_letters)
         state = self.conditions.of_table(table.name, state_of(main) if main else None)
         if self.cluster and table.topic not in self.topics and state.state not in STOPPED:
             fix = f"make the topic, or correct that of {table.name} in calve.yaml"
@@ -144,10 +144,10 @@ class Survey:
         commit, position = (main and latest_commit(main)) or (None, None)
         shown = commit if position and position.offsets else None
         history = ancestors(main) if main else []
-        # Merges say the position once more, and move nothing.
-        told = next((each for each in history if "freshness_s" in each.metrics), None)
+        # Merges repeat the position, and move nothing.
+        reported = next((each for each in history if "freshness_s" in each.metrics), None)
         moved = next((each for each in history if each.ledger), shown) if shown else None
-        metrics = told.metrics if told else {}
+        metrics = reported.metrics if reported else {}
         status = TableStatus(
             job=self.job.job,
             table=str(name),
@@ -162,19 +162,19 @@ class Survey:
             freshness_p95_s=metrics.get("freshness_p95_s"),
             freshness_target_s=table.freshness_s,
             freshness_missed=metrics.get("missed"),
-            dead_letters=_open_letters(letters) if letters else {},
+            dead_letters=_count_open(dead_letters) if dead_letters else {},
             lost=sum(each.ledger.lost for each in history if each.ledger),
             files=history[0].total("data-files") if history else 0,
             bytes=history[0].total("files-size") if history else 0,
             delete_files=history[0].total("delete-files") if history else 0,
             snapshots=len(main.metadata.snapshots) if main else 0,
-            due=due(figures(main, letters, table.maintenance), table.maintenance) if main else (),
+            due=due(figures(main, dead_letters, table.maintenance), table.maintenance) if main else (),
             waiting=waiting(main.properties, state_of(main).state) if main else (),
         )
-        return Found(status, position, _report(main, history, told) if main and told else {})
+        return Found(status, position, _report(main, history, reported) if main and reported else {})
 
     def _with_lag(self, found: Sequence[Found], cluster: Cluster) -> list[TableStatus]:
-        """As of now, by what the topics hold beyond each position; not known where that belongs to another incarnation."""
+        """Lag as of now: the topics' ends beyond each position; unknown if the position is of another incarnation."""
         waves: defaultdict[int, dict[str, Offsets]] = defaultdict(dict)
         turns: Counter[str] = Counter()
         behind: list[tuple[Found, Offsets | None, int]] = []
@@ -203,7 +203,7 @@ def _oldest(cluster: Cluster, unread: Mapping[str, Offsets]) -> dict[str, float 
 
 
 def waiting(properties: Mapping[str, str], state: str) -> tuple[Waiting, ...]:
-    """The requests among a table's properties."""
+    """The requests in a table's properties."""
     found = [
         Waiting(title, json.loads(properties[name]).get("at"))
         for name, title in REQUESTS.items()
@@ -216,7 +216,7 @@ def waiting(properties: Mapping[str, str], state: str) -> tuple[Waiting, ...]:
 
 
 def unread_offsets(known: Offsets, topic: Topic) -> Offsets:
-    """The next offset to read of every partition that holds more; expired offsets are not waited for."""
+    """The next offset to read of every partition that holds more; expired offsets do not count."""
     starts = {p: max(known.get(p, first), first) for p, first in topic.log_start.items()}
     return {p: offset for p, offset in starts.items() if offset < topic.end[p]}
 
@@ -231,7 +231,7 @@ def _unread(position: Position | None, topic: Topic | None) -> Offsets | None:
 
 
 def _lag(unread: Offsets, topic: Topic, oldest: Mapping[str, float | None], now: float) -> dict[str, Any]:
-    """Records and seconds; transaction markers are no records, and how old a silent partition's are is not known."""
+    """Lag in records and seconds. Transaction markers are not records, and of a silent partition their age is unknown."""
     records = sum(topic.end[p] - offset for p, offset in unread.items())
     lag_s: float | None = None
     if not unread:
@@ -243,9 +243,9 @@ def _lag(unread: Offsets, topic: Topic, oldest: Mapping[str, float | None], now:
     return {"lag_records": records, "lag_s": lag_s, "lag_source": "kafka", "lag_as_of": as_of}
 
 
-def _report(main: Iceberg, history: Sequence[Snapshot], told: Snapshot) -> dict[str, Any]:
+def _report(main: Iceberg, history: Sequence[Snapshot], reported: Snapshot) -> dict[str, Any]:
     """The lag as the job reported it: with its last round, or as complete until a later moment."""
-    as_of, lag = told.committed_at.timestamp(), told.metrics
+    as_of, lag = reported.committed_at.timestamp(), reported.metrics
     records, lag_s = lag.get("lag_records"), lag.get("lag_s")
     commits = (each.commit for each in history)
     until = complete_until(commits, main.properties)
@@ -257,18 +257,18 @@ def _report(main: Iceberg, history: Sequence[Snapshot], told: Snapshot) -> dict[
     return {"lag_records": records, "lag_s": lag_s, "lag_source": "job", "lag_as_of": moment}
 
 
-def _open_letters(letters: Iceberg) -> dict[str, int]:
-    """Open dead letters by reason; all of them under one where they are too many files to read, or may not be read."""
-    head = next(iter(ancestors(letters)), None)
+def _count_open(dead_letters: Iceberg) -> dict[str, int]:
+    """Open dead letters by reason; all under one if there are too many files to read, or access is refused."""
+    head = next(iter(ancestors(dead_letters)), None)
     if head is None:
         return {}
-    if (place := (str(letters.metadata.table_uuid), head.id)) in _COUNTED:
+    if (place := (str(dead_letters.metadata.table_uuid), head.id)) in _COUNTED:
         return _COUNTED[place]
-    if head.total("data-files") <= LETTER_FILES:
+    if head.total("data-files") <= DEAD_LETTER_FILES:
         with suppress(Retryable, Fatal):
-            _COUNTED[place] = count_by(letters, "reason", Selection().within(letters))
+            _COUNTED[place] = count_by(dead_letters, "reason", Selection().within(dead_letters))
             return _COUNTED[place]
-    count = rows(letters)
+    count = rows(dead_letters)
     return {ANY_REASON: count} if count else {}
 
 
@@ -280,8 +280,8 @@ PER_SECOND = {"date": 1 / 86_400, "timestamp_ns": 10**9, "timestamptz_ns": 10**9
 """Units of Iceberg's types of time; of the others, microseconds."""
 
 
-def figures(main: Iceberg, letters: Iceberg | None, maintenance: Maintenance) -> Figures:
-    """Of the head of main, and of its dead letters.
+def figures(main: Iceberg, dead_letters: Iceberg | None, maintenance: Maintenance) -> Figures:
+    """Figures for maintenance, of main's head and of its dead letters.
 
     Raises:
         Retryable, Fatal: the object store does not answer, or refuses.
@@ -292,7 +292,7 @@ def figures(main: Iceberg, letters: Iceberg | None, maintenance: Maintenance) ->
     now, manifests = datetime.now(UTC).timestamp(), _manifests(main)
     oldest_s = min(each.timestamp_ms for each in main.metadata.snapshots) / 1000
     data_files, size_bytes = head.total("data-files"), head.total("files-size")
-    # The sizes of all files are read only where their number alone leaves it open.
+    # The sizes of all files are read only if their number does not decide.
     many = data_files - -(-size_bytes // maintenance.file_bytes) >= SURPLUS_FILES
     files = _data_files(main, manifests) if many or maintenance.rows else []
     return Figures(
@@ -306,8 +306,10 @@ def figures(main: Iceberg, letters: Iceberg | None, maintenance: Maintenance) ->
         snapshots=len(main.metadata.snapshots),
         oldest_snapshot_s=now - oldest_s,
         oldest_row_s=_oldest_s(now, main, files, maintenance.rows.column) if maintenance.rows else None,
-        oldest_letter_s=_oldest_s(now, letters, _data_files(letters, _manifests(letters)), REJECTED_AT)
-        if letters is not None and maintenance.dead_letters_s is not None
+        oldest_letter_s=_oldest_s(
+            now, dead_letters, _data_files(dead_letters, _manifests(dead_letters)), REJECTED_AT
+        )
+        if dead_letters is not None and maintenance.dead_letters_s is not None
         else None,
         orphans_s=now - (_looked_at(main) or oldest_s),
     )
@@ -333,7 +335,7 @@ def _surplus(files: Sequence[DataFile], file_bytes: int) -> int:
 
 
 def _oldest_s(now: float, table: Iceberg, files: Sequence[DataFile], column: str) -> float | None:
-    """The age of the oldest row by what the table says of each file; None where it does not say it."""
+    """The age of the oldest row in seconds by the files' bounds; None if a file has none."""
     try:
         field = table.schema().find_field(column)
     except ValueError:  # no round has made it yet
@@ -345,7 +347,7 @@ def _oldest_s(now: float, table: Iceberg, files: Sequence[DataFile], column: str
 
 
 def _looked_at(table: Iceberg) -> float | None:
-    """When somebody looked for orphans last."""
+    """When the job last looked for orphan files."""
     note = table.io.new_input(f"{table.location().rstrip('/')}/metadata/{ORPHANS_NOTE}")
     with aws_errors(f"table {'.'.join(table.name())}"):
         try:

@@ -1,26 +1,36 @@
-"""The screen of `calve status TABLE`: one table, how late it was, and what it went through."""
+"""The screen of `calve status TABLE`: one table, its lateness and its history."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cli.look.status import duration
-from cli.look.status.drawing import MARKS, UNKNOWN, fitted, plot, seconds, short, size
-from cli.look.status.history import History, lines
-from cli.look.status.screen import MOST_TROUBLES, WIDE, alarming, heading, lag_age, late
+from cli.console import duration
+from cli.look.status.overview import History, Overview, lines
+from cli.look.status.screen import (
+    MARKS,
+    MOST_TROUBLES,
+    UNKNOWN,
+    WIDE,
+    alarming,
+    fitted,
+    heading,
+    lag_age,
+    late,
+    plot,
+    seconds,
+    short,
+    size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import RenderableType
-
-    from cli.look.status.overview import Overview
-    from cli.look.status.table_status import TableStatus
+    from cli.look.status.health import TableStatus
 
 SNAPSHOTS = 15
 STATES, DONE = 6, 6
@@ -35,14 +45,14 @@ DISPENSABLE = (
     "stage ms",
     "commit ms",
 )
-"""Of the rounds, where there is no room."""
+"""Columns of rounds to leave out, in this order."""
 PLOT_HEIGHT = 5
 FRAME = 24
 """Lines of the screen beside the snapshots."""
 
 
-def inside(found: Overview, width: int, height: int | None = None) -> RenderableType:
-    """One table. height: as for `cli.look.status.screen.screen`."""
+def table_screen(found: Overview, width: int, height: int | None = None) -> RenderableType:
+    """The screen of one table. height: as for `cli.look.status.screen.screen`."""
     (table,), history = found.tables, found.history or History()
     snapshots = SNAPSHOTS if height is None else max(3, height - FRAME)
     parts: list[RenderableType] = [heading(found), Text()]
@@ -89,7 +99,7 @@ def _newest(table: TableStatus) -> str:
 
 
 def _plots(history: History, table: TableStatus, width: int) -> RenderableType:
-    """Beside each other where there is room: what each round left, and how old records were when they became visible."""
+    """Lag after each round and age of records when visible, side by side if there is room."""
     fresh = history.figures("freshness_p95_s") or history.figures("freshness_s")
     found = {
         "oldest record left by each round": history.figures("lag_s"),
@@ -117,10 +127,10 @@ def _plot(title: str, values: Sequence[tuple[datetime, float]], room: int) -> Re
 
 def _timeline(history: History, at_most: int, width: int) -> RenderableType:
     rows = list(lines(history, at_most))
-    said = [name for name in rows[0] if any(row[name] not in (None, 0, "") for row in rows)]
+    names = [name for name in rows[0] if any(row[name] not in (None, 0, "") for row in rows)]
     columns = {
         name.replace("_", " "): [_cell(name, row[name]) for row in rows]
-        for name in said
+        for name in names
         if name != "snapshot"
     }
     table = fitted(columns, width, left=("committed", "what"), dispensable=DISPENSABLE)

@@ -1,4 +1,4 @@
-"""`calve init`: a configuration to begin with."""
+"""`calve init`: a first configuration."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def init(
     found = survey(kafka, schemas, region)
     ready = sum(each.problem is None for each in found)
     if not ready:
-        told = "".join(f"\n  {each.topic}: {each.problem}" for each in found)
+        problems = "".join(f"\n  {each.topic}: {each.problem}" for each in found)
         raise CalveError(
-            f"no topic at {kafka.bootstrap_servers} can be a table yet{told}",
+            f"no topic at {kafka.bootstrap_servers} can be a table yet{problems}",
             fix="register a schema for the values of one: its subject is TOPIC-value, in a Glue registry TOPIC",
         )
     source = Source(

@@ -1,4 +1,4 @@
-"""The text of a new calve.yaml, of what a Kafka and a registry hold that could become tables."""
+"""The text of a new calve.yaml, from the topics and schemas of a Kafka and a registry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cli.kafka import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A topic with the newest schema of its values. `problem` says why it cannot be a table yet; `bare`: it has no schema."""
+    """A topic with the newest schema of its values. `problem`: why it cannot be a table yet; `bare`: it has no schema."""
 
     topic: str
     partitions: int = 0
@@ -31,7 +31,7 @@ class Found:
 
 
 def survey(kafka: job.Kafka, registry: job.AnyRegistry, region: str) -> list[Found]:
-    """Every topic but Kafka's own, in order.
+    """All topics except Kafka's own, sorted.
 
     Raises:
         Retryable: one of the two does not answer.
@@ -52,7 +52,7 @@ def survey(kafka: job.Kafka, registry: job.AnyRegistry, region: str) -> list[Fou
 
 
 def described(topic: str, partitions: int, records: int, schema: Schema | None, subject: str) -> Found:
-    """One topic; `schema` is the newest version of its values, whose subject is this one."""
+    """One topic; `schema`: the newest version of its values, registered under `subject`."""
     if schema is None:
         return Found(topic, partitions, records, problem=f"the registry has no subject {subject}", bare=True)
     try:
@@ -69,7 +69,7 @@ SHOWN_FIELDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the file says besides tables. `kafka` and `registry` None: the embedded stack's."""
+    """The settings besides tables. `kafka` and `registry` None: the embedded stack's."""
 
     name: str
     kafka: Kafka | None
@@ -78,18 +78,18 @@ class Source:
 
 
 def configuration(source: Source, found: Sequence[Found]) -> str:
-    """The whole file; what cannot be a table yet is commented out with its reason."""
+    """The whole file; topics that cannot be tables yet are commented out with the reason."""
     return "\n".join([*_head(source), *_tables(found), *_exports(found), ""])
 
 
 def deployment_name(text: str) -> str:
-    """A name that a deployment may have, made from any."""
+    """A valid name of a deployment, made from any text."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return re.sub(r"^[^a-z]+", "", plain)[:30].rstrip("-") or "calve"
 
 
 def table_names(topics: Sequence[str]) -> dict[str, str]:
-    """A name for the table of each topic; those that would be the same get a number."""
+    """A table name for each topic; equal names get a number."""
     names: dict[str, str] = {}
     for topic in topics:
         plain = as_table_name(topic)[:190] or "topic"

@@ -1,17 +1,25 @@
-"""What would happen to one thing, and its values as texts by the keys that they have in calve.yaml."""
+"""A change of one thing, its values as texts by their keys in calve.yaml, and the consequences for its users. Pure rules."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from calve.config.job import Job, Table, Transform
-from cli.look.status import duration
-from cli.project.plan.consequences import Consequence
+from calve.config.export import Export
+from calve.config.job import Emit, Job, Table, Transform
+from calve.config.maintenance import Maintenance
+from calve.errors import Suspended
+from calve.modes.keys import noted, switch
+from cli.console import duration
 
+if TYPE_CHECKING:
+    from cli.project.plan.deployed import DeployedTable
+
+CONTENT = ("table", "time_column", "window", "time_zone", "filter", "group_by", "measures", "csv")
+"""Keys of an export that determine its files."""
 NOTHING = "-"
 KEYS = {
     "freshness_s": "freshness",
@@ -26,12 +34,155 @@ KEYS = {
     "snapshots_s": "snapshots",
     "dead_letters_s": "dead_letters",
 }
-"""Fields of the resolved values whose keys in calve.yaml are other ones."""
+"""Fields whose keys in calve.yaml have other names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """One consequence of a change.
+
+    breaking: existing rows, columns, tables or files are deleted, change their meaning, or get nothing new. at: the key below the
+    table's entry in calve.yaml for which the job will suspend the table.
+    """
+
+    text: str
+    breaking: bool = False
+    at: tuple[str, ...] | None = None
+
+
+def job_consequences(keys: Collection[str]) -> Iterator[Consequence]:
+    """The consequences for a job if these keys change."""
+    if _any(keys, "lake.database", "lake.namespace"):
+        yield Consequence(
+            "its tables are made anew in the other database, from the beginning of their topics; those that are there stay,"
+            " and no job writes them",
+            breaking=True,
+        )
+    if "kafka.bootstrap_servers" in keys:
+        yield Consequence("if they are those of another cluster, the job will suspend every table it has")
+    if "run" in keys:
+        yield Consequence("its tables are as fresh as its runs are frequent")
+    if "masking" in keys:
+        yield Consequence(
+            "tokens of another key are others: rows no longer match those of before", breaking=True
+        )
+    yield Consequence("a running job ends its round; the new one goes on from where each table stands")
+
+
+def table_consequences(
+    before: Table | None, after: Table, held: DeployedTable | None, keys: Collection[str]
+) -> Iterator[Consequence]:
+    """The consequences for a table if these keys change. before: its deployed settings; held: the table in the lake."""
+    if held and not held.empty:
+        yield from _of_rows(after, held, keys)
+    if _any(keys, "partition_by", "sort_by"):
+        yield Consequence("new files are laid out so; those that are there stay until they are compacted")
+    if "format_version" in keys:
+        yield Consequence("a table that exists keeps its version of the format")
+    if "job" in keys:
+        yield Consequence("one job goes on where the other ends")
+    if "steps" in keys:
+        yield Consequence("rows from now on are made so; those that are there stay as they are")
+    if before:
+        yield from _of_losses(before, after)
+        yield from _of_emit(before.emit, after.emit)
+        yield from _of_maintenance(before.maintenance, after.maintenance)
+
+
+def column_consequences(renamed: Iterable[tuple[str, str]], unfilled: Iterable[str]) -> Iterator[Consequence]:
+    """The consequences of columns that steps rename or no longer make."""
+    for old, new in renamed:
+        yield Consequence(f"who reads {old} has to read {new}", breaking=True)
+    for path in unfilled:
+        yield Consequence(f"{path} stays, and is null in every new row", breaking=True)
+
+
+def export_consequences(before: Export, after: Export, keys: Collection[str]) -> Iterator[Consequence]:
+    """The consequences for an export if these keys change."""
+    for gone in (each for each in before.recipients if each not in after.recipients):
+        yield Consequence(f"{gone} gets no more of it", breaking=True)
+    for more in (each for each in after.recipients if each not in before.recipients):
+        yield Consequence(f"{more} gets it from the next run on")
+    appended = before.columns and after.columns[: len(before.columns)] == before.columns
+    if _any(keys, *CONTENT) or ("columns" in keys and not appended):
+        yield Consequence("the next files say other things, or say them otherwise", breaking=True)
+    elif "columns" in keys:
+        yield Consequence("the next files have more columns, after those of before")
+    if "schedule" in keys:
+        yield Consequence("it arrives at other times")
+
+
+def _of_rows(table: Table, held: DeployedTable, keys: Collection[str]) -> Iterator[Consequence]:
+    """For a table that has read something."""
+    if "mode" in keys:
+        yield _of_mode(table, held)
+    if "topic" in keys:
+        text = "the job will suspend it: what it holds is of the other topic"
+        yield Consequence(text, breaking=True, at=("topic",))
+    if _any(keys, "start"):
+        yield Consequence("`start` is for topics that were never read: nothing is read again")
+
+
+def _of_losses(before: Table, after: Table) -> Iterator[Consequence]:
+    """For records that may be missing in the table."""
+    if after.on_error != before.on_error and after.on_error == "skip":
+        yield Consequence("records that cannot be read are counted, and no longer kept", breaking=True)
+    if after.on_data_loss != before.on_data_loss and after.on_data_loss == "continue":
+        yield Consequence("offsets that Kafka no longer has are passed over, and noted in the ledger")
+
+
+def _of_mode(table: Table, held: DeployedTable) -> Consequence:
+    """What the job does with existing rows if the mode changes."""
+    try:
+        kind = switch(table.name, table.name, held.mode, noted(held.columns, table.mode))
+    except Suspended as refused:
+        at = ((table.mode.kind,) if table.mode else ()) if refused.code == "mode_changed" else None
+        return Consequence(f"the job will suspend it: {refused.message}", breaking=True, at=at)
+    if kind == "fold":
+        text = "the job deletes the rows that newer records of their key replace, in one commit"
+        return Consequence(text, breaking=True)
+    return Consequence(
+        "the rows stay, and every further record is one: a key may have several", breaking=True
+    )
+
+
+def _of_emit(before: Emit | None, after: Emit | None) -> Iterator[Consequence]:
+    if before is None or before == after:
+        return
+    if after is None or after.topic != before.topic:
+        yield Consequence(f"topic {before.topic} gets no more rows", breaking=True)
+    elif (after.format, after.key) != (before.format, before.key):
+        yield Consequence(f"the next records of topic {after.topic} are written otherwise", breaking=True)
+
+
+def _of_maintenance(before: Maintenance, after: Maintenance) -> Iterator[Consequence]:
+    old, new = before.rows, after.rows
+    if new and (old is None or old.column != new.column or new.keep_s < old.keep_s):
+        text = f"rows are deleted whose {new.column} is older than {duration(new.keep_s)}"
+        yield Consequence(text, breaking=True)
+    if _shorter(before.dead_letters_s, after.dead_letters_s):
+        kept = duration(after.dead_letters_s or 0)
+        yield Consequence(f"dead letters are deleted after {kept}, redriven or not", breaking=True)
+    fewer = after.snapshots_at_most < before.snapshots_at_most
+    if fewer or after.snapshots_s < before.snapshots_s:
+        text = f"nobody can read or roll back to snapshots older than {duration(after.snapshots_s)}"
+        yield Consequence(f"{text}, or beyond the newest {after.snapshots_at_most}", breaking=True)
+    if after.file_bytes != before.file_bytes:
+        yield Consequence("files are merged to that size from the next maintenance on")
+
+
+def _shorter(before: float | None, after: float | None) -> bool:
+    return after is not None and (before is None or after < before)
+
+
+def _any(keys: Collection[str], *names: str) -> bool:
+    """Whether one of the names, or a key below one of them, changes."""
+    return any(key == name or key.startswith(f"{name}.") for key in keys for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One key with what is deployed and what is configured; `-` stands for nothing."""
+    """One key with its deployed and configured value; `-`: nothing."""
 
     key: str
     deployed: str
@@ -41,7 +192,7 @@ class Difference:
 def differences(
     deployed: Mapping[str, str], configured: Mapping[str, str], prefix: str = ""
 ) -> Iterator[Difference]:
-    """The keys of either side that are not the same, in the order of calve.yaml."""
+    """The keys whose values differ, in the order of calve.yaml."""
     for key in [*configured, *(key for key in deployed if key not in configured)]:
         before, after = deployed.get(key, NOTHING), configured.get(key, NOTHING)
         if before != after:
@@ -49,7 +200,7 @@ def differences(
 
 
 def of_job(job: Job) -> dict[str, str]:
-    """A job's settings but for its tables."""
+    """A job's settings without its tables."""
     found = flat({"masking": job.masking})
     for section in ("kafka", "registry", "lake"):
         part = getattr(job, section)
@@ -70,7 +221,7 @@ def terms(transforms: tuple[Transform, ...]) -> str:
 
 
 def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
-    """Texts by path; what is None has none."""
+    """Texts by path, without None."""
     found: dict[str, str] = {}
     for key, value in ((str(key), value) for key, value in values.items()):
         name = prefix + KEYS.get(key, key)
@@ -101,7 +252,7 @@ def _shown(key: str, value: Any) -> str:
 
 
 def _item(raw: Mapping[str, Any]) -> str:
-    """A measure or a step as calve.yaml has it, more or less."""
+    """A measure or a step, close to its form in calve.yaml."""
     if "kind" in raw:
         given = {name: each for name, each in raw.items() if name != "kind" and each}
         return f"{raw['kind']} {json.dumps(given, sort_keys=True)}"
@@ -117,8 +268,8 @@ KINDS: dict[Kind, str] = {"+": "new", "~": "changed", "=": "same", "-": "no long
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`note` says what the kind alone does not, `undecided` which fields are to be decided on, `engine` what makes the rows of a
-    table, and why (`calve.config.engine_choice.Chosen`). entry: the entry with `topics` that it is a table of.
+    """`note`: more than the kind tells; `undecided`: fields to review; `engine`: the engine of a table, and why
+    (`calve.config.engine_choice.Chosen`). entry: the entry with `topics` that the table is of.
     """
 
     section: str

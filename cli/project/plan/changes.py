@@ -1,12 +1,12 @@
-"""What a deploy would change: the comparison of calve.yaml with what is deployed. Asks nobody."""
+"""What a deploy would change, and what a month costs before and after: calve.yaml compared with what is deployed. Pure rules."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
-from calve.config.deployment import Deployment, JobDeployment
+from calve.config.deployment import Deployment, JobDeployment, Msk, Network, Workers
 from calve.config.engine_choice import MODES
 from calve.config.export import Export
 from calve.config.job import Table, Upsert
@@ -17,19 +17,23 @@ from calve.modes.keys import described, noted
 from calve.schema.columns import Json
 from calve.schema.evolution import SchemaProblem, data_columns, show
 from calve.schema.evolution import changes as changes_of
-from cli.project.plan import consequences
+from cli.look.cost.model import Load, Rates, bill
 from cli.project.plan.change import (
     NOTHING,
     Change,
+    Consequence,
     Difference,
     Kind,
+    column_consequences,
     differences,
+    export_consequences,
     flat,
+    job_consequences,
     of_job,
     of_table,
+    table_consequences,
     terms,
 )
-from cli.project.plan.consequences import Consequence
 from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
 
 LAYOUT = ("partition_by", "sort_by", "format_version")
@@ -37,11 +41,11 @@ LAYOUT = ("partition_by", "sort_by", "format_version")
 FIELD = re.compile(r"[^,\s(]+(?:\([^)]*\))?")
 
 Made = Mapping[str, "Json | CalveError"]
-"""Of tables with steps: the columns that those make, or why they cannot be run."""
+"""By table with steps: the columns that they make, or why they cannot run."""
 
 
 def changes(deployment: Deployment, deployed: Deployed, made: Made | None = None) -> list[Change]:
-    """Every job, table, export and target of either side, and the database, in the order of calve.yaml."""
+    """The changes of jobs, tables, exports, targets and the database, in the order of calve.yaml."""
     jobs = {job.settings.job: job for job in deployment.jobs}
     exports = {export.name: export for export in deployment.exports}
     tables = {table.name: (name, table) for name, job in jobs.items() for table in job.settings.tables}
@@ -66,12 +70,12 @@ def changes(deployment: Deployment, deployed: Deployed, made: Made | None = None
         ),
         *(_export(each, deployed.exports.get(name)) for name, each in exports.items()),
         *(_export_gone(name) for name in deployed.exports if name not in exports),
-        *of_targets(deployment.publish, deployed.targets),
+        *_of_targets(deployment.publish, deployed.targets),
     ]
 
 
 def of_entry(job: str, table: Table, deployed: Deployed) -> Change:
-    """What becomes of one entry of `tables`, or of one table of an entry with `topics`, whose settings are the entry's."""
+    """The change of one entry of `tables`, or of one table of an entry with `topics`, which has the entry's settings."""
     held, entry = deployed.tables.get(table.name), deployed.settings.get(table.pattern or table.name)
     if held is None and entry is None:
         return Change("tables", table.name, "+", note=f"from {table.topic}")
@@ -79,8 +83,8 @@ def of_entry(job: str, table: Table, deployed: Deployed) -> Change:
     found = [*_settings(job, table, before, held), *(_held(table, held) if held else ())]
     if found:
         keys = {each.key for each in found}
-        told = consequences.of_table(before[1] if before else None, table, held, keys)
-        return Change("tables", table.name, "~", tuple(found), consequences=tuple(told))
+        following = table_consequences(before[1] if before else None, table, held, keys)
+        return Change("tables", table.name, "~", tuple(found), consequences=tuple(following))
     if entry is None and any(each.settings for each in deployed.jobs.values()):
         return Change("tables", table.name, "~", note="it is there, and a job writes it again")
     return Change("tables", table.name, "=", note="" if held else "the job has not made it yet")
@@ -89,7 +93,7 @@ def of_entry(job: str, table: Table, deployed: Deployed) -> Change:
 def _settings(
     job: str, table: Table, before: tuple[str, Table] | None, held: DeployedTable | None
 ) -> Iterator[Difference]:
-    """What its job is told of it, but for what the table itself knows better."""
+    """The settings that its job gets, without those that the table itself stores."""
     if before is None:
         return
     known = (*(LAYOUT if held else ()), *(MODES if held and not held.empty else ()))
@@ -101,7 +105,7 @@ def _settings(
 
 
 def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
-    """What the table itself says."""
+    """The settings that the table itself stores."""
     by_key = isinstance(table.mode, Upsert) and table.mode.bucketed
     same = by_key or _fields(terms(table.partition_by)) == _fields(held.partition_by)
     configured = {
@@ -120,7 +124,7 @@ def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
 
 
 def _fields(partition_by: str) -> list[str]:
-    """Partition fields, whose order means nothing."""
+    """Partition fields, whose order does not matter."""
     return sorted(FIELD.findall(partition_by))
 
 
@@ -132,7 +136,7 @@ def _mode(table: Table, held: DeployedTable) -> str:
 
 
 def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveError | None) -> Change:
-    """The same, with what the steps of the table make."""
+    """The change, with the columns that the table's steps make."""
     if made is None:
         return change
     kind: Kind = "+" if held is None else "~"
@@ -149,13 +153,13 @@ def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveEr
         return replace(change, kind=kind, consequences=(*change.consequences, suspended))
     renamed = [(".".join((*each.parent, each.name)), each.where) for each in wanted if each.kind == "rename"]
     lost = leaves(data_columns(held.columns)).keys() - leaves(made).keys() - {old for old, _ in renamed}
-    told = tuple(consequences.of_columns(renamed, sorted(lost)))
+    following = tuple(column_consequences(renamed, sorted(lost)))
     if wanted:
         added = Difference("columns", NOTHING, ", ".join(map(str, wanted)))
         change = replace(change, kind=kind, differences=(*change.differences, added))
     elif change.kind == "=":  # what its steps leave unfilled, they did before
         return change
-    return replace(change, consequences=(*change.consequences, *told))
+    return replace(change, consequences=(*change.consequences, *following))
 
 
 def _table_gone(name: str, *, held: bool) -> Change:
@@ -173,8 +177,8 @@ def _job(job: JobDeployment, deployed: DeployedJob | None) -> Change:
     found = tuple(_job_differences(job, deployed))
     if not found:
         return Change("jobs", name, "=")
-    told = tuple(consequences.of_job({each.key for each in found}))
-    return Change("jobs", name, "~", found, consequences=told)
+    following = tuple(job_consequences({each.key for each in found}))
+    return Change("jobs", name, "~", found, consequences=following)
 
 
 def _job_differences(job: JobDeployment, deployed: DeployedJob) -> Iterator[Difference]:
@@ -215,27 +219,27 @@ def _export(export: Export, deployed: Export | None) -> Change:
     found = tuple(differences(flat(asdict(deployed)), flat(asdict(export))))
     if not found:
         return Change("exports", export.name, "=")
-    told = tuple(consequences.of_export(deployed, export, {each.key for each in found}))
-    return Change("exports", export.name, "~", found, consequences=told)
+    following = tuple(export_consequences(deployed, export, {each.key for each in found}))
+    return Change("exports", export.name, "~", found, consequences=following)
 
 
 def _export_gone(name: str) -> Change:
-    told = Consequence(
+    following = Consequence(
         "its recipients get no more of it; files that were delivered stay as long as before", breaking=True
     )
-    return Change("exports", name, "-", consequences=(told,))
+    return Change("exports", name, "-", consequences=(following,))
 
 
 PLACE = {
     "iceberg_rest": ("uri", "warehouse", "namespace"),
     "snowflake": ("account", "database", "schema", "tables"),
 }
-"""The keys that say where a table is found."""
+"""The keys of a table's place in a target."""
 SHOWN = 10
 
 
-def of_targets(publish: Publish | None, deployed: Mapping[str, DeployedTarget]) -> list[Change]:
-    """A change for each target of either side."""
+def _of_targets(publish: Publish | None, deployed: Mapping[str, DeployedTarget]) -> list[Change]:
+    """The changes of all targets."""
     wanted: dict[str, IcebergRest | Snowflake] = {}
     if publish and publish.iceberg_rest:
         wanted["iceberg_rest"] = publish.iceberg_rest
@@ -281,7 +285,7 @@ def _target(
 
 
 def _unmade(settings: IcebergRest | Snowflake) -> dict[str, str]:
-    """What is the same before and after a deploy: one that makes a catalog makes the credentials for it, too."""
+    """Settings without those that differ before and after a deploy: one that makes a catalog also makes its credentials."""
     if isinstance(settings, IcebergRest) and settings.bootstrap:
         settings = replace(settings, secret=None, scope=None)
     return flat(asdict(settings))
@@ -296,3 +300,69 @@ def _listed(tables: Iterable[str]) -> str:
     names = sorted(tables)
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """US dollars a month."""
+
+    part: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bills:
+    """US dollars a month; `parts`: those that differ. unknown: deployed jobs without readable settings, which are not counted."""
+
+    before: float
+    after: float
+    parts: tuple[Part, ...]
+    unknown: tuple[str, ...] = ()
+
+
+def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) -> Bills:
+    """The bills before and after a deploy, at the same load."""
+    there = _as_deployed(deployment, deployed)
+    before = _parts(there, load, rates) if there.jobs else {}
+    after = _parts(deployment, load, rates)
+    parts = (Part(name, before.get(name, 0.0), after.get(name, 0.0)) for name in {**after, **before})
+    return Bills(
+        sum(before.values()),
+        sum(after.values()),
+        tuple(each for each in parts if each.before != each.after),
+        tuple(name for name, job in deployed.jobs.items() if job.settings is None),
+    )
+
+
+def _as_deployed(deployment: Deployment, deployed: Deployed) -> Deployment:
+    """The deployed state in the form of a configuration; the lake, whose parts never change, is the configuration's."""
+    jobs = tuple(
+        JobDeployment(
+            job.settings,
+            job.worker,
+            Workers(job.workers if job.least is None else job.least, job.workers),
+            job.schedule,
+        )
+        for job in deployed.jobs.values()
+        if job.settings
+    )
+    return replace(
+        deployment,
+        jobs=jobs,
+        msk=Msk() if deployed.cluster else None,
+        network=Network() if deployed.endpoints else None,
+        exports=tuple(deployed.exports.values()),
+        publish=_publish(deployed),
+    )
+
+
+def _publish(deployed: Deployed) -> Publish | None:
+    settings = [each.settings for each in deployed.targets.values()]
+    rest = next((each for each in settings if isinstance(each, IcebergRest)), None)
+    snowflake = next((each for each in settings if isinstance(each, Snowflake)), None)
+    return Publish((), iceberg_rest=rest, snowflake=snowflake) if settings else None
+
+
+def _parts(deployment: Deployment, load: Load, rates: Rates) -> dict[str, float]:
+    return {line.part: line.configured for line in bill(deployment, load, rates).lines}

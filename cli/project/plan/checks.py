@@ -1,4 +1,4 @@
-"""What keeps the jobs and exports of calve.yaml from working, by the job's own rules; each with its place in the file."""
+"""Problems that keep the jobs and exports of calve.yaml from working, by the job's own rules, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from pyiceberg.schema import Schema
 
-from calve.config.job import Deduplicate, Table, Transform, Upsert
+from calve.config.job import Aggregate, Deduplicate, Job, Table, Transform, Upsert
 from calve.config.steps import masked_columns
 from calve.errors import CalveError, Retryable, Suspended, topic_missing
 from calve.modes.aggregate import columns_of, require_same_columns
@@ -27,7 +27,7 @@ from calve.modes.keys import keyed, kind_of
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import apply, column_at, data_columns
 from calve.settings.problems import Problem
-from cli.project.plan.survey import Read
+from cli.project.plan.survey import Foreseen, Read, Records, Survey
 from lambdas.csv_export.aggregate import columns_written
 from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.scan import column_of, filter_of, in_window
@@ -37,11 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from calve.config.export import Export
-    from calve.config.job import Aggregate, Job
     from cli.project.plan.change import Change
     from cli.project.plan.deployed import DeployedTable
-    from cli.project.plan.steps import Foreseen
-    from cli.project.plan.survey import Records, Survey
 
 
 def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
@@ -54,7 +51,7 @@ def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
 
 
 def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
-    """Expressions that match no topic: theirs may come later."""
+    """Patterns that match no topic yet."""
     for job in jobs:
         for entry in job.patterns:
             if not any(table.pattern == entry.name and table.topic in listed for table in job.tables):
@@ -64,7 +61,7 @@ def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
 
 
 def schema_warnings(records: Records) -> Iterator[Problem]:
-    """Newest versions whose records are dead letters."""
+    """Newest schema versions whose records would be dead letters."""
     for name, each in records.items():
         if isinstance(each, Read) and each.misfit:
             reason = f"{name}: records of the newest version are dead letters: {each.misfit}"
@@ -72,19 +69,19 @@ def schema_warnings(records: Records) -> Iterator[Problem]:
             yield Problem(("tables", each.table.pattern or name, "value"), reason, fix)
 
 
-def problems(asked: Survey, deployed: Mapping[str, DeployedTable]) -> Iterator[Problem]:
-    """The problems of the tables whose records were read, and of their exports."""
-    deployment = asked.whole.deployment
+def problems(surveyed: Survey, deployed: Mapping[str, DeployedTable]) -> Iterator[Problem]:
+    """The problems of the tables with known records, and of their exports."""
+    deployment = surveyed.whole.deployment
     for job in deployment.jobs:
         for table in job.settings.tables:
-            if (read := asked.records.get(table.name)) is None:
+            if (read := surveyed.records.get(table.name)) is None:
                 continue
-            engine = asked.engines.get(table.name)
+            engine = surveyed.engines.get(table.name)
             found: list[CalveError] = [engine] if isinstance(engine, Suspended) else []
-            columns = _columns(table, read, asked.made.get(table.name), deployed.get(table.name), found)
+            columns = _columns(table, read, surveyed.made.get(table.name), deployed.get(table.name), found)
             if columns is not None:
                 found += _of_columns(table, columns, read)
-            if asked.listed is not None and table.topic not in asked.listed:  # a problem of its own
+            if surveyed.listed is not None and table.topic not in surveyed.listed:  # a problem of its own
                 found = [each for each in found if not isinstance(each, Retryable)]
             yield from (_problem(table, each) for each in found)
             if columns is None:
@@ -95,7 +92,7 @@ def problems(asked: Survey, deployed: Mapping[str, DeployedTable]) -> Iterator[P
 
 
 def consequences(changes: Iterable[Change], entries: Mapping[str, str]) -> Iterator[Problem]:
-    """What a change does to a table that exists so that its job suspends it. entries: of tables by their names."""
+    """Changes for which the job would suspend an existing table. entries: of tables by their names."""
     for change in changes:
         for each in change.consequences:
             if each.at is not None:
@@ -112,7 +109,7 @@ def _columns(
     held: DeployedTable | None,
     found: list[CalveError],
 ) -> Json | None:
-    """The columns that the table will have; None: they are not known, for what is added to `found`."""
+    """The columns that the table will have; None: unknown, for the problem that is added to `found`."""
     data = read if isinstance(read, CalveError) else made.columns if made else read.columns
     try:
         if isinstance(data, CalveError):
@@ -141,7 +138,7 @@ def _of_export(export: Export, columns: Json, event_time: str | None) -> Iterato
 
 
 def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
-    """The problems of the groups, and of each measure."""
+    """The problems of the groups and of each measure."""
     try:
         columns_of(records, replace(aggregate, measures=()))
     except Suspended as problem:
@@ -152,7 +149,7 @@ def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
 
 
 def _of_columns(table: Table, columns: Json, read: Read | CalveError) -> Iterator[CalveError]:
-    """What calve.yaml names of the columns, and cannot."""
+    """Columns that calve.yaml names and that do not exist or do not fit."""
     name, by_day = table.name, Transform(table.event_time, "day") if table.event_time else None
     problem = transform_problem(name, by_day, columns, ("event_time",)) if by_day else None
     if problem:
@@ -183,17 +180,17 @@ def _problem(table: Table, error: CalveError) -> Problem:
     if not at:
         code = error.code if isinstance(error, Suspended) else None
         at = (table.mode.kind, "key") if code == "key_unusable" and table.mode else ("value",)
-    told = error.message if table.pattern is None else f"{table.name}: {error.message}"
-    return Problem(("tables", table.pattern or table.name, *at), told, error.fix)
+    reason = error.message if table.pattern is None else f"{table.name}: {error.message}"
+    return Problem(("tables", table.pattern or table.name, *at), reason, error.fix)
 
 
 At = tuple[str, ...]
 
 
 def _export_problems(export: Export, columns: Json) -> list[tuple[At, CalveError]]:
-    """What the export names and a table of these columns does not have, by the rules of the function that runs it.
+    """Columns that the export names and a table of these columns does not have, by the exporting function's rules.
 
-    Each with its key in calve.yaml.
+    Each comes with its key in calve.yaml.
     """
     schema = Schema.model_validate_json(json.dumps(with_ids(columns) | {"schema-id": 0}))
     period = previous(export.window, datetime.now(UTC), ZoneInfo(export.time_zone))

@@ -13,21 +13,20 @@ from calve.errors import ConfigError
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
 from cli.console import Branch, Console, Output, OutputOption
 from cli.look.cost.command import RateOption
-from cli.project.plan.change import KINDS
+from cli.project.plan.change import KINDS, Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from calve.config.job import PartName
     from calve.settings.problems import Place, Problem
-    from cli.project.plan.bill import Bills
-    from cli.project.plan.change import Change
+    from cli.project.plan.changes import Bills
     from cli.project.plan.deployed import Deployed
     from cli.project.plan.survey import Survey
 
 ALIKE = 3
 CHANGED, BREAKING = 3, 4
-"""2 is taken: as of every command, it says that it was misused, or its configuration cannot be used."""
+"""2 is taken: for every command it means misuse or an invalid configuration."""
 TableOption = Annotated[
     str | None, typer.Option("--table", help="A table, to try a schema on.", show_default=False)
 ]
@@ -134,8 +133,8 @@ def _plan_deploy(
     from cli.account import Account
     from cli.config import found as found_config
     from cli.look.cost.model import Load, rates
-    from cli.project.plan.account import read
-    from cli.project.plan.bill import bills
+    from cli.project.plan.changes import bills
+    from cli.project.plan.deployed import read_deployed
     from cli.project.plan.fields_to_review import DECIDE, PERSONAL
     from cli.project.plan.survey import survey
 
@@ -147,20 +146,20 @@ def _plan_deploy(
         )
     account = Account.of(embedded, deployment.region)
     number = account.id()
-    deployed = read(deployment, account)
-    asked = survey(deployment, deployed, offline=offline)
-    found = planned(asked, deployed)
+    deployed = read_deployed(deployment, account)
+    surveyed = survey(deployment, deployed, offline=offline)
+    found = planned(surveyed, deployed)
     costs = bills(deployment, deployed, Load(topic_rate), rates())
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
     source = read_source(found_config(config), env)
-    problems, warnings = findings(asked, found, deployed)
+    problems, warnings = findings(surveyed, found, deployed)
     shown = folded(found) if console.is_terminal else found
     console.tree("plan", tree(deployment.name, where, shown, costs, topic_rate))
     console.problems("warning", rows(source.placed(warnings)))
     console.problems("problem", rows(source.placed(problems)))
     decide = [DECIDE] if any(PERSONAL in text for each in found for text in each.undecided) else []
-    for told in (*decide, *asked.skipped):
-        console.say(told)
+    for sentence in (*decide, *surveyed.skipped):
+        console.say(sentence)
     console.say(counted(found, len(problems)))
     console.document(
         {
@@ -168,9 +167,9 @@ def _plan_deploy(
             "account": number,
             "region": account.region,
             "embedded": embedded is not None,
-            "problems": documented(source.placed(problems)),
-            "warnings": documented(source.placed(warnings)),
-            "skipped": asked.skipped,
+            "problems": _documented(source.placed(problems)),
+            "warnings": _documented(source.placed(warnings)),
+            "skipped": surveyed.skipped,
             "changes": [asdict(each) | {"breaking": each.breaking} for each in found],
             "cost": asdict(costs) | {"topic_mb_s": topic_rate},
         }
@@ -180,23 +179,23 @@ def _plan_deploy(
     return exit_code(found) if detailed else 0
 
 
-def planned(asked: Survey, deployed: Deployed) -> list[Change]:
-    """What a deploy would change, with the engine of each table, and what somebody should decide on in it."""
+def planned(surveyed: Survey, deployed: Deployed) -> list[Change]:
+    """The changes of a deploy, with each table's engine and fields to review."""
     from cli.project.plan.changes import changes
     from cli.project.plan.fields_to_review import undecided
     from cli.project.plan.survey import with_engines
 
-    made = {name: each.columns for name, each in asked.made.items()}
-    told = undecided(asked.records, deployed.tables)
+    made = {name: each.columns for name, each in surveyed.made.items()}
+    to_review = undecided(surveyed.records, deployed.tables)
     found = [
-        replace(each, undecided=told.get(each.name, ())) if each.section == "tables" else each
-        for each in changes(asked.whole.deployment, deployed, made)
+        replace(each, undecided=to_review.get(each.name, ())) if each.section == "tables" else each
+        for each in changes(surveyed.whole.deployment, deployed, made)
     ]
-    return [*with_engines(found, asked.engines), *asked.whole.entries]
+    return [*with_engines(found, surveyed.engines), *surveyed.whole.entries]
 
 
 def findings(
-    asked: Survey, found: Sequence[Change], deployed: Deployed
+    surveyed: Survey, found: Sequence[Change], deployed: Deployed
 ) -> tuple[list[Problem], list[Problem]]:
     """Problems and warnings, each once for its place."""
     from cli.project.plan.checks import (
@@ -207,19 +206,19 @@ def findings(
         topic_warnings,
     )
 
-    jobs = [job.settings for job in asked.whole.deployment.jobs]
+    jobs = [job.settings for job in surveyed.whole.deployment.jobs]
     entries = {table.name: table.pattern for job in jobs for table in job.tables if table.pattern}
-    told = [*asked.faults, *problems(asked, deployed.tables)]
-    told += consequences(found, entries)
-    warnings = list(schema_warnings(asked.records))
-    if asked.listed is not None:
-        told += topic_problems(jobs, asked.listed)
-        warnings += topic_warnings(jobs, asked.listed)
-    return told, warnings
+    faults = [*surveyed.faults, *problems(surveyed, deployed.tables)]
+    faults += consequences(found, entries)
+    warnings = list(schema_warnings(surveyed.records))
+    if surveyed.listed is not None:
+        faults += topic_problems(jobs, surveyed.listed)
+        warnings += topic_warnings(jobs, surveyed.listed)
+    return faults, warnings
 
 
-def documented(placed: Iterable[tuple[Place, Problem]]) -> list[dict[str, str | None]]:
-    """Problems as programs read them."""
+def _documented(placed: Iterable[tuple[Place, Problem]]) -> list[dict[str, str | None]]:
+    """Problems for programs."""
     from calve.settings.problems import in_order, shown
 
     return [
@@ -235,13 +234,13 @@ def exit_code(found: Sequence[Change]) -> int:
 
 
 def counted(found: Sequence[Change], problems: int = 0) -> str:
-    """`1 new, 12 same`, and how many break something; entries with `topics` are counted by their tables."""
+    """`1 new, 12 same`, and the number of breaking changes; entries with `topics` are counted by their tables."""
     plain = [each for each in found if PLACEHOLDER.search(each.name) is None]
     counts = [(sum(each.kind == kind for each in plain), word) for kind, word in KINDS.items()]
     counts.append((sum(each.breaking for each in plain), "breaking"))
     text = ", ".join(f"{count} {word}" for count, word in counts if count)
-    told = "1 problem" if problems == 1 else f"{problems} problems"
-    return f"{told}: this cannot work. {text}" if problems else text
+    count = "1 problem" if problems == 1 else f"{problems} problems"
+    return f"{count}: this cannot work. {text}" if problems else text
 
 
 def folded(found: Sequence[Change]) -> list[Change]:
@@ -261,7 +260,7 @@ def folded(found: Sequence[Change]) -> list[Change]:
 
 
 def tree(name: str, where: str, found: Sequence[Change], costs: Bills, topic_rate: float) -> Branch:
-    """What changes, by section, with its differences and consequences below it; and what a month costs."""
+    """The changes by section, with differences and consequences below; and the monthly cost."""
     shown = [each for each in found if each.kind != "=" or each.undecided or each.note]
     entries = {each.name for each in found if each.entry is None and PLACEHOLDER.search(each.name)}
     tops = [each for each in shown if each.entry not in entries]
@@ -274,7 +273,7 @@ def tree(name: str, where: str, found: Sequence[Change], costs: Bills, topic_rat
 
 
 def _branch(change: Change, shown: Sequence[Change]) -> Branch:
-    """A change with what is said of it; below an entry with `topics` its tables."""
+    """One change with its details; below an entry with `topics` its tables."""
     width = max((len(each.key) for each in change.differences), default=0)
     below = [
         Branch("", note=f"{each.key.ljust(width)}  {each.deployed} -> {each.configured}")
@@ -291,7 +290,7 @@ def _branch(change: Change, shown: Sequence[Change]) -> Branch:
 
 
 def _cost(costs: Bills, topic_rate: float) -> Branch:
-    """Dollars a month: the parts that differ, and all of them."""
+    """US dollars a month: the parts that differ, and the total."""
     changed = (
         f"{costs.before:,.2f} -> {costs.after:,.2f} US dollars a month ({costs.after - costs.before:+,.2f})"
     )

@@ -1,20 +1,43 @@
-"""What is deployed, as values: the account says it, and the plan compares it with calve.yaml."""
+"""The deployed state, read from Glue, EventBridge Scheduler, S3, the stacks and the tables. The plan compares it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
 
+from botocore.exceptions import ClientError
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table as IcebergTable
+
+from calve.config.deployment import Deployment
 from calve.config.export import Export
 from calve.config.job import Job, Table
 from calve.config.publishing import IcebergRest, Snowflake
+from calve.config.spark_conf import LEAST_EXECUTORS, OWN_SETTINGS
+from calve.decoding.field_quarantine import fields_in
+from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.schema.columns import Json
+from calve.table.summary import TOPIC
+from cli.account import Account, resources
+from cli.kafka import cluster_database
+from cli.lake import aws_errors, latest_commit, load, open_catalog
+from cli.look.description import partitioning, sorting
+from lambdas.publish_states import PublishStates
+
+ABSENT = ("EntityNotFoundException", "ResourceNotFoundException", "NoSuchKey", "NoSuchBucket", "404")
+PROPERTIES = "calve."
+STREAMING = "gluestreaming"
 
 
 @dataclass(frozen=True, slots=True)
 class DeployedJob:
-    """A Glue job. `settings` None: the file that it reads is not there, or not readable by this release.
+    """A Glue job. `settings` None: its settings file is missing, or not readable by this release.
 
-    least: how few workers it scales down to; None: it does not scale.
+    least: the fewest workers it scales down to; None: it does not scale.
     """
 
     worker: str
@@ -29,9 +52,9 @@ class DeployedJob:
 
 @dataclass(frozen=True, slots=True)
 class DeployedTable:
-    """An Iceberg table that calve keeps. `mode`: as its position says it; `empty`: it has read nothing, so any mode will do.
+    """An Iceberg table that calve keeps. `mode`: by its position; `empty`: it has read nothing, so any mode will do.
 
-    fields: `calve.decoding.field_quarantine.fields_in` its properties. topic: what it was made for.
+    fields: `calve.decoding.field_quarantine.fields_in` its properties. topic: stored in the table.
     """
 
     partition_by: str
@@ -46,7 +69,7 @@ class DeployedTable:
 
 @dataclass(frozen=True, slots=True)
 class DeployedTarget:
-    """Where tables are published to, and the names of those that are. `settings` None: not readable by this release."""
+    """A target that tables are published to, with their names. `settings` None: not readable by this release."""
 
     settings: IcebergRest | Snowflake | None
     tables: frozenset[str] = frozenset()
@@ -54,9 +77,9 @@ class DeployedTarget:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """What an account holds of a deployment. `database` is the name of the one that the tables are in.
+    """The deployed state in an account. `database`: the name of the tables' database.
 
-    targets: by their key below `publish`. cluster, endpoints: whether the deployment has made a cluster, and endpoints in a VPC.
+    targets: by their key below `publish`. cluster, endpoints: whether the deployment made a cluster, and endpoints in a VPC.
     """
 
     database: str
@@ -70,10 +93,198 @@ class Deployed:
 
     @property
     def settings(self) -> dict[str, tuple[str, Table]]:
-        """The entries of `tables` as jobs were deployed with them, with the names of those jobs."""
+        """The deployed entries of `tables`, with the names of their jobs."""
         return {
             table.name: (name, table)
             for name, job in self.jobs.items()
             if job.settings
             for table in (*job.settings.tables, *job.settings.patterns)
         }
+
+
+def read_deployed(deployment: Deployment, account: Account) -> Deployed:
+    """Read the account; nothing is changed.
+
+    Raises:
+        Retryable, Fatal: AWS, or the cluster that names the database, does not answer or refuses.
+    """
+    settings = deployment.jobs[0].settings
+    database = cluster_database(settings) or deployment.lake.database
+    with aws_errors(f"the deployment {deployment.name}"):
+        exists = _database_exists(account, database)
+        network = {each.type for each in resources(account, f"{deployment.name}-kafka")}
+        return Deployed(
+            database=database,
+            database_exists=exists,
+            jobs=dict(_jobs(deployment, account)),
+            tables=_tables(deployment, account, database) if exists else {},
+            exports=dict(_exports(deployment, account)),
+            targets=dict(_targets(account, f"{deployment.name}-publish")),
+            cluster="AWS::MSK::ServerlessCluster" in network,
+            endpoints="AWS::EC2::VPCEndpoint" in network,
+        )
+
+
+def _database_exists(account: Account, database: str) -> bool:
+    try:
+        account.client("glue").get_database(Name=database)
+    except ClientError as error:
+        if _absent(error):
+            return False
+        raise
+    return True
+
+
+def _jobs(deployment: Deployment, account: Account) -> Iterator[tuple[str, DeployedJob]]:
+    """The Glue jobs NAME-JOB that keep tables, and whose settings are of this deployment."""
+    prefix = f"{deployment.name}-"
+    configured = {job.settings.job for job in deployment.jobs}
+    schedules = {each["Name"]: each for each in _schedules(account, f"{deployment.name}-jobs")}
+    for page in account.client("glue").get_paginator("get_jobs").paginate():
+        for raw in page["Jobs"]:
+            name = raw["Name"].removeprefix(prefix)
+            if not raw["Name"].startswith(prefix) or raw["Command"]["Name"] != STREAMING:
+                continue
+            settings = _settings(account, raw.get("DefaultArguments", {}))
+            if settings.name == deployment.name if settings else name in configured:
+                yield name, _job(raw, settings, schedules.get(raw["Name"]))
+
+
+def _job(raw: dict[str, Any], settings: Job | None, schedule: dict[str, Any] | None) -> DeployedJob:
+    conf = conf_of(raw.get("DefaultArguments", {}).get("--conf", ""))
+    return DeployedJob(
+        worker=raw.get("WorkerType", ""),
+        workers=int(raw.get("NumberOfWorkers", 0)),
+        schedule=schedule["ScheduleExpression"] if schedule else None,
+        time_zone=(schedule or {}).get("ScheduleExpressionTimezone") or "UTC",
+        maintenance_window=raw.get("MaintenanceWindow"),
+        conf=own(conf),
+        settings=settings,
+        least=int(conf[LEAST_EXECUTORS]) + 1 if LEAST_EXECUTORS in conf else None,  # one worker is the driver
+    )
+
+
+def conf_of(argument: str) -> dict[str, str]:
+    """The settings of a job's `--conf`."""
+    pairs = (each.partition("=") for each in argument.split(" --conf ") if each)
+    return {key: value for key, _, value in pairs}
+
+
+def own(conf: dict[str, str]) -> dict[str, str]:
+    """The settings that calve.yaml may set."""
+    return {key: value for key, value in conf.items() if not OWN_SETTINGS.fullmatch(key)}
+
+
+def _settings(account: Account, arguments: dict[str, str]) -> Job | None:
+    """The settings in the file that the job reads."""
+    name = arguments.get("--settings-file", "")
+    files = arguments.get("--extra-files", "").split(",")
+    place = next((urlsplit(file) for file in files if name and file.endswith(name)), None)
+    if place is None:
+        return None
+    try:
+        found = account.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))
+        return Job.from_json(found["Body"].read().decode())
+    except ClientError as error:
+        if _absent(error):
+            return None
+        raise
+    except (ValueError, KeyError, TypeError):  # written by another release
+        return None
+
+
+def _exports(deployment: Deployment, account: Account) -> Iterator[tuple[str, Export]]:
+    for schedule in _schedules(account, deployment.name):
+        try:
+            export = Export.from_json(json.dumps(json.loads(schedule["Target"]["Input"])["export"]))
+        except (ValueError, KeyError, TypeError):
+            continue
+        # The schedule is what fires; its input only says the same.
+        yield (
+            export.name,
+            replace(
+                export,
+                schedule=schedule["ScheduleExpression"],
+                time_zone=schedule.get("ScheduleExpressionTimezone") or export.time_zone,
+            ),
+        )
+
+
+def _targets(account: Account, stack: str) -> Iterator[tuple[str, DeployedTarget]]:
+    """The targets in the functions' environment, with their published tables."""
+    client = account.client("lambda")
+    variables: dict[str, str] = {}
+    for each in resources(account, stack):
+        if each.type == "AWS::Lambda::Function":
+            made = client.get_function_configuration(FunctionName=each.id)
+            variables |= made.get("Environment", {}).get("Variables", {})
+    if "STATES_TABLE" not in variables:
+        return
+    states = list(PublishStates(variables["STATES_TABLE"], account.client("dynamodb")).all())
+    for target, variable, settings in (
+        ("iceberg_rest", "CATALOG", IcebergRest),
+        ("snowflake", "SNOWFLAKE", Snowflake),
+    ):
+        if variable in variables:
+            tables = frozenset(each.table.rpartition(".")[2] for each in states if each.target == target)
+            try:
+                yield target, DeployedTarget(settings.from_json(variables[variable]), tables)
+            except (ValueError, KeyError, TypeError):  # written by another release
+                yield target, DeployedTarget(None, tables)
+
+
+def _schedules(account: Account, group: str) -> Iterator[dict[str, Any]]:
+    """The repeating schedules of a group; those that fire once are retries."""
+    scheduler = account.client("scheduler")
+    try:
+        for page in scheduler.get_paginator("list_schedules").paginate(GroupName=group):
+            for each in page["Schedules"]:
+                found = scheduler.get_schedule(Name=each["Name"], GroupName=group)
+                if not found["ScheduleExpression"].startswith("at("):
+                    yield found
+    except ClientError as error:
+        if not _absent(error):
+            raise
+
+
+def _tables(deployment: Deployment, account: Account, database: str) -> dict[str, DeployedTable]:
+    """The tables of the database that calve made, whether configured or not."""
+    lake = replace(deployment.jobs[0].settings.lake, region=account.region, endpoint=account.endpoint)
+    catalog = open_catalog(lake)
+    names = [
+        raw["Name"]
+        for page in account.client("glue").get_paginator("get_tables").paginate(DatabaseName=database)
+        for raw in page["TableList"]
+        if raw.get("Parameters", {}).get("table_type", "").upper() == "ICEBERG"
+        and not raw["Name"].endswith(DEAD_LETTERS_SUFFIX)
+    ]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        found = pool.map(lambda name: _table(catalog, TableName(database, name)), names)
+        return {name: each for name, each in zip(names, found, strict=True) if each}
+
+
+def _table(catalog: Catalog, name: TableName) -> DeployedTable | None:
+    table = load(catalog, name)
+    if table is None or not _made_by_calve(table):
+        return None
+    latest = latest_commit(table)
+    return DeployedTable(
+        partitioning(table),
+        sorting(table),
+        table.format_version,
+        columns=json.loads(table.schema().model_dump_json()),
+        mode=latest[1].mode if latest else None,
+        empty=latest is not None and not latest[1].offsets,
+        fields=fields_in(table.properties),
+        topic=table.properties.get(TOPIC),
+    )
+
+
+def _made_by_calve(table: IcebergTable) -> bool:
+    head = table.current_snapshot()
+    summary = head.summary.additional_properties if head and head.summary else {}
+    return any(key.startswith(PROPERTIES) for key in (*table.properties, *summary))
+
+
+def _absent(error: ClientError) -> bool:
+    return error.response["Error"]["Code"] in ABSENT

@@ -1,8 +1,8 @@
-"""Fields of records that somebody should decide on: that look like personal data and are not masked, or are in quarantine.
+"""Fields of records that a person should review: unmasked fields that look like personal data, and fields in quarantine.
 
-A name is read as a noun: what it is stands at its end, and what is before says whose or which. `customer_email` is an e-mail
+A name is read as a noun phrase: its last word is the thing, the words before say whose or which. `customer_email` is an e-mail
 address, `email_count` a count. A struct gives its fields their first words: `card.number` is read like `card_number`. A name
-cannot prove anything: `docs/masking.md` says what is missed and what is taken for personal that is not.
+proves nothing: `docs/masking.md` lists false positives and false negatives.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ DECIDE = (
     "A field that looks like personal data: mask it with `mask: {NAME: hash}`, or keep it as it is with"
     " `mask: {fields: {NAME: keep}, key: keep, headers: keep}`"
 )
-"""What to do about fields that look like personal data: one or the other in the steps of the table."""
+"""The fix for fields that look like personal data, in the table's steps."""
 Tags = dict[str, tuple[str, ...]]
 Undecided = dict[str, tuple[str, ...]]
 """By table, a sentence for each field."""
 
 
 def undecided(records: Records, deployed: Mapping[str, DeployedTable]) -> Undecided:
-    """Of the fields that the schemas of records have and the tables have not."""
+    """Fields that the records' schemas have and the tables do not."""
     return {
         name: tuple(_of_table(each, deployed.get(name)))
         for name, each in records.items()
@@ -41,7 +41,7 @@ def undecided(records: Records, deployed: Mapping[str, DeployedTable]) -> Undeci
 
 
 def looking_personal(table: Table, columns: Json, tags: Tags, is_new: Callable[[str], bool]) -> Iterator[str]:
-    """A sentence for each new field of records that looks like personal data and that nobody has decided on."""
+    """A sentence for each new field that looks like personal data and that no rule decides on."""
     for each in findings(columns, tags):
         if is_new(each.path) and _may_get_in(table, each.path) and not _is_decided(table, each.path, tags):
             yield f"{each.path} {PERSONAL} ({each.why})"
@@ -66,18 +66,18 @@ def _of_table(read: Read, deployed: DeployedTable | None) -> Iterator[str]:
 
 
 def _is_decided(table: Table, path: str, tags: Tags) -> bool:
-    """Whether a rule names the field, or a tag of it or of a field that it is in."""
+    """Whether a rule names the field, a tag of it, or a tag of a field around it."""
     return is_masked(table.steps, path, (tag for way in ways_to(path) for tag in tags.get(way, ())))
 
 
 def _may_get_in(table: Table, path: str) -> bool:
-    """Of records that are added up, only what they are grouped by is kept as it is."""
+    """Whether the field can reach the table: of aggregated records, only group keys are kept as they are."""
     return table.aggregate is None or not set(table.aggregate.key).isdisjoint(ways_to(path))
 
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 LONGEST = 4
-"""Words at the end of a name that are looked at together."""
+"""Last words of a name that belong together."""
 
 TEXTS: Mapping[str, str] = {
     "e-mail": "email mail emailaddress mailaddress emailaddr correo correoelectronico courriel",
@@ -103,27 +103,27 @@ VALUES: Mapping[str, str] = {
     "location": "lat latitude lon lng longitude geolocation geopoint gps gpslocation gpsposition gpscoordinate",
     "salary": "salary wage gehalt salaire salario",
 }
-"""The same of texts, numbers and everything else but truths."""
+"""The same for texts, numbers and all other types except booleans."""
 PERSONS = (
     "customer client person user contact employee patient passenger guest recipient member subscriber student visitor buyer"
     " cardholder holder accountholder beneficiary debtor creditor"
 )
-"""Whose name is that of a person."""
+"""Words before `name` that make it a person's name."""
 OTHERS = (
     "walletaddress contractaddress tokenaddress memoryaddress serveraddress hostaddress bindaddress webaddress urladdress"
     " nodeaddress peeraddress brokeraddress busaddress listenaddress companyname webmail voicemail"
     " graphicscard scorecard soundcard networkcard reportcard"
 )
-"""What ends like something personal, and is another thing."""
+"""Names that end like personal data, but are not."""
 BESIDE = "value text raw string number num no nr line home work private primary secondary main old new"
-"""Words that may stand after the one that says what it is: `phone_home`, `passport_no`."""
+"""Words that may follow the noun: `phone_home`, `passport_no`."""
 COUNTED = "is has num count total nr of"
-"""A name with one of these before it is about something: `num_phones`, `has_email`."""
+"""First words of names about a thing, not the thing itself: `num_phones`, `has_email`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A field that looks like personal data. path: as those of `calve.config.steps`. why: what it seems to be."""
+    """A field that looks like personal data. path: as those of `calve.config.steps`. why: its apparent kind."""
 
     path: str
     why: str
@@ -158,7 +158,7 @@ def _looks_like(path: str, kind: Json) -> str | None:
 
 
 def words_of(path: str) -> list[str]:
-    """The words of snake_case and camelCase names, in lower case, each in the singular; digits are none."""
+    """The words of snake_case and camelCase names, in lower case and singular, without digits."""
     return [_singular(each.lower()) for each in _WORD.findall(path)]
 
 
@@ -172,7 +172,7 @@ def _singular(word: str) -> str:
 
 
 def _fields(kind: Json, path: str) -> Iterator[tuple[str, Json]]:
-    """Every field with the type of its values, which lists and maps hold as if they were none."""
+    """Every field with the type of its values; lists and maps count as their values."""
     while isinstance(kind, dict) and kind["type"] != "struct":
         kind = kind["element" if kind["type"] == "list" else "value"]
     if path:

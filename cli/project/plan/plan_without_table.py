@@ -1,4 +1,4 @@
-"""`calve plan --table --schema`: what registering a schema would do to a table, before a producer does it."""
+"""`calve plan --table --schema`: the effect of a schema on a table, before a producer registers it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MARKS = {"add": "+", "widen": "~", "rename": "~", "comment": "~"}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that would happen to one path. `kind`: a kind of change, `unfilled` or `reject`."""
+    """One effect on one path. `kind`: a kind of change, `unfilled` or `reject`."""
 
     kind: str
     path: str
@@ -39,10 +39,10 @@ class Line:
 
 
 def read_candidate(file: Path) -> Schema:
-    """A schema that has no id yet.
+    """A schema without an id.
 
     Raises:
-        ConfigError: there is no such file, or its name does not say what it is.
+        ConfigError: the file is missing, or its ending is unknown.
     """
     kind = TYPES.get(file.suffix)
     if kind is None:
@@ -56,10 +56,10 @@ def read_candidate(file: Path) -> Schema:
 def proposed(
     jobs: Sequence[Job], name: str, candidate: Schema, part: PartName = "value"
 ) -> tuple[Proposal, list[str]]:
-    """What the schema would do to the table as it is now, after all versions that its subject or its file has.
+    """The effect of the schema on the table as it is now, after all versions of its subject or file.
 
-    Of a table of totals, or with steps: to the columns of the records that it is made of. And what somebody should decide on: a
-    sentence for each field that it adds and that looks like personal data.
+    For a table with steps or an aggregate: the effect on the columns of its records. Also a sentence for each added field that
+    looks like personal data.
 
     Raises:
         ConfigError: this part of the table's records has no schema.
@@ -78,7 +78,7 @@ def proposed(
 
 
 def _undecided(table: Table, found: Any, changes: Sequence[Change]) -> list[str]:
-    """Of the columns of a schema those that it would add."""
+    """The added columns that look like personal data."""
     added = {each.where.replace("[]", "").replace("{}", "") for each in changes if each.kind == "add"}
     return list(
         looking_personal(table, found, tags_of(found), lambda path: not added.isdisjoint(ways_to(path)))

@@ -1,4 +1,4 @@
-"""What a plan asks Kafka, the registry and Spark: which topics are which tables, and what is read, made and written of each."""
+"""The state of Kafka, the registry and Spark's view of steps for a plan: topics, schemas and columns of each table."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from calve.config.deployment import UNKNOWN_SERVERS
+from calve.config.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
 from calve.config.engine_choice import Chosen, choose, of_settings
-from calve.config.job import ChangeData
+from calve.config.job import ChangeData, Job, Table
 from calve.config.topics import Expansion, expand
 from calve.decoding.avro_program import reasons
-from calve.decoding.record_schemas import record_schemas_of
+from calve.decoding.record_schemas import RecordSchemas, Versions, record_schemas_of
 from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
 from calve.modes.keys import require_tombstones
-from calve.registry.registry import open_registry
+from calve.registry.registry import Registry, open_registry
 from calve.schema.evolution import apply, data_columns
 from calve.settings.problems import Problem
 from cli.kafka import Cluster
@@ -26,20 +26,27 @@ from cli.topics import joined, of_lake, with_tables
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from calve.config.deployment import Deployment, JobDeployment
-    from calve.config.job import Job, Table
-    from calve.decoding.record_schemas import RecordSchemas, Versions
-    from calve.registry.registry import Registry
+    from pyspark.sql import SparkSession
+
     from calve.schema.columns import Json
     from cli.project.plan.change import Change
     from cli.project.plan.deployed import Deployed, DeployedTable
-    from cli.project.plan.steps import Foreseen
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The result of steps. columns: the data columns, or why the steps cannot run. by_rows: why the columnar engine does not make
+    the rows.
+    """
+
+    columns: Json | CalveError
+    by_rows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The schemas of a table's records. `columns`: what records are decoded to, in a table without steps its data columns.
-    misfit: why no value of the newest version is a row.
+    """The schemas of a table's records. `columns`: of decoded records; without steps, the data columns. misfit: why no value of
+    the newest version is a row.
     """
 
     table: Table
@@ -53,8 +60,8 @@ Records = dict[str, "Read | CalveError"]
 """By table; an error says why its records cannot be read."""
 
 
-def asks_registry(table: Table) -> bool:
-    """Whether the schemas of its records are those of the registry."""
+def _asks_registry(table: Table) -> bool:
+    """Whether the registry has the schemas of its records."""
     return table.value.registered or (table.key is not None and table.key.registered)
 
 
@@ -66,7 +73,7 @@ def read_records(jobs: Iterable[Job], deployed: Mapping[str, DeployedTable]) -> 
     """
     found: Records = {}
     for job in jobs:
-        registry = open_registry(job.registry) if any(map(asks_registry, job.tables)) else None
+        registry = open_registry(job.registry) if any(map(_asks_registry, job.tables)) else None
         with ThreadPoolExecutor(max_workers=8) as pool:
             read = pool.map(partial(_read, registry, deployed), job.tables)
             found |= {table.name: each for table, each in zip(job.tables, read, strict=True)}
@@ -95,7 +102,7 @@ def _read(
 
 
 def _evolved(parts: RecordSchemas, held: Json, versions: Versions) -> Json:
-    """The columns of a table that exists, once its job has added those of newer versions."""
+    """The columns of an existing table, once its job has added those of newer versions."""
     while found := parts.evolution(held, versions):
         held = apply(held, found[0][1])
     return held
@@ -108,7 +115,7 @@ Engines = dict[str, "Chosen | Suspended"]
 def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines:
     """The engine of each table whose records can be read.
 
-    by_rows: what keeps the steps of a table from being columnar.
+    by_rows: why the steps of a table are not columnar.
     """
     return {
         name: _of_table(each, by_rows.get(name, ()))
@@ -117,9 +124,9 @@ def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines
     }
 
 
-def with_engines(found: Sequence[Change], told: Engines) -> list[Change]:
-    """The changes, those of tables with their engines."""
-    shown = {name: str(each) for name, each in told.items() if isinstance(each, Chosen)}
+def with_engines(found: Sequence[Change], chosen: Engines) -> list[Change]:
+    """The changes, with the engine of each table."""
+    shown = {name: str(each) for name, each in chosen.items() if isinstance(each, Chosen)}
     return [
         replace(each, engine=shown.get(each.name)) if each.section == "tables" and each.kind != "-" else each
         for each in found
@@ -147,7 +154,7 @@ class Expanded:
 
 
 def expanded(deployment: Deployment, deployed: Deployed, listed: Collection[str]) -> Expanded:
-    """By the topics that Kafka lists, and by what the lake has."""
+    """The deployment expanded by the topics that Kafka lists, and by the lake's tables."""
     topics = {name: each.topic for name, each in deployed.tables.items() if each.topic}
     jobs: list[JobDeployment] = []
     entries: list[Change] = []
@@ -175,8 +182,8 @@ def _entries(settings: Job, found: Expansion, deployed: Deployed) -> Iterator[Ch
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was found. made: what steps make. listed: the topics, None where they are not known. faults: systems that did not
-    answer, and topics that their tables refuse. skipped: what was not looked at, and why.
+    """made: the result of steps. listed: the topics; None: not known. faults: systems that did not answer, and topics that their
+    tables refuse. skipped: unchecked parts, with the reason.
     """
 
     whole: Expanded
@@ -189,7 +196,7 @@ class Survey:
 
 
 def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Survey:
-    """Ask; offline: neither Kafka nor the registry, and of the tables those whose schemas are files."""
+    """Ask all systems; offline: neither Kafka nor the registry, and only tables whose schemas are files."""
     faults: list[Problem] = []
     listed, skipped = (None, _SKIPPED) if offline else _listed(deployment.jobs[0].settings, faults)
     whole = expanded(deployment, deployed, listed or ())
@@ -197,7 +204,7 @@ def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Surv
         whole.deployment, lambda table: table.pattern is None or listed is None or table.topic in listed
     )
     without_registry = _jobs(
-        replace(deployment, jobs=whole.deployment.jobs), lambda table: not asks_registry(table)
+        replace(deployment, jobs=whole.deployment.jobs), lambda table: not _asks_registry(table)
     )
     try:
         records = read_records(without_registry if offline else jobs, deployed.tables)
@@ -226,17 +233,17 @@ def _listed(job: Job, faults: list[Problem]) -> tuple[Collection[str] | None, li
 
 
 def _refused_topics(jobs: Sequence[Job], listed: Collection[str], deployed: Deployed) -> list[Problem]:
-    """What the job would refuse of a topic: offsets to start at that it does not hold, and compaction that loses deletions."""
+    """Topics that the job would refuse: they lack the offsets to start at, or compaction loses deletions."""
     every = (table for job in jobs for table in job.tables if table.topic in listed)
-    asked = [each for each in every if each.start.offsets or isinstance(each.mode, ChangeData)]
-    if not asked:
+    checked = [each for each in every if each.start.offsets or isinstance(each.mode, ChangeData)]
+    if not checked:
         return []
     from glue_jobs.kafka.cluster import Cluster as JobCluster
 
     found = []
     try:
         with closing(JobCluster(jobs[0].kafka)) as cluster:
-            for table in asked:
+            for table in checked:
                 try:
                     topic = cluster.state(table.topic)
                     require_tombstones(table.topic, table.mode, compacted=topic.compacted)
@@ -268,15 +275,40 @@ def _only(job: Job, wanted: Callable[[Table], bool]) -> Job:
 
 
 def _made_by_steps(jobs: Sequence[Job]) -> dict[str, Foreseen]:
-    """What steps make now, asked of Spark: only where a table has some."""
+    """The result of steps, by Spark; Spark starts only if a table has steps."""
     found: dict[str, Foreseen] = {}
     stepped = [job for job in jobs if any(each.steps for each in job.tables)]
     if not stepped:
         return found
-    from cli.project.plan.steps import made_by_steps
     from cli.spark import local_session
 
     spark = local_session(stepped[0])
     for job in stepped:
         found |= made_by_steps(spark, job)
+    return found
+
+
+def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
+    """The result of the steps of each table with steps.
+
+    Raises:
+        CalveError: the cluster does not answer, or its secret cannot be read.
+    """
+    from glue_jobs.engines.choice import reasons_foreseen
+    from glue_jobs.iceberg.catalog import Lake
+    from glue_jobs.ingest import openers_of
+    from glue_jobs.kafka.cluster import Cluster as JobCluster
+
+    # `cli.project.plan.checks` checks announcements against the final columns.
+    tables = tuple(replace(each, announce=None) for each in job.tables if each.steps)
+    if not tables:
+        return {}
+    found: dict[str, Foreseen] = {}
+    with closing(JobCluster(job.kafka)) as cluster:
+        for opener in openers_of(replace(job, tables=tables), Lake(spark, job.name), cluster):
+            try:
+                plan = opener.foresee()
+                found[opener.config.name] = Foreseen(plan.row_plan.made, reasons_foreseen(plan))
+            except CalveError as problem:
+                found[opener.config.name] = Foreseen(problem)
     return found

@@ -9,7 +9,7 @@ import typer
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
 from cli.console import Console, Output, OutputOption
-from cli.look.query.writing import shown
+from cli.look.query.command import shown
 
 if TYPE_CHECKING:
     from cli.project.preview.preview import Preview
@@ -66,8 +66,8 @@ def summary(found: Preview) -> str:
         "of other tables": found.others,
         "dead-lettered": sum(each.records for each in found.refused),
     }
-    told = [f"{count:,} {what}" for what, count in parts.items() if count or what == "rows"]
-    return f"{found.records:,} records: {', '.join(told)}"
+    counts = [f"{count:,} {what}" for what, count in parts.items() if count or what == "rows"]
+    return f"{found.records:,} records: {', '.join(counts)}"
 
 
 def _plain(value: Any) -> Any:

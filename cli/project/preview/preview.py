@@ -30,7 +30,7 @@ from glue_jobs.transform.row_columns import data
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Records that would be dead letters for one reason, and where the first of them is."""
+    """Records that would be dead letters for one reason, with the place of the first."""
 
     reason: str
     records: int
@@ -43,7 +43,7 @@ class Refused:
 
 
 class _Row(NamedTuple):
-    """A record, or a row of one: where it is, what is said of it, and its columns."""
+    """A record, or one of its rows: place, outcome and columns."""
 
     partition: int
     offset: int
@@ -60,10 +60,10 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What becomes of the newest records.
+    """The outcome of the newest records.
 
-    rows: those that the table would get, before its mode is applied, and of them `shown`, in the order of their places.
-    filtered: records that a step leaves out; cut: rows that one behind an explosion leaves out; others: other tables' records.
+    rows: the table's rows before its mode is applied; `shown`: those in the order of their places. filtered: records that a step
+    leaves out; cut: rows that a step after an explosion leaves out; others: records of other tables.
     """
 
     records: int
@@ -76,7 +76,7 @@ class Preview:
 
 
 def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
-    """What the steps make of the `newest` records of the table's topic; neither the table nor a position is looked at.
+    """The outcome of the steps for the `newest` records of the table's topic, whatever the table and its position.
 
     Raises:
         CalveError: the topic, the registry or a step cannot be used.
@@ -100,7 +100,7 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
 
 
 def _start(topic: TopicState, newest: int) -> Offsets:
-    """Where the newest records begin, as many of each partition as it has, up to a fair share."""
+    """The start of the newest records: of each partition as many as it has, up to a fair share."""
     backwards = {p: -end for p, end in topic.end.items()}
     first = {p: -start for p, start in topic.log_start.items()}
     share = bounded(backwards, first, budget_records=newest, partition_records=newest)
@@ -108,10 +108,12 @@ def _start(topic: TopicState, newest: int) -> Offsets:
 
 
 def _collected(frame: DataFrame, names: Iterable[str]) -> list[_Row]:
-    """Every row with its place, what is said of it, and these columns; in the order of places."""
-    said = [F.col(each) if each in frame.columns else F.lit(None) for each in (REJECT, FILTERED, OTHER, IDLE)]
+    """Every row with place, outcome and these columns, in the order of places."""
+    outcomes = [
+        F.col(each) if each in frame.columns else F.lit(None) for each in (REJECT, FILTERED, OTHER, IDLE)
+    ]
     place = [F.col(f"{SYSTEM_COLUMN}.{each}") for each in ("partition", "offset")]
-    columns = [each.alias(f"calve:{n}") for n, each in enumerate((*place, *said))]
+    columns = [each.alias(f"calve:{n}") for n, each in enumerate((*place, *outcomes))]
     found = frame.select(*columns, *map(quote, names)).collect()
     made = [
         _Row(
@@ -129,7 +131,7 @@ def _collected(frame: DataFrame, names: Iterable[str]) -> list[_Row]:
 
 
 def _preview(records: list[_Row], made: list[_Row] | None = None) -> Preview:
-    """`made`: the rows of records that may make several; None: each of the records is one."""
+    """`made`: the rows of records that may make several; None: each record is one row."""
     good = [each for each in (records if made is None else made) if each.is_live]
     return Preview(
         records=len(records),
@@ -145,7 +147,7 @@ def _preview(records: list[_Row], made: list[_Row] | None = None) -> Preview:
 
 
 def _refused(judged: Iterable[_Row]) -> tuple[Refused, ...]:
-    """By reason; of several rows of a record each counts."""
+    """Refused rows by reason; each of several rows of a record counts."""
     places: dict[str, list[_Row]] = {}
     for each in judged:
         if each.reject is not None:

@@ -1,4 +1,4 @@
-"""What is to be produced: how many records of each kind, and where among the others they stand."""
+"""The plan of what to produce: the number of records of each kind, and their places."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOOD: Kind = "good"
 DUPLICATE: Kind = "duplicate"
 TOMBSTONE: Kind = "tombstone"
 BLOCK = 10_000
-"""Records that are made at a time; every block has its own random numbers."""
+"""Records per block; every block has its own random numbers."""
 
 Dataset = Literal["stock_trades", "users"]
 DATASETS: tuple[Dataset, ...] = ("stock_trades", "users")
@@ -36,7 +36,7 @@ DATASETS: tuple[Dataset, ...] = ("stock_trades", "users")
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """What becomes of the records in an append table; `duplicates` are among the `applied`."""
+    """The outcome of the records in an append table; `duplicates` are among the `applied`."""
 
     applied: int
     dead_lettered: dict[str, int]
@@ -103,14 +103,14 @@ class Plan:
         ]
 
     def special(self) -> dict[Kind, int]:
-        """How many records are not a new well-formed one, by kind."""
+        """The number of records that are not new well-formed ones, by kind."""
         counts = dict(self.malformed)
         counts[TOMBSTONE] = round(self.count * self.tombstones)
         counts[DUPLICATE] = round(self.count * self.duplicates)
         return {kind: n for kind, n in counts.items() if n}
 
     def fates(self) -> Fates:
-        """What an append table must make of exactly these records."""
+        """The exact outcome of these records in an append table."""
         special = self.special()
         reasons: dict[str, int] = {}
         for kind, n in special.items():
@@ -127,7 +127,7 @@ def in_turn(total: int) -> dict[Kind, int]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`size` records from `first` on; `special` says which of them (0 = the block's first) are of which kind."""
+    """`size` records from `first` on; `special`: the kind of some of them by place (0 = the block's first)."""
 
     number: int
     first: int
@@ -136,9 +136,9 @@ class Block:
 
 
 def blocks(plan: Plan) -> Iterator[Block]:
-    """The plan's blocks; the special records are spread evenly over them, and their totals are exact.
+    """The plan's blocks, with the special records spread evenly; totals are exact.
 
-    The first record of a block is well-formed where there are duplicates, so that there is one to repeat.
+    With duplicates, a block's first record is well-formed: there is one to repeat.
     """
     sequence = [kind for kind, n in plan.special().items() for _ in range(n)]
     random = Random(f"{plan.seed} {plan.topic} special")  # noqa: S311 reproducible on purpose

@@ -55,7 +55,7 @@ def demo(*, keep: Keep = False) -> None:
 
 
 def _what_next(*, left_up: bool) -> dict[str, str]:
-    """What for -> a command that works from here."""
+    """Purpose -> a command that works from here."""
     calve = _program()
     if not left_up:
         return {"again, and leave it up": f"{calve} demo --keep", "what else there is": f"{calve} --help"}
@@ -74,7 +74,7 @@ def _what_next(*, left_up: bool) -> dict[str, str]:
 
 
 def _program() -> str:
-    """How this program is called: by its name where the shell finds it, else by its path."""
+    """The name of this program if the shell finds it, else its path."""
     called = Path(sys.argv[0])
     if called.name != "calve" or shutil.which("calve") == str(called):
         return "calve"

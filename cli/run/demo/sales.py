@@ -1,13 +1,23 @@
-"""The demo's second part: `examples/sales_channel`, from events with personal data to the analyst's mail without."""
+"""The demo's second part: `examples/sales_channel`, from events with personal data to the analyst's mail on Monday morning.
+
+The deployed schedule fires, a mail comes, and its button gives a file.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 import runpy
+import time
+import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import urllib3
 
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
@@ -16,17 +26,21 @@ from cli.config import load_jobs, table_named
 from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.kafka import Cluster
-from cli.project import deploy
 from cli.run import run_job
 from cli.run.demo.checks import Count, opened, unproved, verified
-from cli.run.demo.monday import Monday, last_week
+from cli.run.stack import app
+from lambdas.csv_export.window import previous
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyiceberg.table import Table
 
     from cli.console import Console
     from cli.embedded.stack import Stack
 
+PATIENCE_S = 60
+LINK = re.compile(r"https://\S+\.lambda-url\.\S+")
 EXAMPLE = CHECKOUT / "examples" / "sales_channel"
 TOPIC, CLEAN, RAW, SALES = "sales_channel", "sales_clean", "sales_raw", "sales"
 EXPORT, ZONE = "weekly_sales", "Europe/Vilnius"
@@ -37,11 +51,123 @@ LINES = 5
 READER = "the demo"
 
 
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """A message of SNS to its subscribers."""
+
+    subject: str
+    text: str
+
+    def save(self, folder: Path, export: str, recipient: str) -> Path:
+        """Write it as a file that mail programs open."""
+        message = EmailMessage()
+        message["From"] = "AWS Notifications <no-reply@sns.amazonaws.com>"
+        message["To"] = recipient
+        message["Subject"] = self.subject
+        message.set_content(self.text)
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"{export}.eml"
+        file.write_bytes(bytes(message))
+        return file
+
+
+def last_week(now: datetime, zone: str = "UTC") -> tuple[datetime, datetime]:
+    """The window of an export whose schedule fires now."""
+    from zoneinfo import ZoneInfo
+
+    week = previous("previous_week", now, ZoneInfo(zone))
+    return week.start, week.end
+
+
+class _Monday:
+    """A deployment's export, its mailbox and its link; `name`: the deployment's."""
+
+    def __init__(self, stack: Stack, name: str, export: str) -> None:
+        self._stack, self._name, self._export = stack, name, export
+        self._queue = ""
+
+    def _client(self, service: str) -> Any:
+        return aws.client(service, self._stack.aws_endpoint)
+
+    def subscribe(self) -> None:
+        """Subscribe a queue to the recipients' topic: the emulator sends no mail."""
+        name = f"{self._name}-mails-{uuid.uuid4().hex[:8]}"
+        self._queue = self._client("sqs").create_queue(QueueName=name)["QueueUrl"]
+        resources = self._client("cloudformation").describe_stack_resources(StackName=f"{self._name}-exports")
+        for each in resources["StackResources"]:
+            if each["ResourceType"] == "AWS::SNS::Topic":
+                self._client("sns").subscribe(
+                    TopicArn=each["PhysicalResourceId"],
+                    Protocol="sqs",
+                    Endpoint=f"arn:aws:sqs:{aws.REGION}:{aws.ACCOUNT}:{name}",
+                )
+
+    def fire(self) -> dict[str, Any]:
+        """Fire the Monday schedule now; return the export as deployed."""
+        scheduler = self._client("scheduler")
+        made = scheduler.get_schedule(Name=f"{self._name}-{self._export}", GroupName=self._name)
+        scheduler.create_schedule(
+            Name=f"demo-{uuid.uuid4().hex[:8]}",
+            GroupName=self._name,
+            ScheduleExpression=f"at({datetime.now(UTC) + timedelta(seconds=1):%Y-%m-%dT%H:%M:%S})",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target=made["Target"],
+            ActionAfterCompletion="DELETE",
+        )
+        export: dict[str, Any] = json.loads(made["Target"]["Input"])["export"]
+        return export
+
+    def mail(self) -> Mail:
+        """The next mail.
+
+        Raises:
+            CalveError: none came.
+        """
+        sqs = self._client("sqs")
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            answer = sqs.receive_message(QueueUrl=self._queue, WaitTimeSeconds=5)
+            for message in answer.get("Messages", []):
+                body = json.loads(message["Body"])
+                return Mail(body["Subject"], body["Message"])
+        raise CalveError(
+            f"no mail of {self._export} came in {PATIENCE_S} s",
+            fix="calve export list says what was delivered before: a file that says the same is not mailed again",
+        )
+
+    def page(self, mail: Mail) -> str:
+        """The address of the mail's page: on this machine, the emulator's.
+
+        Raises:
+            CalveError: the mail has no link.
+        """
+        found = LINK.search(mail.text)
+        if found is None:
+            raise CalveError("the mail has no link")
+        return aws.reachable(found[0], self._stack.aws_endpoint)
+
+    def download(self, page: str) -> str:
+        """The file as a browser gets it: the page, its button, the address that expires after a minute.
+
+        Raises:
+            CalveError: one of them is refused.
+        """
+        self._request("GET", page, 200)
+        file = self._request("POST", page, 302).headers["location"]
+        return self._request("GET", file, 200).data.decode()
+
+    def _request(self, method: str, url: str, expected: int) -> urllib3.BaseHTTPResponse:
+        answer = urllib3.request(method, url, redirect=False)
+        if answer.status != expected:
+            raise CalveError(f"{method} of the mail's link is answered with {answer.status}")
+        return answer
+
+
 def run(stack: Stack, console: Console) -> list[str]:
-    """Do and show everything; returns what differs from what was produced, a sentence each.
+    """Run all steps and show them; return a sentence for each difference from the produced records.
 
     Raises:
-        CalveError: a step could not be done at all.
+        CalveError: a step failed.
     """
     sales = _Sales(stack, console)
     sales.deploy()
@@ -68,7 +194,7 @@ class _Sales:
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
-        """What the table has of these events, with `_kafka`."""
+        """The table's rows of these events, with `_kafka`."""
         numbers = {each["event_id"] for each in self._events}
         rows = self._table().scan().to_arrow().to_pylist()
         return [row for row in rows if row["event_id"] in numbers]
@@ -78,7 +204,7 @@ class _Sales:
         secrets = aws.client("secretsmanager", self._stack.aws_endpoint)
         if SECRET not in {each["Name"] for each in secrets.list_secrets()["SecretList"]}:
             secrets.create_secret(Name=SECRET, SecretString=(EXAMPLE / "masking.json").read_text())
-        outputs = deploy.app(self._stack, EXAMPLE / "calve.yaml", "aws").deploy(self._console.progress())
+        outputs = app(self._stack, EXAMPLE / "calve.yaml", "aws").deploy(self._console.progress())
         self._console.say(
             f"{len(outputs)} stacks more. The key that masks is in Secrets Manager, as {SECRET}."
         )
@@ -99,7 +225,7 @@ class _Sales:
             raise CalveError("the job left a table suspended or failed", fix="see the reason above")
 
     def show(self) -> None:
-        """One event, and what the table keeps of it."""
+        """Show one event, and its rows in the tables."""
         event = next(each for each in self._events if _tells_much(each))
         self._console.heading("14  An event as it came, and its rows: a name is gone, an address is a token")
         lines = [
@@ -113,7 +239,7 @@ class _Sales:
         return unproved(verified(self._catalog, self._job, self._console))
 
     def count(self) -> list[str]:
-        """Rows against what plain Python makes of the events; the topic; and values that nobody may find."""
+        """Compare rows with plain Python's result for the events; check the topic, and search for personal values."""
         expected = list(_script("expected")["rows"](self._events))
         same = sum(row in expected for row in map(_plain, self._rows))
         written = self._ends()[CLEAN] - self._before[CLEAN]
@@ -130,7 +256,7 @@ class _Sales:
 
     def monday(self) -> list[str]:
         """From the schedule to the file in a browser."""
-        monday = Monday(self._stack, "sales", EXPORT)
+        monday = _Monday(self._stack, "sales", EXPORT)
         self._console.heading(
             "15  Monday morning: the export's schedule fires, and the analyst gets this mail"
         )
@@ -153,7 +279,7 @@ class _Sales:
         return self._wrong_in(lines, "\n".join([mail.subject, mail.text, *lines]))
 
     def _wrong_in(self, lines: list[str], sent: str) -> list[str]:
-        """What the file counts otherwise than the table, and what is personal in all that was sent."""
+        """Counts that differ between file and table, and personal values in all that was sent."""
         since, until = self._week
         rows = self._table().scan(selected_fields=("created_at", "items_quantity")).to_arrow()
         of_week = [
@@ -171,7 +297,7 @@ class _Sales:
         return opened(self._catalog, self._job.table_name(table))
 
     def _ends(self) -> dict[str, int]:
-        """How many records each of the topics has had."""
+        """The end offsets of the topics."""
         found = Cluster(self._job.kafka, self._job.lake.region).topics({TOPIC, CLEAN})
         return {name: sum(found[name].end.values()) if name in found else 0 for name in (TOPIC, CLEAN)}
 
@@ -191,13 +317,13 @@ def _line(count: Count) -> dict[str, object]:
 
 
 def _tells_much(event: dict[str, Any]) -> bool:
-    """An event with two items and all that is personal."""
+    """Whether an event has two items and all personal fields."""
     whole = event["delivery"] and event["payment"]["card"] and all(event["customer"].values())
     return bool(whole) and len(event["items"]) == 2
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of PyIceberg's as the example's `expected` makes one."""
+    """A row of PyIceberg's in the form of the example's `expected`."""
     return {
         name: dict(value) if name == "attributes" else value
         for name, value in row.items()
@@ -206,7 +332,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _personal(events: list[dict[str, Any]]) -> set[str]:
-    """Every text of the events that is personal, as it came."""
+    """Every personal text of the events, as produced."""
     found = set()
     for each in events:
         customer = each["customer"]
@@ -216,10 +342,10 @@ def _personal(events: list[dict[str, Any]]) -> set[str]:
 
 
 def _short(value: object) -> object:
-    """A token is long, and no two of its first letters say less than the rest."""
+    """A long text, cut: the first characters of a token identify it."""
     return f"{value[:12]}…" if isinstance(value, str) and len(value) > 24 else value
 
 
 def _script(name: str) -> dict[str, Any]:
-    """What a script of the example's defines."""
+    """The names that a script of the example defines."""
     return runpy.run_path(str(EXAMPLE / f"{name}.py"))

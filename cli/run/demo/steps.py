@@ -1,4 +1,4 @@
-"""What the demo does and shows, one step after the other."""
+"""The steps of the demo, one after the other."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import REASONS
 from cli import lake
 from cli.embedded import elsewhere
-from cli.kafka import Cluster
+from cli.kafka import Cluster, Topic
 from cli.look.condition import Conditions
-from cli.look.description import facts
-from cli.look.tables import snapshot_line
-from cli.project import deploy
+from cli.look.description import facts, snapshot_line
 from cli.run import run_job
 from cli.run.datagen.plan import Plan, in_turn
 from cli.run.datagen.produce import Target, produce
-from cli.run.demo import published, sales
+from cli.run.demo import sales
 from cli.run.demo.checks import (
     Count,
     Spans,
     by_duckdb,
     by_pyiceberg,
+    count_published,
     counts_of,
     opened,
+    published_configuration,
     unproved,
     verified,
 )
-from cli.run.demo.monday import last_week
+from cli.run.demo.sales import last_week
+from cli.run.stack import app
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from cli.console import Console
     from cli.embedded.elsewhere import Elsewhere
     from cli.embedded.stack import Stack
-    from cli.kafka import Topic
     from cli.verify.findings import Verification
 
 WEEK = last_week(datetime.now(UTC))
@@ -53,7 +53,7 @@ PYICEBERG, DUCKDB, VERIFY = "PyIceberg", "DuckDB", "verify"
 
 
 def job_on(stack: Stack) -> Job:
-    """The job of the calve.yaml that ships, as its readers see it."""
+    """The job of the shipped calve.yaml, for readers."""
     return Job(
         name="trading",
         job="main",
@@ -66,18 +66,18 @@ def job_on(stack: Stack) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A plan's table, its dead letters where it has any, and the offsets that this run produced."""
+    """A plan's table, its dead letters if any, and the offsets that this run produced."""
 
     table: Iceberg
-    letters: Iceberg | None
+    dead_letters: Iceberg | None
     spans: Spans
 
 
 def run(stack: Stack, console: Console) -> list[str]:
-    """Do and show everything; returns what differs from what was produced, a sentence each.
+    """Run all steps and show them; return a sentence for each difference from the produced records.
 
     Raises:
-        CalveError: a step could not be done at all.
+        CalveError: a step failed.
     """
     job = job_on(stack)
     others = elsewhere.up(stack)
@@ -94,15 +94,15 @@ def run(stack: Stack, console: Console) -> list[str]:
     proved = verified(catalog, job, console)
     counts = _count(job, kept, proved, console)
     console.heading("11  Published: each commit was announced, and followed in both")
-    counts += published.count(stack, job, states, [each.table for each in kept.values()], others, console)
+    counts += count_published(stack, job, states, [each.table for each in kept.values()], others, console)
     wrong = [each.differs for each in counts if each.differs] + unproved(proved)
     return wrong + sales.run(stack, console)
 
 
 def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
-    """Deploy, with whom the tables are published to; returns the name of the table that says how far they are there."""
+    """Deploy with the targets; return the name of the table of their states."""
     console.heading("2  Deployed: calve.yaml as AWS stacks, by the CDK CLI, as into an account")
-    outputs = deploy.app(stack, published.configuration(stack, others)).deploy(console.progress())
+    outputs = app(stack, published_configuration(stack, others)).deploy(console.progress())
     lake_of = outputs[f"{job.name}-lake"]
     console.say(
         f"{len(outputs)} stacks: {', '.join(outputs)}. The tables will lie in {lake_of['Warehouse']},"
@@ -112,7 +112,7 @@ def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
 
 
 def _produce(job: Job, console: Console) -> dict[str, Spans]:
-    """Produce both plans; returns the offsets that they came to, by topic."""
+    """Produce both plans; return their offsets by topic."""
     fates = TRADES.fates()
     console.heading(f"3  Records: {TRADES.count:,} trades and {USERS.count:,} users")
     console.say(
@@ -179,20 +179,20 @@ def _show_snapshots(kept: Kept, console: Console) -> None:
 
 def _show_dead_letters(kept: Kept, console: Console) -> None:
     console.heading("8  Dead letters: what could not be read, kept byte for byte")
-    found = lake.count_by(kept.letters, "reason") if kept.letters else {}
+    found = lake.count_by(kept.dead_letters, "reason") if kept.dead_letters else {}
     rows = [{"reason": reason, "records": n, "meaning": REASONS.get(reason)} for reason, n in found.items()]
     console.table("dead letters", rows, title="")
 
 
 def _count(job: Job, kept: dict[str, Kept], proved: dict[str, Verification], console: Console) -> list[Count]:
-    """What was produced against what every reader finds; rows in all also by Iceberg's own totals and by verify."""
+    """Compare the produced records with each reader's figures; total rows also by Iceberg's totals and by verify."""
     console.heading(f"10  Counted again by PyIceberg {version('pyiceberg')} and DuckDB {version('duckdb')}")
     counts: list[Count] = []
     for plan in PLANS:
         here = kept[plan.topic]
         found = {
-            PYICEBERG: by_pyiceberg(here.table, here.letters, here.spans),
-            DUCKDB: by_duckdb(here.table, here.letters, here.spans, job.lake),
+            PYICEBERG: by_pyiceberg(here.table, here.dead_letters, here.spans),
+            DUCKDB: by_duckdb(here.table, here.dead_letters, here.spans, job.lake),
         }
         total = {"Iceberg": lake.rows(here.table), VERIFY: _rows_verified(proved[plan.topic])}
         counts += counts_of(plan.topic, plan.fates(), found, total=total)

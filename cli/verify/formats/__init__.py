@@ -1,1 +1,1 @@
-"""The readers of `calve verify`: values by the rules of their formats, not by the engine's code."""
+"""Readers of `calve verify`: values by the rules of their formats, without the job's code."""

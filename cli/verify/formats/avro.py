@@ -1,6 +1,6 @@
-"""Avro values as Avro's Java reads them, which is stricter than other readers in some ways, and more lenient in others.
+"""Avro values as Avro's Java library reads them: in some ways stricter, in others more lenient than other readers.
 
-What a value becomes in an Arrow column is told by rules of its own, not the engine's.
+Own rules, not the job's code, turn a value into a value of an Arrow column.
 """
 
 from __future__ import annotations
@@ -18,23 +18,27 @@ from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
 from cli.verify.columns import is_bytes, is_list, is_text
 from cli.verify.formats.fields import (
     EXACT,
+    MILLIS,
     MISFIT,
+    ZONED,
     Convert,
     Renames,
     Spec,
     Unreadable,
     Writer,
+    bounded,
     columns_of,
+    database_timestamp_us,
     filled,
+    with_logical_types,
 )
-from cli.verify.formats.moments import MILLIS, ZONED, bounded, database_moment, with_logical_types
 
 LEAST = -(2**63)
 Schema = Any
 
 
 class AvroWriter(Writer):
-    """Of records, whose fields are the columns."""
+    """For records, whose fields are the columns."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)
@@ -62,7 +66,7 @@ class AvroWriter(Writer):
         return row
 
     def _misfits(self, row: Any) -> bool:
-        """Whether the reader of Avro already refuses a value. A database's own types are converted later."""
+        """Whether Avro's reader already refuses a value. A database's own types are converted later."""
         if self._changes:
             return False
         try:
@@ -83,7 +87,7 @@ class AvroWriter(Writer):
 
 
 class Bytes:
-    """A value that is read from a place on. What it lacks raises IndexError or ValueError.
+    """A value, read from a position on. Missing bytes raise IndexError or ValueError.
 
     Numbers have at most 5 or 10 bytes; bits beyond 32 or 64 are dropped.
     """
@@ -107,11 +111,11 @@ class Bytes:
         raise ValueError
 
     def of(self, items: list[Any]) -> Any:
-        """The item whose place is a number."""
+        """The item at the index that a number gives."""
         return items[_not_negative(self.number(32))]
 
     def sized(self) -> bytes:
-        """As many bytes as a number says."""
+        """As many bytes as a number gives."""
         size = _not_negative(self.number())
         if size > STRING_LIMIT:
             raise ValueError
@@ -124,7 +128,7 @@ class Bytes:
         return self.data[self.at - size : self.at]
 
     def blocks(self) -> Iterator[None]:
-        """Once for each item of a list or map."""
+        """Yields once per item of a list or map."""
         count = self._block()
         self.items = max(count, 0)
         while count > 0:
@@ -156,9 +160,7 @@ PLAIN: dict[str, Read] = {
 
 
 def reader(node: Schema) -> Read:
-    """What reads values of a resolved schema: without regard to logical types, and a union of several types as its place and the
-    value.
-    """
+    """A reader for values of a resolved schema, without logical types; a union of several types gives index and value."""
     if isinstance(node, list):
         return _union([reader(each) for each in node], several=len(_others(node)) > 1)
     match node["type"]:
@@ -198,7 +200,7 @@ def _not_negative(number: int) -> int:
 
 
 def resolved(node: Schema, names: dict[str, Schema], space: str) -> Schema:
-    """The schema with references to named types replaced; a type that contains itself has no table form."""
+    """The schema with named types replaced; a type that contains itself cannot be a table."""
     if isinstance(node, list):
         return [resolved(branch, names, space) for branch in node]
     if isinstance(node, str):
@@ -230,15 +232,15 @@ def resolved(node: Schema, names: dict[str, Schema], space: str) -> Schema:
 
 
 def _others(union: list[Schema]) -> list[Schema]:
-    """The types of a union but for null."""
+    """The types of a union, without null."""
     return [branch for branch in union if branch["type"] != "null"]
 
 
 def converter(node: Schema, kind: Any, renames: Renames) -> Convert:
-    """How a decoded value becomes a value for an Arrow column of this type.
+    """Converts a decoded value into a value of this Arrow type.
 
     Raises:
-        Unreadable: values of this Avro type are no values of the column.
+        Unreadable: values of this Avro type do not fit the column.
     """
     if isinstance(node, list):
         return _of_union(node, kind, renames)
@@ -269,7 +271,7 @@ def _fields(record: Schema, columns: Iterable[pa.Field], renames: Renames) -> di
 
 
 def _of_union(union: list[Schema], kind: Any, renames: Renames) -> Convert:
-    """A union of several types is a struct with a field for each: its type's name, in full where two are alike."""
+    """A union of several types is a struct with a field for each, named by its type, in full if two are alike."""
     others = _others(union)
     if len(others) == 1:
         only = converter(others[0], kind, renames)
@@ -298,10 +300,10 @@ def _of_union(union: list[Schema], kind: Any, renames: Renames) -> Convert:
 
 
 def _entries(node: Schema, kind: Any, renames: Renames) -> Convert:
-    """A map, or a list of its entries. Where a key is there twice, its last entry counts.
+    """A map, or a list of its entries. Of equal keys the last entry counts.
 
-    The job looks at every entry of a list. It reads a list as a map where a text is the key and comes first: the bytes are the
-    same. In a map the job does not look at a value that a later one replaces.
+    The job reads a list as a map if its first field is a text named key: the bytes are the same. It checks every entry of a list,
+    but no value of a map that a later one replaces.
     """
     if node["type"] == "map":
         item = converter(node["values"], kind.item_type, renames)
@@ -332,7 +334,7 @@ def _decimal(precision: int, scale: int) -> Convert:
 
 
 def _zoned(value: str) -> int:
-    found = database_moment(value)
+    found = database_timestamp_us(value)
     if found is None:
         raise Unreadable("malformed")
     return found

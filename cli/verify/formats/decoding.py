@@ -1,42 +1,196 @@
-"""Values decoded without the engine: by the readers of their formats, then projected by name on the table's columns."""
+"""Decodes values without the job's code: one writer per format, then a projection by name on the table's columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from calve.decoding.formats import FORMATS, Top
 from calve.names import SYSTEM_COLUMN
 from calve.schema import registered
+from calve.schema.columns import CHANGE
 from calve.schema.evolution import SchemaProblem
-from cli.verify.formats.fields import CONFLUENT, MISFIT, Framing, Renames, Spec, Unreadable, Writer
-from cli.verify.formats.writers import PLAIN, ChangeWriter, whole_writer, writer_of
-from cli.verify.topic import Records, moment
+from cli.verify.columns import arrow_columns, is_text
+from cli.verify.formats.avro import AvroWriter
+from cli.verify.formats.fields import (
+    CONFLUENT,
+    FIRST,
+    LAST,
+    MISFIT,
+    Framing,
+    Renames,
+    Spec,
+    Unreadable,
+    Writer,
+)
+from cli.verify.formats.json_schema import JsonWriter, WholeJsonWriter
+from cli.verify.formats.protobuf import ProtobufWriter
+from cli.verify.topic import Records, timestamp_us
 
+PLAIN = ("STRING", "BYTES")
+VALUE = "value"
+ROW_OF = {"c": "after", "r": "after", "u": "after", "d": "before", "t": None, "m": None}
+"""Operation -> the part of an event that is the row; None: it concerns no single row."""
+DIGITS = re.compile(r"[0-9]{1,20}")
+MICROSECONDS = {"ts_us": 1, "ts_ms": 1000}
 UNFIT = (Unreadable, SchemaProblem, ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What is raised for a schema whose values are no rows of the table."""
+"""Errors for a schema whose values do not fit the table."""
 Refused = list[tuple[int, str]]
 """The places of records that make no row, each with the reason."""
 
 
+def writer_of(spec: Spec) -> Writer:
+    """The writer of a schema whose fields are the columns."""
+    kind = spec.schema.type
+    if spec.message is not None and kind != "PROTOBUF":
+        raise Unreadable("incompatible_schema")
+    if kind in PLAIN:
+        return _PlainWriter(spec)
+    if kind == "JSON":
+        return JsonWriter(spec)
+    return ProtobufWriter(spec) if kind == "PROTOBUF" else AvroWriter(spec)
+
+
+def _whole_writer(spec: Spec) -> Writer:
+    """The writer of a schema whose values are one column, whatever it describes."""
+    [column] = spec.columns
+    kind = spec.schema.type
+    if kind in PLAIN:
+        return _PlainWriter(replace(spec, own=column.name))
+    if kind == "JSON":
+        return WholeJsonWriter(spec)
+    if kind == "PROTOBUF":
+        return ProtobufWriter(spec, whole=True)
+    fields = [{"name": column.name, "type": json.loads(spec.schema.text)}]
+    text = json.dumps({"type": "record", "name": "whole", "fields": fields})
+    return AvroWriter(replace(spec, schema=replace(spec.schema, text=text)))
+
+
+class _PlainWriter(Writer):
+    def __init__(self, spec: Spec) -> None:
+        super().__init__(spec)
+        self.schema_id = None
+        self._name = spec.own or VALUE
+        self._text = spec.schema.type == "STRING"
+
+    def decode(self, value: bytes | None) -> Any:
+        try:
+            return {self._name: value.decode() if value is not None and self._text else value}
+        except UnicodeDecodeError:
+            raise Unreadable("malformed") from None
+
+
+class ChangeWriter(Writer):
+    """Reads events of a database's changes, ordered by fields of their source. The newest change is a column."""
+
+    def __init__(self, spec: Spec, order: Sequence[str]) -> None:
+        row = pa.struct([each for each in spec.columns if each.name != CHANGE["name"]])
+        parts = arrow_columns(FORMATS[spec.schema.type].columns(spec.schema, Top(changes=True)))
+        read = {each.name: each.type for each in parts} | {"before": row, "after": row}
+        source = _numbers_and_texts(read.get("source"))
+        if any(name not in source for name in order):
+            raise Unreadable("incompatible_schema")
+        known = {name: source[name] for name in (*MICROSECONDS, *order) if name in source}
+        # Of Avro only these fields are read; a JSON value must match its whole schema.
+        if spec.schema.type != "JSON":
+            read = {name: read[name] for name in ("op", "before", "after")} | {"source": pa.struct(known)}
+        self._read = pa.schema([each for each in read.items() if known or each[0] != "source"])
+        self._known = set(known)
+        self._inner = writer_of(replace(spec, columns=self._read, own=None, message=None, changes=True))
+        super().__init__(spec)
+        self._row = row
+        self._order = order
+
+    def decode(self, value: bytes) -> Any:
+        event = self._inner.decode(value)
+        op = event.get("op")
+        if op not in ROW_OF or (ROW_OF[op] == "after" and event.get("after") is None):
+            raise Unreadable("bad_change")
+        return event
+
+    def is_ambiguous(self, value: bytes) -> bool:
+        return self._inner.is_ambiguous(value)
+
+    def project(self, rows: list[Any]) -> list[Any]:
+        # The inner writer lays out `before` and `after` alike, so the row is put where it looks for the latter.
+        with_row = [event | {"after": event.get(ROW_OF[event["op"]] or "")} for event in rows]
+        parts = pa.record_batch(self._inner.project(with_row), self._read)
+        names = (each.name for each in self._row)
+        found = dict(zip(names, map(_within_years, parts["after"].flatten()), strict=True))
+        sources = parts["source"].to_pylist() if self._known else [None] * len(rows)
+        changes = [self._change(*each) for each in zip(parts["op"].to_pylist(), sources, strict=True)]
+        kinds = {each.name: each.type for each in self.columns}
+        found[CHANGE["name"]] = pa.array(changes, kinds[CHANGE["name"]])
+        return [found[name] for name in kinds]
+
+    def _change(self, op: str, source: Mapping[str, Any] | None) -> dict[str, Any]:
+        known = {name: each for name, each in (source or {}).items() if name in self._known}
+        moments = (known[name] * unit for name, unit in MICROSECONDS.items() if known.get(name) is not None)
+        position = [_sortable(known.get(name)) for name in self._order]
+        has_position = any(each is not None for each in position)
+        return {
+            "op": op,
+            "at": next(moments, None),
+            "position": "/".join(each or "" for each in position) if has_position else None,
+            "deleted": op == "d",
+        }
+
+
+def _within_years(array: Any) -> Any:
+    """The same, with dates and timestamps outside the years 1 to 9999 set to the nearest one inside."""
+    kind = array.type
+    if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+        unit, whole = (86_400 * 10**6, pa.int32()) if pa.types.is_date32(kind) else (1, pa.int64())
+        first, last = (pa.scalar(each // unit, whole) for each in (FIRST, LAST))
+        bounded = pc.max_element_wise(array.cast(whole), first, skip_nulls=False)
+        return pc.min_element_wise(bounded, last, skip_nulls=False).cast(kind)
+    if pa.types.is_struct(kind):
+        parts = [_within_years(each) for each in array.flatten()]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(
+            array.offsets, _within_years(array.values), kind, mask=array.is_null()
+        )
+    if pa.types.is_map(kind):
+        items = _within_years(array.items)
+        return pa.MapArray.from_arrays(array.offsets, array.keys, items, kind, mask=array.is_null())
+    return array
+
+
+def _sortable(value: str | int | None) -> str | None:
+    text = None if value is None else str(value)
+    return text.zfill(20) if text is not None and DIGITS.fullmatch(text) else text
+
+
+def _numbers_and_texts(kind: Any) -> dict[str, Any]:
+    """The integers and texts of a struct, with their types."""
+    fields = kind if kind is not None and pa.types.is_struct(kind) else ()
+    texts = {each.name: pa.string() for each in fields if is_text(each.type)}
+    return texts | {each.name: pa.int64() for each in fields if pa.types.is_integer(each.type)}
+
+
 class Decoded(NamedTuple):
-    """The rows of records, and which records make none."""
+    """The rows of records, and the records without rows."""
 
     batches: list[pa.RecordBatch]
     refused: Refused
 
 
 class Decoding(Protocol):
-    """Turns records into rows, or says why they are none."""
+    """Turns records into rows, or gives a reason."""
 
     def rows(self, records: Records, *, tombstones: bool = False) -> Decoded:
-        """tombstones: rows with key and place alone, as records without a value say of them."""
+        """tombstones: make rows of key and place only, from records without a value."""
         ...
 
     def doubtful(self, records: Records) -> set[int]:
-        """The places of records that can be decoded, and may be malformed all the same: JSON with a member twice."""
+        """The places of records that decode, but may be malformed: JSON with a duplicate member."""
         ...
 
 
@@ -44,10 +198,9 @@ class Decoding(Protocol):
 class Values:
     """Decodes values into data columns, by their frames.
 
-    `schema_of` looks up a registry id; `renames` are those that the subject's versions declare. `foreign` says whether a frame is
-    that of another table's schema. `only`: values have no frame and are of this schema. `own`, `message`: as those of `Spec`.
-    `changes`: values are events of a database's changes, ordered by these fields of their source. `whole`: a value is the one
-    column.
+    `schema_of` finds a registry id; `renames`: declared by the subject's versions. `foreign`: whether a frame's schema is another
+    table's. `only`: values have no frame and this schema. `own`, `message`: as in `Spec`. `changes`: values are events of a
+    database's changes, ordered by these fields of their source. `whole`: a value is the one column.
     """
 
     columns: pa.Schema
@@ -63,10 +216,10 @@ class Values:
     _writers: dict[bytes, Writer | str] = field(default_factory=dict)
 
     def decode(self, value: bytes | None) -> tuple[Writer, Any]:
-        """The writer of a value, and what it makes of it.
+        """The writer of a value, and its row.
 
         Raises:
-            Unreadable: it is no row.
+            Unreadable: it makes no row.
         """
         writer, plain = self._unframed(value)
         return writer, writer.decode(plain)
@@ -75,7 +228,7 @@ class Values:
         """The columns of a value.
 
         Raises:
-            Unreadable: it is no row.
+            Unreadable: it makes no row.
         """
         writer, row = self.decode(value)
         try:
@@ -84,15 +237,15 @@ class Values:
             raise Unreadable("malformed") from None
 
     def verdict(self, value: bytes | None) -> str | None:
-        """Why a value is no row; None where it is one."""
+        """Why a value makes no row; None if it makes one."""
         try:
             self.project(value)
-        except Unreadable as verdict:
-            return verdict.reason
+        except Unreadable as error:
+            return error.reason
         return None
 
     def is_doubtful(self, value: bytes | None) -> bool:
-        """Whether a value can be decoded, and may be malformed all the same."""
+        """Whether a value decodes, but may be malformed."""
         try:
             writer, plain = self._unframed(value)
             writer.decode(plain)
@@ -125,13 +278,13 @@ class Values:
         try:
             if self.changes is not None:
                 return ChangeWriter(spec, self.changes)
-            return whole_writer(spec) if self.whole else writer_of(spec)
+            return _whole_writer(spec) if self.whole else writer_of(spec)
         except UNFIT:
             return "incompatible_schema"
 
 
 class Keys:
-    """Reads keys into their column; null where a record has none, and where `values` is None: they were not read then."""
+    """Reads keys into their column; null without a key, and if `values` is None: keys were not read then."""
 
     def __init__(self, column: pa.Field, values: Values | None) -> None:
         self.column: str = column.name
@@ -148,9 +301,9 @@ class Keys:
             return None
         try:
             [array] = self._values.project(key)
-        except Unreadable as verdict:
-            by_schema = verdict.reason in ("unknown_schema_id", "incompatible_schema")
-            raise Unreadable(f"key_{verdict.reason}" if by_schema else "key_malformed") from None
+        except Unreadable as error:
+            by_schema = error.reason in ("unknown_schema_id", "incompatible_schema")
+            raise Unreadable(f"key_{error.reason}" if by_schema else "key_malformed") from None
         return array
 
     def array(self, found: list[Any]) -> Any:
@@ -160,7 +313,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Decodes the records of one topic into the columns of one table, `_kafka` and that of the keys included."""
+    """Decodes the records of one topic into one table's columns, including `_kafka` and the key's."""
 
     columns: pa.Schema
     topic: str
@@ -176,9 +329,9 @@ class Decoder:
             try:
                 writer, row = (None, None) if tombstones else self.values.decode(value)
                 keys[place] = self.key.read(records.keys[place]) if self.key else None
-            except Unreadable as verdict:
+            except Unreadable as error:
                 of_value = None if tombstones else self.values.verdict(value)
-                refused.append((place, of_value or verdict.reason))
+                refused.append((place, of_value or error.reason))
                 continue
             places, found = decoded.setdefault(writer, ([], []))
             places.append(place)
@@ -198,7 +351,7 @@ class Decoder:
     def _convertible(
         self, writer: Writer | None, places: list[int], found: list[Any], refused: Refused
     ) -> Iterable[tuple[list[int], list[Any]]]:
-        """The columns of all rows at once or, where a value fits no column (an int of 64 bits), of each row that has none."""
+        """The columns of all rows at once; if a value does not fit (an int of 64 bits), of each row that fits."""
         if writer is None:
             return [(places, [pa.nulls(len(places), each.type) for each in self.values.columns])]
         try:
@@ -222,14 +375,14 @@ class Decoder:
 
 
 def kafka_struct(kind: Any, records: Records, topic: str, schema_id: int | None) -> Any:
-    """The `_kafka` column of these records, with the fields that the table has."""
+    """The `_kafka` column of these records, with the table's fields."""
     made = received(records, topic) | {"schema_id": [schema_id] * len(records)}
     arrays = [pa.array(made[each.name], each.type) for each in kind]
     return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
 
 def received(records: Records, topic: str) -> dict[str, list[Any]]:
-    """What Kafka says of records beside their values: in the form in which both tables hold it."""
+    """Kafka's facts of records beside their values, in the form of both tables."""
     headers = [
         None if each is None else [{"key": key, "value": value} for key, value in each]
         for each in records.headers
@@ -238,7 +391,7 @@ def received(records: Records, topic: str) -> dict[str, list[Any]]:
         "topic": [topic] * len(records),
         "partition": records.partitions,
         "offset": records.offsets,
-        "timestamp": list(map(moment, records.timestamps_ms)),
+        "timestamp": list(map(timestamp_us, records.timestamps_ms)),
         "timestamp_type": records.timestamp_types,
         "key": records.keys,
         "headers": headers,

@@ -1,12 +1,14 @@
-"""What the formats have in common: why a value is no row, its header, and which of its fields fill which columns.
+"""What the formats share: reasons why a value is no row, frames, timestamps, and which fields fill which columns.
 
-A field fills the column of its name, or of a name that a version of the schema says it had before.
+A field fills the column of its name, or of a name that an earlier version of the schema gave it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Context
 from typing import Any
 
@@ -15,6 +17,28 @@ import pyarrow as pa
 from calve.schema import registered
 from calve.schema.wire import Wire
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})0*)?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
+)
+_FARTHEST = timedelta(hours=18)
+"""The greatest offset from UTC that a column's reader takes."""
+_FAR = re.compile(r"(?P<before>-infinity|-\d{4,}-.*|0000-.*)|\+?infinity|\+\d{5,}-.*", re.ASCII)
+_ISO = re.compile(r"[+-]?infinity|[+-]?\d+-\d\d-\d\dT[\d:.]+(?:Z|[+-][\d:]+)", re.ASCII)
+FIRST, LAST = -62_135_596_800 * 10**6, 253_402_300_800 * 10**6 - 1
+"""Microseconds of the first moment of the year 1, and of the last one of 9999."""
+
+TIME = "io.debezium.time."
+ZONED = f"{TIME}ZonedTimestamp"
+MILLIS = f"{TIME}Timestamp"
+MICROSECONDS = {MILLIS: 1000, f"{TIME}MicroTimestamp": 1}
+"""Local times as numbers since 1970: how many microseconds their unit has."""
+_AVRO = {
+    ("int", f"{TIME}Date"): "date",
+    ("long", MILLIS): MILLIS,
+    ("long", f"{TIME}MicroTimestamp"): "local-timestamp-micros",
+    ("string", ZONED): ZONED,
+}
 EXACT = Context(prec=100)
 MISFIT = (pa.ArrowException, ArithmeticError)
 """What Arrow and the converters raise for a decoded value that is too large for its column."""
@@ -28,8 +52,51 @@ Renames = Mapping[str, frozenset[str]]
 """The name of a field -> all names that it had before."""
 
 
+def bounded(micros: int) -> int:
+    return min(max(micros, FIRST), LAST)
+
+
+def database_timestamp_us(text: str) -> int | None:
+    """As `moment`, also for the infinities and years that databases have."""
+    far = _FAR.fullmatch(text) if _ISO.fullmatch(text) else None
+    if far is None:
+        return timestamp_us(text)
+    return FIRST if far["before"] else LAST
+
+
+def timestamp_us(text: str) -> int | None:
+    """Microseconds since 1970; None if the text is not a timestamp of whole microseconds."""
+    found = _MOMENT.fullmatch(text)
+    try:
+        if found:
+            day, clock, fraction, sign, hours, minutes = found.groups()
+            offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+            since = datetime.fromisoformat(f"{day}T{clock}+00:00") - EPOCH
+            if int(minutes or 0) < 60 and offset <= _FARTHEST:
+                shifted = since + (offset if sign == "-" else -offset)
+                return shifted // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0"))
+    except ValueError:
+        pass
+    return None
+
+
+def with_logical_types(node: Any) -> Any:
+    """A resolved Avro schema with Debezium's named types as logical types."""
+    match node:
+        case list():
+            return [with_logical_types(each) for each in node]
+        case {"type": "record" | "error", "fields": fields}:
+            return node | {"fields": [each | {"type": with_logical_types(each["type"])} for each in fields]}
+        case {"type": "array", "items": inner}:
+            return node | {"items": with_logical_types(inner)}
+        case {"type": "map", "values": inner}:
+            return node | {"values": with_logical_types(inner)}
+    logical = _AVRO.get((node["type"], str(node.get("connect.name"))))
+    return node | {"logicalType": logical} if logical else node
+
+
 class Unreadable(Exception):
-    """Why a record is no row of the table: a word of `calve.schema.columns.REASONS`."""
+    """Why a record makes no row: a word of `calve.schema.columns.REASONS`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -38,11 +105,10 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What the writer of a schema is made of; `columns`: those of the table that are data.
+    """The parts of a schema's writer; `columns`: the table's data columns.
 
-    `own`: the column that is no field: of bytes that are kept as they are, or of what a JSON schema does not declare.
-    `message`: which one of a Protobuf file, by its name; None: the first. `changes`: the names of Debezium's types mean
-    what they say.
+    `own`: the column that is not a field: raw bytes, or what a JSON schema does not declare. `message`: the name of a message in
+    a Protobuf file; None: the first. `changes`: Debezium's type names keep their meaning.
     """
 
     frame: bytes
@@ -56,16 +122,16 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Framing(Wire):
-    """How values name their schema: the header of one with a compressed payload is what it is without compression."""
+    """How values name their schema. A compressed payload has the frame that it would have without compression."""
 
     def start(self, value: bytes) -> bytes:
-        """What stands where the header does."""
+        """The bytes at the frame's place."""
         if self.deflated and value.startswith(self.deflated):
             return self.magic + value[len(self.magic) : self.size]
         return value[: self.size]
 
     def header(self, value: bytes) -> bytes:
-        """The header.
+        """The frame.
 
         Raises:
             Unreadable: there is none.
@@ -77,10 +143,10 @@ class Framing(Wire):
         return self.start(value)
 
     def inflated(self, value: bytes) -> bytes:
-        """The value as it is without compression.
+        """The value without compression.
 
         Raises:
-            Unreadable: its payload is no zlib stream, or too long.
+            Unreadable: its payload is not a zlib stream, or too long.
         """
         if not self.deflated or not value.startswith(self.deflated):
             return value
@@ -95,7 +161,7 @@ GLUE = Framing(b"\x03\x00", 18, b"\x03\x05")
 
 
 class Writer:
-    """One schema: reads its values as rows, and lays these out as the table's data columns, in its order."""
+    """One schema: reads its values as rows, and lays them out as the table's data columns."""
 
     def __init__(self, spec: Spec) -> None:
         self.frame = spec.frame
@@ -106,16 +172,16 @@ class Writer:
         """The row of a value.
 
         Raises:
-            Unreadable: it is none.
+            Unreadable: it makes none.
         """
         raise NotImplementedError
 
     def is_ambiguous(self, value: Any) -> bool:
-        """Whether a value that can be decoded may be no value for all that."""
+        """Whether a value decodes, but may be malformed."""
         return False
 
     def project(self, rows: list[Any]) -> list[Any]:
-        """Arrow arrays of the columns; what a row does not have is null."""
+        """Arrow arrays of the columns; missing values are null."""
         return [pa.array([row.get(each.name) for row in rows], each.type) for each in self.columns]
 
 
@@ -125,7 +191,7 @@ def columns_of(
     renames: Renames,
     converter: Callable[[Any, Any], Convert],
 ) -> Columns:
-    """The columns that a writer fills; `written`: what its fields are, `converter`: of such a field and an Arrow type."""
+    """The columns that a writer fills; `written`: its fields, `converter`: of a field and an Arrow type."""
     kinds = {each.name: each.type for each in columns}
     found = sources(kinds, written, renames)
     return {name: (source, converter(written[source], kinds[name])) for name, source in found.items()}
@@ -137,9 +203,9 @@ def filled(columns: Columns, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def renames_of(versions: Iterable[Iterable[Fields]]) -> Renames:
-    """Every rename that versions declare, each given by its records (`avro_records`, `json_objects`).
+    """All renames that versions declare, each given by its records (`avro_records`, `json_objects`).
 
-    Two names that one record has side by side are two columns from then on.
+    Two names side by side in one record are two columns from then on.
     """
     before: dict[str, set[str]] = {}
     together: set[tuple[str, str]] = set()
@@ -154,7 +220,7 @@ def renames_of(versions: Iterable[Iterable[Fields]]) -> Renames:
 
 
 def sources(columns: Iterable[str], written: Iterable[str], renames: Renames) -> dict[str, str]:
-    """The columns that a writer fills, and the name by which it writes each."""
+    """The columns that a writer fills, with the name of each in its schema."""
     columns, left = list(columns), set(written)
     found = {}
     for name in columns:
@@ -175,7 +241,7 @@ def _reached(name: str, before: Mapping[str, set[str]]) -> set[str]:
 
 
 def avro_records(node: Any) -> Iterator[Fields]:
-    """The fields of every record that an Avro schema defines."""
+    """The fields of every record in an Avro schema."""
     if isinstance(node, list):
         for each in node:
             yield from avro_records(each)
@@ -188,7 +254,7 @@ def avro_records(node: Any) -> Iterator[Fields]:
 
 
 def json_objects(node: Any) -> Iterator[Fields]:
-    """The properties of every object that a JSON Schema describes anywhere."""
+    """The properties of every object in a JSON Schema."""
     if isinstance(node, dict) and isinstance(named := node.get("properties"), dict):
         yield {name: each.get("x-aliases", ()) for name, each in named.items() if isinstance(each, dict)}
     for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():

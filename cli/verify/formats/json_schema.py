@@ -1,4 +1,4 @@
-"""JSON Schemas, and those of Kafka Connect's JSON converter: what a JSON value becomes, by rules of its own, not the engine's."""
+"""JSON Schemas, and those of Kafka Connect's JSON converter. Own rules, not the job's code, convert JSON values."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _AnyJsonWriter(Writer):
 
 
 class JsonWriter(_AnyJsonWriter):
-    """Of objects, whose members are the columns."""
+    """For objects, whose members are the columns."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)
@@ -66,7 +66,7 @@ class JsonWriter(_AnyJsonWriter):
         return row | {self._rest: self._undeclared(found)} if self._rest else row
 
     def _undeclared(self, found: Members) -> str | None:
-        """The JSON text of what the schema does not declare. No object may have a member twice, wherever it stands."""
+        """The JSON text of undeclared members. No object may have a duplicate member, at any depth."""
         for each in found.values():
             json_values.written(each)
         rest = Members({name: each for name, each in found.items() if name not in self._declared})
@@ -75,7 +75,7 @@ class JsonWriter(_AnyJsonWriter):
 
 
 class WholeJsonWriter(_AnyJsonWriter):
-    """Of values that are one column, whatever they are."""
+    """For values that are one column."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)
@@ -101,25 +101,25 @@ class Schemas:
         self._top = self._all(self._documents.root)
 
     def root(self, columns: Iterable[pa.Field]) -> Columns:
-        """For each column that the schema has, by name: the property that fills it, and how."""
+        """For each column of the schema, by name: its property and converter."""
         return self._fields(self._top, columns)
 
     def _fields(self, nodes: Nodes, columns: Iterable[pa.Field]) -> Columns:
         return columns_of(columns, self._properties(nodes), self._renames, self.converter)
 
     def whole(self, kind: Any) -> Convert:
-        """A converter for a column that holds all of a value."""
+        """A converter for a column of whole values."""
         return self.converter(self._top, kind)
 
     def declared(self) -> set[str]:
-        """The names of the fields at the top."""
+        """The field names at the top."""
         return set(self._properties(self._top))
 
     def converter(self, nodes: Nodes, kind: Any) -> Convert:
-        """How a JSON value becomes a value of an Arrow type.
+        """Converts a JSON value into a value of an Arrow type.
 
         Raises:
-            Unreadable: values of this schema are no values of the type.
+            Unreadable: values of this schema do not fit the type.
         """
         convert = self._converter(nodes, kind)
         return lambda value: None if value is None else convert(value)
@@ -165,7 +165,7 @@ class Schemas:
         return found
 
     def _all(self, node: Any) -> Nodes:
-        """A node and what its `$ref`, its `allOf` and its alternatives beside null say of the same value."""
+        """The nodes for the same value: this one, its `$ref`, its `allOf`, and its alternatives beside null."""
         if not isinstance(node, dict):
             return []
         found = [node]
@@ -185,7 +185,7 @@ class Schemas:
 
 
 def _facts(nodes: Nodes) -> dict[str, Any]:
-    """What the nodes say together; the type without null."""
+    """The combined facts of the nodes; the type without null."""
     facts: dict[str, Any] = {}
     for node in nodes:
         for key, value in node.items():
@@ -199,7 +199,7 @@ def _facts(nodes: Nodes) -> dict[str, Any]:
 
 
 def _agree(alternatives: list[Nodes]) -> bool:
-    """True where a value is read the same way whichever of them wrote it."""
+    """Whether all nodes read a value in the same way."""
     first, *others = [_facts(each) for each in alternatives]
     if all(type_of(each) == "string" and "connect.type" not in each for each in (first, *others)):
         return True
@@ -221,7 +221,7 @@ def _typed(value: Any, kind: type) -> Any:
 
 
 def _of_connect(schema: registered.Schema) -> str | None:
-    """The JSON Schema of the payloads, where a file holds a schema of Connect's; None where it is a JSON Schema itself."""
+    """The payloads' JSON Schema, if a file holds a schema of Connect's; None if it is a JSON Schema itself."""
     if schema.id != NO_ID:
         return None
     node = json.loads(schema.text)

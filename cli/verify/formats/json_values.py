@@ -1,4 +1,4 @@
-"""JSON text read strictly and exactly, written as tables keep JSON of any form, and its scalars as values of Arrow columns."""
+"""JSON text, parsed strictly and exactly, in the normal form that tables keep, and as values of Arrow columns."""
 
 from __future__ import annotations
 
@@ -18,8 +18,17 @@ from typing import Any, Self
 import pyarrow as pa
 
 from cli.verify.columns import is_bytes, is_text
-from cli.verify.formats.fields import EXACT, Convert, Unreadable
-from cli.verify.formats.moments import EPOCH, MICROSECONDS, ZONED, bounded, database_moment, moment
+from cli.verify.formats.fields import (
+    EPOCH,
+    EXACT,
+    MICROSECONDS,
+    ZONED,
+    Convert,
+    Unreadable,
+    bounded,
+    database_timestamp_us,
+    timestamp_us,
+)
 
 MAX_DEPTH = 998
 MAX_DIGITS = 1_000
@@ -38,14 +47,14 @@ NOT_FINITE = {text: float(text) for text in ("NaN", "Infinity", "-Infinity")}
 
 
 class Members(dict[str, Any]):
-    """A JSON object; the last of several members with one name holds, and `repeated` says that there were several: `twice`."""
+    """A JSON object; the last of equally named members counts, and `repeated` says that there were several: `twice`."""
 
     repeated = False
     twice: frozenset[str] = frozenset()
 
 
 class Real(float):
-    """A number with a point or an exponent, and its digits as they were written."""
+    """A number with a point or an exponent, with its digits as written."""
 
     __slots__ = ("text",)
     text: str
@@ -60,7 +69,7 @@ def read(data: bytes) -> Any:
     """The one value of a text.
 
     Raises:
-        Unreadable: it is no JSON (`malformed`).
+        Unreadable: the text is not JSON (`malformed`).
     """
     try:
         text = data.decode()
@@ -77,7 +86,7 @@ def read(data: bytes) -> Any:
 
 
 def written(value: Any) -> str:
-    """The text of a value as tables keep it: names in order, no space, numbers as their shortest digits."""
+    """The text of a value as tables keep it: sorted names, no spaces, shortest digits."""
     match value:
         case None | bool() | str():
             return json.dumps(value, ensure_ascii=False)
@@ -92,14 +101,14 @@ def written(value: Any) -> str:
 
 
 def repeats(value: Any) -> bool:
-    """Whether any object has a member twice."""
+    """Whether any object has a duplicate member."""
     if isinstance(value, Members):
         return value.repeated or any(map(repeats, value.values()))
     return isinstance(value, list) and any(map(repeats, value))
 
 
 def exact(value: Any) -> Decimal | None:
-    """A number by its digits; None where it has an exponent or more digits than a decimal holds."""
+    """A number by its digits; None with an exponent or more digits than a decimal holds."""
     text = value.text if isinstance(value, Real) else str(value)
     if "e" in text.lower():
         return None
@@ -163,7 +172,7 @@ def _refuse(text: str) -> Any:
 
 
 def _allow(depth: int) -> None:
-    """Refuse text nested deeper than the limit, and make room for the rest: the json module recurses."""
+    """Refuse text nested deeper than the limit, and raise Python's limit for the rest: the json module recurses."""
     if depth > MAX_DEPTH:
         raise ValueError(depth)
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * MAX_DEPTH))
@@ -178,10 +187,10 @@ def _depth(text: str) -> int:
 
 
 def converter(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
-    """How a JSON value becomes a value of the Arrow type; `changes`: Debezium's names of types mean what they say.
+    """Converts a JSON value into a value of the Arrow type; `changes`: Debezium's type names keep their meaning.
 
     Raises:
-        Unreadable: values of this schema are no values of the type.
+        Unreadable: values of this schema do not fit the type.
     """
     written_as, connect = type_of(facts), facts.get("connect.type")
     if is_text(kind) and written_as in (None, "null", "object", "array", SEVERAL):
@@ -191,7 +200,9 @@ def converter(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
     if pa.types.is_date(kind) and written_as == "string":
         return _day
     if pa.types.is_timestamp(kind) and written_as == "string":
-        return partial(_moment, read=database_moment if changes and facts.get("title") == ZONED else moment)
+        return partial(
+            _moment, read=database_timestamp_us if changes and facts.get("title") == ZONED else timestamp_us
+        )
     if pa.types.is_boolean(kind) and written_as == "boolean":
         return lambda value: _instance(value, bool)
     if changes and pa.types.is_decimal(kind) and (connect, facts.get("title")) == ("bytes", DECIMAL):
@@ -221,7 +232,7 @@ def _of_number(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
 
 
 def type_of(facts: dict[str, Any]) -> str | None:
-    """The one type that is named, or that all listed values have."""
+    """The named type, or the type of all listed values."""
     if "type" in facts or not ("enum" in facts or "const" in facts):
         return facts.get("type")
     values = [each for each in facts.get("enum", [facts.get("const")]) if each is not None]
@@ -245,7 +256,7 @@ def _whole(value: Any, bits: int) -> int:
 
 
 def _since_1970(title: Any, kind: Any) -> Convert:
-    """Numbers of Debezium's, which are local times, or of Connect's, which are milliseconds in UTC."""
+    """Converts Debezium's numbers, which are local times, and Connect's, which are milliseconds in UTC."""
     if (title in MICROSECONDS) != (kind.tz is None):
         raise Unreadable("incompatible_schema")
     if title in MICROSECONDS:
@@ -283,7 +294,7 @@ def _decimal(value: Any, kind: Any) -> Decimal:
 
 
 def _exact(value: Any, kind: Any) -> Decimal | None:
-    """A number by its digits, or the number without its point in Base64, two's complement."""
+    """A decimal: from a number's digits, or from its unscaled number in Base64, two's complement."""
     if type(value) is not str:
         return exact(value) if type(value) in (int, Real) else None
     data = _bytes(value)

@@ -1,4 +1,4 @@
-"""Protobuf values as verification sees them: parsed by Google's own library, laid out by rules of its own, not the engine's."""
+"""Protobuf values, parsed by Google's library. Own rules, not the job's code, lay them out as columns."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from calve.schema import registered
 from cli.verify.columns import is_list
 from cli.verify.formats.fields import (
     CONFLUENT,
+    EPOCH,
     EXACT,
     GLUE,
     Convert,
@@ -27,9 +28,9 @@ from cli.verify.formats.fields import (
     Spec,
     Unreadable,
     Writer,
+    bounded,
     columns_of,
 )
-from cli.verify.formats.moments import EPOCH, bounded
 from cli.verify.formats.protobuf_schema import Compiled, compiled
 
 GROUP = 3
@@ -39,7 +40,7 @@ UNSIGNED = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
 
 
 class ProtobufWriter(Writer):
-    """Of values of one message. `whole`: the message is the one column, not one column a field."""
+    """For values of one message. `whole`: the message is the one column."""
 
     def __init__(self, spec: Spec, *, whole: bool = False) -> None:
         super().__init__(spec)
@@ -74,7 +75,7 @@ class ProtobufWriter(Writer):
 
 
 def message_named(messages: list[Descriptor], name: str | None) -> Descriptor | None:
-    """A message by its name, with or without the package: the first, by the order of the file, that is called so."""
+    """The first message of the file with this name, with or without its package."""
     if name is None:
         return messages[0] if messages else None
     for each in messages:
@@ -90,7 +91,7 @@ def message_named(messages: list[Descriptor], name: str | None) -> Descriptor | 
 def message_in(
     messages: list[Descriptor], payload: bytes, framing: Framing = CONFLUENT
 ) -> tuple[Descriptor | None, int]:
-    """The message that the beginning of a payload names, and where it begins; None where there is no such message."""
+    """The message that the payload's beginning names, and where it begins; None if it does not exist."""
     if framing is GLUE:
         return _message_at(messages, payload)
     if payload[:1] == b"\x00":
@@ -112,7 +113,7 @@ def message_in(
 
 
 def _message_at(messages: list[Descriptor], payload: bytes) -> tuple[Descriptor | None, int]:
-    """By the place among all messages, sorted by name."""
+    """By the index among all messages, sorted by name."""
     by_name = sorted(_with_nested(messages), key=lambda each: each.full_name)
     try:
         number, place = _varint(payload, 0)
@@ -208,19 +209,19 @@ class _Layout:
 
 
 def _is_member(each: FieldDescriptor) -> bool:
-    """True for a field of a oneof that was written as one: `optional` makes one of its own."""
+    """Whether a field is of a oneof in the text: `optional` makes one of its own."""
     oneof = each.containing_oneof
     return oneof is not None and not (len(oneof.fields) == 1 and oneof.name == f"_{each.name}")
 
 
 def _last(entries: Iterable[Any]) -> dict[Any, Any]:
-    """The last entry of each key, by the key."""
+    """The last entry of each key, by key."""
     return {each.key: each for each in entries}
 
 
 def _is_strange(message: Message, entries: set[str]) -> bool:
-    """True where something was written that the schema knows and does not allow there (the library sets it aside), or where a
-    value that must be there is missing; not in entries of maps that a later one replaces.
+    """Whether the library set a known field aside as invalid, or a required value is missing; map entries that a later one
+    replaces do not count.
     """
     kind = message.DESCRIPTOR
     for unknown in UnknownFieldSet(message):  # type: ignore[attr-defined]
@@ -242,7 +243,7 @@ def _is_strange(message: Message, entries: set[str]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _judged(kind: Descriptor) -> list[FieldDescriptor]:
-    """The fields that hold messages, or must be there."""
+    """The fields that hold messages, or are required."""
     return [each for each in kind.fields if each.message_type is not None or each.is_required]
 
 
@@ -284,7 +285,7 @@ def _zigzag(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """A number and where it ends. Raises IndexError where there is none, or one in more bytes than it needs."""
+    """A number and its end. Raises IndexError if there is none, or one in more bytes than it needs."""
     value = shift = 0
     while True:
         byte = data[place]
@@ -297,7 +298,7 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 def renames_of_protobuf(schemas: Iterable[registered.Schema]) -> Renames:
-    """The earlier names of each field, and oneof, that has one: those of its number in its message in earlier versions."""
+    """The earlier names of each field and oneof: those of its number in its message in earlier versions."""
     names: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
     for schema in schemas:
         try:

@@ -1,4 +1,4 @@
-"""Protobuf schemas as verification sees them: compiled by protoc, or the descriptors that a client registered."""
+"""Protobuf schemas: compiled by protoc, or the descriptors that a client registered."""
 
 from __future__ import annotations
 
@@ -46,10 +46,9 @@ CONFLUENT = {
 class Compiled:
     """The messages of one registered schema.
 
-    symbols: the names of an enum's numbers, by the full name of the field. The fields themselves are numbers here: what an enum
-    does with a number that it does not name differs between versions of the language.
-    entries: the full names of the messages that are entries of maps. A map is a list of them here: the library forgets what a
-    later entry replaces, and takes an entry with a field that it does not know for none.
+    symbols: enum names by number, by the field's full name. The fields themselves are numbers here: languages treat unknown enum
+    numbers differently. entries: the full names of messages that are map entries. A map is a list of them here: the library
+    forgets replaced entries, and drops an entry with an unknown field.
     """
 
     messages: list[Descriptor]
@@ -59,10 +58,10 @@ class Compiled:
 
 @lru_cache(maxsize=256)
 def compiled(schema: registered.Schema) -> Compiled:
-    """A registered schema with its references; one of proto2 in a language whose parser looks at every text.
+    """A registered schema with its references; proto2 is compiled as an edition whose parser checks every text.
 
     Raises:
-        Unreadable: it is no Protobuf schema. CalveError: only protoc refuses it.
+        Unreadable: it is not a Protobuf schema. CalveError: only protoc refuses it.
     """
     files = _files(schema)
     made = Compiled([])
@@ -90,7 +89,7 @@ def _pool(files: list[descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.De
 
 
 def _files(schema: registered.Schema) -> list[descriptor_pb2.FileDescriptorProto]:
-    """The file and all that it needs, each after those that it needs itself."""
+    """The file and its imports, each after its own imports."""
     binary = descriptor_pb2.FileDescriptorSet()
     with tempfile.TemporaryDirectory() as folder:
         for name, text in {**CONFLUENT, **schema.references, OWN: schema.text}.items():
@@ -116,7 +115,7 @@ def _files(schema: registered.Schema) -> list[descriptor_pb2.FileDescriptorProto
 
 
 def _refused(schema: registered.Schema) -> CalveError | Unreadable:
-    """Unlike protoc, the job needs only the imports of its fields' types: what protoc alone refuses is not checked."""
+    """Unlike protoc, the job needs only the imports of its fields' types: errors of protoc alone do not count."""
     try:
         load(schema)
     except SchemaProblem:
@@ -129,7 +128,7 @@ def _refused(schema: registered.Schema) -> CalveError | Unreadable:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Nothing is written to this process's standard error: protoc, which is no Python, complains there with paths."""
+    """Nothing in the block writes to standard error: protoc, which is not Python, complains there with paths."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -142,14 +141,14 @@ def _silent() -> Iterator[None]:
 
 
 def known_files() -> list[Path]:
-    """The folders of the files that everyone may import."""
+    """The folders of the well-known imports."""
     tools, types = find_spec("grpc_tools"), find_spec("google.type.date_pb2")
     assert tools is not None and tools.origin and types is not None and types.origin  # noqa: PT018, S101 dependencies
     return [Path(tools.origin).parent / "_proto", Path(types.origin).parents[2]]
 
 
 def _binary(text: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """What a client registered in binary form; None: it is text."""
+    """The binary descriptor that a client registered; None: it is text."""
     try:
         data = base64.b64decode("".join(text.split()), validate=True)
         return descriptor_pb2.FileDescriptorProto.FromString(data)

@@ -1,1 +1,1 @@
-"""Tables whose rows are told apart by keys: which record of each is the row, or what all of them come to."""
+"""Tables with a key: which record of each key is the row, or what all of them add up to."""

@@ -1,4 +1,4 @@
-"""The mode of a table and what tells its rows apart, by its own note, and the records of a topic with their keys."""
+"""The mode of a table and its key, by the table's position, and the records of a topic with their keys."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from calve.modes.keys import folded_as, folded_to, kind_of, noted_totals
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import CHANGE
-from cli.verify.columns import number, places_of
+from cli.verify.columns import column_hashes, number, places_of, row_hashes
 from cli.verify.formats.decoding import Decoding, Refused
-from cli.verify.hashing import column_hashes, row_hashes
 from cli.verify.topic import Records
 
 if TYPE_CHECKING:
@@ -30,9 +29,9 @@ RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A batch with the digest of each row's key (64 bits) and the value that orders it.
+    """A batch with the 64-bit digest of each row's key and its order value.
 
-    tombstones: they delete rows. idle: they are no row's; `t`: they end all rows before them.
+    tombstones: they delete rows. idle: they make no row; `t`: they truncate all rows before them.
     """
 
     batch: pa.RecordBatch
@@ -44,12 +43,12 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """Paths of the columns that are the key.
+    """key: paths of its columns.
 
-    first: the table holds the first record of each key, or those that are `window_us` apart; else the newest. order_by: path of
-    the column that says which is that. deletes: a tombstone names a row. to: the offsets below which that is so, of a table
-    that has been appended to since; None: of all. changes: the topic has a database's changes, ordered by these fields of their
-    source; keeps: rows that they delete stay. totals: it holds those of the groups that the key tells apart.
+    first: the table holds the first record of each key, or those `window_us` apart; else the newest. order_by: path of the column
+    that orders records. deletes: a tombstone names a row. to: offsets below which the key counts, in a table that is append by
+    now; None: all. changes: the topic has a database's changes, ordered by these fields of their source; keeps: deleted rows
+    stay. totals: the table aggregates by the key.
     """
 
     key: tuple[str, ...]
@@ -64,15 +63,15 @@ class Mode:
 
     @property
     def newest(self) -> bool:
-        """The table holds the newest record of each key."""
+        """Whether the table holds the newest record of each key."""
         return not self.first and self.totals is None
 
     def covers(self, partition: int, offset: int) -> bool:
-        """True where the key decides whether the record is a row."""
+        """Whether the key decides if the record is a row."""
         return self.to is None or offset < self.to.get(partition, 0)
 
     def keyed(self, batch: pa.RecordBatch, *, tombstones: bool = False, idle: str | None = None) -> Keyed:
-        """Rows whose key has no null, or are idle."""
+        """Rows whose key has no null, or that are idle."""
         keys = row_hashes(column_hashes([column_at(batch, path) for path in self.key]))
         orders = column_at(batch, self.order_by) if self.order_by else pa.nulls(batch.num_rows)
         return Keyed(batch, keys, orders, tombstones, idle)
@@ -80,7 +79,7 @@ class Mode:
     def by_deed(
         self, batch: pa.RecordBatch, *, tombstones: bool
     ) -> Iterator[tuple[pa.RecordBatch, bool, str | None]]:
-        """Rows of a batch by what they do, as `Keyed`. Without changes of a database all of them write."""
+        """Rows of a batch by their effect, as `Keyed`. Without a database's changes all of them write."""
         if tombstones:
             yield batch, True, None if self.deletes else "tombstone"
         elif self.changes is None:
@@ -92,12 +91,12 @@ class Mode:
                 yield batch.filter(pc.equal(op, deed)), deed == "d" and not self.keeps, idle
 
     def nameless(self, batch: pa.RecordBatch) -> Any:
-        """True for rows of which a part of the key is null."""
+        """True for rows with a null in their key."""
         return reduce(pc.or_, [column_at(batch, path).is_null() for path in self.key])
 
 
 def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None:
-    """What the table's position says of its mode; None where it has held every record from its birth."""
+    """The mode in the table's position; None if it is append."""
     text = claim.position.mode
     if text is None:
         return None
@@ -121,9 +120,9 @@ def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None
 
 
 def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Keyed], Refused]:
-    """Rows and tombstones of the records with their keys, and (place, reason) of records that are neither.
+    """Rows and tombstones of the records with their keys, and (place, reason) of other records.
 
-    A record of whose rows one lacks a part of the key makes none.
+    If one row of a record has a null in its key, the record makes none.
     """
     empty = mode.deletes or mode.changes is not None
     dead = [n for n, value in enumerate(records.values) if value is None] if empty else []
@@ -148,7 +147,7 @@ def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Ke
 
 
 def _numbers(records: Records, places: Any) -> Sequence[int]:
-    """Which of the records are at these places."""
+    """The indexes of the records at these places."""
     known = {place: n for n, place in enumerate(map(number, records.partitions, records.offsets))}
     return [known[place] for place in places.to_pylist()]
 

@@ -1,1 +1,1 @@
-"""The steps of a table, told without the engine: what they make of decoded rows, batch by batch."""
+"""The steps of a table without the job's code: what they make of decoded rows, batch by batch."""

@@ -1,29 +1,114 @@
-"""The steps of a table as one chain: what they make of decoded rows, batch by batch.
+"""The steps of a table as one chain, applied batch by batch without Spark.
 
-A step before the first list that is exploded speaks of records, one behind it of rows: what it leaves out is a row then, and a
-record of whose rows one cannot be computed makes none.
+Before the first exploded list a step works on records, behind it on rows. If one row of a record fails, the record makes none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step
-from cli.verify.columns import Made, laid_out, number, places_of
+from calve.names import SYSTEM_COLUMN
+from cli.verify.columns import Made, ends, entries, laid_out, lengths, number, places_of
 from cli.verify.formats.decoding import Decoded, Decoding
-from cli.verify.steps.flatten import exploded, flattened
 from cli.verify.steps.lookup import Others, looked_up, routed
 from cli.verify.steps.queries import Queries
 from cli.verify.topic import Records
 
+Keys = Mapping[str, tuple[str, ...]]
+
+
+def flattened(rows: pa.RecordBatch, step: Flatten, stay: Collection[str]) -> pa.RecordBatch:
+    """Structs, except those that stay, as columns named by their paths; the list to explode stays a list."""
+    return _in_columns(rows, step.separator, _keys(step, of_items=False), {*stay, SYSTEM_COLUMN})
+
+
+def _exploded(rows: pa.RecordBatch, step: Flatten) -> pa.RecordBatch:
+    """A row per item, and one per record without items, from `flattened` rows."""
+    if step.explode is None:
+        return rows
+    name = _column(step.explode, step)
+    parents, items = _items(rows.column(name))
+    place = rows.schema.get_field_index(name)
+    made = rows.take(pa.array(parents)).set_column(place, pa.field(name, items.type), items)
+    return _in_columns(made, step.separator, _keys(step, of_items=True), {*rows.schema.names} - {name})
+
+
+def _in_columns(rows: pa.RecordBatch, separator: str, keys: Keys, stay: Collection[str]) -> pa.RecordBatch:
+    found: dict[str, Any] = {}
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        found |= {name: column} if name in stay else dict(_leaves(name, column, separator, keys))
+    return pa.RecordBatch.from_pydict(found)
+
+
+def _leaves(name: str, column: Any, separator: str, keys: Keys) -> Iterator[tuple[str, Any]]:
+    if pa.types.is_struct(column.type):
+        for each, inner in zip(column.type, column.flatten(), strict=True):
+            yield from _leaves(f"{name}{separator}{each.name}", inner, separator, keys)
+    elif name in keys:
+        yield name, _without(column, keys[name])
+        for key in keys[name]:
+            yield f"{name}{separator}{key}", _value_of(column, key)
+    else:
+        yield name, column
+
+
+def _items(column: Any) -> tuple[Any, Any]:
+    """For each row to make: the number of its source row, and the item, null if the list has none."""
+    sizes = lengths(column)
+    parents = np.repeat(np.arange(len(sizes)), np.maximum(sizes, 1))
+    is_item = sizes[parents] > 0
+    places = pa.array(np.cumsum(is_item) - 1, pa.int64(), mask=~is_item)
+    return parents, pc.list_flatten(column).take(places)
+
+
+def _without(column: Any, names: Collection[str]) -> Any:
+    """The maps without these keys."""
+    parents, keys, values = _entries(column)
+    kept = pc.invert(pc.is_in(keys, pa.array(names, keys.type)))
+    sizes = np.bincount(parents[kept.to_numpy(zero_copy_only=False)], minlength=len(column))
+    left = keys.filter(kept), values.filter(kept)
+    return pa.MapArray.from_arrays(ends(sizes), *left, column.type, mask=column.is_null())
+
+
+def _value_of(column: Any, key: str) -> Any:
+    """The value of the key in each map; null if it is missing."""
+    parents, keys, values = _entries(column)
+    here = pc.fill_null(pc.equal(keys, pa.scalar(key, keys.type)), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 a value
+    places = np.full(len(column), -1)
+    places[parents[here]] = np.flatnonzero(here)
+    return values.take(pa.array(places, pa.int64(), mask=places < 0))
+
+
+def _entries(column: Any) -> tuple[Any, Any, Any]:
+    """For each entry of the maps: the number of its row, its key and its value."""
+    lists = entries(column)
+    parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+    return parents, *pc.list_flatten(lists).flatten()
+
+
+def _keys(step: Flatten, *, of_items: bool) -> Keys:
+    """By column: of the record, or of the items of the exploded list."""
+    inside = None if step.explode is None else f"{step.explode}."
+    return {
+        _column(path, step): keys
+        for path, keys in step.maps.items()
+        if (inside is not None and path.startswith(inside)) == of_items
+    }
+
+
+def _column(path: str, step: Flatten) -> str:
+    return path.replace(".", step.separator)
+
 
 class Run(Protocol):
-    """A step. tombstones: of the rows nothing is there but the key."""
+    """A step. tombstones: the rows have only the key."""
 
     def __call__(self, rows: pa.RecordBatch, *, tombstones: bool) -> Made: ...
 
@@ -36,7 +121,7 @@ EMPTIED = "without a row that a step has not left out"
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """All steps, each with whether it, or one before it, makes several rows of a record."""
+    """All steps, each with whether a record may have several rows by then."""
 
     runs: Sequence[tuple[Run, bool]]
 
@@ -46,15 +131,15 @@ class Chain:
         return any(several for _, several in self.runs)
 
     def behind(self, run: Run) -> Chain:
-        """The chain with something before it."""
+        """The chain with a step before it."""
         return Chain([(run, False), *self.runs])
 
     def columns(self, source: pa.Schema) -> pa.Schema:
-        """Those of the rows that are made of rows with these columns."""
+        """The columns of the rows made from rows with these columns."""
         return self.run(pa.RecordBatch.from_pylist([], source))[0].schema
 
     def run(self, rows: pa.RecordBatch, *, tombstones: bool = False) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """The rows that become of these, and why records make none: place -> a word of `REASONS`, `LEFT_OUT` or `EMPTIED`."""
+        """The resulting rows, and why records make none: place -> a word of `REASONS`, `LEFT_OUT` or `EMPTIED`."""
         without: dict[int, str] = {}
         before = places_of(rows)
         for run, several in self.runs:
@@ -75,7 +160,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """Stands where a `Decoder` does: its rows are those behind the steps, as `columns`, or as the steps make them."""
+    """A `Decoder` with steps: its rows are those behind the steps, as `columns` or as the steps make them."""
 
     decoder: Decoding
     chain: Chain
@@ -104,7 +189,7 @@ def chain_of(
     mask: Masks | None = None,
     others: Others | None = None,
 ) -> Chain:
-    """stay: structs that are never flattened. mask, others: None where there is no such step."""
+    """stay: structs that are never flattened. mask, others: None without such a step."""
     runs: list[tuple[Run, bool]] = []
     several = False
     for each in steps:
@@ -121,7 +206,7 @@ def _run_of(
             case Route():
                 return routed(rows, step, tombstones=tombstones)
             case Flatten():
-                return Made(exploded(flattened(rows, step, stay), step))
+                return Made(_exploded(flattened(rows, step, stay), step))
             case Filter():
                 return queries.where(rows, step.condition, tombstones=tombstones)
             case Sql():

@@ -1,4 +1,4 @@
-"""The steps `route` and `lookup`: a table's own records of a shared topic, and columns of another table, as a round saw it."""
+"""The steps `route` and `lookup`: a table's own records of a shared topic, and columns of another table as of a round."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Others = Callable[[Lookup], pa.Table]
 
 
 class OtherTables:
-    """Tables in which steps look up. database: where those are that are named without one."""
+    """Tables for lookups. database: of names without one."""
 
     def __init__(self, catalog: Catalog, database: str, steps: Iterable[Step]) -> None:
         self._catalog, self._database = catalog, database
@@ -40,12 +40,12 @@ class OtherTables:
 
     @cached_property
     def newest(self) -> Mapping[str, str]:
-        """The snapshots that the tables are at now, as a round notes them."""
+        """The newest snapshots of the tables, as a round notes them."""
         heads = {name: self._table(name).current_snapshot() for name in map(self._name, self._steps)}
         return {f"{LOOKED_UP}{name}": str(head.snapshot_id) if head else "" for name, head in heads.items()}
 
     def of(self, read_with: Mapping[str, str]) -> Others | None:
-        """The tables as of the snapshots that a round has noted; None where it noted none, or one that has expired."""
+        """The tables as of the snapshots that a round noted; None if it noted none, or one has expired."""
         for name in map(self._name, self._steps):
             snapshot = read_with.get(f"{LOOKED_UP}{name}")
             if snapshot is None or (snapshot and self._table(name).snapshot_by_id(int(snapshot)) is None):
@@ -76,7 +76,7 @@ class OtherTables:
 
 
 def looked_up(rows: pa.RecordBatch, step: Lookup, other: pa.Table, *, tombstones: bool) -> Made:
-    """The rows with the columns of the other table's row that has the same key, null where it has none."""
+    """The rows with columns of the other table's row with the same key, null without one."""
     keys = [f"{OTHER}{n}" for n in range(len(step.on))]
     pairs = [_alike(value_at(rows, path), _column(other, name)) for path, name in step.on.items()]
     ours, theirs = zip(*pairs, strict=True)
@@ -99,7 +99,7 @@ def _column(table: pa.Table, name: str) -> Any:
 
 
 def _alike(ours: Any, theirs: Any) -> tuple[Any, Any]:
-    """The two sides of a key as one type, in which both keep every digit."""
+    """Both sides of a key as one type that keeps every digit."""
     kind = _common(ours.type, theirs.type)
     return ours.cast(kind), theirs.cast(kind)
 
@@ -117,7 +117,7 @@ def _common(ours: Any, theirs: Any) -> Any:
 
 
 def routed(rows: pa.RecordBatch, step: Route, *, tombstones: bool) -> Made:
-    """The rows of the table's own records; all tombstones."""
+    """The rows of the table's own records, and all tombstones."""
     if tombstones:
         return Made(rows)
     value, places = value_at(rows, step.column), places_of(rows)
@@ -134,7 +134,7 @@ def routed(rows: pa.RecordBatch, step: Route, *, tombstones: bool) -> Made:
 
 
 def value_at(rows: pa.RecordBatch, path: str) -> Any:
-    """The values at a path of structs, whose names may be written in any case."""
+    """The values at a path of structs, with names in any case."""
     found: Any = rows.to_struct_array()
     for name in path.split("."):
         names = [each.name.lower() for each in found.type]
@@ -143,6 +143,6 @@ def value_at(rows: pa.RecordBatch, path: str) -> Any:
 
 
 def _is_one(value: Any, values: Sequence[Value]) -> Any:
-    """Never null: a value that is null is none of them."""
+    """Never null: a null value is none of them."""
     kind = KINDS[type(values[0])] if values else value.type
     return pc.is_in(value.cast(kind), pa.array(values, kind))

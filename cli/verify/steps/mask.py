@@ -1,4 +1,4 @@
-"""What masking makes of rows, told without the engine: tokens by Python's `hmac`, once for each value (docs/masking.md)."""
+"""Masking without the job's code: tokens by Python's `hmac`, once per value (docs/masking.md)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Rules = Mapping[Path, Rule]
 
 @dataclass(slots=True)
 class Tokens:
-    """The keys, the one that counts first coming first, and the tokens that they have made."""
+    """The keys, the current one first, and their tokens."""
 
     keys: Sequence[Key]
     _made: dict[tuple[int, bytes], str] = field(default_factory=dict)
 
     def numbers(self, timestamps: Any) -> Any:
-        """Which key hashes the values of each record."""
+        """The index of the key for each record."""
         since = np.array([each.since_us for each in self.keys])
         moments = timestamps.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
         return np.maximum(np.searchsorted(since, moments, side="right") - 1, 0)
@@ -48,7 +48,7 @@ class Tokens:
 def masked(
     rows: pa.RecordBatch, step: Mask, tokens: Tokens, tags: Mapping[str, tuple[str, ...]]
 ) -> pa.RecordBatch:
-    """The rows without what is personal."""
+    """The rows without personal values."""
     kafka = rows.column(SYSTEM_COLUMN)
     run = _Run(tokens, tokens.numbers(kafka.field("timestamp")))
     found, every = _rules(step, tags), np.arange(rows.num_rows)
@@ -64,13 +64,13 @@ def masked(
 
 
 def _rules(step: Mask, tags: Mapping[str, tuple[str, ...]]) -> dict[Path, Rule]:
-    """Of a field with several tags, the first of the step's counts; what is said of a path comes first."""
+    """Of a field's several tags, the step's first one counts; rules for a path go before."""
     tagged = {
         path: next((rule for tag, rule in step.tags.items() if tag in own), None)
         for path, own in tags.items()
     }
-    said = {path: rule for path, rule in tagged.items() if rule is not None} | step.fields
-    return {tuple(path.split(".")): rule for path, rule in said.items() if rule.how != "keep"}
+    rules = {path: rule for path, rule in tagged.items() if rule is not None} | step.fields
+    return {tuple(path.split(".")): rule for path, rule in rules.items() if rule.how != "keep"}
 
 
 def _inside(found: Rules, name: str) -> dict[Path, Rule]:
@@ -79,13 +79,13 @@ def _inside(found: Rules, name: str) -> dict[Path, Rule]:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """keys: the number of the key of each row."""
+    """keys: the index of each row's key."""
 
     tokens: Tokens
     keys: Any
 
     def field(self, values: Any, found: Rules, owners: Any) -> Any:
-        """Values of a field, `owners` being the row of each; None: nothing is left of it."""
+        """Masked values of a field, `owners`: the row of each; None: the field is dropped."""
         rule = found.get(())
         if rule is not None and rule.how in ("drop", "null"):
             return None if rule.how == "drop" else pa.nulls(len(values), values.type)
@@ -176,7 +176,7 @@ def _mapped(values: Sequence[Any], change: Callable[[Any, int], str], owners: An
 
 
 def _texts(values: Any) -> Sequence[str | None]:
-    """The one text that each value has, as docs/masking.md says."""
+    """The one text of each value, as docs/masking.md defines it."""
     kind = values.type
     if pa.types.is_boolean(kind):
         return [None if each is None else str(each).lower() for each in values.to_pylist()]

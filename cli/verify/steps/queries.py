@@ -1,7 +1,7 @@
-"""The steps `filter` and `sql`: Spark SQL says what a query means, so Spark runs it, as it stands, on batch after batch.
+"""The steps `filter` and `sql`: Spark SQL defines what a query means, so Spark runs it on batch after batch.
 
-It runs as any query does, and fails as a whole: a batch that fails is halved until the rows are found on which it does. What
-Spark says of a failure holds values, so nobody sees it.
+A query fails as a whole: a failing batch is halved until the failing rows are found. Spark's error text holds values, so it is
+not shown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FAILED = "step_failed"
 PLACE = "calve:place"
-"""`_kafka` of a row that a query makes, which may select it under another name, or not at all."""
+"""`_kafka` of a query's row: the query may rename it, or not select it."""
 SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
@@ -32,15 +32,15 @@ SETTINGS = {
 }
 EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 AT_ONCE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
-"""Computes the inner one of two queries on a few rows before it is known what the outer one needs of it."""
+"""The rule that computes an inner query before the outer one prunes its columns."""
 LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Of PySpark's: they print what an error says."""
+"""PySpark's loggers, which print error texts."""
 SELECT = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*select\b(?:\s+all\b)?", re.IGNORECASE | re.DOTALL)
 TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|--[^\n]*|/\*.*?\*/|\w+|[()]""", re.DOTALL)
 
 
 class Queries:
-    """A session of Spark, started for the first query: one of its own beside those that this process has, or the only one."""
+    """A Spark session, started at the first query, beside or without other sessions of this process."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -53,13 +53,13 @@ class Queries:
         self._stack.close()
 
     def where(self, rows: pa.RecordBatch, condition: str, *, tombstones: bool) -> Made:
-        """Rows for which a condition is true; all tombstones."""
+        """Rows for which a condition is true, and all tombstones."""
         if tombstones:
             return Made(rows)
         return self._made(rows, f"select * from source where ({condition}\n)")  # noqa: S608 a part of a query
 
     def select(self, rows: pa.RecordBatch, query: str, *, tombstones: bool) -> Made:
-        """What a query makes of rows; of a tombstone, whatever WHERE says of it, each column that can be computed."""
+        """The query's rows; of a tombstone, whatever WHERE says, each column that can be computed."""
         found = SELECT.match(query)
         if found is None:
             raise CalveError(f"the query begins with something else than SELECT: {query.strip()[:40]}")
@@ -88,7 +88,7 @@ class Queries:
         return _with_place(made)
 
     def _column(self, rows: pa.RecordBatch, name: str, text: str) -> Any:
-        """A column, null where it fails; Spark leaves out what the others are made of."""
+        """A column, null if it fails; Spark leaves out the sources of the others."""
         alone = f"select {quote(PLACE)}, {quote(name)} from ({text}\n)"  # noqa: S608 parts of a query
         with self._active() as session:
             session.conf.set(EXCLUDED_RULES, AT_ONCE)
@@ -100,7 +100,7 @@ class Queries:
         return computed.column(name).take(pc.index_in(places_of(rows), places_of(computed)))
 
     def _by_halves(self, rows: pa.RecordBatch, text: str) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """What a query makes of the rows on which it does not fail, and the others."""
+        """The query's rows of rows on which it succeeds, and the failing rows."""
         if (made := self._run(rows, text)) is not None:
             return made, rows.slice(0, 0)
         if rows.num_rows == 1:
@@ -114,10 +114,10 @@ class Queries:
         return pa.concat_batches(made), pa.concat_batches(failing)
 
     def _run(self, rows: pa.RecordBatch, text: str) -> pa.RecordBatch | None:
-        """What a query makes of rows; None where it fails on one of them.
+        """The query's rows; None if it fails on one of them.
 
         Raises:
-            CalveError: it is no query on these columns, or Spark itself fails.
+            CalveError: the query does not fit these columns, or Spark itself fails.
         """
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import AnalysisException, PySparkException
@@ -145,7 +145,7 @@ class Queries:
 
     @contextmanager
     def _active(self) -> Iterator[SparkSession]:
-        """The session, for the time in which it is used; other sessions of the process are as they were then."""
+        """The session as the active one for the block; other sessions are restored behind it."""
         from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
 
@@ -188,7 +188,7 @@ def _activate(session: SparkSession) -> None:
 
 
 def _with_place(made: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows with `_kafka` as it was in the rows that they are made of."""
+    """Rows with `_kafka` of their source rows."""
     if PLACE not in made.schema.names:
         return made
     if SYSTEM_COLUMN in made.schema.names:
@@ -197,7 +197,7 @@ def _with_place(made: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _without_where(query: str) -> str:
-    """A SELECT without its WHERE, which is the last of its clauses."""
+    """A SELECT without WHERE, its last clause."""
     depth = 0
     for token in TOKEN.finditer(query):
         depth += {"(": 1, ")": -1}.get(token[0], 0)
@@ -207,7 +207,7 @@ def _without_where(query: str) -> str:
 
 
 def _is_fault(thrown: Any) -> bool:
-    """Whether the JVM is what fails, such as for want of memory, and not an expression."""
+    """Whether the JVM failed, for example without memory, and not an expression."""
     while thrown is not None:
         if str(thrown.getClass().getName()).endswith("Error"):
             return True

@@ -1,4 +1,4 @@
-"""What records are decoded to, where that is not what the table holds: by the schemas as a round has known them."""
+"""The columns that records are decoded to if they are not the table's: by the schemas as a round knew them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from cli.verify.steps.queries import Queries
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from cli.verify.sources import Sources
+    from cli.verify.topic import Sources
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """source: the columns that records are decoded to. chain: the steps behind; None: there are none. columns: those of the rows
-    that come of it; None: they are as the steps make them.
+    """source: the columns of decoded records. chain: the steps; None: there are none. columns: of the resulting rows; None: as
+    the steps make them.
     """
 
     source: pa.Schema
@@ -52,18 +52,18 @@ class Shape:
 
 
 Shapes = Callable[[Mapping[str, str] | None], Shape | None]
-"""By what a round notes of how it read. None: nobody knows it, so it is by the schemas as they are now. No shape: it was made by
-other steps, or by schemas, or snapshots of other tables, that are there no more.
+"""The shape by a round's note of how it read; a note None means the schemas as they are now. No shape: its steps, schemas or
+snapshots of other tables no longer exist.
 """
 
 
 def shapes_of(
     table: Table, columns: pa.Schema, mode: Mode | None, sources: Sources, topic: str, queries: Queries
 ) -> Shapes:
-    """The shapes of the rows of a table with these columns, or of those that its totals are made of.
+    """The shapes of the rows of a table with these columns, or of the rows that it aggregates.
 
     Raises:
-        Suspended: the schemas or the steps do not make the columns of the totals any more.
+        Suspended: the schemas or the steps no longer make the aggregate's columns.
         Retryable, Fatal, ConfigError: as `calve.registry.registry`.
     """
     totals = mode.totals if mode else None
@@ -102,7 +102,7 @@ def shapes_of(
 
 
 class _Read(NamedTuple):
-    """What records came in with. every: the columns of the schemas. let_in: those that a quarantine left of them."""
+    """The columns of records. every: of the schemas. let_in: those that a quarantine let through."""
 
     versions: Versions
     every: Json
@@ -111,8 +111,8 @@ class _Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes the shapes of a table. versions: the schemas as they are now. fields: what its quarantine has let in; None: it has
-    none. columns: as those of `Shape`.
+    """Makes the shapes of a table. versions: of the schemas now. fields: those that its quarantine let through; None: no
+    quarantine. columns: as in `Shape`.
     """
 
     sources: Sources
@@ -125,11 +125,11 @@ class _Maker:
     columns: pa.Schema | None
 
     def now(self) -> _Read:
-        """What records come in with by the schemas as they are now."""
+        """The columns of records by the schemas now."""
         return next(self._reads(self.versions))
 
     def shape(self, read: _Read, seen: Others | None) -> Shape:
-        """That of records that came in so. seen: the tables in which steps look up."""
+        """The shape for these columns. seen: the tables for lookups."""
         source, steps = arrow_columns(with_kafka(read.every)), self.sources.steps
         if not steps:
             return Shape(source, None, self.columns)
@@ -140,7 +140,7 @@ class _Maker:
         return Shape(source, chain, self.columns)
 
     def as_noted(self, note: str | None) -> _Read | None:
-        """What records of rounds that noted this of their steps came in with; None where there are none."""
+        """The columns of records of rounds with this note of their steps; None if there are none."""
         for versions in _as_they_were(self.versions):
             for read in self._reads(versions):
                 tags = self.parts.tags(read.let_in, versions)
@@ -149,8 +149,8 @@ class _Maker:
         return None
 
     def _reads(self, versions: Versions) -> Iterator[_Read]:
-        """What records come in with by these schemas; with a quarantine the columns that have been let in, then those of a table
-        that was made when the schemas had fewer versions.
+        """Candidates for the columns of records with these schemas: those let through by a quarantine, then those of a table made
+        with fewer versions.
         """
         every = self.parts.first_columns(versions)
         if self.fields is None:
@@ -174,19 +174,19 @@ def _tokens(sources: Sources) -> Tokens:
 
 
 def _alone(shape: Shape) -> Shapes:
-    """The shape of all rounds that ran no steps."""
+    """The shape of all rounds without steps."""
     return lambda read_with: None if read_with and NOTE in read_with else shape
 
 
 def _as_they_were(versions: Versions) -> Iterator[Versions]:
-    """The versions as they are now, and as they were before the last of them was registered, and so on."""
+    """The versions now, then without the last one, and so on."""
     for values in range(len(versions.values), 0, -1):
         for keys in range(len(versions.keys), 0, -1) or (0,):
             yield versions._replace(values=versions.values[:values], keys=versions.keys[:keys])
 
 
 def _stay(mode: Mode | None, sources: Sources) -> set[str]:
-    """The structs that are never flattened: what a tombstone deletes by."""
+    """The structs that are never flattened: those in a tombstone's key."""
     if mode is None or not mode.newest or not mode.deletes or sources.key is None:
         return set()
     return {sources.key.column or KEY}

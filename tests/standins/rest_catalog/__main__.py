@@ -14,8 +14,8 @@ from pathlib import Path
 
 from calve.errors import Fatal
 from cli.embedded import aws
-from cli.embedded.java import Java, find_java
 from cli.embedded.layout import Layout
+from cli.embedded.runtimes import Java, find_java
 from stacks.jobs.jars import pinned, present, retrieve
 
 SERVER = "org.apache.iceberg.rest.LoopbackCatalogServer"

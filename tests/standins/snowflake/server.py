@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from cli.embedded.loopback import HOST
+from cli.embedded.processes import HOST
 from tests.standins.snowflake.account import Account, Rows
 from tests.standins.snowflake.refusals import Refusal
 from tests.standins.snowflake.tokens import Unauthorized, user_of

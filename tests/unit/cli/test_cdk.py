@@ -9,7 +9,7 @@ import pytest
 from cli.embedded import cdk
 from cli.embedded.stack import Stack
 from cli.progress import End
-from cli.project.deploy import app
+from cli.run.stack import app
 
 
 class Shown:

@@ -11,7 +11,7 @@ import pytest
 from calve.names import TableName
 from calve.outputs.job_status import JobStatus, ReportedTable, Run, TableState
 from cli.look.condition import GONE_AFTER_S, Condition, Conditions, newest
-from cli.look.status.troubles import Urgency, of_states
+from cli.look.status.health import Urgency, of_states
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SINCE = (NOW - timedelta(minutes=5)).isoformat()
@@ -24,7 +24,7 @@ START = "start the job: calve ingest"
 
 def condition(said: ReportedTable | None, run: Run = ALIVE, written: TableState | None = None) -> Condition:
     known = {"users": (said, run)} if said else {}
-    return Conditions(said=known).of_table("users", written, NOW)
+    return Conditions(reports=known).of_table("users", written, NOW)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_what_the_table_says_later_than_the_job_holds() -> None:
 
 
 def test_a_missing_table_is_told_with_its_reason() -> None:
-    conditions = Conditions(said={"users": (ReportedTable("r", REFUSED), OVER)})
+    conditions = Conditions(reports={"users": (ReportedTable("r", REFUSED), OVER)})
     error = conditions.missing(TableName("shop", "users"))
     assert error.message == (
         "there is no table shop.users yet: refused: schema_unsupported: a string has no columns"

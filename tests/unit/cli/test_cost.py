@@ -41,7 +41,7 @@ from cli.look.cost.model import (
 )
 from cli.main import app
 from cli.run.datagen.plan import Plan, blocks
-from cli.run.datagen.records import Encoder, rows, schema_text
+from cli.run.datagen.produce import Encoder, rows, schema_text
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "cost.md"

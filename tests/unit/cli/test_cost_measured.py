@@ -10,7 +10,7 @@ import pytest
 
 from calve.table.position import Ledger
 from cli.lake import Snapshot
-from cli.look.cost.measured_runs import Receipts, Run, measured, receipts, run_of
+from cli.look.cost.measured_runs import CommitCosts, Run, commit_costs, measured, run_of
 from cli.look.cost.model import rates
 
 RATES = rates()
@@ -24,15 +24,15 @@ def snapshot(hours_ago: float, records: int, **metrics: float) -> Snapshot:
     return Snapshot(1, None, NOW - hours_ago * HOUR, "append", summary)
 
 
-def taken(cpu_s: float, *, table: str = "a", hours_ago: float = 10) -> Receipts:
-    return Receipts(table, NOW - hours_ago * HOUR, 4, 2_000_000, 1_000, 10_000, 50, 1_000_000, cpu_s)
+def taken(cpu_s: float, *, table: str = "a", hours_ago: float = 10) -> CommitCosts:
+    return CommitCosts(table, NOW - hours_ago * HOUR, 4, 2_000_000, 1_000, 10_000, 50, 1_000_000, cpu_s)
 
 
 def test_receipts_are_summed_and_commits_without_one_are_left_out() -> None:
     figures = {"s3_puts": 4, "s3_gets": 6, "catalog_calls": 9, "bytes_written": 100, "cpu_s": 1.5}
     history = [snapshot(1, 10, **figures), snapshot(3, 20, **figures), snapshot(5, 40, bytes_in=1)]
-    assert receipts("a", history) == Receipts("a", NOW - 3 * HOUR, 2, 30, 8, 12, 18, 200, 3.0)
-    assert receipts("a", history[2:]) is None
+    assert commit_costs("a", history) == CommitCosts("a", NOW - 3 * HOUR, 2, 30, 8, 12, 18, 200, 3.0)
+    assert commit_costs("a", history[2:]) is None
 
 
 def test_a_job_without_runs_costs_its_cpu_seconds() -> None:

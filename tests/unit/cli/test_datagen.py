@@ -11,8 +11,7 @@ from fastavro import parse_schema, schemaless_reader
 from calve.errors import ConfigError
 from calve.schema.columns import REASONS
 from cli.run.datagen.plan import BLOCK, DATASETS, MALFORMED, Plan, blocks, in_turn
-from cli.run.datagen.produce import Record, Source
-from cli.run.datagen.records import Breaker, register, rows, schema_text
+from cli.run.datagen.produce import Breaker, Record, Source, register, rows, schema_text
 
 
 @pytest.fixture

@@ -20,10 +20,9 @@ from calve.config.job import Table as TableSettings
 from calve.errors import CalveError, ConfigError
 from calve.names import TableName
 from calve.schema.columns import DEAD_LETTERS, with_ids
-from cli.act.dead_letters import dead_letter
-from cli.act.dead_letters.command import dead_letters
-from cli.act.dead_letters.dead_letter import COLUMNS, summarize
-from cli.act.dead_letters.selection import Place, Selection, read
+from cli import dead_letters as dead_letter
+from cli.act.dead_letters import dead_letters
+from cli.dead_letters import COLUMNS, Place, Selection, read, summarize
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderCatalog:
     made.make(("trading", "trades"), Schema(NestedField(1, "id", LongType())))
     monkeypatch.setattr("cli.lake.open_catalog", lambda _: made)
     monkeypatch.setattr("cli.kafka.cluster_database", lambda _: None)
-    monkeypatch.setattr("cli.act.dead_letters.options.load_jobs", lambda *_, **__: (JOB,))
+    monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: (JOB,))
     return made
 
 
@@ -317,7 +316,7 @@ def test_an_export_never_overwrites_and_leaves_nothing_half_written(
     target.unlink()
     real = dead_letter.document
 
-    def fails(each: dead_letter.Letter) -> dict[str, object]:
+    def fails(each: dead_letter.DeadLetter) -> dict[str, object]:
         if each["offset"] == 4:
             raise RuntimeError
         return real(each)
@@ -348,6 +347,6 @@ def test_a_timestamp_beyond_any_calendar_is_exact() -> None:
     year_10000 = 253_402_300_800_005
     moment = pa.array([year_10000 * 1000], pa.int64()).cast(columns.field(place).type)
     table = pa.Table.from_pylist([rejected(0, 6)], columns).set_column(place, columns.field(place), moment)
-    (found,) = dead_letter.letters(table.to_batches()[0])
+    (found,) = dead_letter.dead_letters_in(table.to_batches()[0])
     assert found["timestamp_ms"] == year_10000
     assert dead_letter.facts(found)["timestamp"] == f"{year_10000} ms since 1970, set by the producer"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.embedded import state
+from cli.embedded import processes
 from cli.embedded.layout import Layout
 from cli.embedded.processes import Process
-from cli.look.doctor import machine
+from cli.look.doctor import command
 from lambdas.doctor.finding import Finding, Probe, examine
 from stacks.jobs.jars import pinned
 
@@ -45,40 +45,40 @@ def test_a_damaged_jar_is_named_with_the_command_that_cures_it(tmp_path: Path) -
     file = Layout(tmp_path).jars / jar.file
     file.parent.mkdir(parents=True)
     file.write_bytes(b"?" * jar.size_bytes)
-    finding = machine.jars(tmp_path)
+    finding = command.jars(tmp_path)
     assert finding.state == "fail"
     assert jar.file in finding.detail
     assert finding.cure == f"rm {file} && calve up"
 
 
 def test_what_was_never_downloaded_or_started_is_absent_not_a_fault(tmp_path: Path) -> None:
-    findings = [machine.jars(tmp_path), machine.emulator(tmp_path), machine.server("kafka")(tmp_path)]
+    findings = [command.jars(tmp_path), command.emulator(tmp_path), command.server("kafka")(tmp_path)]
     assert [finding.state for finding in findings] == ["absent"] * 3
     assert all(finding.cure == "calve up" for finding in findings)
 
 
 def test_a_server_that_was_killed_is_a_fault(tmp_path: Path) -> None:
-    recorded = state.State("id", "secret", {"kafka": 1}, {"kafka": Process(2**22 + 1, "1")}, ready=True)
-    state.write(Layout(tmp_path).stack_file, recorded)
-    assert machine.server("kafka")(tmp_path).state == "fail"
+    recorded = processes.State("id", "secret", {"kafka": 1}, {"kafka": Process(2**22 + 1, "1")}, ready=True)
+    processes.write_state(Layout(tmp_path).stack_file, recorded)
+    assert command.server("kafka")(tmp_path).state == "fail"
 
 
 def test_memory_is_what_the_system_calls_available(tmp_path: Path) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 9000000 kB\nMemAvailable: 2048 kB\n")
-    assert machine.available_memory(meminfo) == 2048 * 1024
-    assert machine.available_memory(tmp_path / "absent") > 0
+    assert command.available_memory(meminfo) == 2048 * 1024
+    assert command.available_memory(tmp_path / "absent") > 0
 
 
 def test_findings_come_as_one_json_document_and_a_fault_exits_with_1(tmp_path: Path) -> None:
     (tmp_path / "calve.yaml").touch()
-    recorded = state.State("id", "secret", {"kafka": 1}, {"kafka": Process(2**22 + 1, "1")}, ready=True)
-    state.write(Layout(tmp_path).stack_file, recorded)
-    command = [str(Path(sys.executable).with_name("calve")), "doctor", "--output", "json"]
-    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    recorded = processes.State("id", "secret", {"kafka": 1}, {"kafka": Process(2**22 + 1, "1")}, ready=True)
+    processes.write_state(Layout(tmp_path).stack_file, recorded)
+    arguments = [str(Path(sys.executable).with_name("calve")), "doctor", "--output", "json"]
+    answer = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 1, answer.stderr
     states = {finding["check"]: finding["state"] for finding in json.loads(answer.stdout)}
-    assert list(states) == [*machine.CHECKS, *machine.STACK_CHECKS, "configuration"]
+    assert list(states) == [*command.CHECKS, *command.STACK_CHECKS, "configuration"]
     assert states["configuration"] == "fail"
     assert states["kafka"] == "fail"
     assert "secret" not in answer.stdout + answer.stderr

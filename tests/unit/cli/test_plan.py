@@ -36,13 +36,18 @@ from calve.schema.columns import field, struct, with_ids
 from cli.account import Account, Resource
 from cli.console import Branch
 from cli.look.cost.model import Load, bill, rates
-from cli.project.plan.account import conf_of, own, read
-from cli.project.plan.bill import Bills, Part, bills
-from cli.project.plan.change import Change, Difference, flat, of_table, terms
-from cli.project.plan.changes import changes
+from cli.project.plan.change import Change, Consequence, Difference, flat, of_table, terms
+from cli.project.plan.changes import Bills, Part, bills, changes
 from cli.project.plan.command import counted, exit_code, tree
-from cli.project.plan.consequences import Consequence
-from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
+from cli.project.plan.deployed import (
+    Deployed,
+    DeployedJob,
+    DeployedTable,
+    DeployedTarget,
+    conf_of,
+    own,
+    read_deployed,
+)
 from lambdas.publish_states import PublishState, PublishStates, State, Target
 
 TABLE = Table("trades", "stock.trades", partition_by=(Transform("at", "day"),))
@@ -368,9 +373,9 @@ def schedule(group: str, name: str, expression: str, target: object) -> None:
 
 def test_an_account_is_read(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     stacks: dict[str, list[Resource]] = {}
-    monkeypatch.setattr("cli.project.plan.account.resources", lambda _, stack: stacks.get(stack, []))
+    monkeypatch.setattr("cli.project.plan.deployed.resources", lambda _, stack: stacks.get(stack, []))
     s3, glue, scheduler = (boto3.client(each, "eu-west-1") for each in ("s3", "glue", "scheduler"))
-    assert read(DEPLOYMENT, account) == Deployed("t")
+    assert read_deployed(DEPLOYMENT, account) == Deployed("t")
     s3.create_bucket(Bucket="assets", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     glue.create_database(DatabaseInput={"Name": "t"})
     glue_job("t-main", SETTINGS.to_json())
@@ -384,7 +389,7 @@ def test_an_account_is_read(account: Account, monkeypatch: pytest.MonkeyPatch) -
     schedule("t", "t-weekly", "cron(0 7 ? * MON *)", {"export": asdict(EXPORT)})
     schedule("t", "t-again", "at(2030-01-01T00:00:00)", {"export": asdict(replace(EXPORT, name="again"))})
     schedule("t", "t-foreign", "rate(1 day)", {"x": 1})
-    assert read(DEPLOYMENT, account) == Deployed(
+    assert read_deployed(DEPLOYMENT, account) == Deployed(
         "t",
         database_exists=True,
         jobs={
@@ -433,8 +438,8 @@ def test_targets_are_read_from_the_functions_that_publish(
         "t-publish": [Resource("AWS::Lambda::Function", "Follow", "follow")],
         "t-kafka": [Resource("AWS::EC2::VPCEndpoint", "Glue", "vpce-1")],
     }
-    monkeypatch.setattr("cli.project.plan.account.resources", lambda _, stack: stacks.get(stack, []))
-    found = read(DEPLOYMENT, account)
+    monkeypatch.setattr("cli.project.plan.deployed.resources", lambda _, stack: stacks.get(stack, []))
+    found = read_deployed(DEPLOYMENT, account)
     assert found.targets == {"iceberg_rest": DeployedTarget(REST, frozenset({"trades"}))}
     assert (found.cluster, found.endpoints) == (False, True)
 

@@ -32,14 +32,12 @@ from calve.errors import Suspended
 from calve.modes.keys import noted
 from calve.schema.columns import KAFKA, field, struct, with_ids
 from calve.settings.problems import Problem
-from cli.project.plan.bill import Bills
 from cli.project.plan.change import Change
-from cli.project.plan.changes import changes
+from cli.project.plan.changes import Bills, changes
 from cli.project.plan.checks import consequences, problems, topic_problems, topic_warnings
 from cli.project.plan.command import counted, folded, tree
 from cli.project.plan.deployed import Deployed, DeployedTable
-from cli.project.plan.steps import Foreseen
-from cli.project.plan.survey import Expanded, Survey, engines, read_records, survey
+from cli.project.plan.survey import Expanded, Foreseen, Survey, engines, read_records, survey
 
 FIELDS = [
     {"name": "id", "type": "long"},

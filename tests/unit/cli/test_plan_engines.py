@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from calve.config.engine_choice import Chosen
 from calve.config.job import Deduplicate, Job, Kafka, Lake, Source, Table
-from cli.project.plan.bill import Bills
 from cli.project.plan.change import Change
+from cli.project.plan.changes import Bills
 from cli.project.plan.command import tree
 from cli.project.plan.survey import engines, read_records, with_engines
 

@@ -16,8 +16,8 @@ from calve.config.steps import Flatten, Mask, Rule
 from calve.schema.columns import KAFKA, Json, field, struct, with_ids
 from calve.settings import StackDefaults, load
 from cli.project.plan import plan_without_table
-from cli.project.plan.bill import Bills
 from cli.project.plan.change import Change
+from cli.project.plan.changes import Bills
 from cli.project.plan.command import tree as plan_tree
 from cli.project.plan.deployed import DeployedTable
 from cli.project.plan.fields_to_review import DECIDE, undecided

@@ -11,9 +11,8 @@ import typer
 from typer.testing import CliRunner
 
 from calve.errors import ConfigError
-from cli.config import embedded_stack
+from cli.config import KEY_VARIABLES, PROFILE_VARIABLE, embedded_stack, offer_profile
 from cli.main import app
-from cli.profile import KEYS, VARIABLE, offer
 from cli.reference import commands
 
 if TYPE_CHECKING:
@@ -31,10 +30,10 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config").write_text("[profile prod]\nregion = eu-west-3\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    for name in (*KEYS, "AWS_PROFILE", VARIABLE):
+    for name in (*KEY_VARIABLES, "AWS_PROFILE", PROFILE_VARIABLE):
         monkeypatch.setenv(name, "elsewhere")
     monkeypatch.delenv("AWS_PROFILE")
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv(PROFILE_VARIABLE)
     monkeypatch.setattr("cli.embedded.stack.current", lambda _: "the embedded stack")
 
 
@@ -47,7 +46,7 @@ def one(environment: None) -> typer.Typer:
         credentials = session.get_credentials()
         typer.echo(f"{credentials and credentials.access_key} {session.region_name} {embedded_stack()}")
 
-    offer(made)
+    offer_profile(made)
     return made
 
 
@@ -56,8 +55,8 @@ def test_a_profile_goes_before_keys_of_the_environment_and_the_embedded_stack() 
     where = one(None)
     assert CliRunner().invoke(where, ["--profile", "prod"]).output == "OF_PROD eu-west-3 None\n"
     os.environ.pop("AWS_PROFILE")
-    os.environ.pop(VARIABLE)
-    assert CliRunner().invoke(where, [], env={VARIABLE: "prod"}).output == "OF_PROD eu-west-3 None\n"
+    os.environ.pop(PROFILE_VARIABLE)
+    assert CliRunner().invoke(where, [], env={PROFILE_VARIABLE: "prod"}).output == "OF_PROD eu-west-3 None\n"
 
 
 @pytest.mark.usefixtures("environment")

@@ -23,9 +23,8 @@ from calve.config.job import Lake
 from calve.errors import CalveError, ConfigError
 from cli.console import Console
 from cli.look.query.answer import answered
-from cli.look.query.command import Format, write
+from cli.look.query.command import Format, csv_lines, objects, shown, text, write
 from cli.look.query.statement import Lookup, Statement, When, opened
-from cli.look.query.writing import csv_lines, objects, shown, text
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 SCHEMA = Schema(

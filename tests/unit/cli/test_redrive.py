@@ -18,9 +18,8 @@ from calve.errors import CalveError, Retryable
 from calve.requests.redrive import Request, Result
 from calve.schema.columns import DEAD_LETTERS, REDRIVEN, with_ids
 from calve.table.summary import REDRIVE, REDRIVE_RESULT
-from cli.act import requests
-from cli.act.dead_letters import redrive
-from cli.act.dead_letters.command import dead_letters
+from cli.act import redrive, requests
+from cli.act.dead_letters import dead_letters
 from tests.unit.cli.test_dead_letters import JOB, NAME, SCHEMA, catalog, keep, rejected  # noqa: F401 a fixture
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def main(catalog: FolderCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:  # n
     monkeypatch.setattr(requests, "ASK_S", 0.0)
     monkeypatch.setattr(redrive, "PATIENCE_S", 0.0)
     fresh = replace(JOB, tables=tuple(replace(each, freshness_s=0.0) for each in JOB.tables))
-    monkeypatch.setattr("cli.act.dead_letters.options.load_jobs", lambda *_, **__: (fresh,))
+    monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: (fresh,))
     table: Table = catalog.load_table((NAME.database, NAME.table))
     return table
 

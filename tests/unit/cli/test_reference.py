@@ -9,8 +9,7 @@ import pytest
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
-from cli.main import app
-from cli.manual import Manual
+from cli.main import Manual, app
 from cli.reference import commands, manual, reference, root
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"

@@ -36,14 +36,14 @@ from calve.outputs.job_status import FormerState, TableState
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey
 from calve.table.summary import POSITION_TAG, STATE, encode, restated
+from cli.console import duration
 from cli.kafka import Topic
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
 from cli.look.condition import Conditions
 from cli.look.description import columns, facts, partitioning, sorting
-from cli.look.status import duration
-from cli.look.status.history import History, kind
+from cli.look.status.health import Waiting
+from cli.look.status.overview import History, kind
 from cli.look.status.survey import Survey, figures, unread_offsets, waiting
-from cli.look.status.table_status import Waiting
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 if TYPE_CHECKING:

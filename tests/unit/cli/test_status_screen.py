@@ -14,13 +14,12 @@ from rich.console import Console
 from calve.config.maintenance import Due
 from calve.outputs.job_status import FormerState
 from calve.requests.requests import Entry
+from cli.console import duration
 from cli.lake import Snapshot
-from cli.look.status import duration
-from cli.look.status.drawing import plot, short, size
-from cli.look.status.history import History
-from cli.look.status.overview import Overview
-from cli.look.status.table_status import TableStatus
-from cli.look.status.watching import drawn
+from cli.look.status.command import drawn
+from cli.look.status.health import TableStatus
+from cli.look.status.overview import History, Overview
+from cli.look.status.screen import plot, short, size
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ORDERS = TableStatus(

@@ -25,12 +25,12 @@ import signal
 from datetime import UTC, datetime
 from calve.errors import Retryable
 from cli.console import Console
-from cli.look.status import watching
+from cli.look.status import command
 from cli.look.status.overview import Overview
-from cli.look.status.table_status import TableStatus
+from cli.look.status.health import TableStatus
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who started the tests may have it ignored
-watching.EVERY_S = 0.1
+command.EVERY_S = 0.1
 looks = []
 
 def look():
@@ -39,7 +39,7 @@ def look():
         raise Retryable("the catalog does not answer")
     return Overview(datetime.now(UTC), [TableStatus("main", "shop.orders", "orders", "running", rows=len(looks))])
 
-watching.watch(Console(), look)
+command.watch_screen(Console(), look)
 print("ended after", len(looks) > 2)
 """
 

@@ -18,7 +18,7 @@ from calve.requests.requests import Entry, Pause
 from calve.requests.rollback import Request
 from calve.table.position import Ledger, Offsets
 from calve.table.summary import PAUSED, encode
-from cli.act import backfill, pause, requests, rollback
+from cli.act import pause, requests, rollback
 from cli.main import app
 from tests.unit.calve.protocol_model.says import TOPIC, position
 from tests.unit.cli.test_dead_letters import JOB, NAME, catalog  # noqa: F401 a fixture
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 @pytest.fixture
 def main(catalog: FolderCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:  # noqa: F811 the fixture
     """The table behind two rounds of three offsets each; nobody waits longer than a moment."""
-    for module in (pause, rollback, backfill):
+    monkeypatch.setattr(rollback, "BACKFILL_PATIENCE_S", 0.0)
+    for module in (pause, rollback):
         monkeypatch.setattr(module, "PATIENCE_S", 0.0)
     monkeypatch.setattr(requests, "ASK_S", 0.0)
     impatient = replace(JOB, tables=tuple(replace(each, freshness_s=0.0) for each in JOB.tables))
-    monkeypatch.setattr("cli.act.dead_letters.options.load_jobs", lambda *_, **__: (impatient,))
+    monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: (impatient,))
     table: Table = catalog.load_table((NAME.database, NAME.table))
     for number in (1, 2):
         commit(table, f"r{number}", {0: 3 * number - 3}, {0: 3 * number})

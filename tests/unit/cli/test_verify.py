@@ -14,11 +14,10 @@ from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import Commit
 from calve.table.summary import encode, root
 from cli.verify.claim import chain_problems, ledger_problems, rounds_of
-from cli.verify.columns import within
+from cli.verify.columns import RANGE, Digests, Place, column_hashes, row_hashes, within
 from cli.verify.findings import Check, Finding, Verification, ranges
 from cli.verify.formats.decoding import Decoder, Values
 from cli.verify.formats.fields import avro_records, renames_of, sources
-from cli.verify.hashing import RANGE, Digests, Place, column_hashes, row_hashes
 from cli.verify.topic import Records
 
 TOPIC = TopicKey("cluster", "topic-1")

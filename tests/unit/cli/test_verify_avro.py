@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from calve.schema.registered import Schema
+from cli.verify.columns import column_hashes
 from cli.verify.formats.decoding import Values
 from cli.verify.formats.fields import CONFLUENT
-from cli.verify.hashing import column_hashes
 from tests.random_avro import zigzag
 
 FRAME = b"\0\0\0\0\1"

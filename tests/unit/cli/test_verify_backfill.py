@@ -8,7 +8,7 @@ import pytest
 
 from calve.table.position import Ledger, Offsets, TopicKey
 from cli.verify.claim import Round
-from cli.verify.sources import Epochs
+from cli.verify.reading import DecoderByRound
 
 TOPIC = TopicKey("c", "t")
 NOW, UNKNOWN = {"steps": "now"}, {"steps": "earlier"}
@@ -46,5 +46,5 @@ def test_a_round_that_is_not_understood_any_more_counts_unless_all_of_it_was_mad
         round_({0: 0}, {0: 3}, UNKNOWN),
     ]
     decoder: Any = object()
-    epochs = Epochs(rounds, lambda read_with: None if read_with == UNKNOWN else decoder)
+    epochs = DecoderByRound(rounds, lambda read_with: None if read_with == UNKNOWN else decoder)
     assert epochs.provable_from() == provable

@@ -11,8 +11,8 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 
 from calve.schema.registered import Schema
+from cli.verify.formats.decoding import writer_of
 from cli.verify.formats.fields import Spec, Unreadable
-from cli.verify.formats.writers import writer_of
 from tests.change_types import CONNECT, TIME, avro
 from tests.change_types import json as json_type
 

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from calve.registry.declared import NO_ID
 from calve.schema.registered import Schema
-from cli.verify.formats.decoding import Decoder, Values
+from cli.verify.columns import row_hashes
+from cli.verify.formats.decoding import ChangeWriter, Decoder, Values
 from cli.verify.formats.fields import Spec, Unreadable
-from cli.verify.formats.writers import ChangeWriter
-from cli.verify.hashing import row_hashes
-from cli.verify.keyed.fold import filled
+from cli.verify.keyed.upsert import filled
 from cli.verify.topic import Records
 from tests.change_types import TIME
 from tests.debezium import COLUMNS, connect_schema, envelope, event, json_schema

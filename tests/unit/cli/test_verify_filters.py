@@ -9,7 +9,7 @@ import pytest
 
 from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
-from cli.verify.counted import FURTHER, Filters
+from cli.verify.counts import FURTHER, Filters
 from cli.verify.formats.fields import CONFLUENT, GLUE, Framing
 from cli.verify.topic import Records
 

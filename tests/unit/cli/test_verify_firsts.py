@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from calve.table.position import Ledger, Position, TopicKey
 from cli.verify.claim import Claim, Round
-from cli.verify.keyed.firsts import Firsts, Order
+from cli.verify.keyed.deduplicate import Firsts, Order
 from cli.verify.rows import Rows
 
 TOPIC = TopicKey("c", "t")

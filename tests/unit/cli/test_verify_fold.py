@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
-from cli.verify.keyed import fold
-from cli.verify.keyed.fold import TRUNCATES, Fold, KeyCheck
+from cli.verify.keyed import upsert
+from cli.verify.keyed.upsert import TRUNCATES, Fold, KeyCheck
 from cli.verify.rows import Rows
 
 TOPIC = TopicKey("c", "t")
@@ -69,7 +69,7 @@ def test_the_fold_is_that_of_one_record_after_the_other(
     numbered = [(0, offset, record) for offset, record in enumerate(records)]
     halves = numbered[: len(numbered) // 2], numbered[len(numbered) // 2 :]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fold, "STATES", at_once)
+        patch.setattr(upsert, "STATES", at_once)
         found = made(*halves, ordered=ordered)
         assert found.places() == {(0, offset) for offset in folded(records, ordered=ordered)}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from calve.requests.forget import Entry, places_of, to_json
 from calve.table.position import TopicKey
 from calve.table.summary import FORGOTTEN
-from cli.verify.gone import Forgotten, Spots
+from cli.verify.rows import Forgotten, Spots
 from tests.unit.cli.test_verify_fold import Record, made
 
 TOPIC, OTHER = TopicKey("c", "t"), TopicKey("c", "made again")
@@ -35,7 +35,7 @@ def test_the_entries_of_a_table_are_taken_together_for_each_incarnation_of_its_t
     ]
     found = Forgotten.of({FORGOTTEN: to_json(entries)}, TOPIC)
     assert list(found.rows.spans()) == [(0, 1, 3)]
-    assert list(found.letters.spans()) == [(1, 5, 6)]
+    assert list(found.dead_letters.spans()) == [(1, 5, 6)]
     assert (found.requests, found.since) == (3, {0: 4})
     [check] = found.checks(failed=False)
     assert check.figures == {"requests": 3, "rows": 2, "dead_letters": 1}

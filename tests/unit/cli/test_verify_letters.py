@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from calve.schema.registered import Schema
+from cli.verify.dead_letters import DeadLetters
 from cli.verify.formats.decoding import Decoder, Values
-from cli.verify.letters import Letters
 from cli.verify.topic import Records
 from cli.verify.topic_side import TopicSide, topic_rows
 
@@ -22,7 +22,7 @@ UNUSABLE = ["unknown_schema_id", "incompatible_schema"]
 
 def side(value: bytes | None, given: str, *, refused: str | None = None) -> tuple[TopicSide, Records]:
     values = Values(COLUMNS, lambda _: None, only=SCHEMA)
-    letters = Letters(None, {0: {1: given}})
+    letters = DeadLetters(None, {0: {1: given}})
     decoder = Decoder(COLUMNS.append(pa.field("_kafka", KAFKA)), "t", values)
     return TopicSide(decoder, letters), Records(
         partitions=[0, 0],
@@ -68,6 +68,6 @@ def test_a_record_that_the_source_refuses_is_judged_by_that(given: str) -> None:
 
 def test_a_record_that_is_neither_a_row_nor_a_dead_letter_is_noticed() -> None:
     made, records = side(b"{", "malformed")
-    made.letters.reasons.clear()
+    made.dead_letters.reasons.clear()
     list(topic_rows(records, made))
     assert made.undecodable == {(0, 1): "malformed"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from calve.modes.measure_text import parse
 from calve.modes.measures import Arithmetic, ColumnAt, Expression, Number
-from cli.verify.keyed.totals import measure, same
+from cli.verify.keyed.aggregate import measure, same
 
 
 @pytest.mark.parametrize(

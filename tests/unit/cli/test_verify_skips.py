@@ -6,7 +6,7 @@ import pytest
 
 from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
-from cli.verify.counted import BY_SCHEMA, Skips
+from cli.verify.counts import BY_SCHEMA, Skips
 from cli.verify.topic import Records
 
 TOPIC = TopicKey("cluster", "topic")

@@ -14,7 +14,7 @@ from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
 from cli.verify.formats.decoding import Decoder, Keys, Values
 from cli.verify.formats.fields import Unreadable
-from cli.verify.sources import Epochs, ReadWith
+from cli.verify.reading import DecoderByRound, ReadWith
 from cli.verify.topic import Records
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64()), ("schema_id", pa.int32())])
@@ -153,7 +153,7 @@ def test_each_round_is_read_with_the_schema_that_it_names() -> None:
         )
 
     rounds = [round_(3, 2, 3, "2"), round_(2, 1, 2, "1"), round_(1, 0, 1, "forgotten")]
-    epochs = Epochs(rounds, decoder_for)
+    epochs = DecoderByRound(rounds, decoder_for)
     assert epochs.provable_from() == {0: 1}
     batches, refused = epochs.rows(
         records((None, b"\x02"), (None, b"\x04"), (None, b"\x02x\x06")).select([1, 2])

@@ -16,7 +16,7 @@ from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
 from cli.verify.columns import Made, iceberg_columns, laid_out
 from cli.verify.compare import unlike
-from cli.verify.counted import LeftOut
+from cli.verify.counts import LeftOut
 from cli.verify.formats.decoding import Decoded
 from cli.verify.keyed.modes import Mode, keyed_rows
 from cli.verify.steps.chain import LEFT_OUT, Chain, Run, Stepped, chain_of

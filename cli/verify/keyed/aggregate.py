@@ -1,6 +1,6 @@
-"""The totals of groups, told without the engine: record after record, and compared with the rows of the table.
+"""The aggregates of groups, computed record by record without the job's code, and compared with the table's rows.
 
-Measures are read by Python's own parser, and computed as Python's own numbers.
+Python's own parser reads the measures, and Python's own numbers compute them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow as pa
 from calve.modes.aggregate import WINDOW_START, column_of
 from calve.names import SYSTEM_COLUMN
 from cli.verify.claim import Claim, numbers_of
+from cli.verify.dead_letters import Count
 from cli.verify.findings import Check, Finding, Findings
 from cli.verify.keyed.modes import column_at
-from cli.verify.letters import Count
 
 if TYPE_CHECKING:
     from calve.config.job import Aggregate
@@ -31,12 +31,12 @@ PLACE = ("timestamp", "partition", "offset")
 
 Group = tuple[Any, ...]
 EXACT = Context(prec=1000)
-"""More digits than any sum of a topic has."""
+"""More digits than any sum needs."""
 EVERY = "count(*)"
 _CAST = re.compile(r"\bas decimal\((\d+), (\d+)\)")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MARK = "x"
-"""Stands before each name: a column may have one that is a keyword of Python's."""
+"""Prefix of each name: a column may have the name of a Python keyword."""
 _SIGNS = {ast.Add: EXACT.add, ast.Sub: EXACT.subtract, ast.Mult: EXACT.multiply}
 
 Value = Callable[[Mapping[str, Any]], Any]
@@ -44,7 +44,7 @@ Value = Callable[[Mapping[str, Any]], Any]
 
 @dataclass(slots=True)
 class _Group:
-    """What the records of a group come to. `last`: number of the round, timestamp, partition and offset of the last one."""
+    """The aggregate of a group. `last`: round number, timestamp, partition and offset of the last record."""
 
     totals: list[Any]
     last: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ class _Group:
 class Totals:
     """The groups of a topic; `add` all of its records before the table is compared.
 
-    `records` are those that were added, `rows` those that the table has. `why`: why it cannot be proved; None: it can.
+    `records`: the number added; `rows`: the table's. `why`: why it cannot be proved; None: it can.
     """
 
     mode: Aggregate
@@ -70,7 +70,7 @@ class Totals:
         self._measures = [measure(each.name, each.text) for each in self.mode.measures]
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in the rows that records make, none of them without a group."""
+        """Add rows of records, each of which has a group."""
         paths = {path for each in self._measures for path in each.paths}
         columns = {path: _plain(column_at(batch, path)) for path in (*self.mode.key, *paths)}
         keys = zip(*self._keys([columns[path] for path in self.mode.key]), strict=True)
@@ -89,9 +89,9 @@ class Totals:
                 group.totals[n] = each.added(group.totals[n], each.value(record))
 
     def compare(self, main: MainRows, count: Count, *, read: int, whole: bool) -> None:
-        """One pass over the table; what is not as it must be is in `findings` then.
+        """One pass over the table; faults are in `findings` then.
 
-        `read`: how many records of what the table claims Kafka still has; `whole`: it has let go of none.
+        `read`: claimed records that Kafka still has; `whole`: it has deleted none.
         """
         self.why = _why_unproved(self.claim, None if whole else read)
         wrong = Findings()
@@ -136,7 +136,7 @@ class Totals:
             wrong.add(CHECK, text, partition, offset, [file], tuple(differing))
 
     def _held(self, main: MainRows) -> Iterator[tuple[str, Group, tuple[Any, ...], tuple[int, ...]]]:
-        """File, group, totals and place of each row."""
+        """File, group, measures and place of each row."""
         names = [*map(column_of, self.mode.by), *([WINDOW_START] if self.mode.window else [])]
         for file, batch in main.batches():
             groups = zip(*(_plain(batch.column(name)) for name in names), strict=True)
@@ -166,7 +166,7 @@ class Totals:
 
 
 def _why_unproved(claim: Claim, read: int | None) -> str | None:
-    """Why so many records of the topic (None: all) are not those that the totals are made of; None: they are."""
+    """Why these records (None: all) are not those that the aggregates are made of; None: they are."""
     if not claim.known_from_birth:
         return "the snapshots that said where the table begins have expired"
     if claim.mixed:
@@ -178,7 +178,7 @@ def _why_unproved(claim: Claim, read: int | None) -> str | None:
 
 
 def _plain(column: Any) -> list[Any]:
-    """Python's values; moments and days as numbers, which no calendar bounds."""
+    """Python's values; timestamps and dates as numbers, without a calendar's limits."""
     if pa.types.is_date32(column.type):
         column = column.cast(pa.int32())
     elif pa.types.is_timestamp(column.type):
@@ -189,7 +189,7 @@ def _plain(column: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """`value` of a record, by the columns that it is made of; `added` to what is known so far, either of which may be None."""
+    """`value`: of a record, from its columns; `added`: to the value so far; either may be None."""
 
     name: str
     function: str
@@ -198,7 +198,7 @@ class Measure:
 
     @property
     def start(self) -> Any:
-        """What it is of no records."""
+        """The value without records."""
         return 0 if self.function == "count" else None
 
     def added(self, so_far: Any, found: Any) -> Any:
@@ -215,7 +215,7 @@ class Measure:
 
 
 def measure(name: str, text: str) -> Measure:
-    """The measure that a table's position describes."""
+    """The measure in a table's position."""
     if text == EVERY:
         return Measure(name, "count", (), lambda _: True)
     source = _NAME.sub(lambda found: _MARK + found[0], _CAST.sub(r", \1, \2", text))
@@ -231,7 +231,7 @@ def measure(name: str, text: str) -> Measure:
 
 
 def same(one: Any, other: Any) -> bool:
-    """True for equal values, nulls and NaN among them."""
+    """Whether values are equal; nulls and NaN equal themselves."""
     return bool(one == other) or (_is_nan(one) and _is_nan(other))
 
 
@@ -276,7 +276,7 @@ def _rounded(of: Value, scale: int) -> Value:
 
 
 def _nearest(found: float, scale: int) -> Decimal:
-    """The decimal next to a float, by the arithmetic of floats, which is the same everywhere; its digits as a text are not."""
+    """The decimal next to a float, by float arithmetic, which is the same everywhere; a float's text is not."""
     scaled = found * 10.0**scale
     if not math.isfinite(scaled):
         return Decimal("nan")

@@ -13,25 +13,23 @@ from typer.core import TyperGroup
 
 from calve.errors import CalveError
 from calve.schema.columns import SEALED
-from cli.act.dead_letters.options import (
+from cli.act.redrive import (
     ReasonOption,
     RedrivenOption,
     SchemaOption,
     SinceOption,
     UntilOption,
     open_table,
+    redrive,
 )
-from cli.act.dead_letters.redrive import redrive
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
-from cli.console import Console, Output, OutputOption
-from cli.look.status import duration
+from cli.console import Console, Output, OutputOption, duration
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from calve.names import TableName
-    from cli.act.dead_letters.dead_letter import Group
-    from cli.act.dead_letters.selection import Selection
+    from cli.dead_letters import Group, Selection
 
 SHOWN_GROUPS = 40
 SHOWN_PARTITIONS = 3
@@ -41,7 +39,7 @@ class TableFirst(TyperGroup):
     """`calve dead-letters TABLE` is `calve dead-letters list TABLE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take what is neither a command nor a question for help as the arguments of `list`."""
+        """Treat arguments that are neither a command nor `--help` as the arguments of `list`."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = ["list", *args]
         return super().parse_args(ctx, args)
@@ -82,14 +80,14 @@ def listed(
     Example:
       calve dead-letters stock_trades --since 2h
     """
-    from cli.act.dead_letters.selection import Selection, count, grouped
+    from cli.dead_letters import Selection, count, grouped
 
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)
-    name, letters = open_table(table, config, env)
-    groups = grouped(letters, selection) if letters else []
+    name, rejected = open_table(table, config, env)
+    groups = grouped(rejected, selection) if rejected else []
     others = replace(selection, redriven=not redriven)
-    rest = count(letters, others) if letters else 0
+    rest = count(rejected, others) if rejected else 0
     number = sum(each.dead_letters for each in groups)
     open_, back = (rest, number) if redriven else (number, rest)
     console.document(
@@ -129,13 +127,12 @@ def show(
     Example:
       calve dead-letters show stock_trades 3:1841
     """
-    from cli.act.dead_letters.dead_letter import document, letters
-    from cli.act.dead_letters.selection import Place, read
+    from cli.dead_letters import Place, dead_letters_in, document, read
 
     wanted = Place.of(place)
     name, found = open_table(table, config, env)
     batches = read(found, wanted.expression) if found else ()
-    held = [dead_letter for batch in batches for dead_letter in letters(batch)]
+    held = [dead_letter for batch in batches for dead_letter in dead_letters_in(batch)]
     if not held:
         raise CalveError(
             f"{name} has no dead letter in partition {wanted.partition} at offset {wanted.offset}",
@@ -170,14 +167,14 @@ def export(
     Example:
       calve dead-letters export stock_trades letters.jsonl --reason malformed
     """
-    from cli.act.dead_letters.selection import Selection
+    from cli.dead_letters import Selection
 
     console = Console(output)
     selection = Selection.of(since, reason, schema_id, now=datetime.now(UTC), until=until, redriven=redriven)
     if file.exists():
         raise _taken(file)
-    name, letters = open_table(table, config, env)
-    count = _write(file, letters, selection) if letters else 0
+    name, rejected = open_table(table, config, env)
+    count = _write(file, rejected, selection) if rejected else 0
     written = str(file) if count else None
     size = file.stat().st_size if count else 0
     console.document({"table": str(name), "file": written, "dead_letters": count, "size_bytes": size})
@@ -187,10 +184,9 @@ def export(
         console.say(f"{_nothing(name, selection)} No file was written.")
 
 
-def _write(file: Path, letters: Table, selection: Selection) -> int:
-    """Write the selected dead letters; a file that could not be finished is removed, as is one without any."""
-    from cli.act.dead_letters import dead_letter
-    from cli.act.dead_letters.selection import read
+def _write(file: Path, rejected: Table, selection: Selection) -> int:
+    """Write the selected dead letters. An unfinished or empty file is removed."""
+    from cli.dead_letters import dead_letters_in, document, read
 
     count = 0
     try:
@@ -203,9 +199,9 @@ def _write(file: Path, letters: Table, selection: Selection) -> int:
         ) from None
     try:
         with file.open("w", encoding="utf-8") as out:
-            for batch in read(letters, selection.within(letters)):
-                for each in dead_letter.letters(batch):
-                    out.write(json.dumps(dead_letter.document(each), ensure_ascii=False) + "\n")
+            for batch in read(rejected, selection.within(rejected)):
+                for each in dead_letters_in(batch):
+                    out.write(json.dumps(document(each), ensure_ascii=False) + "\n")
                     count += 1
     except BaseException:
         file.unlink()
@@ -247,7 +243,7 @@ def _ago(moment: datetime | None, now: datetime) -> str:
 
 
 def _show(console: Console, name: str, found: dict[str, object]) -> None:
-    from cli.act.dead_letters.dead_letter import facts, preview, size
+    from cli.dead_letters import facts, preview, size
 
     console.panel(f"dead letter of {name}", facts(found))
     if found.get(SEALED):

@@ -1,31 +1,59 @@
-"""`calve dead-letters redrive`: a request in the table, which the job answers between two rounds."""
+"""`calve dead-letters redrive`, and the options by which commands select dead letters."""
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from calve.errors import CalveError
 from calve.requests.redrive import Request, Result
-from cli.act.dead_letters.options import (
-    ReasonOption,
-    SchemaOption,
-    SinceOption,
-    UntilOption,
-    open_both,
-)
-from cli.act.requests import Kind, YesOption, ask, refuse_second, require_consent
+from cli.act.requests import Kind, YesOption, ask, open_both, refuse_second, require_consent
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 
 if TYPE_CHECKING:
-    from cli.act.dead_letters.selection import Selection
+    from pyiceberg.table import Table
 
+    from calve.names import TableName
+    from cli.dead_letters import Selection
+
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        "-s",
+        help="Only those rejected since: 2h, 7d, 2026-01-01T00:00:00Z.",
+        show_default=False,
+    ),
+]
+ReasonOption = Annotated[
+    str | None, typer.Option("--reason", "-r", help="Only those of this reason.", show_default=False)
+]
+SchemaOption = Annotated[
+    int | None,
+    typer.Option("--schema-id", "-i", help="Only those with this registry id.", show_default=False),
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option("--until", "-u", help="Only those rejected before: written as --since.", show_default=False),
+]
+RedrivenOption = Annotated[
+    bool, typer.Option("--redriven", help="Those that came back, instead of those that are open.")
+]
 PATIENCE_S = 120.0
 """A suspended table is looked at once a minute, a running one at least as often as its freshness says."""
 REDRIVE = Kind(Request, "a redrive of", Result.of)
+
+
+def open_table(table: str, config: Path, env: str | None) -> tuple[TableName, Table | None]:
+    """The table's full name and its dead-letter table, as `open_both`."""
+    name, _, _, dead_letters = open_both(table, config, env)
+    return name, dead_letters
 
 
 def redrive(
@@ -47,13 +75,13 @@ def redrive(
     Example:
       calve dead-letters redrive stock_trades --schema-id 7
     """
-    from cli.act.dead_letters.selection import Selection, grouped
+    from cli.dead_letters import Selection, grouped
 
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until)
-    name, settings, main, letters = open_both(table, config, env)
+    name, settings, main, dead_letters = open_both(table, config, env)
     refuse_second(REDRIVE, main)
-    groups = grouped(letters, selection) if letters else []
+    groups = grouped(dead_letters, selection) if dead_letters else []
     if not groups:
         console.say(f"{name} has no open dead letters{selection.words}: there is nothing to redrive.")
         console.document({"table": str(name), **asdict(Result("", now.isoformat()))})

@@ -1,4 +1,4 @@
-"""The dead letters: read and opened, and what the records of the topic must be as such."""
+"""The dead letters: read and decrypted, and compared with the topic's records."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from calve.table.position import DeadLetterRound
 from calve.table.summary import round_of
 from cli import lake
 from cli.verify.claim import Claim, Span
-from cli.verify.columns import arrow_columns, within
+from cli.verify.columns import Digests, Place, arrow_columns, column_hashes, within
 from cli.verify.formats.decoding import received
-from cli.verify.hashing import Digests, Place, column_hashes
 from cli.verify.rows import Rows, batches_of, lowest_of
 from cli.verify.topic import Records
 
@@ -31,23 +30,23 @@ if TYPE_CHECKING:
 
 Count = Callable[[int], object]
 RECORD = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
-"""What a record is made of: these columns of a dead letter must be the record's, byte for byte."""
+"""The parts of a record: a dead letter must have the same, byte for byte."""
 SEALED_BY = ("cluster_id", "topic_id", "partition", "offset", "round", SEALED)
-"""What a letter is opened by, beside its bytes."""
+"""Columns that decrypting a dead letter needs, beside its bytes."""
 BYTES = ("key", "value", "headers")
 NONCE_BYTES = 12
 
 
-class LetterRows:
-    """The dead letters of the incarnation of a topic that a table claims.
+class DeadLetterRows:
+    """The dead letters of the topic's incarnation that a table claims.
 
-    `pending`: the round of those that main of the table names, but that still wait on their branch: they are read from there.
-    Of a redrive only the marks wait, by which its letters have come back.
+    `pending`: the round of dead letters that main names and that still wait on their branch: they are read from there. A
+    redrive's branch holds only the marks of the dead letters that came back.
     """
 
-    def __init__(self, table: Table, claim: Claim, seals: Seals) -> None:
+    def __init__(self, table: Table, claim: Claim, encryption: Encryption) -> None:
         self.topic, self._topic_id = claim.position.topic, claim.topic.topic_id
-        self._table, self._seals = table, seals
+        self._table, self._encryption = table, encryption
         waiting = _waiting(table, claim)
         self.pending = waiting.round if waiting else None
         redrive = waiting is not None and waiting.redriven
@@ -60,7 +59,7 @@ class LetterRows:
         self.tasks = list(scan.plan_files())
 
     def _marked_by(self, redrive: DeadLetterRound) -> dict[tuple[int, int], str]:
-        """Where the letters stood that a redrive brought back, as the snapshot of its branch has them, each with that round."""
+        """The places of dead letters that a pending redrive brought back, each with the redrive's round."""
         chosen: Any = And(EqualTo(REDRIVEN, redrive.round), EqualTo("topic_id", self._topic_id))  # type: ignore[call-arg, arg-type]
         places = ("partition", "offset")
         scan = self._table.scan(chosen, snapshot_id=redrive.snapshot, selected_fields=places)
@@ -79,12 +78,12 @@ class LetterRows:
         )
 
     def read(self, task: FileScanTask) -> Iterator[tuple[Rows, Any, Any, Any]]:
-        """Dead letters of a file, the reason of each, the round of the redrive that brought it back, or null, and whether it is
-        sealed by a key that nobody here has: its bytes are null then.
+        """Dead letters of a file, with reason, round of the redrive that brought each back (or null), and whether no key here
+        decrypts it: its bytes are null then.
         """
         for batch in batches_of(self._table, self._schema, task):
             batch = batch.filter(pc.equal(batch.column("topic_id"), self._topic_id))
-            batch, unopened = self._seals.opened(batch)
+            batch, unopened = self._encryption.opened(batch)
             records = column_hashes(batch.select(list(RECORD)).cast(_columns()).columns)
             rows = Rows(task.file.file_path, batch.column("partition"), batch.column("offset"), records)
             yield rows, batch.column("reason").cast(pa.string()), self._came_back(batch), unopened
@@ -105,31 +104,36 @@ def _waiting(table: Table, claim: Claim) -> DeadLetterRound | None:
     return named
 
 
-class Seals:
-    """The keys of a secret, by the reference to it, read once there is something to be opened. None: there is no secret."""
+class Encryption:
+    """The keys of a secret, read at the first encrypted dead letter. None: there is no secret."""
 
     def __init__(self, reference: str | None) -> None:
         self._reference = reference
 
-    def opened(self, letters: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
-        """The letters as their records were received, and which could not be opened for want of a key: without `BYTES`.
+    def opened(self, dead_letters: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
+        """The dead letters decrypted, and which have no key here: without `BYTES`.
 
-        What does not open with its key is left as it is: it is not the record.
+        Bytes that do not decrypt stay as they are, and differ from the record.
         """
-        unopened = pa.repeat(pa.scalar(False), letters.num_rows)  # noqa: FBT003 a value
-        if SEALED not in letters.schema.names or letters.column(SEALED).null_count == letters.num_rows:
-            return letters, unopened
-        unopened = pa.array(each not in (None, *self._keys) for each in letters.column(SEALED).to_pylist())
-        rows = [self._opened(row) for row in letters.select([*SEALED_BY, *BYTES]).to_pylist()]
+        unopened = pa.repeat(pa.scalar(False), dead_letters.num_rows)  # noqa: FBT003 a value
+        if (
+            SEALED not in dead_letters.schema.names
+            or dead_letters.column(SEALED).null_count == dead_letters.num_rows
+        ):
+            return dead_letters, unopened
+        unopened = pa.array(
+            each not in (None, *self._keys) for each in dead_letters.column(SEALED).to_pylist()
+        )
+        rows = [self._opened(row) for row in dead_letters.select([*SEALED_BY, *BYTES]).to_pylist()]
         for name in BYTES:
-            place = letters.schema.get_field_index(name)
-            clear = pa.array([row[name] for row in rows], letters.schema.field(name).type)
-            letters = letters.set_column(place, letters.schema.field(name), clear)
-        return letters, unopened
+            place = dead_letters.schema.get_field_index(name)
+            clear = pa.array([row[name] for row in rows], dead_letters.schema.field(name).type)
+            dead_letters = dead_letters.set_column(place, dead_letters.schema.field(name), clear)
+        return dead_letters, unopened
 
     @cached_property
     def _keys(self) -> Mapping[str, bytes]:
-        """Id -> what the keys of rounds are made of; none where whoever asks may not read the secret."""
+        """Id -> key material of rounds; empty if this user may not read the secret."""
         try:
             keys = read_keys(self._reference) if self._reference else ()
         except ConfigError:
@@ -164,14 +168,14 @@ def _clear(key: bytes, data: bytes | None, bound: str) -> bytes | None:
 
 
 @dataclass(slots=True)
-class Letters:
-    """The dead letters without their contents: partition -> offset -> reason of those that can be compared.
+class DeadLetters:
+    """The comparable dead letters without their contents: partition -> offset -> reason.
 
-    `redriven`: those of them that came back, so that the table must have their records, each with the round of the redrive.
-    `came_back`: how many did, in all. `unopened`: those that are sealed by keys that nobody here has.
+    `redriven`: those that came back, so that the table must have their records, each with the redrive's round. `came_back`: the
+    number of all that came back. `unopened`: those without a key here.
     """
 
-    rows: LetterRows | None
+    rows: DeadLetterRows | None
     reasons: dict[int, dict[int, str]] = field(default_factory=dict)
     digests: Digests = field(default_factory=Digests)
     places: dict[str, set[Place]] = field(default_factory=dict)
@@ -181,41 +185,43 @@ class Letters:
     unopened: set[tuple[int, int]] = field(default_factory=set)
 
     def keeps(self, partition: int, offset: int) -> bool:
-        """True where there is a dead letter, open or not."""
+        """Whether there is a dead letter, open or not."""
         return offset in self.reasons.get(partition, {})
 
     def holds(self, partition: int, offset: int) -> bool:
-        """True where there is one that is open: its record must not be in the table."""
+        """Whether there is an open dead letter: its record must not be in the table."""
         return self.keeps(partition, offset) and (partition, offset) not in self.redriven
 
 
-def read_letters(rows: LetterRows | None, claimed: dict[int, Span], spans: dict[int, Span]) -> Letters:
-    """One pass over the dead letters. All that the table claims are counted, those that Kafka still has can be compared."""
-    letters = Letters(rows)
+def read_dead_letters(
+    rows: DeadLetterRows | None, claimed: dict[int, Span], spans: dict[int, Span]
+) -> DeadLetters:
+    """One pass over the dead letters: all claimed ones are counted, those that Kafka still has are compared."""
+    dead_letters = DeadLetters(rows)
     for task in rows.tasks if rows else ():
         for found, reasons, marked, unopened in rows.read(task) if rows else ():
             claimed_here = within(found.partitions, found.offsets, claimed)
-            letters.came_back += pc.count(marked.filter(claimed_here)).as_py()
-            letters.by_reason.update(reasons.filter(claimed_here).to_pylist())
+            dead_letters.came_back += pc.count(marked.filter(claimed_here)).as_py()
+            dead_letters.by_reason.update(reasons.filter(claimed_here).to_pylist())
             inside = within(found.partitions, found.offsets, spans)
             kept = found.where(inside)
-            added = letters.digests.add(kept.partitions, kept.offsets, kept.hashes)
-            letters.places.setdefault(found.file, set()).update(added)
-            letters.unopened.update(found.where(pc.and_(inside, unopened)).places())
-            told = zip(reasons.filter(inside).to_pylist(), marked.filter(inside).to_pylist(), strict=True)
-            for (partition, offset), (reason, back) in zip(kept.places(), told, strict=True):
-                letters.reasons.setdefault(partition, {})[offset] = reason
+            added = dead_letters.digests.add(kept.partitions, kept.offsets, kept.hashes)
+            dead_letters.places.setdefault(found.file, set()).update(added)
+            dead_letters.unopened.update(found.where(pc.and_(inside, unopened)).places())
+            facts = zip(reasons.filter(inside).to_pylist(), marked.filter(inside).to_pylist(), strict=True)
+            for (partition, offset), (reason, back) in zip(kept.places(), facts, strict=True):
+                dead_letters.reasons.setdefault(partition, {})[offset] = reason
                 if back:
-                    letters.redriven[partition, offset] = back
-    return letters
+                    dead_letters.redriven[partition, offset] = back
+    return dead_letters
 
 
-def topic_letters(records: Records, letters: Letters) -> Rows:
-    """The records that are dead letters, as those keep them; of those that cannot be opened, what is known without."""
+def dead_letters_of(records: Records, dead_letters: DeadLetters) -> Rows:
+    """The dead letters that these records must make, without bytes where no key here decrypts them."""
     places = list(zip(records.partitions, records.offsets, strict=True))
-    dead = records.select([n for n, place in enumerate(places) if letters.keeps(*place)])
-    made = received(dead, letters.rows.topic if letters.rows else "") | {"value": dead.values}
-    closed = [place in letters.unopened for place in zip(dead.partitions, dead.offsets, strict=True)]
+    dead = records.select([n for n, place in enumerate(places) if dead_letters.keeps(*place)])
+    made = received(dead, dead_letters.rows.topic if dead_letters.rows else "") | {"value": dead.values}
+    closed = [place in dead_letters.unopened for place in zip(dead.partitions, dead.offsets, strict=True)]
     for name in BYTES if any(closed) else ():
         made[name] = [None if sealed else each for sealed, each in zip(closed, made[name], strict=True)]
     schema = _columns()
@@ -224,6 +230,6 @@ def topic_letters(records: Records, letters: Letters) -> Rows:
 
 
 def _columns() -> pa.Schema:
-    """The Arrow schema of a record as a dead letter keeps it."""
+    """The Arrow schema of a record in a dead letter."""
     columns = arrow_columns(DEAD_LETTERS)
     return pa.schema([columns.field(name) for name in RECORD])

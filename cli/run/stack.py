@@ -1,4 +1,4 @@
-"""`calve deploy`: calve.yaml into the embedded stack, by the CDK CLI that deploys it into an AWS account."""
+"""`calve up`, `calve deploy` and `calve down`: the embedded stack, and calve.yaml deployed into it by the CDK CLI."""
 
 from __future__ import annotations
 
@@ -14,6 +14,57 @@ from cli.console import Console, Output, OutputOption
 if TYPE_CHECKING:
     from cli.embedded.cdk import App
     from cli.embedded.stack import Stack
+
+
+def up(output: OutputOption = Output.text) -> None:
+    """Start the embedded stack, or reuse the one that runs.
+
+    A real Kafka broker, a schema registry and an AWS emulator, on free ports of 127.0.0.1. What is missing is
+    downloaded first, once. The stack outlives this command; `calve down` stops it.
+
+    Example:
+      calve up
+    """
+    from cli.embedded.layout import project_root
+    from cli.embedded.stack import up as start_stack
+
+    console = Console(output)
+    stack = start_stack(project_root(), console.progress())
+    endpoints = {
+        "kafka": stack.bootstrap_servers,
+        "kafka tls": stack.ssl_bootstrap_servers,
+        "kafka sasl": f"{stack.sasl_bootstrap_servers}  (user {stack.sasl_user}, PLAIN or SCRAM-SHA-512)",
+        "registry": stack.registry_url,
+        "aws": f"{stack.aws_endpoint}  (bucket {stack.bucket})",
+        "logs": stack.logs,
+    }
+    console.panel("calve is up", endpoints | {"next": "calve demo   calve datagen stock_trades   calve down"})
+    console.document(
+        {
+            "bootstrap_servers": stack.bootstrap_servers,
+            "ssl_bootstrap_servers": stack.ssl_bootstrap_servers,
+            "sasl_bootstrap_servers": stack.sasl_bootstrap_servers,
+            "ca_file": stack.ca_file,
+            "registry_url": stack.registry_url,
+            "aws_endpoint": stack.aws_endpoint,
+            "bucket": stack.bucket,
+            "region": stack.region,
+            "logs": stack.logs,
+        }
+    )
+
+
+def down() -> None:
+    """Stop the embedded stack and drop its data; downloads stay.
+
+    Example:
+      calve down
+    """
+    from cli.embedded.layout import project_root
+    from cli.embedded.stack import down as stop_stack
+
+    stopped = stop_stack(project_root())
+    Console().event("calve is down" if stopped else "nothing was up")
 
 
 def deploy(
@@ -50,7 +101,7 @@ def deploy(
 
 
 def app(stack: Stack, config: Path, env: str | None = None) -> App:
-    """The stacks of a configuration, with the embedded stack's Kafka and registry where it names none."""
+    """The stacks of a configuration, with the embedded stack's Kafka and registry unless it names some."""
     from cli.embedded.cdk import App
     from cli.embedded.layout import Layout
 
@@ -64,7 +115,7 @@ def app(stack: Stack, config: Path, env: str | None = None) -> App:
 
 
 def _supplied(stack: Stack, config: Path, env: str | None) -> str:
-    """Sections to append: the lines above keep their numbers."""
+    """Sections to append, so that the lines above keep their numbers."""
     import yaml
 
     given: set[str] = set()

@@ -1,6 +1,6 @@
-"""Records that are in no table, and why: a step left them out, their round skipped them, or they belong to other tables.
+"""Records that make no row of the table: a step left them out, their round skipped them, or other tables have them.
 
-Only their number can be proved: what the topic shows of each round must be what its ledger says.
+Only their number can be proved: the topic must show as many in each round as its ledger says.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LASTING = {
     *("key_malformed", "null_key"),
     *UNDELIVERED,
 }
-"""Reasons that a record's bytes prove for ever. The others need not be true now: schemas are registered, tables evolve."""
+"""Reasons that a record's bytes always prove. Others change as schemas are registered and tables evolve."""
 BY_SCHEMA = "for their schema"
 SHOWN = 10
 FURTHER = "further schemas"
@@ -31,10 +31,10 @@ Key = tuple[int, int]
 
 @dataclass
 class Counted:
-    """What the ledgers say of such records, by name, and what the topic shows of them.
+    """The numbers of such records, by the ledgers and by the topic.
 
-    `rounds` are those of one incarnation of the topic. `complete`: no round's ledger has expired. `counted`: by snapshot; None:
-    it has expired.
+    `rounds`: of one incarnation of the topic. `complete`: no ledger has expired. `counted`: from the topic, by snapshot; None: it
+    has expired.
     """
 
     rounds: Sequence[Round] = ()
@@ -50,37 +50,37 @@ class Counted:
         self._reading = Rounds(self.rounds)
 
     def frame(self, name: str) -> bytes:
-        """The header of a schema that a ledger names."""
+        """The frame of a schema that a ledger names."""
         return self.framing.frame(self.framing.named(name))
 
     def name(self, frame: bytes) -> str:
-        """The schema's id as ledgers write it."""
+        """The schema's id, as ledgers write it."""
         return self.framing.name(self.framing.schema_id(frame))
 
-    def said(self, each: Round) -> Counter[str]:
-        """What the ledger of a round says."""
+    def ledger_counts(self, each: Round) -> Counter[str]:
+        """The counts in a round's ledger."""
         raise NotImplementedError
 
     def figures(self, totals: Counter[str]) -> Mapping[str, int]:
-        """What is shown beside the number of records."""
+        """Figures to show beside the number of records."""
         raise NotImplementedError
 
     def comparable(self, counts: Counter[str]) -> Counter[str]:
-        """The counts by what must be equal on both sides."""
+        """The counts, grouped so that both sides must be equal."""
         return counts
 
-    def complaint(self, said: Counter[str], found: Counter[str]) -> str:
-        """What is wrong, after the name of the snapshot."""
+    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
+        """The fault in words, after the name of the snapshot."""
         raise NotImplementedError
 
     def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:
-        """The check, where there is any such record, and what cannot be proved."""
-        totals = sum(map(self.said, self.rounds), Counter[str]())
+        """The check, if there are such records, and the part that cannot be proved."""
+        totals = sum(map(self.ledger_counts, self.rounds), Counter[str]())
         if totals:
             figures: dict[str, int | str] = {"records": totals.total(), **self.figures(totals)}
             yield Check(self.check, "failed" if failed else "proved", figures)
         gone = sum(
-            max(0, self.said(each).total() - self.counted[each.snapshot].total())
+            max(0, self.ledger_counts(each).total() - self.counted[each.snapshot].total())
             for each in self.rounds
             if compacted or not each.held(spans)
         )
@@ -88,13 +88,13 @@ class Counted:
             yield Check(f"{self.check} earlier", "not verifiable", {"records": gone, "why": self.why})
 
     def findings(self, spans: Mapping[int, Span], *, compacted: bool) -> Iterator[Finding]:
-        """Rounds whose ledger says another number of records than the topic has."""
+        """Rounds whose ledger has another number of records than the topic."""
         for each in self.rounds:
-            said, found = self.said(each), self.counted[each.snapshot]
-            these, those = self.comparable(said), self.comparable(found)
+            expected, found = self.ledger_counts(each), self.counted[each.snapshot]
+            these, those = self.comparable(expected), self.comparable(found)
             whole = not compacted and each.held(spans)
             if these != those if whole else not those <= these:
-                text = f"snapshot {each.snapshot} says that {self.complaint(said, found)}"
+                text = f"snapshot {each.snapshot} says that {self.complaint(expected, found)}"
                 yield Finding(self.check, text)
 
 
@@ -110,24 +110,24 @@ class LeftOut(Counted):
             each = self._reading.reading(*key)
             self.counted[each.snapshot if each else None]["records"] += 1
 
-    def said(self, each: Round) -> Counter[str]:
+    def ledger_counts(self, each: Round) -> Counter[str]:
         return Counter(records=each.ledger.filtered_by_steps)
 
     def figures(self, totals: Counter[str]) -> Mapping[str, int]:
         return {}
 
-    def complaint(self, said: Counter[str], found: Counter[str]) -> str:
-        return f"steps left out {said.total()} records; of its offsets they leave out {found.total()}"
+    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
+        return f"steps left out {expected.total()} records; of its offsets they leave out {found.total()}"
 
 
 @dataclass
 class Skips(Counted):
     """Records that rounds skipped (`on_error: skip`).
 
-    What a round skipped for its schema is told by the schema's id, which all records of that id shared in that round: whatever
-    the registry says today. All else that was skipped must be undecodable today as well.
+    A round skipped all records of a schema id together, so the id proves a skip, whatever the registry has today. All else that
+    was skipped must be undecodable today as well.
 
-    `found` are the records that a round skipped, or may have: those that `unknown` names are of rounds whose ledgers are gone.
+    `found`: records that a round skipped, or may have skipped; `unknown`: those of rounds whose ledgers have expired.
     """
 
     found: dict[Key, str] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class Skips(Counted):
         return found
 
     def take(self, key: Key, reason: str) -> bool:
-        """Note a record that cannot be decoded; False where it was not skipped, so that it must be a dead letter."""
+        """Count a record that cannot be decoded; False if it was not skipped and must be a dead letter."""
         skipping = self._reading.reading(*key)
         if self.complete if skipping is None else not skipping.ledger.skipped:
             return False
@@ -161,22 +161,22 @@ class Skips(Counted):
         self.found[key] = reason
         return True
 
-    def said(self, each: Round) -> Counter[str]:
+    def ledger_counts(self, each: Round) -> Counter[str]:
         return Counter(each.ledger.skipped)
 
     def figures(self, totals: Counter[str]) -> Mapping[str, int]:
         return dict(sorted(totals.items()))
 
     def comparable(self, counts: Counter[str]) -> Counter[str]:
-        """Reasons that depend on schemas as one: an id that was unknown then may be incompatible now."""
+        """Reasons that depend on schemas count as one: an unknown id may be an incompatible schema now."""
         found = Counter[str]()
         for reason, count in counts.items():
             found[reason if reason in LASTING else BY_SCHEMA] += count
         return found
 
-    def complaint(self, said: Counter[str], found: Counter[str]) -> str:
+    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
         return (
-            f"it skipped {_words(said, '')}; of its offsets {_words(found, '')} cannot be rows"
+            f"it skipped {_words(expected, '')}; of its offsets {_words(found, '')} cannot be rows"
             " and are no dead letters"
         )
 
@@ -193,14 +193,14 @@ def _nobodys(_frame: bytes) -> list[str] | None:
 
 @dataclass
 class Filters(Counted):
-    """Records that belong to other tables: their schema is none of the table's.
+    """Records of other tables, by their schema.
 
-    All records with one schema id shared their fate in a round. A ledger names the ids, up to so many; whoever comes after
-    those is told from the registry.
+    A round left all records of a schema id to other tables, or none. A ledger names a limited number of ids; the registry tells
+    about the others.
 
-    subjects_of: the subjects of a frame's schema as the registry has them now; None where it does not know the schema.
-    ours: which of them are the table's. `shared`: the topic holds records of other tables, as the configuration says now.
-    other: where the table holds one message of its schemas, whether a value of those is another one.
+    subjects_of: the subjects of a frame's schema in the registry now; None: it does not know the schema. ours: which of them are
+    the table's. `shared`: calve.yaml says that the topic has records of other tables. other: whether a value is another message
+    than the table's, if it has one message of its schemas.
     """
 
     subjects_of: Callable[[bytes], list[str] | None] = _nobodys
@@ -219,14 +219,14 @@ class Filters(Counted):
         self._named = set(map(self.frame, names))
 
     def foreign(self, frame: bytes) -> bool:
-        """Whether the registry knows the schema, and it is of other subjects than the table's."""
+        """Whether the registry knows the schema, under subjects of other tables only."""
         if frame not in self._foreign:
             subjects = self.subjects_of(frame)
             self._foreign[frame] = subjects is not None and not self.ours(subjects)
         return self._foreign[frame]
 
     def places(self, records: Records) -> dict[int, Round | None]:
-        """The places of records that their round left to other tables; None where nothing says which round that was."""
+        """The places of records that their round left to other tables; None if the round's snapshot has expired."""
         found: dict[int, Round | None] = {}
         if not (self.shared or self._named):
             return found
@@ -242,18 +242,18 @@ class Filters(Counted):
                 if not self.complete and strange:
                     found[place] = None
             elif self.name(frame) in each.ledger.filtered_schemas or (
-                strange and self.said(each)[FURTHER] > 0
+                strange and self.ledger_counts(each)[FURTHER] > 0
             ):
                 found[place] = each
         return found
 
     def keys(self, records: Records) -> Iterator[Key]:
-        """Partition and offset of those records."""
+        """Partition and offset of these records."""
         for place in self.places(records):
             yield records.partitions[place], records.offsets[place]
 
     def own(self, records: Records, *, count: bool) -> Records:
-        """The records without those; `count` them."""
+        """The records without those of other tables, which are counted if `count`."""
         places = self.places(records)
         for place, each in places.items() if count else ():
             if each is None:
@@ -265,7 +265,7 @@ class Filters(Counted):
             return records
         return records.select([place for place in range(len(records)) if place not in places])
 
-    def said(self, each: Round) -> Counter[str]:
+    def ledger_counts(self, each: Round) -> Counter[str]:
         ledger = each.ledger
         further = ledger.filtered - ledger.filtered_by_steps - sum(ledger.filtered_schemas.values())
         return Counter(ledger.filtered_schemas | ({FURTHER: further} if further else {}))
@@ -274,8 +274,8 @@ class Filters(Counted):
         largest = sorted(totals.items(), key=lambda each: (-each[1], each[0]))[:SHOWN]
         return {f"schema {name}": count for name, count in largest}
 
-    def complaint(self, said: Counter[str], found: Counter[str]) -> str:
-        left, these = _words(said, "of schema "), _words(found, "of schema ")
+    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
+        left, these = _words(expected, "of schema "), _words(found, "of schema ")
         return f"it left {left} to other tables; of its offsets these are {these}"
 
     def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:
@@ -285,7 +285,7 @@ class Filters(Counted):
             yield Check("of other tables", "not verifiable", {"records": self.unknown, "why": why})
 
     def findings(self, spans: Mapping[int, Span], *, compacted: bool) -> Iterator[Finding]:
-        """As those of all; and rounds that left records of the table's own schemas to others."""
+        """As `Counted.findings`; also rounds that left records of the table's own schemas to others."""
         yield from Counted.findings(self, spans, compacted=compacted)
         for each in self.rounds:
             for name, count in each.ledger.filtered_schemas.items():

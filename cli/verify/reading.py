@@ -1,4 +1,4 @@
-"""Where both sides are read from, and how the topic's records are: by calve.yaml, and by what rounds say of how they read."""
+"""How the topic's records are decoded: by calve.yaml, and by what each round noted of how it read."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
 
 from calve.config import job
-from calve.config.steps import Step
 from calve.decoding.record_schemas import subjects_of
 from calve.names import SYSTEM_COLUMN
 from calve.registry.declared import FRAMED, NO_ID, identity
-from calve.registry.registry import Registry, open_registry
+from calve.registry.registry import Registry
 from calve.schema.registered import Schema
 from calve.table.position import Offsets
 from cli.verify.claim import Round, Rounds
-from cli.verify.counted import Filters
+from cli.verify.counts import Filters
 from cli.verify.formats.decoding import Decoded, Decoder, Decoding, Keys, Values
 from cli.verify.formats.fields import (
     CONFLUENT,
@@ -38,49 +37,16 @@ from cli.verify.formats.fields import (
 from cli.verify.formats.protobuf import message_in, message_named, renames_of_protobuf
 from cli.verify.formats.protobuf_schema import compiled
 from cli.verify.steps.shape import Shapes
-from cli.verify.topic import Records
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
+from cli.verify.topic import Records, Sources
 
 ReadWith = Mapping[str, str] | None
-"""How a round read: with which schema where no frame names one, with keys, with which steps. None: nothing says it, so it is as
-calve.yaml says now.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where the table, the topic and its schemas are read from, and how its values and keys are.
-
-    masking: the secret with the keys that dead letters are sealed by.
-    """
-
-    catalog: Catalog
-    kafka: job.Kafka
-    registry: job.AnyRegistry | None
-    region: str
-    value: job.Source = field(default_factory=job.Source)
-    key: job.Source | None = None
-    steps: tuple[Step, ...] = ()
-    masking: str | None = None
-
-    @classmethod
-    def of(cls, catalog: Catalog, settings: job.Job, table: job.Table) -> Self:
-        """Those of a table of a job."""
-        parts = table.value, table.key, table.steps
-        return cls(catalog, settings.kafka, settings.registry, settings.lake.region, *parts, settings.masking)
-
-    def open_registry(self) -> Registry | None:
-        """The registry; None where nobody asks it."""
-        asked = any(each is not None and each.registered for each in (self.value, self.key))
-        return open_registry(self.registry) if asked else None
+"""How a round read: schema of values without a frame, keys, steps. None: not noted, so as calve.yaml says now."""
 
 
 class Reading(NamedTuple):
-    """How a topic's records become rows, and which of them are other tables'."""
+    """The decoder of a topic's records, and the filter of other tables' records."""
 
-    decoder: Epochs
+    decoder: DecoderByRound
     filters: Filters
 
 
@@ -93,7 +59,7 @@ def reading_of(
     complete: bool,
     changes: Sequence[str] | None = None,
 ) -> Reading:
-    """How the topic's records become rows of these shapes.
+    """The reading of the topic's records into rows of these shapes.
 
     complete: no round's ledger has expired. changes: as those of `Values`.
 
@@ -105,14 +71,14 @@ def reading_of(
     made = _Maker(sources, topic, shapes, registry, filters, changes)
     alone = sources.value.framed and sources.key is None and not sources.steps
     alike = alone and not any(each.read_with for each in rounds)
-    return Reading(Epochs(rounds, made.of, alike=alike), filters)
+    return Reading(DecoderByRound(rounds, made.of, alike=alike), filters)
 
 
-class Epochs:
-    """Stands where a `Decoder` does, with one for each way of reading: records are read as their round says that it read them.
+class DecoderByRound:
+    """A `Decoder` for records of many rounds: each record is read as its round noted that it read.
 
-    The round of a record that came back from the dead letters is the redrive. `decoder_for` makes decoders; it gives None for a
-    way that is not known any more. `alike`: all rounds read as calve.yaml says now.
+    A redriven record's round is the redrive. `decoder_for` makes decoders; None: the schemas or steps no longer exist. `alike`:
+    all rounds read as calve.yaml says now.
     """
 
     def __init__(
@@ -131,8 +97,8 @@ class Epochs:
         self._alike = alike
         self._made: dict[tuple[tuple[str, str], ...] | None, Decoding | None] = {}
 
-    def knowing(self, redrives: Sequence[Round], redriven: Mapping[tuple[int, int], str]) -> Epochs:
-        """The same, where records came back from the dead letters; `redriven`: the round of the redrive, by place."""
+    def knowing(self, redrives: Sequence[Round], redriven: Mapping[tuple[int, int], str]) -> DecoderByRound:
+        """A copy that knows redriven records; `redriven`: the redrive's round by place."""
         found = copy(self)
         found._redrives = {each.round: each.read_with for each in redrives}
         found._redriven = redriven
@@ -156,25 +122,27 @@ class Epochs:
         }
 
     def provable_from(self) -> Offsets:
-        """Where the offsets begin, by partition, that no round read with a schema that is not known any more."""
+        """The first offset, by partition, after all rounds whose schemas or steps no longer exist."""
         return {
             partition: offset
             for each in reversed(self._rounds)
             if self._decoder(each.read_with) is None
             for partition, offset in each.to.get(each.topic, {}).items()
-            if not self._made_anew(each, partition, offset)
+            if not self._read_again(each, partition, offset)
         }
 
-    def _made_anew(self, each: Round, partition: int, to: int) -> bool:
-        """Whether all that a round read of a partition was read once more, in a way that is known."""
+    def _read_again(self, each: Round, partition: int, to: int) -> bool:
+        """Whether a backfill that can be decoded read all of the round's partition again."""
         first = each.start.get(each.topic, {}).get(partition)
-        anew = None if first is None else self._backfill(partition, first)
+        backfill = None if first is None else self._backfill(partition, first)
         return (
-            anew is not None and anew.remade[partition][1] >= to and self._decoder(anew.read_with) is not None
+            backfill is not None
+            and backfill.remade[partition][1] >= to
+            and self._decoder(backfill.read_with) is not None
         )
 
     def _decoders(self, records: Records) -> Iterable[tuple[Decoding, Sequence[int]]]:
-        """The decoders that the records need, with the places of these."""
+        """The decoders of the records, with the places for each."""
         if self._alike:
             return [(self._known(None), range(len(records)))]
         places: dict[int, tuple[Decoding, list[int]]] = {}
@@ -184,8 +152,8 @@ class Epochs:
         return places.values()
 
     def _read_with(self, partition: int, offset: int) -> ReadWith:
-        if (anew := self._backfill(partition, offset)) is not None:
-            return anew.read_with
+        if (backfill := self._backfill(partition, offset)) is not None:
+            return backfill.read_with
         if (redrive := self._redriven.get((partition, offset))) is not None:
             return self._redrives.get(redrive)
         each = self._reading.reading(partition, offset)
@@ -226,9 +194,9 @@ def _filters(
 
 
 def _other_messages(registry: Registry, framing: Framing, name: str | None) -> Callable[[bytes], bool] | None:
-    """Whether a value is of another message than the table's, where the table names its message.
+    """Whether a value is another message than the one that the table names.
 
-    All values are whose schema does not have the message at all.
+    It always is if its schema lacks the message.
     """
     if name is None:
         return None
@@ -256,7 +224,7 @@ def _other_messages(registry: Registry, framing: Framing, name: str | None) -> C
 
 
 def _known_subjects(registry: Registry, framing: Framing) -> Callable[[bytes], list[str] | None]:
-    """Subjects of a frame's schema; None where the registry does not know the schema."""
+    """Subjects of a frame's schema; None if the registry does not know the schema."""
 
     @cache
     def found(frame: bytes) -> list[str] | None:
@@ -268,7 +236,7 @@ def _known_subjects(registry: Registry, framing: Framing) -> Callable[[bytes], l
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes decoders; `registry`: None where nobody asks it."""
+    """Makes decoders; `registry`: None if it is not used."""
 
     sources: Sources
     topic: str
@@ -278,7 +246,7 @@ class _Maker:
     changes: Sequence[str] | None
 
     def of(self, read_with: ReadWith) -> Decoding | None:
-        """How a round has read; None where that is not known any more."""
+        """The decoder of a round; None if its schemas or steps no longer exist."""
         shape = self.shapes(read_with)
         if shape is None:
             return None
@@ -288,10 +256,10 @@ class _Maker:
             return None
 
     def _decoder(self, columns: pa.Schema, read_with: ReadWith) -> Decoder:
-        """How values and keys were read.
+        """The decoder of values and keys.
 
         Raises:
-            LookupError: that is not known any more.
+            LookupError: a schema no longer exists.
         """
         value = self.sources.value
         key = self._keys(self.sources.key, columns, read_with)
@@ -327,10 +295,10 @@ class _Maker:
         return Keys(column, values)
 
     def _only(self, source: job.Source, part: job.PartName, read_with: ReadWith) -> Schema | None:
-        """The one schema of bare bytes.
+        """The one schema of values without a frame.
 
         Raises:
-            LookupError: it is not known any more.
+            LookupError: it no longer exists.
         """
         stated = None if read_with is None else read_with.get(part, FRAMED)
         if source.framed:
@@ -360,13 +328,13 @@ class _Maker:
 
 
 def _all_renames(versions: Sequence[Schema]) -> Renames:
-    """By what Avro and JSON Schemas declare, and by Protobuf's numbers."""
+    """Renames that Avro and JSON Schemas declare, and those by Protobuf's numbers."""
     numbered = renames_of_protobuf(each for each in versions if each.type == "PROTOBUF")
     return {**renames_of(_declared(versions)), **numbered}
 
 
 def _declared(versions: Iterable[Schema]) -> Iterator[Iterable[Fields]]:
-    """The records of each version that is JSON at all."""
+    """The records of each version that is JSON."""
     for version in versions:
         with suppress(ValueError):
             yield list((json_objects if version.type == "JSON" else avro_records)(json.loads(version.text)))

@@ -1,7 +1,7 @@
-"""Duplicates, told without the engine: a record makes no row where the table has a row of its key that was read before it.
+"""Duplicates, found without the job's code: a record makes no row if the table has a row of its key that was read earlier.
 
-Together with the rule that no two rows of a key lie within the window, this leaves one table that is right: whoever goes through
-the records in the order in which they were read keeps each that nothing kept before it is near.
+No two rows of a key lie within the window. Both rules leave one correct table: in reading order, each record is kept that has no
+kept one near it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from cli.verify.rows import ByFile, Rows
 
 EVER = np.iinfo(np.int64).max
 UNKNOWN = -1.0
-"""The commit that read a record, where the snapshots that said so have expired: it came before all that are left."""
+"""The number of an expired commit: it came before all that are left."""
 OTHER_TOPIC = -2.0
 FORGOTTEN = ""
-"""Stands for the file of rows that are forgotten."""
+"""The file of forgotten rows."""
 Key = tuple[int, int]
 
 
 class Order:
-    """Numbers of the commits that read the records of a topic, ascending; a redrive reads its letters when it commits."""
+    """Ascending numbers of the commits that read the records of a topic; a redrive reads its dead letters at its commit."""
 
     def __init__(self, claim: Claim, redriven: Mapping[Key, str]) -> None:
         self._topic = claim.topic
@@ -39,7 +39,7 @@ class Order:
         self._numbers = np.array([each for _, each in places], np.float64)
 
     def numbers(self, partitions: Any, offsets: Any) -> Any:
-        """By row."""
+        """The commit's number of each record."""
         found = numbers_of(self._rounds, partitions, offsets).astype(np.float64)
         if len(self._places):
             places = number(partitions.astype(np.int64), offsets)
@@ -48,7 +48,7 @@ class Order:
         return found
 
     def _of_redrives(self, redrives: list[Round]) -> dict[str, float]:
-        """Each lies between two rounds; those between the same two in their order."""
+        """Each redrive lies between two rounds; several between the same two keep their order."""
         found: dict[str, float] = {}
         for n, each in enumerate(redrives):
             to = self._to(each)
@@ -61,7 +61,7 @@ class Order:
 
 
 class Firsts:
-    """The rows of a table by key. `hold` them all before the first question. `several`: a record may have made several."""
+    """The rows of a table by key. Call `hold` for all before `duplicates`. `several`: a record may have made several rows."""
 
     def __init__(self, window_us: int | None, order: Order, *, several: bool = False) -> None:
         self._several = several
@@ -75,7 +75,7 @@ class Firsts:
         self._judged: dict[Key, bool] = {}
 
     def hold(self, held: Rows, *, own: bool) -> None:
-        """Note rows of the table; `own`: they are of the incarnation that is proved."""
+        """Add rows of the table; `own`: of the incarnation that is proved."""
         if not self._files or self._files[-1] != held.file:
             self._files.append(held.file)
         rows = np.empty(len(held.keys), ROW)
@@ -88,23 +88,23 @@ class Firsts:
         self._held.append(rows)
 
     def remember(self, forgotten: Iterable[Rows]) -> None:
-        """Note rows that the table had: what they kept out is no row now, either."""
+        """Add rows that the table had: their duplicates make no rows, either."""
         for rows in (each for each in forgotten if each.keys is not None):
             self.hold(replace(rows, file=FORGOTTEN), own=True)
 
     @property
     def keys(self) -> int:
-        """How many there are."""
+        """The number of keys."""
         return len(np.unique(self._there["key"]))
 
     @property
     def _there(self) -> Any:
-        """Those that the table has."""
+        """The rows that the table has."""
         there = np.array([each != FORGOTTEN for each in self._files], bool)
         return self._sorted[there[self._sorted["file"]]] if len(self._sorted) else self._sorted
 
     def doubled(self) -> ByFile:
-        """Offsets of rows that have a row of their key too near, by file and partition."""
+        """Offsets of rows with another row of their key too near, by file and partition."""
         rows = self._there
         near = (np.diff(rows["key"]) == 0) & (np.diff(rows["at"]) < self._window)
         found: ByFile = {}
@@ -114,47 +114,47 @@ class Firsts:
         return found
 
     def duplicates(self, rows: Rows) -> pa.Array:
-        """True for records that make no row. To be asked in the order of offsets, partition by partition; then in any."""
-        asked = np.empty(len(rows.offsets), ROW)
-        asked["key"], asked["at"] = _numpy(rows.keys), _numpy(rows.timestamps)
-        asked["partition"], asked["offset"] = _numpy(rows.partitions), _numpy(rows.offsets)
-        asked["number"] = self._order.numbers(asked["partition"], asked["offset"])
-        held, near, open_ = self._against_rows(asked)
+        """True for records that make no row. Call it in the order of offsets, partition by partition; then in any order."""
+        wanted = np.empty(len(rows.offsets), ROW)
+        wanted["key"], wanted["at"] = _numpy(rows.keys), _numpy(rows.timestamps)
+        wanted["partition"], wanted["offset"] = _numpy(rows.partitions), _numpy(rows.offsets)
+        wanted["number"] = self._order.numbers(wanted["partition"], wanted["offset"])
+        held, near, open_ = self._against_rows(wanted)
         found = near & ~held
         for place in np.flatnonzero(open_):
-            found[place] |= self._in_one_round(asked[place]) and not held[place]
+            found[place] |= self._in_one_round(wanted[place]) and not held[place]
         return pa.array(found)
 
-    def _against_rows(self, asked: Any) -> tuple[Any, Any, Any]:
-        """Of each record: is it a row, is a row near that was read before it, and was one read in its round elsewhere?"""
-        first, last = self._near(asked)
+    def _against_rows(self, wanted: Any) -> tuple[Any, Any, Any]:
+        """For each record: is it a row, is an earlier row near, and is a near row of its round in another partition?"""
+        first, last = self._near(wanted)
         counts = last - first
-        of = np.repeat(np.arange(len(asked)), counts)
+        of = np.repeat(np.arange(len(wanted)), counts)
         within = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
-        row, record = self._sorted[np.repeat(first, counts) + within], asked[of]
+        row, record = self._sorted[np.repeat(first, counts) + within], wanted[of]
         same_number = row["number"] == record["number"]
         same_partition = row["partition"] == record["partition"]
         earlier = same_partition & (row["offset"] < record["offset"])
-        # What nobody can tell any more, or not from some of the records alone, is taken to be right.
-        untold = ~same_partition & (self._windowed | (record["number"] == UNKNOWN))
-        before = (row["number"] < record["number"]) | (same_number & (earlier | untold))
+        # Unprovable cases count as correct.
+        unprovable = ~same_partition & (self._windowed | (record["number"] == UNKNOWN))
+        before = (row["number"] < record["number"]) | (same_number & (earlier | unprovable))
         itself = same_number & same_partition & (row["offset"] == record["offset"])
-        found = np.zeros((3, len(asked)), bool)
-        for n, each in enumerate((itself, before, same_number & ~same_partition & ~untold)):
+        found = np.zeros((3, len(wanted)), bool)
+        for n, each in enumerate((itself, before, same_number & ~same_partition & ~unprovable)):
             found[n, of[each]] = True
         return found[0], found[1], found[2]
 
-    def _near(self, asked: Any) -> tuple[Any, Any]:
-        """Of each record the rows of its key within the window: from the first one to the one after the last."""
+    def _near(self, wanted: Any) -> tuple[Any, Any]:
+        """For each record the rows of its key within the window: the first, and the one after the last."""
         keys = self._sorted["key"]
-        first, last = (np.searchsorted(keys, asked["key"], side=side) for side in ("left", "right"))
+        first, last = (np.searchsorted(keys, wanted["key"], side=side) for side in ("left", "right"))
         if not self._windowed:
             return first, last
-        begin, end = asked["at"] - self._window, asked["at"] + self._window - 1
+        begin, end = wanted["at"] - self._window, wanted["at"] + self._window - 1
         return self._after(first, last, begin), self._after(first, last, end)
 
     def _after(self, first: Any, last: Any, moments: Any) -> Any:
-        """Of each record the first row among those of its key that is later than a moment."""
+        """For each record the first row of its key later than a moment."""
         times, low, high = self._sorted["at"], first.copy(), last.copy()
         while (open_ := low < high).any():
             middle = (low + high) // 2
@@ -165,8 +165,8 @@ class Firsts:
     def _in_one_round(self, record: Any) -> bool:
         """Whether a row of another partition, read by the same commit, comes before the record.
 
-        The partitions are merged by the latest timestamp that each has come to, of the records of the key; a row is the first
-        of its own.
+        Partitions are merged by the latest timestamp that each has reached, among records of the key; a row is the first of its
+        own.
         """
         place = int(record["partition"]), int(record["offset"])
         if place not in self._judged:

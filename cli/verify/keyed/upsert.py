@@ -1,7 +1,7 @@
-"""The fold of a topic: which record of each key is the row of an upsert table, told without the engine.
+"""The fold of a topic, without the job's code: which record of each key is the row of an upsert table.
 
-Of each key and partition the newest record is kept: a tombstone counts more than what lies before it, then the greatest order,
-then the greatest offset. Keys that several partitions hold are folded in the order in which the rounds read them.
+Within a partition: a tombstone deletes all records before it; then the greatest order counts, then the greatest offset. Keys of
+several partitions are folded in the order of the rounds that read them.
 """
 
 from __future__ import annotations
@@ -17,26 +17,24 @@ import pyarrow.compute as pc
 from calve.modes.keys import kind_of
 from calve.schema.change_events import UNAVAILABLE
 from cli.verify.claim import Round, numbers_of
-from cli.verify.columns import is_bytes, is_list, is_text
-from cli.verify.gone import Spots
-from cli.verify.hashing import column_hashes, row_hashes
-from cli.verify.rows import ByFile, Rows
+from cli.verify.columns import column_hashes, is_bytes, is_list, is_text, row_hashes
+from cli.verify.rows import ByFile, Rows, Spots
 
 STATES = 2_000_000
-"""Records that are held before they are folded."""
+"""Records to collect before a fold."""
 
 TRUNCATES = "t"
 Key = tuple[int, int]
 Blanks = Mapping[int, int]
-"""Columns in which updates of a database may lack a value, by their place -> the hash of what stands there then."""
+"""Index of a column that a database's updates may leave out -> the hash of its placeholder."""
 
 
 @dataclass(slots=True)
 class Fold:
-    """Records in the order of their offsets, partition by partition.
+    """Add records in the order of their offsets, partition by partition.
 
-    `blanks`: which values updates may lack. `forgotten`: places whose records are no rows any more. `ambiguous`: keys of several
-    partitions, with tombstones, whose order nobody can tell afterwards.
+    `blanks`: values that updates may lack. `forgotten`: places whose records are deleted. `ambiguous`: keys of several partitions
+    with tombstones, whose order cannot be known afterwards.
     """
 
     rounds: Sequence[Round]
@@ -49,9 +47,9 @@ class Fold:
     _newest: pa.Table | None = None
 
     def add(self, found: Iterable[Rows]) -> None:
-        """Take in all rows and tombstones, with their keys, of the next offsets.
+        """Add all rows and tombstones, with their keys, of the next offsets.
 
-        None may come later: a record that others outdo would count again if a tombstone lay between them.
+        Later calls must not have earlier offsets: a replaced record would count again if a tombstone lay between them.
         """
         truncations: list[_Truncation] = []
         for rows in found:
@@ -66,7 +64,7 @@ class Fold:
             self._held = [self._folded()]
 
     def newest(self) -> pa.Table:
-        """One record of each key, tombstones among them: all columns of `add`."""
+        """The one record of each key that counts, or its tombstone: all columns of `add`."""
         if self._newest is None:
             if not self._held:
                 return _nothing()
@@ -84,7 +82,7 @@ class Fold:
         return _newest_of(held)
 
     def overtaken(self, keys: set[int]) -> None:
-        """Leave out keys that have a row of a greater order whose record Kafka has let go."""
+        """Remove keys whose row has a greater order, and whose record Kafka has deleted."""
         if keys:
             newest = self.newest()
             wanted = pa.array(sorted(keys), pa.uint64())
@@ -105,7 +103,7 @@ class Fold:
         return set(zip(partitions.to_pylist(), offsets.to_pylist(), strict=True))
 
     def filled(self) -> dict[Key, tuple[int, ...]]:
-        """The places of rows with values from rows before them, and the hashes of their columns."""
+        """The places of rows with values from earlier rows, and the hashes of their columns."""
         if not self.blanks or not self.newest().num_rows:
             return {}
         found = self.newest().filter(self.newest()["filled"])
@@ -113,13 +111,13 @@ class Fold:
         return dict(zip(places, map(tuple, found["columns"].to_pylist()), strict=True))
 
     def figures(self) -> Mapping[str, int]:
-        """Keys, and how many of them a tombstone has deleted."""
+        """The number of keys, and of those that a tombstone deleted."""
         newest = self.newest()
         dead = pc.sum(newest["dead"].cast(pa.int64())).as_py() or 0
         return {"keys": newest.num_rows - dead, "deleted": dead}
 
     def _across(self, newest: pa.Table) -> pa.Table:
-        """Of each key the record that counts, of those that its partitions hold."""
+        """Of each key the record that counts, among all partitions."""
         if not newest.num_rows:
             return newest
         names = ("key", "partition", "offset", "timestamp", "reset")
@@ -134,9 +132,9 @@ class Fold:
         return newest.take(pa.array(np.sort(order[ends - 1])))
 
     def _read_by(self, partitions: Any, offsets: Any) -> Any:
-        """The numbers of the rounds that read these records; -1 where a snapshot has expired.
+        """The numbers of the rounds that read these records; -1 if the snapshot has expired.
 
-        Rounds that appended, before the table was one of upserts, count as one: they were folded together.
+        Rounds that appended, before the mode was upsert, count as one: they were folded together.
         """
         appended = [kind_of(each.mode) == "append" for each in self.rounds]
         folded = [each for n, each in enumerate(self.rounds) if not (n and appended[n] and appended[n - 1])]
@@ -146,7 +144,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class _Truncation:
-    """Ends what lies before it in its partition, elsewhere what is older; with an order what is less by it."""
+    """Deletes earlier offsets in its partition, and older records in others; with an order, lesser ones."""
 
     partition: int
     offset: int
@@ -199,7 +197,7 @@ def _nothing() -> pa.Table:
 
 
 def _newest_of(records: pa.Table) -> pa.Table:
-    """Of each key and partition the record that counts, with `reset` where a tombstone lies at it or before it."""
+    """Of each key and partition the record that counts, with `reset` if a tombstone lies at it or before it."""
     if not records.num_rows:
         return records
     offset, dead, reset = (records[name].to_numpy() for name in ("offset", "dead", "reset"))
@@ -217,7 +215,7 @@ def _newest_of(records: pa.Table) -> pa.Table:
 
 
 def _ranks(orders: Any) -> Any:
-    """Integers in the order of the values, null being the least."""
+    """Integers in the order of the values; null is the least."""
     if pa.types.is_null(orders.type):
         return np.zeros(len(orders), np.int64)
     values = orders.combine_chunks()
@@ -236,9 +234,9 @@ def blanks_in(columns: pa.Schema) -> dict[int, int]:
 
 
 def filled(records: pa.Table, blanks: Blanks, *, ordered: bool) -> pa.Table:
-    """Records with the hashes of their columns (`columns`), blanks being filled in; `filled` is true for those that had any.
+    """Records with the hashes of their columns (`columns`), with blanks filled in; `filled`: it had any.
 
-    `ordered`: a record of a lesser `order` than the row has changes nothing.
+    `ordered`: a record with a lesser `order` than the row changes nothing.
     """
     before = records["columns"].combine_chunks().flatten().to_numpy().reshape(records.num_rows, -1)
     lacking = (before[:, list(blanks)] == np.array(list(blanks.values()), np.uint64)).any(axis=1)
@@ -263,7 +261,7 @@ def filled(records: pa.Table, blanks: Blanks, *, ordered: bool) -> pa.Table:
 
 
 def by_key(records: pa.Table) -> tuple[Any, Any]:
-    """The places of the records by key, partition and offset, and where in that order a key and partition begins."""
+    """The record indexes sorted by key, partition and offset, and the start of each key and partition."""
     key, partition, offset = (records[name].to_numpy() for name in ("key", "partition", "offset"))
     order = np.lexsort((offset, partition, key))
     return order, np.flatnonzero(np.r_[True, (np.diff(key[order]) != 0) | (np.diff(partition[order]) != 0)])
@@ -287,7 +285,7 @@ def _fill(columns: Any, places: Any, records: pa.Table, blanks: Blanks, *, order
 
 
 def _is_of(value: Any, kind: Any) -> bool:
-    """Whether a value is one of a type, without any conversion."""
+    """Whether a value has the type without conversion."""
     if isinstance(value, list):
         pair = isinstance(value[0], tuple)
         if pa.types.is_map(kind):
@@ -297,21 +295,21 @@ def _is_of(value: Any, kind: Any) -> bool:
 
 
 class KeyCheck:
-    """The keys of the rows that the table has, against the fold: no two rows have one, and none has outlived its record."""
+    """Compares the keys of the table's rows with the fold: no duplicate keys, and no outdated rows."""
 
     def __init__(self, fold: Fold) -> None:
         self._fold = fold
         self._held: list[pa.Table] = []
 
     def take(self, rows: Rows, provable: Any) -> None:
-        """Note rows; `provable`: Kafka still has their records."""
+        """Add rows; `provable`: Kafka still has their records."""
         files = pa.repeat(pa.scalar(rows.file), len(rows.offsets)).dictionary_encode()
         columns = [rows.keys, rows.partitions, rows.offsets, rows.orders, files, provable]
         names = ["key", "partition", "offset", "order", "file", "provable"]
         self._held.append(pa.table(columns, names=names))
 
     def judge(self) -> tuple[ByFile, ByFile]:
-        """Rows whose key another row has, and rows of keys that later records have changed: by file and partition."""
+        """Rows whose key another row has, and rows that later records have changed: by file and partition."""
         if not self._held:
             return {}, {}
         held = pa.concat_tables(self._held)
@@ -328,7 +326,7 @@ class KeyCheck:
         return _by_file(held.filter(pc.is_in(held["key"], doubled)).to_pylist()), stale
 
     def _overtakes(self, row: dict[str, Any]) -> bool:
-        """True where a row stays in the place of every record that Kafka still has of its key."""
+        """Whether the row stands against all records of its key that Kafka still has."""
         if not self._fold.ordered or row["reset"] or row["order"] is None:
             return False
         return row["order_now"] is None or row["order"] > row["order_now"]

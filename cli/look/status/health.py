@@ -1,21 +1,25 @@
-"""What is wrong, and what to do about it: a sentence and a cure for each trouble, the most urgent first."""
+"""The health of a table: its status, and for each problem a sentence and a fix, the most urgent first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Literal
 
+from calve.config.maintenance import Due
 from calve.config.topics import NotKept
+from cli.console import duration
 from cli.look.condition import STOPPED, Condition
-from cli.look.status import duration
-from cli.look.status.table_status import ANY_REASON, TableStatus
 from lambdas.publish_states import PublishState, State
 
+LagSource = Literal["kafka", "job"]
+ANY_REASON = "any"
+"""Replaces the reasons of dead letters that were not read."""
 SILENT_AFTER_S = 300.0
-"""Records wait, and nothing has been committed for so long and for several times the promise: there is no job."""
-SILENT_PROMISES = 5
+"""No job runs if records wait and no commit came for this long, and for several times the freshness target."""
+SILENT_TARGETS = 5
 UNANSWERED_S = 120.0
 LOOK_AT_THE_JOB = "see whether the job runs: start it with calve ingest, or look at its runs in AWS Glue"
 CAUSES = {
@@ -28,13 +32,72 @@ CAUSES = {
     "outage": (": it catches up with what an outage left", "wait; it ends by itself"),
     "paused": (": it catches up with what a pause left", "wait; it ends by itself"),
 }
-"""Why a promise was not kept, as the job's commits say it, and what to do."""
+"""Why a freshness target was missed, by the job's commits, with the fix."""
 LASTING = ("capacity", "catalog", "source")
-"""Causes that go on where nothing waits any more."""
+"""Causes that go on when no records wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A request that no job has answered yet. `request`: its kind; `at`: since when."""
+
+    request: str
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """One table. None: not known, since nothing was committed, or neither the topic nor a commit tells.
+
+    fix: of the state. lag_records: offsets from the table's position to the end of the topic; lag_s: age of the oldest record
+    that is not in the table; lag_source: who reports it, as of `lag_as_of`. freshness_s, freshness_p50_s, freshness_p95_s: of the
+    last commit; freshness_target_s: the target; freshness_missed: why that commit missed it. dead_letters: open ones by reason.
+    lost: offsets that expired before they were read, in the commits that are kept.
+    """
+
+    job: str
+    table: str
+    topic: str
+    state: str
+    code: str | None = None
+    reason: str | None = None
+    fix: str | None = None
+    since: str | None = None
+    rows: int = 0
+    snapshot_id: int | None = None
+    committed_at: str | None = None
+    commit_age_s: float | None = None
+    lag_records: int | None = None
+    lag_s: float | None = None
+    lag_source: LagSource | None = None
+    lag_as_of: str | None = None
+    freshness_s: float | None = None
+    freshness_p50_s: float | None = None
+    freshness_p95_s: float | None = None
+    freshness_target_s: float = 0.0
+    freshness_missed: str | None = None
+    dead_letters: dict[str, int] = field(default_factory=dict)
+    lost: int = 0
+    files: int = 0
+    bytes: int = 0
+    delete_files: int = 0
+    snapshots: int = 0
+    due: tuple[Due, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+
+    @property
+    def condition(self) -> Condition:
+        """The state with its reason and fix."""
+        return Condition(self.state, self.code, self.reason, self.fix, self.since)
+
+    @property
+    def name(self) -> str:
+        """The table's name without its database."""
+        return self.table.rpartition(".")[2]
 
 
 class Urgency(StrEnum):
-    """STOPPED: a table gets nothing. LATE: it gets it later than promised. NOTE: records or a person wait for somebody."""
+    """STOPPED: a table gets nothing. LATE: it misses its freshness target. NOTE: records or a person wait."""
 
     STOPPED = "stopped"
     LATE = "late"
@@ -43,7 +106,7 @@ class Urgency(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong with a table, a topic, or with many; `fix` is what to do."""
+    """A problem of a table, a topic, or several, with its fix."""
 
     urgency: Urgency
     where: str
@@ -57,7 +120,7 @@ def troubles(
     not_kept: Iterable[NotKept],
     now: datetime,
 ) -> list[Trouble]:
-    """All that is wrong, the most urgent first; tables with the same trouble and the same cure are named together."""
+    """All problems, the most urgent first; tables with the same problem and fix are named together."""
     found = [trouble for table in tables for trouble in _of_table(table, now)]
     found += [trouble for each in published if (trouble := _of_publishing(each, now))]
     found += [Trouble(Urgency.NOTE, each.topic, f"is no table: {each.reason}", each.fix) for each in not_kept]
@@ -66,7 +129,7 @@ def troubles(
 
 def of_states(conditions: Iterable[tuple[str, Condition]], now: datetime) -> list[Trouble]:
     """The problems of tables, by their states alone."""
-    return _together(found for name, each in conditions if (found := of_condition(name, each, now)))
+    return _together(found for name, each in conditions if (found := _of_condition(name, each, now)))
 
 
 def _together(found: Iterable[Trouble]) -> list[Trouble]:
@@ -80,7 +143,7 @@ def _together(found: Iterable[Trouble]) -> list[Trouble]:
     )
 
 
-def of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
+def _of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
     """The problem of a table, by its state alone."""
     what = f"{found.state}{_for(found.since, now)}: {found.words}"
     if found.state in STOPPED or found.state == "retrying":
@@ -96,14 +159,14 @@ def of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
 
 
 def urgency(table: TableStatus, now: datetime) -> int:
-    """Where a table belongs in the list: the smaller, the more urgent."""
+    """A table's rank in the list: the smaller, the more urgent."""
     order = list(Urgency)
     return min((order.index(each.urgency) for each in _of_table(table, now)), default=len(order))
 
 
 def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
     name = table.name
-    if found := of_condition(name, table.condition, now):
+    if found := _of_condition(name, table.condition, now):
         yield found
     elif table.state != "starting" or (_age_s(table.since, now) or 0.0) > SILENT_AFTER_S:
         yield from _of_lag(table, now)
@@ -111,11 +174,11 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         what = f"{table.lost:,} offsets were gone before they could be read; its kept snapshots say when"
         fix = f"lengthen the topic's retention.ms; see calve status {name}"
         yield Trouble(Urgency.NOTE, name, what, fix)
-    if letters := sum(table.dead_letters.values()):
+    if dead_letters := sum(table.dead_letters.values()):
         reasons = ", ".join(
             f"{count:,} {reason}" for reason, count in _most(table.dead_letters) if reason != ANY_REASON
         )
-        what = f"{letters:,} dead letters" + (f": {reasons}" if reasons else "")
+        what = f"{dead_letters:,} dead letters" + (f": {reasons}" if reasons else "")
         yield Trouble(Urgency.NOTE, name, what, f"calve dead-letters list {name}")
     for each in table.waiting:
         age_s = _age_s(each.at, now)
@@ -125,20 +188,20 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
 
 
 def _of_lag(table: TableStatus, now: datetime) -> Iterator[Trouble]:
-    lag_s, promise_s, age_s = table.lag_s, table.freshness_target_s, table.commit_age_s
-    silent_s = max(SILENT_AFTER_S, SILENT_PROMISES * promise_s)
+    lag_s, target_s, age_s = table.lag_s, table.freshness_target_s, table.commit_age_s
+    silent_s = max(SILENT_AFTER_S, SILENT_TARGETS * target_s)
     ended = table.state == "ended"
     if table.lag_source == "job":
-        told_s = _age_s(table.lag_as_of, now) or 0.0
-        if told_s > SILENT_AFTER_S + silent_s:
+        reported_s = _age_s(table.lag_as_of, now) or 0.0
+        if reported_s > SILENT_AFTER_S + silent_s:
             said = "ended" if ended else "last said something"
-            what = f"its job {said} {duration(told_s)} ago; whether records wait is not known here"
+            what = f"its job {said} {duration(reported_s)} ago; whether records wait is not known here"
             yield Trouble(Urgency.LATE, table.name, what, table.fix or LOOK_AT_THE_JOB)
     why, fix = CAUSES.get(table.freshness_missed or "", ("", f"calve status {table.name} shows its rounds"))
-    if not table.lag_records or lag_s is None or lag_s <= promise_s:
+    if not table.lag_records or lag_s is None or lag_s <= target_s:
         if table.freshness_missed in LASTING and age_s is not None and age_s < SILENT_AFTER_S:
-            old = f"records of the last commit were {duration(table.freshness_p95_s or promise_s)} old"
-            yield Trouble(Urgency.LATE, table.name, f"late: {old}; {duration(promise_s)} promised{why}", fix)
+            old = f"records of the last commit were {duration(table.freshness_p95_s or target_s)} old"
+            yield Trouble(Urgency.LATE, table.name, f"late: {old}; {duration(target_s)} promised{why}", fix)
         return
     wait = f"{table.lag_records:,} records wait, the oldest for {duration(lag_s)}"
     if ended and table.lag_source == "kafka":
@@ -148,7 +211,7 @@ def _of_lag(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         since = "nothing was ever committed" if age_s is None else f"no commit for {duration(age_s)}"
         yield Trouble(Urgency.STOPPED, table.name, f"{since}, though {wait}", LOOK_AT_THE_JOB)
     else:
-        yield Trouble(Urgency.LATE, table.name, f"late: {wait}; {duration(promise_s)} promised{why}", fix)
+        yield Trouble(Urgency.LATE, table.name, f"late: {wait}; {duration(target_s)} promised{why}", fix)
 
 
 def _of_publishing(each: PublishState, now: datetime) -> Trouble | None:

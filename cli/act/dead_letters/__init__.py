@@ -1,1 +1,0 @@
-"""`calve dead-letters`: what could not be read, where it lies, and a way to take it out."""

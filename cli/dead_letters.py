@@ -1,0 +1,370 @@
+"""Dead letters: how a command selects them, and how people and programs see them.
+
+PyIceberg reads them in batches of bounded size, however many a table holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    IsNull,
+    LessThan,
+    NotNull,
+)
+from pyiceberg.table import Table
+
+from calve.errors import CalveError, ConfigError
+from calve.names import TableName
+from calve.schema.columns import REASONS, REDRIVEN, SEALED
+from calve.settings.problems import near_miss, one_of
+from cli import lake
+from cli.config import parse_time
+from lambdas.csv_export import batches
+from lambdas.csv_export.failure import ExportFailed
+
+PLACE = ("cluster_id", "topic_id", "topic", "partition", "offset")
+PREVIEW_BYTES = 256
+ROW_BYTES = 16
+DeadLetter = dict[str, Any]
+
+
+def dead_letters_in(batch: pa.RecordBatch) -> Iterator[DeadLetter]:
+    """The rows of a batch, with the record's timestamp as `timestamp_ms`: a producer may set one beyond any calendar."""
+    timestamps_us = batch.column("timestamp").cast(pa.int64()).to_pylist()
+    for row, at_us in zip(batch.drop_columns(["timestamp"]).to_pylist(), timestamps_us, strict=True):
+        place = {name: row[name] for name in PLACE}
+        yield place | {"timestamp_ms": None if at_us is None else at_us // 1000} | row
+
+
+def document(dead_letter: DeadLetter) -> dict[str, object]:
+    """Every column for JSON: bytes are base64, null stays null."""
+    headers, rejected_at = dead_letter["headers"], dead_letter["rejected_at"]
+    return dead_letter | {
+        "key": _base64(dead_letter["key"]),
+        "value": _base64(dead_letter["value"]),
+        "headers": [{"key": each["key"], "value": _base64(each["value"])} for each in headers or ()],
+        "rejected_at": None if rejected_at is None else rejected_at.isoformat(),
+    }
+
+
+def facts(dead_letter: DeadLetter) -> dict[str, object]:
+    """All columns except the record's own bytes."""
+    kind = {0: "set by the producer", 1: "set by the broker"}.get(
+        dead_letter["timestamp_type"], "of unknown kind"
+    )
+    return {
+        "topic": dead_letter["topic"],
+        "place": f"partition {dead_letter['partition']} offset {dead_letter['offset']}",
+        "timestamp": f"{_moment(dead_letter['timestamp_ms'])}, {kind}",
+        "reason": dead_letter["reason"],
+        "meaning": dead_letter["message"],
+        "schema id": "-" if dead_letter["schema_id"] is None else dead_letter["schema_id"],
+        "rejected at": "-" if dead_letter["rejected_at"] is None else dead_letter["rejected_at"].isoformat(),
+        "stage": dead_letter["stage"],
+        "attempt": dead_letter["attempt"],
+        "redriven": dead_letter.get(REDRIVEN) or "no",
+        "sealed": f"by the masking key {dead_letter[SEALED]}" if dead_letter.get(SEALED) else "no",
+        "round": dead_letter["round"],
+        "cluster, topic id": f"{dead_letter['cluster_id']}/{dead_letter['topic_id']}",
+    }
+
+
+def preview(data: bytes | None) -> str:
+    """The first bytes in hex and, where they are printable ASCII, as text."""
+    if data is None:
+        return "null"
+    if not data:
+        return "empty"
+    lines = [
+        f"{start:04x}  {data[start : start + ROW_BYTES].hex(' '):<{3 * ROW_BYTES}} "
+        + "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data[start : start + ROW_BYTES])
+        for start in range(0, min(len(data), PREVIEW_BYTES), ROW_BYTES)
+    ]
+    if len(data) > PREVIEW_BYTES:
+        lines.append(f"... {len(data) - PREVIEW_BYTES:,} bytes more: calve dead-letters export has them")
+    return "\n".join(lines)
+
+
+def size(data: bytes | None) -> str:
+    return "" if data is None else f", {len(data):,} bytes"
+
+
+def _moment(timestamp_ms: int | None) -> str:
+    if timestamp_ms is None:
+        return "none"
+    try:
+        timestamp = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms} ms since 1970"
+    return timestamp.isoformat(timespec="milliseconds")
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+COLUMNS = ("cluster_id", "topic_id", "partition", "offset", "schema_id", "reason", "rejected_at")
+MAX_SCHEMAS = 1_000
+"""Different schema ids per reason: bytes that are not Avro look like any number of ids."""
+_KEYS = ["cluster_id", "topic_id", "reason", "schema_id", "partition"]
+_FIGURES = [("offset", "count"), ("offset", "min"), ("offset", "max")]
+_FIGURES += [("rejected_at", "min"), ("rejected_at", "max")]
+
+
+@dataclass(slots=True)
+class Stretch:
+    """The dead letters of one partition; others may lie between the first and the last offset."""
+
+    partition: int
+    first_offset: int
+    last_offset: int
+    dead_letters: int = 0
+
+    def __str__(self) -> str:
+        several = self.last_offset > self.first_offset
+        return f"{self.partition}:{self.first_offset}" + (f"-{self.last_offset}" if several else "")
+
+
+@dataclass(slots=True)
+class Group:
+    """The dead letters of one reason, schema id and incarnation of the topic. `other_schemas`: those with ids beyond
+    `MAX_SCHEMAS`.
+    """
+
+    cluster_id: str
+    topic_id: str
+    reason: str
+    schema_id: int | None
+    other_schemas: bool = False
+    dead_letters: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    places: dict[int, Stretch] = field(default_factory=dict)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Add one line of a batch's own summary."""
+        count, lowest, highest = row["offset_count"], row["offset_min"], row["offset_max"]
+        self.dead_letters += count
+        place = self.places.setdefault(row["partition"], Stretch(row["partition"], lowest, highest))
+        place.first_offset = min(place.first_offset, lowest)
+        place.last_offset = max(place.last_offset, highest)
+        place.dead_letters += count
+        self.first = min(filter(None, (self.first, row["rejected_at_min"])), default=None)
+        self.last = max(filter(None, (self.last, row["rejected_at_max"])), default=None)
+
+    @property
+    def line(self) -> dict[str, object]:
+        """One line for people."""
+        schema = "others" if self.other_schemas else self.schema_id
+        return {
+            "reason": self.reason,
+            "schema_id": "-" if schema is None else str(schema),
+            "dead_letters": self.dead_letters,
+        }
+
+    def document(self) -> dict[str, object]:
+        return {
+            "cluster_id": self.cluster_id,
+            "topic_id": self.topic_id,
+            "reason": self.reason,
+            "schema_id": self.schema_id,
+            "other_schemas": self.other_schemas,
+            "dead_letters": self.dead_letters,
+            "first_rejected_at": self.first and self.first.isoformat(),
+            "last_rejected_at": self.last and self.last.isoformat(),
+            "places": [
+                {
+                    "partition": each.partition,
+                    "first_offset": each.first_offset,
+                    "last_offset": each.last_offset,
+                    "dead_letters": each.dead_letters,
+                }
+                for _, each in sorted(self.places.items())
+            ],
+        }
+
+
+def summarize(batches: Iterable[pa.RecordBatch]) -> list[Group]:
+    """The groups, the largest first; `batches` hold `COLUMNS`."""
+    found: dict[tuple[str, str, str, int | None, bool], Group] = {}
+    schemas: dict[str, set[int | None]] = {}
+    for batch in batches:
+        counted = pa.Table.from_batches([batch]).group_by(_KEYS).aggregate(_FIGURES)
+        for row in counted.to_pylist():
+            known = schemas.setdefault(row["reason"], set())
+            other = row["schema_id"] not in known and len(known) >= MAX_SCHEMAS
+            if not other:
+                known.add(row["schema_id"])
+            schema_id = None if other else row["schema_id"]
+            key = (row["cluster_id"], row["topic_id"], row["reason"], schema_id, other)
+            found.setdefault(key, Group(*key)).add(row)
+    return sorted(found.values(), key=lambda each: (-each.dead_letters, each.reason, each.schema_id or -1))
+
+
+_PLACE = re.compile(r"(\d{1,9}):(\d{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Dead letters rejected at `since` or later and before `until`, for this reason, framed with this schema id.
+
+    None: any. `redriven`: those that came back, instead of those that are open.
+    """
+
+    since: datetime | None = None
+    reason: str | None = None
+    schema_id: int | None = None
+    until: datetime | None = None
+    redriven: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        since: str | None,
+        reason: str | None,
+        schema_id: int | None,
+        *,
+        now: datetime,
+        until: str | None = None,
+        redriven: bool = False,
+    ) -> Selection:
+        """The selection that a command's options describe.
+
+        Raises:
+            ConfigError: an option is invalid.
+        """
+        if reason is not None and reason not in REASONS:
+            fix = near_miss(reason, REASONS) or f"use {one_of(REASONS)}"
+            raise ConfigError(f'--reason: "{reason}" is no reason', fix=fix)
+        return cls(
+            None if since is None else parse_time(since, now, "--since"),
+            reason,
+            schema_id,
+            None if until is None else parse_time(until, now, "--until"),
+            redriven,
+        )
+
+    @property
+    def expression(self) -> BooleanExpression:
+        """The filters, without that on redriven dead letters (see `within`)."""
+        filters: list[tuple[Any, str, object]] = [
+            (GreaterThanOrEqual, "rejected_at", self.since and self.since.isoformat()),
+            (EqualTo, "reason", self.reason),
+            (EqualTo, "schema_id", self.schema_id),
+            (LessThan, "rejected_at", self.until and self.until.isoformat()),
+        ]
+        return _all_of(_compare(*each) for each in filters if each[-1] is not None)
+
+    def within(self, table: Table) -> BooleanExpression:
+        """The whole selection. A table without the column for redrives has open dead letters only."""
+        if REDRIVEN not in table.schema().column_names:
+            return AlwaysFalse() if self.redriven else self.expression
+        kind: Any = NotNull if self.redriven else IsNull
+        return _all_of([self.expression, kind(REDRIVEN)])
+
+    @property
+    def words(self) -> str:
+        """The filters in words, for a sentence; empty where there is none."""
+        parts = [
+            f"since {self.since.isoformat(timespec='seconds')}" if self.since else "",
+            f"until {self.until.isoformat(timespec='seconds')}" if self.until else "",
+            f"with reason {self.reason}" if self.reason else "",
+            f"with schema id {self.schema_id}" if self.schema_id is not None else "",
+        ]
+        return "".join(f" {part}" for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Partition and offset of a record in its topic."""
+
+    partition: int
+    offset: int
+
+    @classmethod
+    def of(cls, text: str) -> Place:
+        """The place of `3:1042`.
+
+        Raises:
+            ConfigError: the text is not a place.
+        """
+        match = _PLACE.fullmatch(text.strip())
+        if not match:
+            fix = (
+                'write it as PARTITION:OFFSET, such as "0:17"; calve dead-letters TABLE shows where they lie'
+            )
+            raise ConfigError(f'"{text}" is no place of a record', fix=fix)
+        return cls(int(match[1]), int(match[2]))
+
+    @property
+    def expression(self) -> BooleanExpression:
+        return _all_of(
+            [_compare(EqualTo, "partition", self.partition), _compare(EqualTo, "offset", self.offset)]
+        )
+
+
+def _compare(kind: Any, column: str, value: object) -> BooleanExpression:
+    """A predicate; mypy knows pydantic's fields, not the constructors."""
+    found: BooleanExpression = kind(column, value)
+    return found
+
+
+def _all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
+    found: BooleanExpression = AlwaysTrue()
+    for part in parts:
+        found = And(found, part)
+    return found
+
+
+def open_with_dead_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None]:
+    """The table `name` and its dead-letter table; None if no record was ever rejected.
+
+    Raises:
+        CalveError: there is no table of that name.
+    """
+    main = lake.load(catalog, name)
+    if main is None:
+        raise CalveError(f"the table {name} does not exist yet", fix=f"calve status {name.table} says why")
+    return main, lake.load(catalog, name.dead_letters)
+
+
+def read(
+    table: Table, selected: BooleanExpression, columns: Sequence[str] = ("*",)
+) -> Iterator[pa.RecordBatch]:
+    """The selected dead letters; files without any, by their statistics, are not opened.
+
+    Raises:
+        CalveError: a file is no Parquet.
+        Retryable, Fatal: as `cli.lake.load`.
+    """
+    with lake.aws_errors(f"table {'.'.join(table.name())}"):
+        scan = table.scan(selected, selected_fields=tuple(columns))
+        tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
+        try:
+            yield from batches.read(table, tasks, scan.projection(), selected)
+        except ExportFailed as error:
+            raise CalveError(error.message, fix=error.fix) from None
+
+
+def grouped(table: Table, selection: Selection) -> list[Group]:
+    """The selected dead letters, counted."""
+    return summarize(read(table, selection.within(table), COLUMNS))
+
+
+def count(table: Table, selection: Selection) -> int:
+    """How many there are; reads one column."""
+    return sum(batch.num_rows for batch in read(table, selection.within(table), ("offset",)))
