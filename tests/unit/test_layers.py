@@ -50,6 +50,8 @@ def test_the_tree_keeps_the_layers(tree: Path) -> None:
         ("glue_jobs/engines/planted.py", "import glue_jobs.modes.staging", "rooms of the jobs"),
         ("glue_jobs/iceberg/planted.py", "import glue_jobs.kafka.records", "rooms of the jobs"),
         ("glue_jobs/unnamed/__init__.py", "", "rooms of the jobs"),
+        ("cli/embedded/planted.py", "import cli.config", "rooms of cli"),
+        ("cli/unnamed/__init__.py", "", "rooms of cli"),
     ],
 )
 def test_a_planted_violation_is_caught(tree: Path, module: str, line: str, broken: str) -> None:
