@@ -16,7 +16,7 @@ from calve.errors import CalveError, ConfigError
 from calve.settings import StackDefaults, load_deployment
 from stacks.assembly import build
 from stacks.base.bundling import Runtime
-from stacks.stateful.lake import is_asked_for
+from stacks.stateful.lake_storage import is_asked_for
 
 NOWHERE = StackDefaults(Kafka("kafka.invalid:9092"), Registry("https://registry.invalid"))
 """Stands in for what calve.yaml leaves to the embedded stack: then there are templates to look at, which no account takes."""

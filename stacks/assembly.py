@@ -31,9 +31,10 @@ def build(
     `missing` sections of calve.yaml become parameters that nobody gives a value, so that a deploy ends before it begins.
     """
     name = deployment.name
-    lake = LakeStack(app, f"{name}-lake", deployment=deployment, runtime=runtime, delete_data=delete_data)
+    stack = LakeStack(app, f"{name}-lake", deployment=deployment, runtime=runtime, delete_data=delete_data)
     for section in missing:
-        _parameter_without_value(lake, section)
+        _parameter_without_value(stack, section)
+    lake = stack.lake
     brokers = None
     if deployment.msk or deployment.network:
         kafka = KafkaStack(

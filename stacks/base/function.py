@@ -25,6 +25,26 @@ class Place:
     security_groups: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """An MSK cluster, and where in a network its clients stand.
+
+    Attributes:
+        cluster_arn: MSK's ARN; None where IAM has no say.
+        cluster_path: name and id of the cluster, which stand in the ARNs of its topics and groups.
+        servers: bootstrap servers that only a deploy knows; None where the configuration names them.
+        connection: name of the Glue connection that puts jobs into the network.
+    """
+
+    cluster_arn: str | None = None
+    cluster_path: str | None = None
+    servers: str | None = None
+    connection: str | None = None
+    zone: str | None = None
+    subnets: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
+
+
 def interface_statements(place: Place) -> list[Statement]:
     """What Lambda does on the behalf of a function in a VPC."""
     interfaces = arn("ec2", "network-interface/*")

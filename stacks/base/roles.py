@@ -2,7 +2,6 @@
 
 ARNs are of what is named by its user, and so known before anything is made. Findings of cdk-nag that are as they must be are
 acknowledged, each with its reason beside the construct.
-
 """
 
 from __future__ import annotations
@@ -14,7 +13,12 @@ from typing import Any
 from aws_cdk import Acknowledgment, Aws, Stack, Validations, aws_iam
 from constructs import Construct
 
+from calve.config.maintenance import ORPHANS_NOTE
 from calve.outputs.announcement import SOURCE
+from calve.outputs.job_status import FOLDER
+
+METADATA = (".metadata.json", ".avro", f"/{ORPHANS_NOTE}")
+"""How names of files below `metadata/` end. In a policy `*` matches folders, too: any other end may be a data file's."""
 
 
 def arn(service: str, resource: str, *, region: str = Aws.REGION) -> str:
@@ -99,6 +103,86 @@ def announcing(kinds: Sequence[str]) -> Statement:
     """Sending these events of ours, and no other, on the account's default bus."""
     conditions = {"events:source": SOURCE, "events:detail-type": list(kinds)}
     return allow(["events:PutEvents"], [arn("events", "event-bus/default")], {"StringEquals": conditions})
+
+
+def msk_key(*actions: str) -> Statement:
+    """What is done with the key of a secret of MSK, by Secrets Manager on behalf of who reads or writes the secret."""
+    through = {"StringEquals": {"kms:ViaService": f"secretsmanager.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
+    return allow(
+        actions,
+        [arn("kms", "key/*")],
+        through,
+        because="a secret of MSK is encrypted by a key of its owner's, which the secret alone names",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The names and ARNs of a deployment's lake.
+
+    Attributes:
+        prefix: of all its objects, with a trailing slash; empty if the bucket is the lake's alone.
+        per_cluster: each Kafka cluster has a database of its own; `database` is then not used.
+        key_arn: the key that encrypts the bucket; None if an imported bucket has encryption of its own.
+        key_made: the key belongs to the deployment, and has the policy that CloudWatch Logs needs.
+    """
+
+    deployment: str
+    bucket: str
+    prefix: str
+    database: str
+    per_cluster: bool
+    key_arn: str | None
+    key_made: bool
+
+    @property
+    def bucket_arn(self) -> str:
+        return bucket_arn(self.bucket)
+
+    @property
+    def warehouse(self) -> str:
+        """The S3 URI of the folder of all tables, without a trailing slash."""
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+    @property
+    def data_prefixes(self) -> list[str]:
+        """The folders of the databases. The job finds the names of databases per cluster, so then it is the whole lake."""
+        return [""] if self.per_cluster else [f"{self.database}/"]
+
+    @property
+    def catalog_arns(self) -> list[str]:
+        """What Glue checks where tables are read or written."""
+        return catalog_arns("*" if self.per_cluster else self.database)
+
+    def objects(self, prefix: str) -> str:
+        """The ARN of all objects below a prefix of the lake."""
+        return f"{self.bucket_arn}/{self.prefix}{prefix}*"
+
+    def metadata(self, ends: Sequence[str] = METADATA) -> list[str]:
+        """The ARNs of the files below `metadata/` of all tables."""
+        database = "*" if self.per_cluster else self.database
+        below = f"{self.bucket_arn}/{self.prefix}{database}/*/metadata"
+        return [f"{below}{end}" if end.startswith("/") else f"{below}/*{end}" for end in ends]
+
+    def control(self, job: str) -> str:
+        """The key of a job's control object."""
+        return f"{self.prefix}_calve/jobs/{job}.json"
+
+    def status(self, job: str) -> str:
+        """The ARN of a job's report of its tables; `*`: of any job."""
+        return f"{self.bucket_arn}/{self.prefix}{FOLDER}{self.deployment}/{job}.json"
+
+    def listing(self) -> Statement:
+        """List the bucket; of a shared bucket only the lake's prefix."""
+        below = {"StringLike": {"s3:prefix": [f"{self.prefix}*"]}} if self.prefix else None
+        return allow(["s3:ListBucket"], [self.bucket_arn], below)
+
+    def key(self, *actions: str, through_s3: bool = False) -> list[Statement]:
+        """Use the key, if there is one. `through_s3`: only in requests that S3 makes."""
+        if self.key_arn is None:
+            return []
+        service = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
+        return [allow(actions, [self.key_arn], service if through_s3 else None)]
 
 
 def service_role(

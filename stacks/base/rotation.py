@@ -18,9 +18,8 @@ from calve.config.deployment import Deployment, KeyRotation
 from calve.config.job import Job, Registry
 from calve.errors import ConfigError
 from stacks.base.bundling import Runtime
-from stacks.base.function import Function, Place
-from stacks.base.roles import Statement, allow, secret_arn, secret_id
-from stacks.jobs.ingest_role import Brokers, msk_key
+from stacks.base.function import Brokers, Function, Place
+from stacks.base.roles import Statement, allow, msk_key, secret_arn, secret_id
 
 
 def rotating(secret: str) -> Statement:

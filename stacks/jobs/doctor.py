@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aws_cdk import Aws, Duration
+from aws_cdk import Duration
 from constructs import Construct
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment
 from stacks.base.bundling import Runtime
-from stacks.base.function import Function, Place
-from stacks.base.roles import Statement, allow, arn
+from stacks.base.function import Brokers, Function, Place
+from stacks.base.roles import Lake, Statement, allow, arn
 from stacks.jobs.ingest_job import IngestJob
-from stacks.jobs.ingest_role import Brokers, registry_statements, secret_statements
-from stacks.stateful.lake import LakeStack
+from stacks.jobs.ingest_role import registry_statements, secret_statements
 
 TIMEOUT = Duration.minutes(2)
 
@@ -28,7 +27,7 @@ class Doctor(Construct):
         *,
         deployment: Deployment,
         jobs: Sequence[IngestJob],
-        lake: LakeStack,
+        lake: Lake,
         runtime: Runtime,
         brokers: Brokers | None,
     ) -> None:
@@ -67,7 +66,7 @@ class Doctor(Construct):
         )
 
 
-def _lake_statements(lake: LakeStack) -> list[Statement]:
+def _lake_statements(lake: Lake) -> list[Statement]:
     statements = [
         lake.listing(),
         allow(
@@ -77,10 +76,7 @@ def _lake_statements(lake: LakeStack) -> list[Statement]:
         ),
         allow(["glue:GetDatabase", "glue:GetTable"], lake.catalog_arns, because="all tables of the lake"),
     ]
-    if lake.key_arn:
-        through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
-        statements.append(allow(["kms:Decrypt"], [lake.key_arn], through_s3))
-    return statements
+    return statements + lake.key("kms:Decrypt", through_s3=True)
 
 
 def _kafka_statements(brokers: Brokers) -> list[Statement]:

@@ -9,13 +9,13 @@ from constructs import Construct
 
 from calve.config.deployment import Deployment
 from stacks.base.bundling import Runtime
+from stacks.base.function import Brokers
 from stacks.base.job_schedule import JobSchedule
+from stacks.base.roles import Lake
 from stacks.jobs.doctor import Doctor
 from stacks.jobs.ingest_job import IngestJob, JobSecurity
-from stacks.jobs.ingest_role import Brokers
 from stacks.jobs.job_code import JobCode
 from stacks.jobs.job_control import JobControl
-from stacks.stateful.lake import LakeStack
 
 
 class IngestStack(Stack):
@@ -27,7 +27,7 @@ class IngestStack(Stack):
         id: str,
         *,
         deployment: Deployment,
-        lake: LakeStack,
+        lake: Lake,
         runtime: Runtime,
         brokers: Brokers | None = None,
     ) -> None:

@@ -13,9 +13,9 @@ from calve.config.job import Job
 from calve.config.spark_conf import LEAST_EXECUTORS, spark_conf
 from calve.config.topics import literal_prefix
 from calve.outputs.announcement import OF_TABLES
-from stacks.base.roles import acknowledge, announcing, arn, grant, service_role
+from stacks.base.function import Brokers
+from stacks.base.roles import Lake, acknowledge, announcing, arn, grant, service_role
 from stacks.jobs.ingest_role import (
-    Brokers,
     code_statements,
     kafka_statements,
     lake_statements,
@@ -26,7 +26,6 @@ from stacks.jobs.ingest_role import (
     secret_statements,
 )
 from stacks.jobs.job_code import JobCode, JobSettings, generation
-from stacks.stateful.lake import LakeStack
 
 
 class JobSecurity(Construct):
@@ -35,7 +34,7 @@ class JobSecurity(Construct):
     CloudWatch Logs must stand in the key's policy, and an imported key's is not ours to change: AWS's own key then encrypts logs.
     """
 
-    def __init__(self, scope: Construct, id: str, *, name: str, lake: LakeStack) -> None:
+    def __init__(self, scope: Construct, id: str, *, name: str, lake: Lake) -> None:
         super().__init__(scope, id)
         types = aws_glue.CfnSecurityConfiguration
         own, key = lake.key_made, lake.key_arn
@@ -114,7 +113,7 @@ class IngestJob(Construct):
         *,
         deployment: Deployment,
         job: JobDeployment,
-        lake: LakeStack,
+        lake: Lake,
         code: JobCode,
         security: JobSecurity,
         brokers: Brokers | None,
@@ -185,7 +184,7 @@ class IngestJob(Construct):
     @staticmethod
     def _arguments(
         job: JobDeployment,
-        lake: LakeStack,
+        lake: Lake,
         code: JobCode,
         settings: JobSettings,
         brokers: Brokers,

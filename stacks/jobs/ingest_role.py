@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from aws_cdk import Aws, aws_s3_assets
+from aws_cdk import aws_s3_assets
 
 from calve.config.export import EXPORTS
 from calve.config.job import GlueRegistry, Job
 from calve.names import of_msk
-from stacks.base.roles import Statement, allow, arn, deny, secret_arn
-from stacks.stateful.lake import LakeStack
+from stacks.base.function import Brokers
+from stacks.base.roles import Lake, Statement, allow, arn, deny, msk_key, secret_arn
 
 CODE = (".py", ".zip", ".egg", ".whl", ".jar", ".so")
 INTERFACES = "Glue makes a network interface per worker"
 
 
-@dataclass(frozen=True, slots=True)
-class Brokers:
-    """An MSK cluster, and where in a network its clients stand.
-
-    Attributes:
-        cluster_arn: MSK's ARN; None where IAM has no say.
-        cluster_path: name and id of the cluster, which stand in the ARNs of its topics and groups.
-        servers: bootstrap servers that only a deploy knows; None where the configuration names them.
-        connection: name of the Glue connection that puts jobs into the network.
-    """
-
-    cluster_arn: str | None = None
-    cluster_path: str | None = None
-    servers: str | None = None
-    connection: str | None = None
-    zone: str | None = None
-    subnets: tuple[str, ...] = ()
-    security_groups: tuple[str, ...] = ()
-
-
-def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
+def lake_statements(lake: Lake, job: str) -> list[Statement]:
     """Tables and their files, the job's control object, and what the job says of itself."""
     statements = [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
@@ -69,12 +48,10 @@ def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
             because="the job makes tables, their dead letters, and databases where there is one per cluster",
         ),
     ]
-    if lake.key_arn:
-        statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey"], [lake.key_arn]))
-    return statements
+    return statements + lake.key("kms:Decrypt", "kms:GenerateDataKey")
 
 
-def code_statements(assets: Sequence[aws_s3_assets.Asset], lake: LakeStack) -> list[Statement]:
+def code_statements(assets: Sequence[aws_s3_assets.Asset], lake: Lake) -> list[Statement]:
     """The job's own files, each by name; and of the lake, which others write, nothing that Glue would run."""
     return [
         allow(["s3:GetObject"], [asset.bucket.arn_for_objects(asset.s3_object_key) for asset in assets]),
@@ -90,17 +67,6 @@ def secret_statements(job: Job) -> list[Statement]:
     arns = sorted(found for each in references if (found := secret_arn(each)))
     reading = [allow(["secretsmanager:GetSecretValue"], arns)] if arns else []
     return reading + ([msk_key("kms:Decrypt")] if any(map(of_msk, references)) else [])
-
-
-def msk_key(*actions: str) -> Statement:
-    """What is done with the key of a secret of MSK, by Secrets Manager on behalf of who reads or writes the secret."""
-    through = {"StringEquals": {"kms:ViaService": f"secretsmanager.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
-    return allow(
-        actions,
-        [arn("kms", "key/*")],
-        through,
-        because="a secret of MSK is encrypted by a key of its owner's, which the secret alone names",
-    )
 
 
 def registry_statements(job: Job) -> list[Statement]:

@@ -11,9 +11,8 @@ from calve.config.deployment import Deployment
 from stacks.base.bundling import Runtime
 from stacks.base.function import Function, invoke
 from stacks.base.job_schedule import start_name
-from stacks.base.roles import Statement, allow, arn, grant, service_role
+from stacks.base.roles import Lake, Statement, allow, arn, grant, service_role
 from stacks.jobs.ingest_job import IngestJob
-from stacks.stateful.lake import LakeStack
 
 HAND_OVER = Duration.minutes(15)
 ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")
@@ -36,7 +35,7 @@ class JobControl(Construct):
         *,
         deployment: Deployment,
         jobs: Sequence[IngestJob],
-        lake: LakeStack,
+        lake: Lake,
         runtime: Runtime,
         group: aws_scheduler.CfnScheduleGroup,
     ) -> None:
@@ -60,7 +59,7 @@ class JobControl(Construct):
         )
 
     def _hand_over(
-        self, deployment: Deployment, jobs: Sequence[IngestJob], lake: LakeStack, runtime: Runtime
+        self, deployment: Deployment, jobs: Sequence[IngestJob], lake: Lake, runtime: Runtime
     ) -> None:
         function = Function(
             self,
@@ -96,7 +95,7 @@ class JobControl(Construct):
         self,
         deployment: Deployment,
         jobs: Sequence[IngestJob],
-        lake: LakeStack,
+        lake: Lake,
         runtime: Runtime,
         group: aws_scheduler.CfnScheduleGroup,
     ) -> Function:
@@ -155,11 +154,7 @@ def _run_statements(jobs: Sequence[IngestJob]) -> list[Statement]:
     ]
 
 
-def _control_statements(
-    lake: LakeStack, jobs: Sequence[IngestJob], actions: Sequence[str]
-) -> list[Statement]:
+def _control_statements(lake: Lake, jobs: Sequence[IngestJob], actions: Sequence[str]) -> list[Statement]:
     """The jobs' control objects; listing tells one that is not there from one that may not be read."""
     statements = [allow(actions, [f"{lake.bucket_arn}/{job.control_key}" for job in jobs]), lake.listing()]
-    if lake.key_arn:
-        statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey"], [lake.key_arn]))
-    return statements
+    return statements + lake.key("kms:Decrypt", "kms:GenerateDataKey")

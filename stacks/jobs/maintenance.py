@@ -11,12 +11,11 @@ from calve.config.deployment import Deployment, JobDeployment
 from calve.config.spark_conf import spark_conf
 from stacks.base.bundling import ROOT
 from stacks.base.job_schedule import JobSchedule
-from stacks.base.roles import Statement, allow, arn, grant, service_role
+from stacks.base.roles import Lake, Statement, allow, arn, grant, service_role
 from stacks.jobs.ingest import IngestStack
 from stacks.jobs.ingest_job import GLUE_VERSION, log_group, portable
 from stacks.jobs.ingest_role import code_statements, log_statements
 from stacks.jobs.job_code import JobSettings
-from stacks.stateful.lake import LakeStack
 
 SCRIPT = ROOT / "glue_jobs" / "maintain.py"
 WORKER, WORKERS = "G.1X", 2
@@ -37,7 +36,7 @@ class MaintenanceJob(Construct):
         *,
         deployment: Deployment,
         job: JobDeployment,
-        lake: LakeStack,
+        lake: Lake,
         ingest: IngestStack,
     ) -> None:
         super().__init__(scope, id)
@@ -88,7 +87,7 @@ class MaintenanceJob(Construct):
         return arn("glue", f"job/{self.name}")
 
 
-def lake_statements(lake: LakeStack) -> list[Statement]:
+def lake_statements(lake: Lake) -> list[Statement]:
     """Tables that are there, and their files; none is made, and nothing else of the lake is touched."""
     statements = [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
@@ -107,13 +106,11 @@ def lake_statements(lake: LakeStack) -> list[Statement]:
             because="tables of topics by expression, and databases of clusters, are known by their names alone",
         ),
     ]
-    if lake.key_arn:
-        statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey"], [lake.key_arn]))
-    return statements
+    return statements + lake.key("kms:Decrypt", "kms:GenerateDataKey")
 
 
 def _arguments(
-    job: JobDeployment, lake: LakeStack, packages: aws_s3_assets.Asset, settings: JobSettings, log_prefix: str
+    job: JobDeployment, lake: Lake, packages: aws_s3_assets.Asset, settings: JobSettings, log_prefix: str
 ) -> dict[str, str]:
     here = replace(
         job.settings.lake, warehouse=lake.warehouse, region=Aws.REGION, endpoint=None, kms_key=lake.key_arn
@@ -146,7 +143,7 @@ class MaintenanceStack(Stack):
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, deployment: Deployment, lake: LakeStack, ingest: IngestStack
+        self, scope: Construct, id: str, *, deployment: Deployment, lake: Lake, ingest: IngestStack
     ) -> None:
         super().__init__(scope, id, description="calve: maintenance of tables")
         self.group = aws_scheduler.CfnScheduleGroup(self, "Group", name=f"{deployment.name}-maintenance")

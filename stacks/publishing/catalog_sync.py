@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, aws_dynamodb
+from aws_cdk import CustomResource, Duration, RemovalPolicy, aws_dynamodb
 from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 
@@ -14,8 +14,7 @@ from calve.config.publishing import IcebergRest, Publish
 from stacks.base.bundling import Runtime
 from stacks.base.commit_feed import CommitFeed
 from stacks.base.function import Function, invoke
-from stacks.base.roles import Statement, acknowledge, allow, secret_arn
-from stacks.stateful.lake import LakeStack
+from stacks.base.roles import Lake, Statement, acknowledge, allow, secret_arn
 
 FEED = Duration.minutes(1)
 RECONCILE = Duration.minutes(5)
@@ -39,7 +38,7 @@ class CatalogSync(Construct):
         deployment: Deployment,
         publish: Publish,
         catalog: IcebergRest,
-        lake: LakeStack,
+        lake: Lake,
         runtime: Runtime,
         states: aws_dynamodb.Table,
     ) -> None:
@@ -124,9 +123,7 @@ class CatalogSync(Construct):
             ),
             allow(STATES, [self._states.table_arn]),
         ]
-        if lake.key_arn:
-            through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
-            statements.append(allow(["kms:Decrypt"], [lake.key_arn], through_s3))
+        statements += lake.key("kms:Decrypt", through_s3=True)
         if self._secret:
             statements.append(allow(["secretsmanager:GetSecretValue"], [self._secret]))
         return statements
@@ -157,7 +154,7 @@ class CatalogBootstrap(Construct):
         *,
         deployment: Deployment,
         catalog: IcebergRest,
-        lake: LakeStack,
+        lake: Lake,
         runtime: Runtime,
     ) -> None:
         super().__init__(scope, id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, Stack, aws_dynamodb, aws_lambda, aws_sns
+from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack, aws_dynamodb, aws_lambda, aws_sns
 from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 
@@ -17,12 +17,11 @@ from calve.config.export import EXPORTS, Export
 from calve.outputs.announcement import EXPORT_CREATED, EXPORT_FAILED, pattern
 from stacks.base.bundling import Runtime
 from stacks.base.function import Function, invoke
-from stacks.base.roles import Statement, allow, announcing, arn
+from stacks.base.roles import Lake, Statement, allow, announcing, arn
 from stacks.base.rotation import Rotation, rotating
 from stacks.base.tables import expiring_table
 from stacks.base.topic import mail_topic
 from stacks.publishing.export_writer import FILES
-from stacks.stateful.lake import LakeStack
 
 SECRET = "LINK_KEYS_SECRET"  # noqa: S105 the name of a variable that names the secret
 ROTATION_DAYS = 30
@@ -39,7 +38,7 @@ class ExportLinks(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, deployment: Deployment, lake: LakeStack, runtime: Runtime
+        self, scope: Construct, id: str, *, deployment: Deployment, lake: Lake, runtime: Runtime
     ) -> None:
         super().__init__(scope, id)
         self._deployment = deployment
@@ -92,15 +91,13 @@ class ExportLinks(Construct):
         resource.node.add_dependency(function)
         return resource
 
-    def _download(self, lake: LakeStack) -> str:
+    def _download(self, lake: Lake) -> str:
         statements = [
             allow(["s3:GetObject"], [lake.objects(EXPORTS)], because=FILES),
             allow(["dynamodb:GetItem", "dynamodb:UpdateItem"], [self.table.table_arn]),
             self.read_keys(),
         ]
-        if lake.key_arn:
-            through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
-            statements.append(allow(["kms:Decrypt"], [lake.key_arn], through_s3))
+        statements += lake.key("kms:Decrypt", through_s3=True)
         function = Function(
             self,
             "Download",
@@ -128,7 +125,7 @@ class ExportMails(Construct):
         id: str,
         *,
         deployment: Deployment,
-        lake: LakeStack,
+        lake: Lake,
         runtime: Runtime,
         links: ExportLinks,
         done: aws_dynamodb.Table,
@@ -152,8 +149,7 @@ class ExportMails(Construct):
             announcing([EXPORT_CREATED]),
             *_sending(deployment.exports, self.topics),
         ]
-        if lake.key_arn:
-            statements.append(allow(["kms:Decrypt"], [lake.key_arn]))
+        statements += lake.key("kms:Decrypt")
         self.function = Function(
             self,
             "Notify",
@@ -189,7 +185,7 @@ def failures(deployment: str) -> dict[str, Any]:
     return pattern(deployment, EXPORT_FAILED)
 
 
-def _manifests(lake: LakeStack) -> str:
+def _manifests(lake: Lake) -> str:
     return f"{lake.prefix}{EXPORTS}*/manifest.json"
 
 

@@ -13,8 +13,7 @@ from calve.config.export import EXPORTS
 from calve.outputs.announcement import EXPORT_FAILED
 from stacks.base.bundling import Runtime
 from stacks.base.function import Function
-from stacks.base.roles import allow, announcing, arn, grant, service_role
-from stacks.stateful.lake import LakeStack
+from stacks.base.roles import Lake, allow, announcing, arn, grant, service_role
 
 # The scheduler puts the planned time in its place, so that a late start exports the right window.
 SCHEDULED_AT = "<aws.scheduler.scheduled-time>"
@@ -75,7 +74,7 @@ class ExportWriter(Construct):
         id: str,
         *,
         deployment: Deployment,
-        lake: LakeStack,
+        lake: Lake,
         runtime: Runtime,
         schedules: ExportSchedules,
         done: aws_dynamodb.Table,
@@ -116,8 +115,7 @@ class ExportWriter(Construct):
             ),
             announcing([EXPORT_FAILED]),
         ]
-        if lake.key_arn:
-            statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey"], [lake.key_arn]))
+        statements += lake.key("kms:Decrypt", "kms:GenerateDataKey")
         part = Function(
             self,
             "Export",

@@ -7,17 +7,17 @@ from constructs import Construct
 
 from calve.config.deployment import Deployment
 from stacks.base.bundling import Runtime
+from stacks.base.roles import Lake
 from stacks.base.tables import expiring_table
 from stacks.publishing.export_mails import ExportLinks, ExportMails
 from stacks.publishing.export_writer import ExportSchedules, ExportWriter
-from stacks.stateful.lake import LakeStack
 
 
 class ExportsStack(Stack):
     """Everything between a table and an analyst's mailbox."""
 
     def __init__(
-        self, scope: Construct, id: str, *, deployment: Deployment, lake: LakeStack, runtime: Runtime
+        self, scope: Construct, id: str, *, deployment: Deployment, lake: Lake, runtime: Runtime
     ) -> None:
         super().__init__(scope, id, description="calve: exports by schedule, mail and link")
         done = expiring_table(self, "Done", expires="expiration")

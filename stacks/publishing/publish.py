@@ -8,10 +8,10 @@ from constructs import Construct
 from calve.config.deployment import Deployment
 from calve.config.publishing import Publish
 from stacks.base.bundling import Runtime
+from stacks.base.roles import Lake
 from stacks.base.tables import table_of_states
 from stacks.publishing.catalog_sync import CatalogSync
 from stacks.publishing.snowflake import SnowflakePublisher
-from stacks.stateful.lake import LakeStack
 
 
 class PublishStack(Stack):
@@ -30,7 +30,7 @@ class PublishStack(Stack):
         *,
         deployment: Deployment,
         publish: Publish,
-        lake: LakeStack,
+        lake: Lake,
         runtime: Runtime,
     ) -> None:
         super().__init__(scope, id, description="calve: Snowflake and Iceberg REST catalogs")

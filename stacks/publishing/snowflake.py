@@ -15,9 +15,8 @@ from calve.names import TableName
 from stacks.base.bundling import Runtime
 from stacks.base.commit_feed import CommitFeed
 from stacks.base.function import Function, invoke
-from stacks.base.roles import Statement, allow, explain, secret_arn
+from stacks.base.roles import Lake, Statement, allow, explain, secret_arn
 from stacks.base.rotation import Rotation
-from stacks.stateful.lake import LakeStack
 
 MAKING = Duration.minutes(10)
 FEED = Duration.minutes(2)
@@ -42,7 +41,7 @@ class SnowflakePublisher(Construct):
         deployment: Deployment,
         config: Snowflake,
         tables: Sequence[TableName],
-        lake: LakeStack,
+        lake: Lake,
         states: aws_dynamodb.Table,
         runtime: Runtime,
     ) -> None:
@@ -82,9 +81,7 @@ class SnowflakePublisher(Construct):
     def _environment(self) -> dict[str, str]:
         return {"SNOWFLAKE": self._config.to_json(), "KEY_SECRET": self.key.ref}
 
-    def _objects(
-        self, tables: Sequence[TableName], lake: LakeStack, states: aws_dynamodb.Table
-    ) -> CustomResource:
+    def _objects(self, tables: Sequence[TableName], lake: Lake, states: aws_dynamodb.Table) -> CustomResource:
         config = self._config
         roles = SnowflakeRoles(self, "Roles", config=config, lake=lake)
         read = [_secret(config.secret)]
@@ -133,7 +130,7 @@ class SnowflakePublisher(Construct):
     def _refresh(
         self,
         deployment: Deployment,
-        lake: LakeStack,
+        lake: Lake,
         states: aws_dynamodb.Table,
         objects: CustomResource,
     ) -> None:
@@ -165,7 +162,7 @@ class SnowflakePublisher(Construct):
             schedule=f"rate({int(EVERY.to_minutes())} minutes)",
         )
 
-    def _looking(self, lake: LakeStack, states: aws_dynamodb.Table) -> list[Statement]:
+    def _looking(self, lake: Lake, states: aws_dynamodb.Table) -> list[Statement]:
         statements = [
             allow([READ_KEY], [self.key.ref]),
             allow(["glue:GetTable"], lake.catalog_arns, because=TABLES),
@@ -173,10 +170,7 @@ class SnowflakePublisher(Construct):
             lake.listing(),  # which tells a file that is not there from one that may not be read
             _writing(states),
         ]
-        if lake.key_arn:
-            through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
-            statements.append(allow(["kms:Decrypt"], [lake.key_arn], through_s3))
-        return statements
+        return statements + lake.key("kms:Decrypt", through_s3=True)
 
 
 def _writing(states: aws_dynamodb.Table) -> Statement:
@@ -212,7 +206,7 @@ class SnowflakeRoles(Construct):
         catalog: None where the catalog is not Glue.
     """
 
-    def __init__(self, scope: Construct, id: str, *, config: Snowflake, lake: LakeStack) -> None:
+    def __init__(self, scope: Construct, id: str, *, config: Snowflake, lake: Lake) -> None:
         super().__init__(scope, id)
         self._user = config.iam_user_arn
         self.volume = self._role("Volume", _reading(lake))
@@ -249,7 +243,7 @@ class SnowflakeRoles(Construct):
         return role
 
 
-def _reading(lake: LakeStack) -> list[Statement]:
+def _reading(lake: Lake) -> list[Statement]:
     statements = [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
         lake.listing(),
@@ -259,13 +253,10 @@ def _reading(lake: LakeStack) -> list[Statement]:
             because=TABLES,
         ),
     ]
-    if lake.key_arn:
-        through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
-        statements.append(allow(["kms:Decrypt"], [lake.key_arn], through_s3))
-    return statements
+    return statements + lake.key("kms:Decrypt", through_s3=True)
 
 
-def _looking_up(lake: LakeStack) -> Statement:
+def _looking_up(lake: Lake) -> Statement:
     return allow(
         ["glue:GetCatalog", "glue:GetDatabase", "glue:GetDatabases", "glue:GetTable", "glue:GetTables"],
         lake.catalog_arns,

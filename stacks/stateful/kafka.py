@@ -17,9 +17,8 @@ from constructs import Construct
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment, Network
 from stacks.base.bundling import Runtime
-from stacks.base.function import Function
+from stacks.base.function import Brokers, Function
 from stacks.base.roles import acknowledge, allow
-from stacks.jobs.ingest_role import Brokers
 
 ENDPOINTS = {
     "Events": aws_ec2.InterfaceVpcEndpointAwsService.EVENTBRIDGE,

@@ -7,17 +7,12 @@ as well takes the policy of `stacks/stateful/lake.py` beside it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from aws_cdk import Aws, aws_iam
 from constructs import Construct
 
 from calve.config.deployment import Deployment
 from stacks.base.job_schedule import start_arn
-from stacks.base.roles import Statement, allow, arn, deny, explain
-
-if TYPE_CHECKING:
-    from stacks.stateful.lake import LakeStack
+from stacks.base.roles import Lake, Statement, allow, arn, deny, explain
 
 PARTS = ("lake", "kafka", "ingest", "keys", "exports", "publish", "maintenance", "monitoring")
 
@@ -25,7 +20,7 @@ PARTS = ("lake", "kafka", "ingest", "keys", "exports", "publish", "maintenance",
 class Operators(Construct):
     """Policies to look (`read`) and to act (`act`); the latter is of use only with the former."""
 
-    def __init__(self, scope: Construct, id: str, *, deployment: Deployment, lake: LakeStack) -> None:
+    def __init__(self, scope: Construct, id: str, *, deployment: Deployment, lake: Lake) -> None:
         super().__init__(scope, id)
         name = deployment.name
         jobs = [
@@ -46,7 +41,7 @@ class Operators(Construct):
             allow(["glue:BatchStopJobRun"], jobs),
             allow(["lambda:InvokeFunction"], [start_arn(name)]),
             as_deployed,
-            *_through_s3(lake, "kms:GenerateDataKey"),
+            *lake.key("kms:GenerateDataKey", through_s3=True),
         ]
         self.read = self._policy(
             "Read", f"{name}-operators-read", f"Sees how {name} fares, but no row", looking
@@ -66,7 +61,7 @@ class Operators(Construct):
         return policy
 
 
-def _tables(lake: LakeStack) -> list[Statement]:
+def _tables(lake: Lake) -> list[Statement]:
     """The catalog, what jobs say of their tables, and the metadata: schemas, snapshots, ledgers, sizes of files."""
     return [
         allow(
@@ -79,19 +74,7 @@ def _tables(lake: LakeStack) -> list[Statement]:
             [*lake.metadata(), lake.status("*")],
             because="the metadata of all tables of the lake, and what each job says of its tables; no record in it",
         ),
-        *_through_s3(lake, "kms:Decrypt"),
-    ]
-
-
-def _through_s3(lake: LakeStack, action: str) -> list[Statement]:
-    if lake.key_arn is None:
-        return []
-    return [
-        allow(
-            [action],
-            [lake.key_arn],
-            {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}},
-        )
+        *lake.key("kms:Decrypt", through_s3=True),
     ]
 
 

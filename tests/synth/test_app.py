@@ -11,7 +11,7 @@ from jsii._runtime import kernel
 from calve.errors import ConfigError
 from cli.embedded.node import node, search_path
 from stacks.base.bundling import ROOT
-from stacks.stateful.lake import is_asked_for
+from stacks.stateful.lake_storage import is_asked_for
 
 BAD = """\
 name: trading
