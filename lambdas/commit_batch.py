@@ -1,4 +1,4 @@
-"""A batch of messages from `stacks/base/commit_feed.py`: the tables they tell of, and the answer by which some come again."""
+"""A batch of messages from `stacks/base/resources.py`: the tables they tell of, and the answer by which some come again."""
 
 from __future__ import annotations
 

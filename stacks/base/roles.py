@@ -35,6 +35,15 @@ def catalog_arns(database: str) -> list[str]:
     return [arn("glue", "catalog"), arn("glue", f"database/{database}"), arn("glue", f"table/{database}/*")]
 
 
+def start_name(deployment: str) -> str:
+    """The name of the function that starts the deployment's jobs."""
+    return f"{deployment}-start"
+
+
+def start_arn(deployment: str) -> str:
+    return arn("lambda", f"function:{start_name(deployment)}")
+
+
 def secret_id(reference: str) -> str:
     """The name or ARN that an `aws:` reference holds."""
     return reference.removeprefix("aws:")

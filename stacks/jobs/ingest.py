@@ -10,12 +10,10 @@ from constructs import Construct
 from calve.config.deployment import Deployment
 from stacks.base.bundling import Runtime
 from stacks.base.function import Brokers
-from stacks.base.job_schedule import JobSchedule
 from stacks.base.roles import Lake
-from stacks.jobs.doctor import Doctor
 from stacks.jobs.ingest_job import IngestJob, JobSecurity
 from stacks.jobs.job_code import JobCode
-from stacks.jobs.job_control import JobControl
+from stacks.jobs.job_control import Doctor, JobControl, JobSchedule
 
 
 class IngestStack(Stack):

@@ -10,12 +10,12 @@ from constructs import Construct
 from calve.config.deployment import Deployment, JobDeployment
 from calve.config.spark_conf import spark_conf
 from stacks.base.bundling import ROOT
-from stacks.base.job_schedule import JobSchedule
 from stacks.base.roles import Lake, Statement, allow, arn, grant, service_role
 from stacks.jobs.ingest import IngestStack
 from stacks.jobs.ingest_job import GLUE_VERSION, log_group, portable
 from stacks.jobs.ingest_role import code_statements, log_statements
 from stacks.jobs.job_code import JobSettings
+from stacks.jobs.job_control import JobSchedule
 
 SCRIPT = ROOT / "glue_jobs" / "maintain.py"
 WORKER, WORKERS = "G.1X", 2

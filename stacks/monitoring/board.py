@@ -14,7 +14,7 @@ from calve.config.deployment import Deployment
 from calve.outputs.metrics.metric import DROPPED_STARTS, ERRORS, WAITING_MESSAGES, Metric, Service
 from calve.outputs.metrics.metric import Function as Written
 from stacks.base.function import METRICS_NAMESPACE
-from stacks.base.topic import mail_topic
+from stacks.base.resources import mail_topic
 
 PERIOD = Duration.minutes(5)
 QUARTER = 3

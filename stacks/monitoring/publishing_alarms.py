@@ -13,9 +13,8 @@ from calve.outputs.metrics.function_metrics import (
 from calve.outputs.metrics.metric import BOUNCES, UNDELIVERED
 from stacks.base.rotation import Rotation
 from stacks.monitoring.board import QUARTER, Board, Says, measured
-from stacks.publishing.catalog_sync import CatalogSync
-from stacks.publishing.export_mails import failures
-from stacks.publishing.exports import ExportsStack
+from stacks.publishing.exports import ExportsStack, failures
+from stacks.publishing.publish import CatalogSync
 from stacks.publishing.snowflake import SnowflakePublisher
 
 TWO_LOOKS = 2

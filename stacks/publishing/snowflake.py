@@ -13,8 +13,8 @@ from calve.config.publishing import Snowflake
 from calve.errors import ConfigError
 from calve.names import TableName
 from stacks.base.bundling import Runtime
-from stacks.base.commit_feed import CommitFeed
 from stacks.base.function import Function, invoke
+from stacks.base.resources import CommitFeed
 from stacks.base.roles import Lake, Statement, allow, explain, secret_arn
 from stacks.base.rotation import Rotation
 

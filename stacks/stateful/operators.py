@@ -11,8 +11,7 @@ from aws_cdk import Aws, aws_iam
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from stacks.base.job_schedule import start_arn
-from stacks.base.roles import Lake, Statement, allow, arn, deny, explain
+from stacks.base.roles import Lake, Statement, allow, arn, deny, explain, start_arn
 
 PARTS = ("lake", "kafka", "ingest", "keys", "exports", "publish", "maintenance", "monitoring")
 

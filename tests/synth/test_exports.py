@@ -5,7 +5,7 @@ import pytest
 from calve.config.export import Export
 from calve.errors import ConfigError
 from calve.settings import load_deployment
-from stacks.publishing.export_mails import ROTATION_DAYS
+from stacks.publishing.exports import ROTATION_DAYS
 from tests.synth.conftest import text
 from tests.synth.deployments import WEEKLY
 
