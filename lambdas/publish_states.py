@@ -1,16 +1,20 @@
-"""How far each table is at each target it is published to: rows of a DynamoDB table. Publishers write them, `calve status` reads.
+"""How far each table is at each target: rows of a DynamoDB table. Functions write them, `calve status` reads them.
 
-A row is also the table's lease: of two functions that were told of the same table, one works on it at a time.
+A row is also the lease of its table: only one function at a time works on a table. `CommitBatch` is a batch of commit events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
 from botocore.exceptions import ClientError
+
+from calve.names import TableName
+from calve.outputs.announcement import table_of
 
 
 class Target(StrEnum):
@@ -169,3 +173,31 @@ def _state(item: dict[str, Any]) -> PublishState | None:
             "lag_s": float(item["lag_s"]["N"]) if "lag_s" in item else None,
         }
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch:
+    """Ids of messages, by table; `unread`: of those that tell of none, which come again until they are put aside for somebody
+    to read.
+    """
+
+    about: Mapping[TableName, list[str]]
+    unread: list[str]
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Self:
+        about: dict[TableName, list[str]] = {}
+        unread = []
+        for message in event["Records"]:
+            try:
+                about.setdefault(table_of(json.loads(message["body"])["detail"]), []).append(
+                    message["messageId"]
+                )
+            except (ValueError, KeyError, TypeError):
+                unread.append(message["messageId"])
+        return cls(about, unread)
+
+    def answer(self, again: Collection[TableName]) -> dict[str, Any]:
+        """What Lambda is told, where these tables are to be looked at again."""
+        ids = [id for table, ids in self.about.items() if table in again for id in ids]
+        return {"batchItemFailures": [{"itemIdentifier": id} for id in (*ids, *self.unread)]}

@@ -14,9 +14,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from calve.config.publishing import IcebergRest
 from calve.errors import Fatal
-from lambdas.catalog_sync.environment import tokens_of
+from lambdas.catalog_sync.catalog import Server
+from lambdas.catalog_sync.deployment import tokens_of
 from lambdas.catalog_sync.polaris import Names, Polaris, credentials_of
-from lambdas.catalog_sync.server import Server
 from lambdas.custom_resource import serve
 
 SERVICE = "catalog_bootstrap"

@@ -22,14 +22,12 @@ from calve.outputs.metrics.function_metrics import (
     CATALOG_LAG,
     CATALOG_REPAIRS,
 )
-from lambdas.catalog_sync.deployment import Wanted, apply, remove
-from lambdas.catalog_sync.environment import open_sync
-from lambdas.catalog_sync.many import Published, Report, follow
-from lambdas.catalog_sync.many import reconcile as reconcile_all
-from lambdas.catalog_sync.sync import TARGET, Sync
-from lambdas.commit_batch import CommitBatch
+from lambdas.catalog_sync.deployment import Wanted, apply, open_sync, remove
+from lambdas.catalog_sync.sync import TARGET, Published, Report, Sync, follow
+from lambdas.catalog_sync.sync import reconcile as reconcile_all
 from lambdas.custom_resource import serve
 from lambdas.metering import NAMESPACE, add
+from lambdas.publish_states import CommitBatch
 
 SERVICE = "catalog_sync"
 CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 4})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calve.errors import Fatal
-from lambdas.catalog_sync.server import Conflict, NotFound, Server, escaped
+from lambdas.catalog_sync.catalog import Conflict, NotFound, Server, escaped
 
 OWNER = "calve.deployment"
 PRIVILEGE = "CATALOG_MANAGE_CONTENT"

@@ -42,9 +42,8 @@ from calve.outputs.metrics.function_metrics import (
 )
 from calve.outputs.metrics.metric import Metric
 from lambdas.csv_export.delivery import Lake, Outcome, Status
-from lambdas.csv_export.environment import Environment
-from lambdas.csv_export.export import Order, delivered, run
-from lambdas.csv_export.failure import ExportFailed
+from lambdas.csv_export.export import Environment, Order, delivered, run
+from lambdas.csv_export.window import ExportFailed
 from lambdas.lake_tables import databases_of
 from lambdas.metering import NAMESPACE, add
 

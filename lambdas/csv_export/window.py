@@ -1,6 +1,6 @@
-"""Which stretch of time a file is about: whole local days, weeks (from Monday) or months, in the export's time zone.
+"""The time range of a file: whole local days, weeks (from Monday) or months, in the export's time zone; and export errors.
 
-A window is half-open. It follows from the time at which the run was scheduled, never from the time at which it happens to run.
+A window is half-open. It depends on the time for which the run was scheduled, not on the time when it runs.
 """
 
 from __future__ import annotations
@@ -8,10 +8,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 from calve.config.export import Window
-from lambdas.csv_export.failure import ExportFailed
+from calve.errors import CalveError
+
+Kind = Literal[
+    "bad_event",
+    "missing_table",
+    "several_tables",
+    "unreadable_table",
+    "missing_column",
+    "bad_time_column",
+    "bad_column",
+    "bad_window",
+    "bad_filter",
+    "too_many_groups",
+    "out_of_time",
+]
+
+
+class ExportFailed(CalveError):
+    """`kind` is a stable word for alarms; the message goes to the recipients and holds no value of the table."""
+
+    def __init__(self, kind: Kind, message: str, *, fix: str) -> None:
+        super().__init__(message, fix=fix)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)

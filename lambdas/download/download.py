@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from lambdas import wording
+from lambdas import formatting
 from lambdas.links import Link, Links, Part
 from lambdas.tokens import MAX_LENGTH, Keyring, reference
 
@@ -93,8 +93,8 @@ def render(link: Link, numbers: Sequence[int], token: str | None = None) -> str:
         "<dl>",
         _fact("Time zone", link.time_zone),
         _fact("Rows", f"{sum(part.rows for part in parts):,}"),
-        _fact("Size", wording.size(sum(part.size_bytes for part in parts))),
-        _fact("Link expires", wording.clock(link.expires_at, link.time_zone)),
+        _fact("Size", formatting.size(sum(part.size_bytes for part in parts))),
+        _fact("Link expires", formatting.clock(link.expires_at, link.time_zone)),
         *(
             _fact(f"SHA-256 of part {number}" if token else "SHA-256", part.sha256, "hash")
             for number, part in zip(numbers, parts, strict=True)
@@ -120,7 +120,7 @@ def _state(link: Link) -> str:
 
 def _button(part: Part, verb: str, action: str | None) -> str:
     target = f' action="{escape(action)}"' if action else ""
-    what = f"{wording.rows(part.rows)} · {wording.size(part.size_bytes)}"
+    what = f"{formatting.rows(part.rows)} · {formatting.size(part.size_bytes)}"
     return (
         f'<form method="post"{target}>\n<button type="submit"><span class="verb">{verb}</span> '
         f'<span class="what">{what}</span></button>\n<p class="file">{escape(part.file)}</p>\n</form>'

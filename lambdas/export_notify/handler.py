@@ -25,7 +25,7 @@ from calve.config.export import Export
 from calve.errors import Fatal
 from calve.outputs.announcement import Announcement
 from calve.outputs.metrics.function_metrics import MAILS_FAILED, MAILS_SENT, NOTICES
-from lambdas.export_notify.notice import Failure, Manifest
+from lambdas.export_notify.mail import Failure, Manifest
 from lambdas.export_notify.notify import DAY_S, Notifier, Settings
 from lambdas.links import Links, recipient_hash
 from lambdas.metering import NAMESPACE, add

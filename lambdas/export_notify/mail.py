@@ -1,20 +1,122 @@
-"""The words of a mail, as plain text and as HTML: what there is, for when, until when, whom to ask. Never data.
+"""The text of a mail, plain and as HTML, for a new manifest or a failed window. It holds no data.
 
-Its HTML is such that old mail programs lay it out, too: tables and inline styles, nothing that is loaded.
+The HTML is laid out by old mail programs too: tables and inline styles, nothing that is loaded.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
+from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
-from lambdas import wording
+from calve.config.export import Export
+from calve.errors import Fatal
+from lambdas import formatting
+from lambdas.links import Part
 
 if TYPE_CHECKING:
     from calve.config.export import Export
-    from lambdas.export_notify.notice import Failure, Manifest
     from lambdas.links import Link
+
+
+FORMAT = 1
+_OWN_FILE = r"([A-Za-z0-9]+)/[A-Za-z0-9_-][A-Za-z0-9._-]*"
+"""Run and name of a part, below its manifest's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Half open, in the export's zone."""
+
+    start: datetime
+    end: datetime
+    time_zone: str
+
+    def __str__(self) -> str:
+        return formatting.window(self.start, self.end, self.time_zone)
+
+    def to_json(self) -> dict[str, str]:
+        return {"from": self.start.isoformat(), "to": self.end.isoformat()}
+
+    @classmethod
+    def of(cls, raw: dict[str, str], export: Export) -> Self:
+        return cls(datetime.fromisoformat(raw["from"]), datetime.fromisoformat(raw["to"]), export.time_zone)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest as `csv_export` writes it, as far as a mail needs it."""
+
+    key: str
+    export: Export
+    window: Window
+    rows: int
+    parts: tuple[Part, ...]
+    complete: bool
+    ingested_until: str | None
+    correction: bool
+    redefined: bool
+    created_at: datetime
+    snapshot_id: str | None
+
+    @classmethod
+    def parse(cls, key: str, text: str) -> Self:
+        """Read a manifest.
+
+        Raises:
+            Fatal: it is of another format, or names other files than those of one run, in its folder.
+        """
+        raw: dict[str, Any] = json.loads(text)
+        if raw.get("format") != FORMAT:
+            raise Fatal(
+                f"{key} has format {raw.get('format')}, this release reads {FORMAT}", fix="deploy all stacks"
+            )
+        export = Export.from_json(json.dumps(raw["export"]))
+        parts = tuple(Part(**{name: part[name] for name in Part.__slots__}) for part in raw["parts"])
+        if len({_run(key, part) for part in parts}) != 1:
+            raise Fatal(f"{key} does not name the files of one run")
+        until = raw["ingested_until"]
+        return cls(
+            key=key,
+            export=export,
+            window=Window.of(raw["window"], export),
+            rows=raw["rows"],
+            parts=parts,
+            complete=raw["complete"],
+            ingested_until=until and formatting.moment(datetime.fromisoformat(until), export.time_zone),
+            correction=raw["correction"],
+            redefined=raw["redefined"],
+            created_at=datetime.fromisoformat(raw["created_at"]),
+            snapshot_id=raw["snapshot_id"],
+        )
+
+
+def _run(manifest: str, part: Part) -> str:
+    folder = manifest.rpartition("/")[0]
+    own = re.fullmatch(f"{re.escape(folder)}/{_OWN_FILE}", part.key, re.ASCII)
+    if own is None:
+        raise Fatal(f"{manifest} names {part.key}, which is no file of its folder")
+    return own[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An export without a file; not `final`, it is tried again. `reason` is for people and one line; it never holds data."""
+
+    export: Export
+    window: Window | None
+    reason: str
+    final: bool
+
+    @classmethod
+    def parse(cls, detail: dict[str, Any]) -> Self:
+        export = Export.from_json(json.dumps(detail["export"]))
+        window = Window.of(detail["window"], export) if detail.get("window") else None
+        return cls(export, window, " ".join(str(detail["reason"]).split())[:300], detail["final"])
+
 
 SUBJECT_LENGTH = 99  # SNS: ASCII, fewer than 100 characters, one line
 FINAL = "There is no file: the export failed. It is not tried again by itself."
@@ -57,18 +159,20 @@ def new_file(manifest: Manifest, link: Link, url: str) -> Mail:
         facts=(
             ("Window", f"{link.window} ({zone})"),
             ("Rows", f"{manifest.rows:,}"),
-            ("Size", wording.size(link.size_bytes)),
-            ("Link expires", wording.moment(link.expires_at, zone)),
+            ("Size", formatting.size(link.size_bytes)),
+            ("Link expires", formatting.moment(link.expires_at, zone)),
             *((f"SHA-256 of {part.file}", part.sha256) for part in manifest.parts),
         ),
         closing=(*_time_column(export), _owner(link), _whom_to_ask(export)),
     )
-    return _mail(words, subject(link.title, link.window, wording.rows(manifest.rows), state=_state(manifest)))
+    return _mail(
+        words, subject(link.title, link.window, formatting.rows(manifest.rows), state=_state(manifest))
+    )
 
 
 def no_file(failure: Failure) -> Mail:
     """The mail that says that no file will come."""
-    title = wording.title(failure.export.name)
+    title = formatting.title(failure.export.name)
     window = str(failure.window or "")
     words = Words(
         title=title,
@@ -87,8 +191,8 @@ def no_file(failure: Failure) -> Mail:
 def subject(title: str, window: str, what: str, *, state: str = "") -> str:
     """`Weekly trades, 2-8 November 2026: 12,345 rows`; a long title gives way, the rest never."""
     before = f"{state}: " if state else ""
-    after = wording.ascii_only(f"{', ' if window else ''}{window}: {what}")
-    name = " ".join(wording.ascii_only(title).split())
+    after = formatting.ascii_only(f"{', ' if window else ''}{window}: {what}")
+    name = " ".join(formatting.ascii_only(title).split())
     room = SUBJECT_LENGTH - len(before) - len(after)
     return before + (name if len(name) <= room else f"{name[: room - 3]}...") + after
 
@@ -119,7 +223,7 @@ def _buttons(link: Link, url: str) -> tuple[tuple[str, str], ...]:
     if len(link.parts) == 1:
         return (("Download CSV", url),)
     return tuple(
-        (f"Download part {number} of {len(link.parts)} ({wording.rows(part.rows)})", f"{url}/{number}")
+        (f"Download part {number} of {len(link.parts)} ({formatting.rows(part.rows)})", f"{url}/{number}")
         for number, part in enumerate(link.parts, 1)
     )
 

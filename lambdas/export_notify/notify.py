@@ -16,10 +16,9 @@ from typing import Any, Self
 from calve.config.export import Export
 from calve.errors import Fatal
 from calve.outputs.announcement import Announcement, export_created
-from lambdas import wording
+from lambdas import formatting
 from lambdas.export_notify import mail
-from lambdas.export_notify.mail import Mail
-from lambdas.export_notify.notice import Failure, Manifest
+from lambdas.export_notify.mail import Failure, Mail, Manifest
 from lambdas.links import Link, Links, recipient_hash
 from lambdas.tokens import Keyring, new_link_id, reference, sign
 
@@ -113,7 +112,7 @@ class Notifier:
             created_at=now,
             expires_at=min(now + export.link_days * DAY_S, kept_until),
             max_downloads=export.max_downloads * len(manifest.parts),
-            title=wording.title(export.name),
+            title=formatting.title(export.name),
             window=str(manifest.window),
             time_zone=export.time_zone,
             rows=manifest.rows,

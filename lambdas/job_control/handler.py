@@ -20,9 +20,8 @@ from botocore.config import Config
 
 from calve.outputs.metrics.function_metrics import WATCHDOG_EXHAUSTED
 from lambdas.custom_resource import serve
-from lambdas.job_control.environment import WatchdogEnvironment
 from lambdas.job_control.hand_over import HandOver, Wanted
-from lambdas.job_control.jobs import Jobs
+from lambdas.job_control.jobs import Jobs, WatchdogEnvironment
 from lambdas.job_control.jobs import start as start_job
 from lambdas.job_control.watchdog import Act, Ended, Later, Watchdog
 from lambdas.metering import add_alone

@@ -11,7 +11,7 @@ from aws_lambda_powertools import Logger, Tracer
 
 from calve.config.job import Kafka
 from calve.secrets import Redacted, read_secret
-from lambdas.kafka_broker import Broker
+from lambdas.kafka_client import Broker
 from lambdas.kafka_keys.scram import AlternatingUsers, MskPassword
 from lambdas.rotation import Rotation, handler_of
 

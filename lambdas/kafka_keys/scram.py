@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from calve.errors import Retryable
 from calve.secrets import Redacted
-from lambdas.kafka_broker import Broker, Login
-from lambdas.kafka_client import Refused
+from lambdas.kafka_client import Broker, Login, Refused
 from lambdas.rotation import credentials_of
 
 CLONE = "_clone"

@@ -11,9 +11,8 @@ from typing import Any
 from calve.config.publishing import Snowflake
 from calve.errors import ConfigError
 from calve.secrets import read_secret, value_of
-from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql import call, name, options
-from lambdas.snowflake.sql_api import Session
+from lambdas.snowflake.sql_api import KeyPair, Session
 
 PRIVATE_KEY = "private_key"
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from calve.config.publishing import Snowflake
 from calve.errors import Fatal
 from lambdas.snowflake.account import register, stored, to_store
-from lambdas.snowflake.key_pair import KeyPair
-from lambdas.snowflake.sql_api import Session
+from lambdas.snowflake.sql_api import KeyPair, Session
 
 
 @dataclass(frozen=True, slots=True)

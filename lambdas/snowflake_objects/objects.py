@@ -14,9 +14,8 @@ from typing import Any
 from calve.config.publishing import Snowflake
 from calve.errors import ConfigError, Fatal
 from lambdas.snowflake.account import properties, register, told
-from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql import Lake, Object, grants, mark, name, objects
-from lambdas.snowflake.sql_api import Session
+from lambdas.snowflake.sql_api import KeyPair, Session
 
 INFORMATION = "INFORMATION_SCHEMA"
 READ_THROUGH = {"EXTERNAL VOLUME", "CATALOG INTEGRATION"}

@@ -15,9 +15,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from calve.config.publishing import Snowflake
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.outputs.metrics.function_metrics import SNOWFLAKE_FAILED, SNOWFLAKE_LAG, SNOWFLAKE_STUCK
-from lambdas.commit_batch import CommitBatch
 from lambdas.metering import NAMESPACE, add
-from lambdas.publish_states import PublishStates
+from lambdas.publish_states import CommitBatch, PublishStates
 from lambdas.snowflake.account import service
 from lambdas.snowflake_refresh.refresh import TARGET, Outcome, Refresher, SnowflakeTables, link_stuck
 

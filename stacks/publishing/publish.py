@@ -131,7 +131,7 @@ class CatalogSync(Construct):
 
 
 def _published(deployment: Deployment, publish: Publish) -> dict[str, object]:
-    """As `lambdas.catalog_sync.many.Published`: where databases are named after clusters, tables are known by name alone."""
+    """As `lambdas.catalog_sync.sync.Published`: where databases are named after clusters, tables are known by name alone."""
     per_cluster = deployment.lake.namespace == "cluster_id"
     names = [each.table for each in publish.tables]
     return {

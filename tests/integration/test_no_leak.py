@@ -25,8 +25,7 @@ from calve.names import DEAD_LETTERS_SUFFIX
 from calve.requests.redrive import REQUEST, Request, Result
 from calve.schema.columns import REASONS
 from cli.spark import JAVA_OPTIONS, spark_environment
-from lambdas.export_notify.mail import new_file
-from lambdas.export_notify.notice import Manifest
+from lambdas.export_notify.mail import Manifest, new_file
 from lambdas.links import Link
 from tests.integration.engine import Engine
 from tests.integration.planted import Planted, Search

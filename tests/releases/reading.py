@@ -19,10 +19,9 @@ from calve.requests import backfill, forget, redrive, requests, rollback
 from calve.requests.requests import PAUSED, Pause
 from calve.table.position import Ledger, decode, encode_offsets
 from cli.verify.steps.mask import Tokens
-from lambdas.commit_batch import CommitBatch
-from lambdas.csv_export.manifest import same_definition
+from lambdas.csv_export.delivery import same_definition
 from lambdas.links import Link
-from lambdas.publish_states import PublishStates, Target
+from lambdas.publish_states import CommitBatch, PublishStates, Target
 from lambdas.tokens import Keys, verify
 
 

@@ -33,8 +33,8 @@ from calve.settings.problems import near_miss, one_of
 from cli import lake
 from cli.act.dead_letters.dead_letter import COLUMNS, Group, summarize
 from cli.config import moment
-from lambdas.csv_export import batches
-from lambdas.csv_export.failure import ExportFailed
+from lambdas.csv_export import scan as pages
+from lambdas.csv_export.window import ExportFailed
 
 _PLACE = re.compile(r"(\d{1,9}):(\d{1,18})")
 
@@ -176,7 +176,7 @@ def read(
         scan = letters.scan(selected, selected_fields=tuple(columns))
         tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
         try:
-            yield from batches.read(letters, tasks, scan.projection(), selected)
+            yield from pages.read(letters, tasks, scan.projection(), selected)
         except ExportFailed as error:
             raise CalveError(error.message, fix=error.fix) from None
 

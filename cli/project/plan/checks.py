@@ -29,9 +29,8 @@ from calve.schema.evolution import apply, column_at, data_columns
 from calve.settings.problems import Problem
 from cli.project.plan.survey import Read
 from lambdas.csv_export.aggregate import columns_written
-from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.scan import column_of, filter_of, in_window
-from lambdas.csv_export.window import previous
+from lambdas.csv_export.window import ExportFailed, previous
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
