@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from calve.config.export import Export
 from calve.config.job import Job, Table
-from calve.config.publishing import Publish
+from calve.config.publishing import Export, Publish
 
 UNKNOWN_WAREHOUSE = "s3://made-by-the-stack"
 UNKNOWN_SERVERS = "made-by-the-stack:9098"

@@ -15,8 +15,7 @@ from calve import http_client
 from calve.config import job
 from calve.errors import ConfigError, Fatal, Retryable, Suspended
 from calve.http_client import Tokens
-from calve.schema.registered import Schema
-from calve.schema.wire import CONFLUENT, Wire
+from calve.schema.wire import CONFLUENT, Schema, Wire
 from calve.secrets import HeldSecret, read_secret, value_of
 
 JSON_TYPE = "application/vnd.schemaregistry.v1+json"

@@ -13,8 +13,7 @@ from uuid import UUID
 
 from calve.config.job import PartName
 from calve.errors import Fatal, Retryable
-from calve.schema.registered import Schema
-from calve.schema.wire import GLUE, Wire
+from calve.schema.wire import GLUE, Schema, Wire
 from calve.secrets import DENIED
 
 READABLE = {"AVAILABLE", "DELETING"}

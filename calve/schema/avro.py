@@ -13,9 +13,19 @@ from collections.abc import Mapping, Sequence
 
 from calve.names import SYSTEM_COLUMN
 from calve.schema.change_events import AVRO_UNITS, MILLIS, MOMENT
-from calve.schema.columns import Json, field, list_of, map_of, struct, with_unit
-from calve.schema.evolution import Rule, SchemaProblem, column_name, join
-from calve.schema.tags import TAGS, listed, with_tags
+from calve.schema.columns import (
+    TAGS,
+    Json,
+    field,
+    join,
+    list_of,
+    listed,
+    map_of,
+    struct,
+    with_tags,
+    with_unit,
+)
+from calve.schema.evolution import Rule, SchemaProblem, column_name
 
 PRIMITIVES = {
     "boolean": "boolean",

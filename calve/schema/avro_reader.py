@@ -12,8 +12,8 @@ from itertools import count
 
 from calve.schema.avro import branch_names, branches, column_type, is_map
 from calve.schema.change_events import MILLIS
-from calve.schema.columns import Json, decimal_digits
-from calve.schema.evolution import Rule, SchemaProblem, join, show, widens
+from calve.schema.columns import Json, decimal_digits, join
+from calve.schema.evolution import Rule, SchemaProblem, show, widens
 
 FLOATS, INTEGERS = {"float", "double"}, {"int", "long"}
 SPARK_LOGICAL = {"date": ("int", "date"), "timestamptz": ("long", "timestamp-micros")} | {

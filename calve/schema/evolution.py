@@ -13,7 +13,7 @@ from typing import Literal
 
 from calve.errors import CalveError
 from calve.names import FIELD_NAME, SYSTEM_COLUMN, nearest
-from calve.schema.columns import Json, decimal_digits
+from calve.schema.columns import Json, decimal_digits, join
 
 WIDENINGS = (("int", "long"), ("float", "double"))
 
@@ -227,10 +227,6 @@ def column_name(name: str, where: str) -> str:
             Rule.FIELD_NAME_INVALID,
         )
     return name
-
-
-def join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def show(kind: Json) -> str:

@@ -13,11 +13,22 @@ from contextlib import suppress
 from functools import reduce
 
 from calve.names import FIELD_NAME, SYSTEM_COLUMN
-from calve.schema.columns import Json, field, list_of, map_of, struct, with_unit
-from calve.schema.evolution import SchemaProblem, join
+from calve.schema.columns import (
+    TAGS,
+    Json,
+    field,
+    join,
+    joined,
+    list_of,
+    listed,
+    map_of,
+    struct,
+    with_tags,
+    with_unit,
+)
+from calve.schema.evolution import SchemaProblem
 from calve.schema.json_pointers import Documents
 from calve.schema.json_scalars import CONNECT_TYPES, Named, kind_of, scalar
-from calve.schema.tags import TAGS, joined, listed, with_tags
 
 WIRE = {"json": "string", "days": "date", "millis": "timestamptz", "instant": "timestamptz"} | {
     "local_millis": "timestamp",

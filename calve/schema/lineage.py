@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from calve.schema.columns import Json
-from calve.schema.evolution import Change, Rule, SchemaProblem, apply, changes, join
+from calve.schema.columns import Json, join
+from calve.schema.evolution import Change, Rule, SchemaProblem, apply, changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,11 @@ from calve.config.deployment import UNKNOWN_WAREHOUSE, Deployment
 from calve.config.job import Job
 from calve.errors import ConfigError
 from calve.settings import document
-from calve.settings.checks import configuration
+from calve.settings.checks import configuration, job_names, relations
 from calve.settings.document import schema_problems
 from calve.settings.entries.deployment import deployment
 from calve.settings.model import Configuration
 from calve.settings.problems import Problem, config_error
-from calve.settings.relations import job_names, relations
 from calve.settings.resolving import StackDefaults, needed_by_a_command, needed_by_a_deploy, resolved_job
 
 __all__ = ["StackDefaults", "load", "load_deployment", "load_spark_settings", "read_source"]

@@ -19,9 +19,9 @@ import yaml
 from calve.decoding.formats import FORMATS, Top, columns
 from calve.errors import ConfigError
 from calve.names import FIELD_NAME
-from calve.registry.declared import NO_ID
+from calve.registry.registry import NO_ID
 from calve.schema.evolution import SchemaProblem
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from calve.settings.problems import KeyPath, Place, Problem, config_error
 
 _TAG = "tag:yaml.org,2002:"

@@ -16,13 +16,6 @@ from calve.settings.entries.deploy import (
     WorkersSection,
     rotation_problems,
 )
-from calve.settings.entries.exports import CsvSection, ExportSection, LinkSection
-from calve.settings.entries.maintenance import (
-    MaintenanceOptions,
-    MaintenanceSection,
-    RowRetentionSection,
-)
-from calve.settings.entries.masking import MaskingSection
 from calve.settings.entries.modes import (
     AggregateSection,
     ChangeDataSection,
@@ -32,7 +25,10 @@ from calve.settings.entries.modes import (
 )
 from calve.settings.entries.publish import (
     BootstrapSection,
+    CsvSection,
+    ExportSection,
     IcebergRestSection,
+    LinkSection,
     OpenCatalogSection,
     PublishSection,
     SnowflakeSection,
@@ -40,11 +36,14 @@ from calve.settings.entries.publish import (
 )
 from calve.settings.entries.routes import RouteSection
 from calve.settings.entries.sources import KeySection, OAuthSection, RegistrySection, SourceSection
-from calve.settings.entries.steps import FlattenSection, LookupSection, StepSection
+from calve.settings.entries.steps import FlattenSection, LookupSection, MaskingSection, StepSection
 from calve.settings.entries.tables import (
     AnnounceSection,
     BudgetSection,
     EmitSection,
+    MaintenanceOptions,
+    MaintenanceSection,
+    RowRetentionSection,
     TableOptions,
     TableSection,
 )

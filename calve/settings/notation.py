@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, get_args
 
-from calve.config.export import Function, Measure
 from calve.config.job import Start, Transform
+from calve.config.publishing import Function, Measure
 from calve.names import SYSTEM_COLUMN, field_problem
 from calve.schema.columns import KAFKA
 from calve.settings.problems import Invalid, InvalidParts, Problem, near_miss, one_of

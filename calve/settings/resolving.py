@@ -37,7 +37,6 @@ from calve.modes.aggregate import WINDOW_START, column_of
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import CHANGE
 from calve.settings.document import asks_registry, schema_text
-from calve.settings.entries.maintenance import maintenance_of
 from calve.settings.entries.modes import (
     AggregateSection,
     ChangeDataSection,
@@ -46,7 +45,7 @@ from calve.settings.entries.modes import (
 )
 from calve.settings.entries.routes import RouteSection
 from calve.settings.entries.sources import PartSection
-from calve.settings.entries.tables import BudgetSection, TableSection
+from calve.settings.entries.tables import BudgetSection, TableSection, maintenance_of
 from calve.settings.model import Configuration
 from calve.settings.problems import KeyPath, Problem
 

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from botocore.config import Config
 
-from calve.config.export import Export, Window
+from calve.config.publishing import Export, Window
 from calve.errors import CalveError, ConfigError
 from cli.account import Account, outputs
 from cli.config import load_target

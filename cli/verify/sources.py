@@ -17,9 +17,8 @@ from calve.config import job
 from calve.config.steps import Step
 from calve.decoding.record_schemas import subjects_of
 from calve.names import SYSTEM_COLUMN
-from calve.registry.declared import FRAMED, NO_ID, identity
-from calve.registry.registry import Registry, open_registry
-from calve.schema.registered import Schema
+from calve.registry.registry import FRAMED, NO_ID, Registry, identity, open_registry
+from calve.schema.wire import Schema
 from calve.table.position import Offsets
 from cli.verify.claim import Round, Rounds
 from cli.verify.counted import Filters

@@ -30,7 +30,7 @@ from calve.registry.registry import Registry
 from calve.requests import backfill, forget, redrive, requests, rollback
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import Change, data_columns
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from calve.table.position import (
     COMPLETE_ROUND,
     COMPLETE_UNTIL,

@@ -25,7 +25,7 @@ from pyiceberg.types import (
     PrimitiveType,
 )
 
-from calve.config.export import Export, Measure
+from calve.config.publishing import Export, Measure
 from lambdas.csv_export.scan import Column
 from lambdas.csv_export.window import ExportFailed
 

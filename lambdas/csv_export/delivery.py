@@ -20,7 +20,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from lambdas.csv_export.aggregate import Aggregation, columns_read, columns_written
 from lambdas.csv_export.scan import ROWS, Scan, plan, slices
 from lambdas.csv_export.upload import Content, Files, Lines, Part, Writer, discard

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from pyiceberg.table import Table
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.table.protocol import Commit, complete_until
 from lambdas.csv_export.delivery import Delivery, Lake, Outcome
 from lambdas.csv_export.window import ExportFailed, Period, explicit, previous

@@ -25,7 +25,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.exceptions import ClientError
 from pyiceberg.catalog import Catalog, load_catalog
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.errors import Fatal
 from calve.outputs.announcement import export_failed
 from calve.outputs.metrics.function_metrics import (

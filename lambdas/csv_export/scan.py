@@ -38,7 +38,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.names import nearest
 from lambdas.csv_export.window import ExportFailed, Period
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from botocore.exceptions import BotoCoreError, ClientError
 
-from calve.config.export import Csv
+from calve.config.publishing import Csv
 from lambdas.csv_export.cells import is_free_text, text
 
 BOM = b"\xef\xbb\xbf"

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from calve.config.export import Window
+from calve.config.publishing import Window
 from calve.errors import CalveError
 
 Kind = Literal[

@@ -21,7 +21,7 @@ from aws_lambda_powertools.utilities.idempotency import (
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.errors import Fatal
 from calve.outputs.announcement import Announcement
 from calve.outputs.metrics.function_metrics import MAILS_FAILED, MAILS_SENT, NOTICES

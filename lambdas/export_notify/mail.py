@@ -12,13 +12,13 @@ from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.errors import Fatal
 from lambdas import formatting
 from lambdas.links import Part
 
 if TYPE_CHECKING:
-    from calve.config.export import Export
+    from calve.config.publishing import Export
     from lambdas.links import Link
 
 

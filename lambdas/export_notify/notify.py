@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.errors import Fatal
 from calve.outputs.announcement import Announcement, export_created
 from lambdas import formatting

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from aws_cdk import aws_s3_assets
 
-from calve.config.export import EXPORTS
 from calve.config.job import GlueRegistry, Job
+from calve.config.publishing import EXPORTS
 from calve.names import of_msk
 from stacks.base.function import Brokers
 from stacks.base.roles import Lake, Statement, allow, arn, deny, msk_key, secret_arn

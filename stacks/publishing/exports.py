@@ -22,7 +22,7 @@ from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from calve.config.export import EXPORTS, Export
+from calve.config.publishing import EXPORTS, Export
 from calve.outputs.announcement import EXPORT_CREATED, EXPORT_FAILED, pattern
 from stacks.base.bundling import Runtime
 from stacks.base.function import Function, invoke

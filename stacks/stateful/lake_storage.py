@@ -13,7 +13,7 @@ from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, Stack
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from calve.config.export import EXPORTS
+from calve.config.publishing import EXPORTS
 from calve.errors import ConfigError
 from calve.names import OWNER_TAG
 from stacks.base.bundling import Runtime

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
 
-from calve.config.export import Export
 from calve.config.job import Job
 from calve.config.masking_keys import read_keys
-from calve.config.publishing import IcebergRest, Snowflake
+from calve.config.publishing import Export, IcebergRest, Snowflake
 from calve.outputs import emitting
 from calve.requests import backfill, forget, redrive, requests, rollback
 from calve.requests.requests import PAUSED, Pause

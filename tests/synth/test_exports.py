@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.errors import ConfigError
 from calve.settings import load_deployment
 from stacks.publishing.exports import ROTATION_DAYS

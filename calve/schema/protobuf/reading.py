@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from calve.schema.columns import Json
-from calve.schema.evolution import Rule, SchemaProblem, join, show, widens
+from calve.schema.columns import Json, join
+from calve.schema.evolution import Rule, SchemaProblem, show, widens
 from calve.schema.protobuf.columns import SCALAR_COLUMNS, own_column, value_column, value_kind
 from calve.schema.protobuf.model import Enum, Field, Message, Presence
 

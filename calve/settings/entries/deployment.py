@@ -15,9 +15,8 @@ from calve.config.deployment import (
     Network,
     Workers,
 )
-from calve.config.export import Csv, Export
 from calve.config.job import Job, Lake
-from calve.config.publishing import Publish
+from calve.config.publishing import Csv, Export, Publish
 from calve.config.topics import name_pattern
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.settings.entries.deploy import (
@@ -28,8 +27,7 @@ from calve.settings.entries.deploy import (
     RotateSection,
     WorkersSection,
 )
-from calve.settings.entries.exports import ExportSection
-from calve.settings.entries.publish import resolved
+from calve.settings.entries.publish import ExportSection, resolved
 from calve.settings.model import Configuration
 from calve.settings.schedules import CONTINUOUS
 

@@ -35,8 +35,8 @@ from lambdas.csv_export.window import ExportFailed, previous
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from calve.config.export import Export
     from calve.config.job import Aggregate, Job
+    from calve.config.publishing import Export
     from cli.project.plan.change import Change
     from cli.project.plan.deployed import DeployedTable
     from cli.project.plan.steps import Foreseen

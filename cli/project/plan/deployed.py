@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from calve.config.export import Export
 from calve.config.job import Job, Table
-from calve.config.publishing import IcebergRest, Snowflake
+from calve.config.publishing import Export, IcebergRest, Snowflake
 from calve.schema.columns import Json
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from calve.names import SYSTEM_COLUMN
-from calve.schema import registered
+from calve.schema import wire
 from calve.schema.evolution import SchemaProblem
 from cli.verify.formats.fields import CONFLUENT, MISFIT, Framing, Renames, Spec, Unreadable, Writer
 from cli.verify.formats.writers import PLAIN, ChangeWriter, whole_writer, writer_of
@@ -51,11 +51,11 @@ class Values:
     """
 
     columns: pa.Schema
-    schema_of: Callable[[int], registered.Schema | None]
+    schema_of: Callable[[int], wire.Schema | None]
     renames: Renames = field(default_factory=dict)
     framing: Framing = CONFLUENT
     foreign: Callable[[bytes], bool] = lambda _: False
-    only: registered.Schema | None = None
+    only: wire.Schema | None = None
     own: str | None = None
     message: str | None = None
     changes: Sequence[str] | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from calve.schema import registered
+from calve.schema import wire
 from calve.schema.wire import Wire
 
 EXACT = Context(prec=100)
@@ -46,7 +46,7 @@ class Spec:
     """
 
     frame: bytes
-    schema: registered.Schema
+    schema: wire.Schema
     columns: pa.Schema
     renames: Renames
     own: str | None = None

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from calve.registry.declared import NO_ID
-from calve.schema import registered
+from calve.registry.registry import NO_ID
+from calve.schema import wire
 from calve.schema.json_pointers import Documents
 from cli.verify.columns import is_list
 from cli.verify.formats import json_values
@@ -220,7 +220,7 @@ def _typed(value: Any, kind: type) -> Any:
     return value
 
 
-def _of_connect(schema: registered.Schema) -> str | None:
+def _of_connect(schema: wire.Schema) -> str | None:
     """The JSON Schema of the payloads, where a file holds a schema of Connect's; None where it is a JSON Schema itself."""
     if schema.id != NO_ID:
         return None

@@ -20,9 +20,9 @@ from google.protobuf.message import DecodeError
 from grpc_tools import protoc
 
 from calve.errors import CalveError
-from calve.schema import registered
+from calve.schema import wire
 from calve.schema.evolution import SchemaProblem
-from calve.schema.protobuf.linking import load
+from calve.schema.protobuf.files import load
 from cli.verify.formats.fields import Unreadable
 
 OWN = "calve_own.proto"
@@ -58,7 +58,7 @@ class Compiled:
 
 
 @lru_cache(maxsize=256)
-def compiled(schema: registered.Schema) -> Compiled:
+def compiled(schema: wire.Schema) -> Compiled:
     """A registered schema with its references; one of proto2 in a language whose parser looks at every text.
 
     Raises:
@@ -89,7 +89,7 @@ def _pool(files: list[descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.De
     return pool
 
 
-def _files(schema: registered.Schema) -> list[descriptor_pb2.FileDescriptorProto]:
+def _files(schema: wire.Schema) -> list[descriptor_pb2.FileDescriptorProto]:
     """The file and all that it needs, each after those that it needs itself."""
     binary = descriptor_pb2.FileDescriptorSet()
     with tempfile.TemporaryDirectory() as folder:
@@ -115,7 +115,7 @@ def _files(schema: registered.Schema) -> list[descriptor_pb2.FileDescriptorProto
         return list(descriptor_pb2.FileDescriptorSet.FromString(result.read_bytes()).file)
 
 
-def _refused(schema: registered.Schema) -> CalveError | Unreadable:
+def _refused(schema: wire.Schema) -> CalveError | Unreadable:
     """Unlike protoc, the job needs only the imports of its fields' types: what protoc alone refuses is not checked."""
     try:
         load(schema)

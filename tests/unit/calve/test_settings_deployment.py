@@ -18,8 +18,8 @@ from calve.config.deployment import (
     Network,
     Workers,
 )
-from calve.config.export import Csv, Export, Measure
 from calve.config.job import Kafka, Lake, Registry, Table
+from calve.config.publishing import Csv, Export, Measure
 from calve.settings import StackDefaults, load, load_deployment
 
 NAMED = "kafka: {bootstrap_servers: 'b:1'}\nregistry: {url: https://r}\n"

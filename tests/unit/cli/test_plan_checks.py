@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from calve.config.deployment import Deployment, JobDeployment, LakeDeployment
-from calve.config.export import Export, Measure
 from calve.config.job import (
     Aggregate,
     Announce,
@@ -27,6 +26,7 @@ from calve.config.job import (
 )
 from calve.config.job import Measure as Total
 from calve.config.maintenance import Maintenance, RowRetention
+from calve.config.publishing import Export, Measure
 from calve.config.steps import Filter
 from calve.errors import Suspended
 from calve.modes.keys import noted

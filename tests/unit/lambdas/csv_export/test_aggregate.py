@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.config.export import Measure
+from calve.config.publishing import Measure
 from lambdas.csv_export import aggregate
 from lambdas.csv_export.aggregate import Aggregation
 from lambdas.csv_export.window import ExportFailed

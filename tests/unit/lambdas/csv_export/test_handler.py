@@ -10,7 +10,7 @@ import boto3
 import pyarrow as pa
 import pytest
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.errors import Fatal
 from lambdas.csv_export import handler
 from lambdas.csv_export.delivery import Folder

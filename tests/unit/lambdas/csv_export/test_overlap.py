@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from calve.config.export import Csv
+from calve.config.publishing import Csv
 from lambdas.csv_export.delivery import Outcome
 from lambdas.export_notify.mail import Manifest
 from tests.unit.lambdas.csv_export.lake import BUCKET, World, at, export, trades
