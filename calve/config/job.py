@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 from calve.config.maintenance import Maintenance
+from calve.config.publishing import Announce, Emit
 from calve.config.steps import Mask, Step, step
 from calve.names import TableName
 
@@ -233,33 +234,6 @@ class Aggregate:
     def key(self) -> tuple[str, ...]:
         """The columns of a record that say which group it is of."""
         return (*self.by, self.window.column) if self.window else self.by
-
-
-@dataclass(frozen=True, slots=True)
-class Emit:
-    """A topic that gets the rows which a table gets.
-
-    key: columns; none: the record's key as the table has it. The others are what the topic is made with, if it is not there.
-    retention_ms: None: the broker's.
-    """
-
-    topic: str
-    format: Literal["avro", "json"] = "avro"
-    key: tuple[str, ...] = ()
-    partitions: int = 6
-    retention_ms: int | None = None
-    cleanup_policy: Literal["delete", "compact"] = "delete"
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """What the announcements of a table's commits say beside the usual: rows by the values of a column.
-
-    alert_on: the values that operators hear of at once.
-    """
-
-    count_by: str
-    alert_on: tuple[str, ...] = ()
 
 
 Mode = Upsert | Deduplicate | Aggregate

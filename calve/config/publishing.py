@@ -219,3 +219,30 @@ class Export:
         lists = {key: tuple(raw[key]) for key in ("recipients", "columns", "group_by")}
         measures = tuple(Measure(**each) for each in raw["measures"])
         return cls(**(raw | lists | {"measures": measures, "csv": Csv(**raw["csv"])}))
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """A topic that gets the rows which a table gets.
+
+    key: columns; none: the record's key as the table has it. The others are what the topic is made with, if it is not there.
+    retention_ms: None: the broker's.
+    """
+
+    topic: str
+    format: Literal["avro", "json"] = "avro"
+    key: tuple[str, ...] = ()
+    partitions: int = 6
+    retention_ms: int | None = None
+    cleanup_policy: Literal["delete", "compact"] = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """What the announcements of a table's commits say beside the usual: rows by the values of a column.
+
+    alert_on: the values that operators hear of at once.
+    """
+
+    count_by: str
+    alert_on: tuple[str, ...] = ()

@@ -13,12 +13,10 @@ from typing import Any, Literal, TypeVar
 from calve.config.deployment import UNKNOWN_SERVERS
 from calve.config.job import (
     Aggregate,
-    Announce,
     AnyRegistry,
     Budget,
     ChangeData,
     Deduplicate,
-    Emit,
     Entry,
     GlueRegistry,
     Job,
@@ -32,6 +30,7 @@ from calve.config.job import (
     Upsert,
     Window,
 )
+from calve.config.publishing import Announce, Emit
 from calve.config.steps import Route
 from calve.modes.aggregate import WINDOW_START, column_of
 from calve.names import SYSTEM_COLUMN

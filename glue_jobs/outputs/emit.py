@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
-from calve.config import job
+from calve.config import job, publishing
 from calve.errors import Retryable, topic_forbidden
 from calve.log import event
 from calve.modes.column_rules import require_emit_key
@@ -64,13 +64,13 @@ def _note(target: Target, emitted: Emitted) -> None:
     target.main.refresh()
 
 
-def _emit(target: Target, settings: job.Emit, commit: Commit) -> None:
+def _emit(target: Target, settings: publishing.Emit, commit: Commit) -> None:
     with added_rows(target.lake, target.main, commit.id) as rows:
         if rows is not None:
             _write(target, settings, commit, rows)
 
 
-def _write(target: Target, settings: job.Emit, commit: Commit, rows: DataFrame) -> None:
+def _write(target: Target, settings: publishing.Emit, commit: Commit, rows: DataFrame) -> None:
     target.output.ensure_topic(settings)
     columns = data_columns(target.main.schema)
     encoding = _Encoding(settings, columns, target.registry)
@@ -101,7 +101,7 @@ def _write(target: Target, settings: job.Emit, commit: Commit, rows: DataFrame) 
 class _Encoding:
     """How rows with these data columns become records: schemas are registered when they are first needed."""
 
-    settings: job.Emit
+    settings: publishing.Emit
     columns: Json
     registry: Registry | None
 

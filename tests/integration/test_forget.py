@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calve.config.job import Deduplicate, Emit, Upsert
+from calve.config.job import Deduplicate, Upsert
+from calve.config.publishing import Emit
 from calve.config.steps import Flatten
 from calve.requests.forget import FORGOTTEN, FOUND, LEFT, REQUEST
 from cli.main import app

@@ -15,7 +15,8 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
 
 from calve import secrets
-from calve.config.job import Emit, Table
+from calve.config.job import Table
+from calve.config.publishing import Emit
 from calve.errors import Retryable
 from calve.names import TableName
 from glue_jobs.ingest import run

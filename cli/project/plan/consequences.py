@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from calve.config.job import Emit, Table
+from calve.config.job import Table
 from calve.config.maintenance import Maintenance
-from calve.config.publishing import Export
+from calve.config.publishing import Emit, Export
 from calve.errors import Suspended
 from calve.modes.keys import noted, switch
 from cli.look.status import duration

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from calve.config.job import Announce, Job, Kafka, Registry, Table
+from calve.config.job import Job, Kafka, Registry, Table
+from calve.config.publishing import Announce
 from calve.config.steps import Flatten, Mask, Rule, masked_columns
 from calve.errors import ConfigError
 from calve.settings import StackDefaults, load

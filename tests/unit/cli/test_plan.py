@@ -16,7 +16,6 @@ from calve.config.deployment import Deployment, JobDeployment, LakeDeployment, W
 from calve.config.job import (
     Aggregate,
     Deduplicate,
-    Emit,
     Job,
     Kafka,
     Lake,
@@ -27,7 +26,7 @@ from calve.config.job import (
     Upsert,
 )
 from calve.config.maintenance import Maintenance, RowRetention
-from calve.config.publishing import Csv, Export, IcebergRest, Measure, Publish
+from calve.config.publishing import Csv, Emit, Export, IcebergRest, Measure, Publish
 from calve.config.spark_conf import spark_conf
 from calve.modes.keys import noted
 from calve.names import TableName
