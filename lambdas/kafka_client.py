@@ -34,15 +34,15 @@ DENIED = {KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATIO
 
 
 class Refused(Fatal):
-    """The cluster does not let this user in, or its certificate is not trusted."""
+    """The cluster refuses the login, or its certificate is not trusted."""
 
 
 class Denied(Fatal):
-    """The cluster lets this user in, and does not let it do this."""
+    """The user is logged in, but not allowed to do this."""
 
 
 class KafkaClient:
-    """One cluster with the rights of one user. `properties`: of librdkafka. No question waits for longer than `patience_s`."""
+    """One cluster with the rights of one user. `properties`: of librdkafka. `patience_s`: the longest wait for an answer."""
 
     def __init__(self, where: str, properties: dict[str, Any], patience_s: float = TIMEOUT_S) -> None:
         self._where = where
@@ -65,7 +65,7 @@ class KafkaClient:
             )
 
     def _result(self, future: Future[Any]) -> Any:
-        """A client's answer. It reports refusals only to `error_cb`, which `poll` calls, and goes on trying."""
+        """A client's answer. librdkafka reports refusals only to `error_cb`, which `poll` calls, and retries."""
         until = time.monotonic() + self._patience_s + 1
         while not future.done() and self._refusal is None and time.monotonic() < until:
             self._admin.poll(0.05)
@@ -100,7 +100,7 @@ class KafkaClient:
 
 
 def properties_of(kafka: Kafka, secret: Redacted | None, region: str) -> dict[str, Any]:
-    """What every librdkafka client is made with; `region` is where an MSK cluster stands.
+    """Properties of every librdkafka client; `region`: of an MSK cluster.
 
     Raises:
         ConfigError: as `librdkafka_properties`.
@@ -146,7 +146,7 @@ Right = tuple[ResourceType, str, ResourcePatternType, str, AclOperation, AclPerm
 
 
 class Broker(KafkaClient):
-    """The cluster with the rights of one user. `authorities`: PEM of those that sign the brokers' certificates."""
+    """The cluster with the rights of one user. `authorities`: PEM of the CAs of the brokers' certificates."""
 
     def __init__(self, kafka: Kafka, user: Redacted, authorities: str | None = None) -> None:
         given = {"ssl.ca.pem": authorities} if authorities else {}
@@ -154,20 +154,20 @@ class Broker(KafkaClient):
         self._mechanism = kafka.mechanism or "SCRAM-SHA-512"
 
     def topics(self) -> set[str]:
-        """The topics that the user may see.
+        """The topics that the user can see.
 
         Raises:
-            Refused: it does not get in. Retryable: Kafka does not answer.
+            Refused: the login failed. Retryable: Kafka does not answer.
         """
         with self._errors():
             self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S))
             return set(self._admin.list_topics(timeout=TIMEOUT_S).topics)
 
     def set_password(self, user: str, password: str) -> None:
-        """Make a user, or change its password.
+        """Create a user, or change its password.
 
         Raises:
-            Denied: the cluster does not let this user do it. Retryable: it does not answer.
+            Denied: not allowed. Retryable: no answer.
         """
         info = ScramCredentialInfo(ScramMechanism[self._mechanism.replace("-", "_")], ITERATIONS)
         change = UserScramCredentialUpsertion(user, info, password.encode())
@@ -178,7 +178,7 @@ class Broker(KafkaClient):
                 self._result(answer)
 
     def copy_rights(self, user: str, to: str) -> None:
-        """Allow and deny one user exactly what another one is; nothing where the cluster has no ACLs.
+        """Give one user the ACLs of another; nothing if the cluster has no ACLs.
 
         Raises:
             Denied, Retryable: as `set_password`.

@@ -1,4 +1,4 @@
-"""All stacks of a deployment, in the order in which they need each other."""
+"""All stacks of a deployment, each after the stacks that it needs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def build(
 ) -> None:
     """Add the deployment's stacks to the app.
 
-    `missing` sections of calve.yaml become parameters that nobody gives a value, so that a deploy ends before it begins.
+    `missing`: sections that calve.yaml lacks. Each becomes a parameter without a value, so a deploy fails at once.
     """
     name = deployment.name
     stack = LakeStack(app, f"{name}-lake", deployment=deployment, runtime=runtime, delete_data=delete_data)

@@ -27,11 +27,11 @@ SAID = 300
 
 
 class NotFound(CalveError):
-    """There is no such table, namespace or other thing."""
+    """There is no such table or namespace."""
 
 
 class Conflict(CalveError):
-    """It is there already, or something newer is."""
+    """It exists already, or a newer version does."""
 
 
 class NotSupported(Fatal):
@@ -39,11 +39,11 @@ class NotSupported(Fatal):
 
 
 class Unanswered(Retryable):
-    """A change was asked for, and nobody knows whether it was made."""
+    """A change was sent, and its outcome is unknown."""
 
 
 class Server:
-    """One server; safe to share between threads."""
+    """One server; thread-safe."""
 
     def __init__(self, uri: str, tokens: Tokens | None = None) -> None:
         self._uri = http_client.checked(uri, "publish.iceberg_rest.uri")
@@ -56,11 +56,11 @@ class Server:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """What the server answers; empty where it answers without a body. A token that it refuses is renewed once.
+        """The server's answer; empty if it has no body. A refused token is renewed once.
 
         Raises:
-            NotFound, Conflict, NotSupported: see there. Fatal: it refuses. Retryable: it does not answer.
-            Unanswered: the same of a request that changes something.
+            NotFound, Conflict, NotSupported: see there. Fatal: refused. Retryable: no answer.
+            Unanswered: no answer to a change.
         """
         try:
             return self._ask(method, path, body, query)
@@ -100,7 +100,7 @@ class _Unauthorized(Fatal):
 
 
 def escaped(name: str) -> str:
-    """A name as one part of a path."""
+    """A name as one segment of a path."""
     return quote(name, safe="")
 
 
@@ -121,7 +121,7 @@ def _refusal(request: str, method: str, status: int, text: bytes) -> CalveError:
 
 
 def _words(text: bytes) -> str:
-    """What an answer of Iceberg's or Polaris' says went wrong."""
+    """The error message in an answer of Iceberg or Polaris."""
     try:
         error = json.loads(text)["error"]
         return f"{error['type']}: {error['message']}"[:SAID]
@@ -131,7 +131,7 @@ def _words(text: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A table as the catalog has it; as `lambdas.lake_tables.Head`."""
+    """A table in the catalog; as `lambdas.lake_tables.Head`."""
 
     uuid: str
     metadata_location: str
@@ -142,7 +142,7 @@ class Registered:
 
 
 class Catalog:
-    """One catalog of a server; safe to share between threads."""
+    """One catalog of a server; thread-safe."""
 
     def __init__(self, server: Server, warehouse: str | None = None) -> None:
         self.server = server
@@ -150,17 +150,17 @@ class Catalog:
 
     @cached_property
     def root(self) -> str:
-        """Where the catalog's paths begin: the server says it."""
+        """The prefix of the catalog's paths, from the server."""
         query = {"warehouse": self._warehouse} if self._warehouse else None
         config = self.server.ask("GET", "/v1/config", query=query)
         prefix = (config.get("defaults") or {}) | (config.get("overrides") or {})
-        # A prefix may have several parts, and is quoted already where it must be.
+        # A prefix may have several segments, and is already quoted.
         return f"/v1/{prefix['prefix']}" if prefix.get("prefix") else "/v1"
 
     def find(self, namespace: str, table: str) -> Registered | None:
-        """The table; None where there is none, or no such namespace."""
+        """The table; None if there is no such table or namespace."""
         try:
-            # The snapshots that branches and tags need: there may be thousands of others.
+            # Only the snapshots of branches and tags: there may be thousands of others.
             answer = self.server.ask("GET", self.path(namespace, table), query={"snapshots": "refs"})
         except NotFound:
             return None
@@ -176,10 +176,10 @@ class Catalog:
         )
 
     def make_namespace(self, namespace: str, properties: dict[str, str]) -> None:
-        """Make the namespace, unless it is there.
+        """Create the namespace, unless it exists.
 
         Raises:
-            Retryable: it is not there, and may come yet; made late it does no harm.
+            Retryable: it does not exist yet. If it is created later, that is harmless.
         """
         body = {"namespace": [namespace], "properties": properties}
         try:
@@ -187,12 +187,12 @@ class Catalog:
         except Conflict:
             return
         except Unanswered as error:
-            # Asked by two at once, Iceberg's own server answers one of them with HTTP 500.
+            # Iceberg's own server answers one of two concurrent requests with HTTP 500.
             if self.namespace(namespace) is None:
                 raise Retryable(error.message) from None
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """The properties of a namespace; None where there is none."""
+        """The properties of a namespace; None if there is none."""
         try:
             answer = self.server.ask("GET", f"{self.root}/namespaces/{escaped(namespace)}")
         except NotFound:
@@ -200,7 +200,7 @@ class Catalog:
         return answer.get("properties") or {}
 
     def drop_namespace(self, namespace: str) -> bool:
-        """Drop a namespace; False where it is not empty."""
+        """Drop a namespace; False if it is not empty."""
         try:
             self.server.ask("DELETE", f"{self.root}/namespaces/{escaped(namespace)}")
         except NotFound:
@@ -214,28 +214,28 @@ class Catalog:
 
 
 class Writer(Protocol):
-    """How a catalog is told of metadata that is not its own work."""
+    """How a catalog gets metadata that the job has written."""
 
     def register(self, namespace: str, head: Head, now_ms: int) -> None:
-        """Make the table.
+        """Create the table.
 
         Raises:
-            Conflict: there is one. NotFound: there is no such namespace.
+            Conflict: it exists. NotFound: there is no such namespace.
         """
         ...
 
     def move(self, namespace: str, head: Head, now_ms: int) -> None:
-        """Name other metadata, in one step: a reader finds the table before and after, and no moment between."""
+        """Point the table at other metadata, atomically."""
         ...
 
     def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
-        """Forget a table that may be gone already; its files are the lake's."""
+        """Drop a table, if it exists; its files belong to the lake."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """By `register`, with `overwrite` where the table is there."""
+    """With `register`, and `overwrite` if the table exists."""
 
     catalog: Catalog
 
@@ -264,7 +264,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Notifications:
-    """By notifications, for the EXTERNAL catalogs of Polaris. It takes none that is older than one it has taken."""
+    """With notifications, for the EXTERNAL catalogs of Polaris. Polaris refuses one that is older than the last."""
 
     catalog: Catalog
 

@@ -20,7 +20,7 @@ SETTINGS = "publish.iceberg_rest.secret, token_url and scope"
 def open_sync(
     settings: IcebergRest, *, deployment: str, states_table: str, client: Callable[[str], Any]
 ) -> Sync:
-    """What keeps the catalog of these settings equal; `client` makes clients of AWS' services.
+    """The synchronization with the configured catalog; `client` makes AWS clients.
 
     Raises:
         ConfigError, Retryable: as `read_secret`.
@@ -39,7 +39,7 @@ def open_sync(
 
 
 def tokens_of(settings: IcebergRest, secret: str, scope: str | None) -> Tokens:
-    """Tokens for the client that a secret names.
+    """OAuth tokens for the client in a secret.
 
     Raises:
         ConfigError, Retryable: as `read_secret`.
@@ -80,7 +80,7 @@ class Wanted:
             states_table=self.states_table,
             client=client,
         )
-        # A function that died holds its table for as long: better a slow end of a stack than a failed one.
+        # A crashed function holds its table's lease that long: a slow delete is better than a failed one.
         return replace(opened, patience_s=LEASE_MS / 1000 + 10)
 
     def nothing(self) -> Published:
@@ -88,12 +88,12 @@ class Wanted:
 
     @property
     def place(self) -> tuple[str, str | None, str | None]:
-        """Where the tables are."""
+        """The location of the tables."""
         return (self.catalog.uri, self.catalog.warehouse, self.catalog.namespace)
 
 
 def apply(wanted: Wanted, before: Wanted | None, client: Client) -> None:
-    """Tables that are published are pending until the functions have looked at them; those that no longer are, are dropped.
+    """Set new published tables to pending, and drop those that are no longer published.
 
     Raises:
         Retryable: a table could not be dropped.
@@ -109,7 +109,7 @@ def apply(wanted: Wanted, before: Wanted | None, client: Client) -> None:
 
 
 def remove(wanted: Wanted, client: Client) -> None:
-    """Nothing is published any more: the catalog has what it had before.
+    """Drop all tables that this deployment published.
 
     Raises:
         Retryable: a table could not be dropped.

@@ -22,7 +22,7 @@ tracer = Tracer(service="cloud_keys")
 
 @cache
 def rotation() -> Rotation:
-    """Made once per process. `KAFKA`: the settings of the clients, as JSON; or `REGISTRY`: its URL."""
+    """Made once per process. `KAFKA`: the clients' settings as JSON. `REGISTRY`: the registry's URL."""
     secret, admin = os.environ["SECRET"], os.environ["ADMIN_SECRET"]
     subject = CloudKeys(
         secret,

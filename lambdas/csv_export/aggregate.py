@@ -31,7 +31,7 @@ from lambdas.csv_export.window import ExportFailed
 
 MANTISSA_BITS, SPECIAL, BIAS = 52, 2047, 1075
 SHIFT = 5
-"""Numbers whose exponents share all bits but the last five are added together: a 53-bit mantissa, shifted by up to 31 bits."""
+"""Numbers whose exponents differ only in the last five bits are added together: a 53-bit mantissa, shifted by up to 31 bits."""
 
 INFINITE, MINUS_INFINITE, NOT_A_NUMBER = 1000, 1001, 1002
 WHOLE = pa.decimal128(38, 0)
@@ -40,11 +40,11 @@ POWERS = (
     .cast(pa.decimal128(19, 0))
     .cast(pa.decimal128(10, 0))
 )
-"""In ten digits: Arrow reserves the digits of both factors and one more, and a product has 38 at most."""
+"""In ten digits: Arrow reserves the digits of both factors and one more, and a product has at most 38."""
 
 
-def taken_apart(array: Any) -> tuple[Any, Any]:
-    """(integer, power) of each number, as columns; both null of null."""
+def split_numbers(array: Any) -> tuple[Any, Any]:
+    """(integer, power) of each number, as columns; null of null."""
     bits = pc.cast(array, pa.float64()).view(pa.int64())
     negative = pc.less(bits, 0)
     stored = pc.bit_wise_and(pc.shift_right(bits, MANTISSA_BITS), SPECIAL)
@@ -62,7 +62,7 @@ def taken_apart(array: Any) -> tuple[Any, Any]:
 
 
 def total(parts: Iterable[tuple[Any, int | None]]) -> float | None:
-    """The sum of (sum of integers, power), correctly rounded; None where every number was null."""
+    """The sum of (sum of integers, power), correctly rounded; None if every number was null."""
     exact, powers = Fraction(0), set()
     for integer, power in parts:
         if power is None:
@@ -90,7 +90,7 @@ NARROW_DIGITS = 18
 
 
 def columns_read(export: Export) -> tuple[str, ...]:
-    """The columns that an aggregating export needs, each once; at least one, for there are rows to count."""
+    """The columns that an aggregating export needs, without duplicates. At least one, so that rows can be counted."""
     measured = [measure.column for measure in export.measures if measure.column]
     return tuple(dict.fromkeys([*export.group_by, *measured])) or (export.time_column,)
 
@@ -99,7 +99,7 @@ def columns_written(export: Export, read: tuple[Column, ...]) -> tuple[Column, .
     """The columns of the file: the groups, then the measures.
 
     Raises:
-        ExportFailed: `bad_column`, where a function does not suit a column.
+        ExportFailed: `bad_column`: a function does not support the column's type.
     """
     types = {column.name: column.type for column in read}
     for name in export.group_by:
@@ -111,7 +111,7 @@ def columns_written(export: Export, read: tuple[Column, ...]) -> tuple[Column, .
 
 @dataclass(slots=True)
 class _State:
-    """Partial results: one row per group so far, and what came in since they were last merged."""
+    """Partial results: one row per group, and the batches since the last merge."""
 
     keys: list[str]
     functions: list[tuple[str, str]]
@@ -144,7 +144,7 @@ class _State:
 
 
 class Aggregation:
-    """Takes batches, gives one row per group, sorted by the group."""
+    """Takes batches; returns one row per group, sorted by the group."""
 
     def __init__(self, export: Export, *, state_bytes: int = STATE_BYTES) -> None:
         self._export = export
@@ -154,7 +154,7 @@ class Aggregation:
         self._sums: dict[int, _State] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in one batch.
+        """Add one batch.
 
         Raises:
             ExportFailed: `too_many_groups`.
@@ -170,7 +170,7 @@ class Aggregation:
         values = [_partial(self._export.measures[i], batch) for i in plain]
         self._plain.add(pa.table([*keys, *values], names=[*self._keys, *(f"m{i}" for i in plain)]))
         for i, state in self._sums.items():
-            integer, power = taken_apart(batch.column(self._export.measures[i].column))
+            integer, power = split_numbers(batch.column(self._export.measures[i].column))
             state.add(pa.table([*keys, power, integer], names=[*self._keys, "power", "integer"]))
         self._check()
 
@@ -242,7 +242,7 @@ def _merging(measure: Measure) -> str:
 
 
 def _partial(measure: Measure, batch: pa.RecordBatch) -> Any:
-    """A column that, merged by `_merging`, gives the measure; integers and decimals in types that cannot overflow."""
+    """A column that `_merging` merges into the measure; integers and decimals in types that cannot overflow."""
     if measure.column is None:
         return pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
     column = batch.column(measure.column)

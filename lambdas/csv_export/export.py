@@ -1,6 +1,6 @@
-"""One run of an export: the window that is due, then the windows before it once more, for rows that came late.
+"""One run of an export: the window that is due, then earlier windows again, for late rows.
 
-The table must hold everything that arrived in the topic before a window's end: the engine says up to when it has read.
+The table must hold everything that arrived in the topic before the window's end. Its commits say up to when it was read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lambdas.csv_export.window import ExportFailed, Period, explicit, previous
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`endpoint_url` is set by an emulator's host alone; boto3 reads it by itself, PyIceberg has to be told."""
+    """`endpoint_url` is set only by an emulator. boto3 reads it by itself, PyIceberg does not."""
 
     deployment: str
     lake_bucket: str
@@ -65,32 +65,32 @@ ASK_AGAIN = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Nothing that arrived before the window's end is missing."""
+    """No record from before the window's end is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not yet; look again at `at`."""
+    """Not complete yet; check again at `at`."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """The time to wait is over."""
+    """The wait is over."""
 
 
 Decision = Complete | Wait | Incomplete
 
 
 def ingested_until(table: Table) -> datetime | None:
-    """Up to when the table has everything; None where nothing says so."""
+    """The time up to which the table is complete; None if unknown."""
     seconds = complete_until(_ancestors(table), table.properties)
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def decide(until: datetime | None, end: datetime, now: datetime, deadline: datetime) -> Decision:
-    """Whether to write a window that ends at `end`; `deadline` is when waiting ends."""
+    """Whether to write a window that ends at `end`; `deadline`: when waiting ends."""
     if until is not None and until >= end:
         return Complete()
     if now >= deadline:
@@ -109,7 +109,7 @@ def _ancestors(table: Table) -> Iterator[Commit]:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a run is asked for: an export, and its window by the scheduled time or as an operator names it."""
+    """The request of a run: an export and its window, by the scheduled time or named by an operator."""
 
     export: Export
     scheduled_at: datetime
@@ -123,7 +123,7 @@ class Order:
         return cls(export, scheduled_at, period, explicit=bounds is not None)
 
     def earlier(self) -> list[Period]:
-        """The windows to look at once more; none where the window was named."""
+        """The windows to check again; none if an operator named the window."""
         if self.explicit:
             return []
         zone, again = self.period.zone, self.export.recheck_windows
@@ -131,7 +131,7 @@ class Order:
 
 
 def run(order: Order, lake: Lake, wait: Callable[[datetime], None]) -> Iterator[Outcome]:
-    """The outcome of each window, as soon as it is known; `wait` is told when to run the same order again."""
+    """The outcome of each window, as soon as it is known. `wait` gets the time to run the same order again."""
     try:
         table = lake.table(order.export)
         until = ingested_until(table) if table else None
@@ -151,7 +151,7 @@ def run(order: Order, lake: Lake, wait: Callable[[datetime], None]) -> Iterator[
 
 
 def delivered(order: Order, lake: Lake) -> bool:
-    """Whether the window that is due has got a file since it was due."""
+    """Whether the due window has a file that was written since it was due."""
     newest = lake.folder(order.export, order.period).newest()
     return newest is not None and datetime.fromisoformat(newest[1]["created_at"]) >= order.scheduled_at
 

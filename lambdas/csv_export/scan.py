@@ -56,7 +56,7 @@ def read(
     Raises:
         ExportFailed: `unreadable_table`.
     """
-    # A file's texts may come as `string` or `large_string`; the batches of one read are alike.
+    # A file's text may be `string` or `large_string`; all batches of one read have the same types.
     target = internals.schema_to_pyarrow(schema, include_field_ids=False)
     bound = bind(table.schema(), row_filter, case_sensitive=True)
     for task in tasks:
@@ -71,7 +71,7 @@ def read(
 
 
 def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch in pieces of bounded size."""
+    """A batch in parts of bounded size."""
     if not batch.num_rows:
         return
     row_bytes = max(1, batch.nbytes // batch.num_rows)
@@ -82,7 +82,7 @@ def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 @dataclass
 class _File:
-    """One data file, with the rows that were deleted from it."""
+    """One data file and its deleted rows."""
 
     table: Table
     task: FileScanTask
@@ -109,7 +109,7 @@ class _File:
     def _kept(
         self, view: _View, batches: Iterator[pa.RecordBatch], first: int, deletes: Any
     ) -> Iterator[pa.RecordBatch]:
-        """Rows that are neither deleted nor filtered out; `first` is the number of the first row in its file."""
+        """Rows that are neither deleted nor filtered out; `first`: the position of the first row in its file."""
         for raw in batches:
             batch = raw
             if deletes:
@@ -123,7 +123,7 @@ class _File:
 
 @dataclass
 class _View:
-    """A file's own schema, and what the scan wants of it."""
+    """A file's own schema, and the part that the scan needs."""
 
     file: _File
     physical: pa.Schema
@@ -151,7 +151,7 @@ class _View:
 
     @cached_property
     def _missing(self) -> dict[int, Any]:
-        """Values of columns that the file does not have, such as those that a partition implies."""
+        """Values of columns that the file lacks, such as partition values."""
         table, data_file = self.file.table, self.file.task.file
         spec = table.specs().get(data_file.spec_id)
         return internals._get_column_projection_values(
@@ -160,7 +160,7 @@ class _View:
 
     @cached_property
     def paths(self) -> list[str]:
-        """What Parquet is asked for; of a struct only the wanted fields."""
+        """The columns to read from Parquet; of a struct only the needed fields."""
         return [name for field in self._wanted.fields for name in _leaves(field)]
 
     @cached_property
@@ -200,7 +200,7 @@ RESERVE_S = 45.0
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the file. `name` is a path in the table's schema, such as `price` or `_kafka.timestamp`."""
+    """A column of the file. `name`: a path in the table's schema, such as `price` or `_kafka.timestamp`."""
 
     name: str
     type: IcebergType
@@ -218,11 +218,11 @@ class Scan:
 
     @property
     def rows_at_most(self) -> int:
-        """Rows of the files that may hold some of the window."""
+        """The rows of all files that may have rows of the window."""
         return sum(task.file.record_count for task in self.tasks)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches with one column per `columns`, named alike; the same order whenever the snapshot is the same.
+        """Batches with the columns of `columns`; a snapshot always has the same order.
 
         Raises:
             ExportFailed: `out_of_time`.
@@ -250,7 +250,7 @@ class Scan:
 def plan(
     table: Table, export: Export, period: Period, names: tuple[str, ...], remaining_s: Callable[[], float]
 ) -> Scan:
-    """The read of `names` (all columns where empty) in a window.
+    """The scan of `names` (empty: all columns) in a window.
 
     Raises:
         ExportFailed: `missing_column`, `bad_time_column`, `bad_window`, `bad_filter`, `unreadable_table`.
@@ -323,7 +323,7 @@ def _bounds(column: Column, export: Export, period: Period) -> tuple[str, str]:
         case TimestamptzType() | TimestamptzNanoType():
             return period.start.isoformat(), period.end.isoformat()
         case TimestampType() | TimestampNanoType():
-            # Without a zone it is what a clock showed: in the export's zone, as nothing else is known.
+            # A timestamp without a zone is read in the export's zone, as nothing else is known.
             return tuple(at.replace(tzinfo=None).isoformat() for at in (period.local_start, period.local_end))  # type: ignore[return-value]
         case DateType():
             if not period.whole_days:
@@ -341,7 +341,7 @@ def _bounds(column: Column, export: Export, period: Period) -> tuple[str, str]:
 
 
 def filter_of(schema: Schema, text: str) -> BooleanExpression:
-    """The rows that an export's filter takes.
+    """The rows that pass an export's filter.
 
     Raises:
         ExportFailed: `bad_filter`.

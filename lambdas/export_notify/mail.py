@@ -29,7 +29,7 @@ _OWN_FILE = r"([A-Za-z0-9]+)/[A-Za-z0-9_-][A-Za-z0-9._-]*"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Half open, in the export's zone."""
+    """Half-open, in the export's zone."""
 
     start: datetime
     end: datetime
@@ -48,7 +48,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest as `csv_export` writes it, as far as a mail needs it."""
+    """The fields of `csv_export`'s manifest that a mail needs."""
 
     key: str
     export: Export
@@ -64,10 +64,10 @@ class Manifest:
 
     @classmethod
     def parse(cls, key: str, text: str) -> Self:
-        """Read a manifest.
+        """Parse a manifest.
 
         Raises:
-            Fatal: it is of another format, or names other files than those of one run, in its folder.
+            Fatal: another format, or files outside the folder of one run.
         """
         raw: dict[str, Any] = json.loads(text)
         if raw.get("format") != FORMAT:
@@ -104,7 +104,7 @@ def _run(manifest: str, part: Part) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An export without a file; not `final`, it is tried again. `reason` is for people and one line; it never holds data."""
+    """An export without a file; not `final`: it is tried again. `reason`: one line for people, without data."""
 
     export: Export
     window: Window | None
@@ -129,7 +129,7 @@ KAFKA_TIME = "_kafka.timestamp"
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """One mail, in both forms; SNS takes the plain one alone."""
+    """One mail in both forms; SNS uses only the plain one."""
 
     subject: str
     text: str
@@ -138,18 +138,18 @@ class Mail:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A mail before it is laid out."""
+    """The text of a mail before layout."""
 
     title: str
     lead: str
     notes: tuple[str, ...]
-    buttons: tuple[tuple[str, str], ...]  # what it says, where it leads
+    buttons: tuple[tuple[str, str], ...]  # (text, URL)
     facts: tuple[tuple[str, str], ...]
     closing: tuple[str, ...]
 
 
 def new_file(manifest: Manifest, link: Link, url: str) -> Mail:
-    """The mail of a new file. `url` is the link's own address, with its token."""
+    """The mail of a new file. `url`: the link's address, with its token."""
     export, zone = manifest.export, manifest.export.time_zone
     words = Words(
         title=link.title,
@@ -171,7 +171,7 @@ def new_file(manifest: Manifest, link: Link, url: str) -> Mail:
 
 
 def no_file(failure: Failure) -> Mail:
-    """The mail that says that no file will come."""
+    """The mail of an export without a file."""
     title = formatting.title(failure.export.name)
     window = str(failure.window or "")
     words = Words(
@@ -189,7 +189,7 @@ def no_file(failure: Failure) -> Mail:
 
 
 def subject(title: str, window: str, what: str, *, state: str = "") -> str:
-    """`Weekly trades, 2-8 November 2026: 12,345 rows`; a long title gives way, the rest never."""
+    """`Weekly trades, 2-8 November 2026: 12,345 rows`; only the title is shortened."""
     before = f"{state}: " if state else ""
     after = formatting.ascii_only(f"{', ' if window else ''}{window}: {what}")
     name = " ".join(formatting.ascii_only(title).split())
@@ -288,7 +288,7 @@ border:1px solid #dbe4ec;border-top:4px solid #0b6a8f;border-radius:10px;{font};
 
 
 def render(words: Words) -> str:
-    """Lay out a mail's words; every one of them is escaped."""
+    """Lay out a mail; all text is escaped."""
     body = [
         f'<h1 style="margin:0;font-size:26px;line-height:1.2">{escape(words.title)}</h1>',
         f'<p style="margin:4px 0 20px;color:#526373;font-size:17px">{escape(words.lead)}</p>',

@@ -1,9 +1,8 @@
 """Makes the links of a new file and sends the mails.
 
-Each delivery (one file to one recipient, or to the one topic) runs at most once at a time and is recorded when it is done, so a
-repeated event sends nothing again. The promise is *at least once*: a process that dies after the mail has left and before the
-record is written leaves a delivery that looks undone. After the function's time limit it is repeated, and its recipient gets a
-second mail, with a link of its own; the first mail's link goes on working.
+A delivery is one file to one recipient or topic. It runs at most once at a time and is recorded when it is done, so a repeated
+event sends nothing again. The guarantee is *at least once*: if the process crashes after the mail and before the record, the
+delivery is repeated after the function's timeout. The recipient then gets a second mail with a link of its own; both links work.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The function's environment. `topics` has the SNS topic of each export that uses one."""
+    """The function's environment. `topics`: the SNS topic of each export that has one."""
 
     links_table: str
     idempotency_table: str
@@ -62,13 +61,13 @@ class Notifier:
     clock: Callable[[], float]
 
     def destinations(self, export: Export) -> Iterator[str | None]:
-        """Whom to send to, one delivery each; None is the export's topic."""
+        """The recipients, one delivery each; None is the export's topic."""
         return iter(export.recipients if export.channel == "ses" else (None,))
 
     def new_file(self, manifest: Manifest, recipient: str | None) -> str:
-        """Make a link and mail it; return how logs name the link.
+        """Make a link and mail it; returns how logs name the link.
 
-        The row comes first: a link must work when it is read. It stays when sending fails, since the mail may have left.
+        The row is written first, because a link must work when it is read. It stays if sending fails: the mail may have left.
         """
         link, token = self._link(manifest, recipient)
         self.links.add(link)
@@ -78,7 +77,7 @@ class Notifier:
         return reference(link.id)
 
     def created(self, manifest: Manifest, bucket: str) -> Announcement:
-        """What others hear of a new file: names and counts, no link and no address."""
+        """The event of a new file: names and counts, no link and no address."""
         return export_created(
             self.settings.deployment,
             manifest.export,

@@ -21,7 +21,7 @@ tracer = Tracer(service="kafka_keys")
 
 @cache
 def rotation() -> Rotation:
-    """Made once per process. `KAFKA`: the settings of the clients, as JSON; without `ADMIN_SECRET` the cluster is MSK's."""
+    """Made once per process. `KAFKA`: the clients' settings as JSON. Without `ADMIN_SECRET` the cluster is MSK's."""
     kafka = Kafka(**json.loads(os.environ["KAFKA"]))
     authorities = os.environ.get("KAFKA_AUTHORITIES")
 

@@ -1,6 +1,6 @@
-"""An account of Snowflake as one user sees it: how a session is begun, and what is asked of the system's functions.
+"""A Snowflake account: sessions of users, and system functions.
 
-A user has two places for a public key: one is in use, the other is free for its successor.
+A user has two places for a public key: one is in use, the other is for the next key.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ def administrator(config: Snowflake) -> Session:
     """The administrator's session.
 
     Raises:
-        ConfigError: the secret is not there, or holds no private key.
+        ConfigError: the secret does not exist, or holds no private key.
         Retryable: Secrets Manager does not answer.
     """
     return _session(config, config.user, config.secret, config.admin_role)
 
 
 def service(config: Snowflake, secret: str) -> Session:
-    """The session of the deployment's own user; `secret` is the ARN of its key. Raises as `administrator`."""
+    """The session of the deployment's user; `secret`: ARN of its key. Raises as `administrator`."""
     return _session(config, config.service_user, f"aws:{secret}", config.publisher)
 
 
@@ -37,14 +37,14 @@ def _session(config: Snowflake, user: str, reference: str, role: str) -> Session
     return Session(config.url, config.account, user, KeyPair.of_pem(pem), role)
 
 
-def told(session: Session, function: str, *arguments: str) -> dict[str, Any]:
-    """The JSON object that a system function answers. Raises as `Session.execute`."""
+def system_status(session: Session, function: str, *arguments: str) -> dict[str, Any]:
+    """The JSON object that a system function returns. Raises as `Session.execute`."""
     answer = json.loads(session.value(call(function, *arguments)))
     return answer if isinstance(answer, dict) else {}
 
 
 def properties(session: Session, kind: str, *parts: str) -> dict[str, str]:
-    """What `DESC` says of an object: property -> value. Raises as `Session.execute`."""
+    """The properties from `DESC`: name -> value. Raises as `Session.execute`."""
     rows = session.execute(f"DESC {kind} {name(*parts)}")
     return {str(row["property"]): row.get("property_value", row.get("value")) or "" for row in rows}
 
@@ -53,7 +53,7 @@ SLOTS = ("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_2")
 
 
 def register(session: Session, user: str, new: KeyPair, *, kept: KeyPair | None = None) -> bool:
-    """Give a user a key, unless it has it; the place of the key that is to be kept stays as it is.
+    """Give a user a key, unless it has it. The place of the key `keep` is not changed.
 
     Raises: as `Session.execute`.
     """
@@ -67,7 +67,7 @@ def register(session: Session, user: str, new: KeyPair, *, kept: KeyPair | None 
 
 
 def first(secret: str, client: Any) -> KeyPair:
-    """The pair that a secret holds; a text that is none, such as a generated one, gives way to a new pair."""
+    """The pair in a secret; a new pair if the text is none, such as a generated one."""
     held = stored(client.get_secret_value(SecretId=secret)["SecretString"])
     if held is None:
         held = KeyPair.generate()
@@ -76,7 +76,7 @@ def first(secret: str, client: Any) -> KeyPair:
 
 
 def stored(text: str | None) -> KeyPair | None:
-    """The pair in a secret's text; None where there is none."""
+    """The pair in a secret's text; None if there is none."""
     try:
         held = json.loads(text or "")
         return KeyPair.of_pem(held[PRIVATE_KEY])

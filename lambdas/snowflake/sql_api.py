@@ -23,12 +23,12 @@ from calve.errors import CalveError, ConfigError, Fatal, Retryable
 
 BITS = 2048
 TOKEN_S = 3300
-"""How long a token is valid; Snowflake admits an hour at most, from its own clock."""
+"""How long a token is valid; Snowflake's limit is an hour, by its own clock."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KeyPair:
-    """An RSA key pair; its `repr` shows nothing of it."""
+    """An RSA key pair; its `repr` shows nothing."""
 
     private: rsa.RSAPrivateKey
 
@@ -41,7 +41,7 @@ class KeyPair:
         """The pair of an unencrypted private key in PEM.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: it is not a private key.
         """
         try:
             key = serialization.load_pem_private_key(pem.encode(), password=None)
@@ -63,16 +63,16 @@ class KeyPair:
 
     @property
     def public_text(self) -> str:
-        """The public key as `ALTER USER ... SET RSA_PUBLIC_KEY` takes it: PEM without its first and last line."""
+        """The public key for `ALTER USER ... SET RSA_PUBLIC_KEY`: PEM without its first and last line."""
         return base64.b64encode(self._public_der()).decode()
 
     @property
     def fingerprint(self) -> str:
-        """As `DESC USER` shows it: `SHA256:...`."""
+        """As in `DESC USER`: `SHA256:...`."""
         return "SHA256:" + base64.b64encode(hashlib.sha256(self._public_der()).digest()).decode()
 
     def token(self, account: str, user: str, *, now_s: int) -> str:
-        """A JWT by which the user logs in to the account."""
+        """A JWT that logs the user in."""
         subject = f"{account_name(account)}.{user.upper()}"
         claims = {
             "iss": f"{subject}.{self.fingerprint}",
@@ -91,7 +91,7 @@ class KeyPair:
 
 
 def account_name(account: str) -> str:
-    """An account identifier as tokens name it: in capitals, a locator without its region."""
+    """An account identifier as in tokens: upper case, a locator without its region."""
     return account.partition(".")[0].upper()
 
 
@@ -115,7 +115,7 @@ Row = dict[str, str | None]
 
 
 class Refused(CalveError):
-    """Snowflake does not do the statement; the message is its own, and so are `code` and `state` (SQLSTATE)."""
+    """Snowflake refuses the statement; message, `code` and `state` (SQLSTATE) are Snowflake's."""
 
     def __init__(self, message: str, code: str, state: str) -> None:
         super().__init__(message)
@@ -124,13 +124,13 @@ class Refused(CalveError):
 
     @property
     def absent(self) -> bool:
-        """Whether there is no such object; or it may not be seen, which Snowflake does not tell apart."""
+        """Whether the object does not exist, or is not visible: Snowflake does not distinguish them."""
         return self.state == "02000" or self.code in {"002003", "002043"}
 
 
 @dataclass(slots=True)
 class Session:
-    """A user of an account, in one role. It holds no connection; a token is made anew when half of its time is over."""
+    """A user of an account, in one role. It holds no connection; a token is renewed after half of its lifetime."""
 
     url: str
     account: str
@@ -141,12 +141,12 @@ class Session:
     _signed_s: float = 0.0
 
     def execute(self, sql: str) -> list[Row]:
-        """Do a statement; returns its rows, by the columns' names.
+        """Run a statement; returns its rows, by column name.
 
         Raises:
-            Refused: Snowflake does not do it.
+            Refused: Snowflake refuses it.
             Retryable: it does not answer, is overloaded, or takes too long.
-            Fatal: it does not know the user or the key.
+            Fatal: unknown user or key.
         """
         body = json.dumps({"statement": sql, "timeout": TIMEOUT_S, "role": self.role}).encode()
         url = f"{self.url}/api/v2/statements?requestId={uuid.uuid4()}"
@@ -162,7 +162,7 @@ class Session:
         return self._rows(answer)
 
     def value(self, sql: str) -> str:
-        """The one value that a statement answers; empty where it is null."""
+        """The single value of a statement's result; empty if it is null."""
         (row,) = self.execute(sql)
         (value,) = row.values()
         return value or ""
@@ -177,7 +177,7 @@ class Session:
         return [dict(zip(names, row, strict=True)) for row in data]
 
     def _ask(self, url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
-        """Ask until there is an answer that says something; overload and silence are waited out."""
+        """Repeat until there is a final answer; waits if Snowflake is overloaded or does not answer."""
         why, renewed = "", False
         for attempt in range(ATTEMPTS):
             if attempt:

@@ -1,4 +1,4 @@
-"""The service user's key pair as what a rotation makes. Two are valid at a time: who holds the old one is not shut out."""
+"""Rotation of the service user's key pair. Two keys are valid at a time, so sessions with the old one continue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lambdas.snowflake.sql_api import KeyPair, Session
 
 @dataclass(frozen=True, slots=True)
 class SnowflakeKeys:
-    """`lambdas.rotation.Subject`: by its key in use the user gives itself the next; the old one stays until that goes, too."""
+    """`lambdas.rotation.Subject`: with its current key the user registers the next; the old one stays until the next rotation."""
 
     config: Snowflake
 

@@ -26,12 +26,12 @@ from stacks.base.roles import allow, grant
 
 
 def expiring_table(scope: Construct, id: str, *, expires: str) -> aws_dynamodb.Table:
-    """A table keyed by `id`, whose items vanish at the epoch second in their attribute `expires`; it goes with its stack."""
+    """A table keyed by `id`. DynamoDB deletes an item at the epoch second in its attribute `expires`. Deleted with its stack."""
     return _table(scope, id, "id", time_to_live_attribute=expires)
 
 
 def table_of_states(scope: Construct, id: str) -> aws_dynamodb.Table:
-    """What `lambdas/publish_states.py` keeps: one item for each target and table; it goes with its stack."""
+    """The table of `lambdas/publish_states.py`: one item per target and table. Deleted with its stack."""
     return _table(scope, id, "target", sort_key=_text("table"))
 
 
@@ -54,7 +54,7 @@ def _text(name: str) -> aws_dynamodb.Attribute:
 
 
 def mail_topic(scope: Construct, id: str, *, recipients: Sequence[str], title: str) -> aws_sns.Topic:
-    """A topic with one subscription by mail per recipient; `title` is what a mail says it comes from."""
+    """A topic with one mail subscription per recipient. `title`: the sender that a mail shows."""
     topic = aws_sns.Topic(scope, id, display_name=title, enforce_ssl=True)
     for address in recipients:
         topic.add_subscription(subscriptions.EmailSubscription(address))
@@ -62,14 +62,14 @@ def mail_topic(scope: Construct, id: str, *, recipients: Sequence[str], title: s
 
 
 GATHER = Duration.seconds(5)
-"""How long commits gather: those of one table become one look at it."""
+"""How long commits are batched: several commits of one table need one look at it."""
 ATTEMPTS = 5
 
 
 class CommitFeed(Construct):
-    """EventBridge -> queue -> function. A message that fails five times waits two weeks in a queue of its own.
+    """EventBridge -> queue -> function. A message that fails five times goes to a dead-letter queue for two weeks.
 
-    The function must bear any order and repetition: the queue promises neither.
+    The function must accept any order and repetition, because the queue guarantees neither.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class CommitFeed(Construct):
         self.failed = self._queue("Failed", retention_period=Duration.days(14))
         self.queue = self._queue(
             "Queue",
-            # AWS's advice: six times the function's own, so that a batch that waits for its turn is not seen twice.
+            # AWS recommends six times the function's timeout, so that a waiting batch is not delivered twice.
             visibility_timeout=Duration.seconds(6 * timeout.to_seconds()),
             dead_letter_queue=aws_sqs.DeadLetterQueue(max_receive_count=ATTEMPTS, queue=self.failed),
         )

@@ -1,7 +1,7 @@
-"""Roles and what they allow: every role trusts one service on behalf of this account, every wildcard has its reason.
+"""ARNs, statements and roles. Every role trusts one service on behalf of this account; every wildcard has its reason.
 
-ARNs are of what is named by its user, and so known before anything is made. Findings of cdk-nag that are as they must be are
-acknowledged, each with its reason beside the construct.
+ARNs are built from names that the user chose, so they are known before a deploy. Findings of cdk-nag that are intended are
+acknowledged beside the construct.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from calve.outputs.announcement import SOURCE
 from calve.outputs.job_status import FOLDER
 
 METADATA = (".metadata.json", ".avro", f"/{ORPHANS_NOTE}")
-"""How names of files below `metadata/` end. In a policy `*` matches folders, too: any other end may be a data file's."""
+"""How names of files below `metadata/` end. `*` in a policy also matches folders, so any other ending may be a data file's."""
 
 
 def arn(service: str, resource: str, *, region: str = Aws.REGION) -> str:
-    """An ARN in the stack's own account, and in its region unless another is named."""
+    """An ARN in the stack's account, and in its region unless `region` is given."""
     return f"arn:{Aws.PARTITION}:{service}:{region}:{Aws.ACCOUNT_ID}:{resource}"
 
 
@@ -31,7 +31,7 @@ def bucket_arn(bucket: str) -> str:
 
 
 def catalog_arns(database: str) -> list[str]:
-    """The catalog, one database and its tables: Glue checks all three."""
+    """The catalog, one database and its tables. Glue checks all three."""
     return [arn("glue", "catalog"), arn("glue", f"database/{database}"), arn("glue", f"table/{database}/*")]
 
 
@@ -45,12 +45,12 @@ def start_arn(deployment: str) -> str:
 
 
 def secret_id(reference: str) -> str:
-    """The name or ARN that an `aws:` reference holds."""
+    """The name or ARN in an `aws:` reference."""
     return reference.removeprefix("aws:")
 
 
 def secret_arn(reference: str) -> str | None:
-    """The ARN of an `aws:` reference; a name's ARN ends in six characters of AWS's own. None for other references."""
+    """The ARN of an `aws:` reference; AWS adds six characters to a secret's name. None for other references."""
     kind, _, name = reference.partition(":")
     if kind != "aws":
         return None
@@ -58,7 +58,7 @@ def secret_arn(reference: str) -> str | None:
 
 
 def acknowledge(construct: Construct, reasons: dict[str, str]) -> None:
-    """Accept findings such as `IAM5[Resource::*]`, by reason, on a construct and all below it."""
+    """Accept findings such as `IAM5[Resource::*]`, with a reason, on a construct and all below it."""
     Validations.of(construct).acknowledge(
         *(
             Acknowledgment(id=f"AwsSolutions::AwsSolutions-{finding}", reason=reason)
@@ -69,7 +69,7 @@ def acknowledge(construct: Construct, reasons: dict[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Actions, each named in full; `because` says why a resource has to hold a wildcard. effect: `Allow` or `Deny`."""
+    """Actions, each with its full name. `because`: why a resource needs a wildcard."""
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
@@ -93,7 +93,7 @@ def allow(
     *,
     because: str | None = None,
 ) -> Statement:
-    """A statement.
+    """An Allow statement.
 
     Raises:
         ValueError: a wildcard without a reason.
@@ -104,18 +104,18 @@ def allow(
 
 
 def deny(actions: Sequence[str], resources: Sequence[str]) -> Statement:
-    """A statement that holds whatever else the principal is allowed."""
+    """A Deny statement."""
     return Statement(tuple(actions), tuple(resources), effect=aws_iam.Effect.DENY)
 
 
 def announcing(kinds: Sequence[str]) -> Statement:
-    """Sending these events of ours, and no other, on the account's default bus."""
+    """Put these calve events, and no others, on the account's default bus."""
     conditions = {"events:source": SOURCE, "events:detail-type": list(kinds)}
     return allow(["events:PutEvents"], [arn("events", "event-bus/default")], {"StringEquals": conditions})
 
 
 def msk_key(*actions: str) -> Statement:
-    """What is done with the key of a secret of MSK, by Secrets Manager on behalf of who reads or writes the secret."""
+    """Use the key of an MSK secret, only in requests that Secrets Manager makes."""
     through = {"StringEquals": {"kms:ViaService": f"secretsmanager.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
     return allow(
         actions,
@@ -204,7 +204,7 @@ def service_role(
 ) -> aws_iam.Role:
     """A role for one AWS service.
 
-    `source_arn` is for the services that tell IAM on whose behalf they act: nobody else's job or schedule can borrow the role.
+    `source_arn` is for services that name the resource they act for: no other job or schedule can then use the role.
     """
     conditions = (
         {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}, "ArnLike": {"aws:SourceArn": source_arn}}
@@ -223,14 +223,14 @@ def service_role(
 
 
 def grant(role: aws_iam.Role, statements: Iterable[Statement]) -> None:
-    """Allow more to a role, in a policy of its own: for resources that depend on the role."""
+    """Add rights to a role in a separate policy, for resources that depend on the role."""
     for each in statements:
         role.add_to_policy(each.policy())
         explain(role, [each])
 
 
 def explain(construct: Construct, statements: Iterable[Statement]) -> None:
-    """Hand the reasons of all wildcards to cdk-nag."""
+    """Give cdk-nag the reasons of all wildcards."""
     stack = Stack.of(construct)
     reasons = {
         f"IAM5[Resource::{_as_nag_writes(stack.resolve(resource))}]": str(each.because)
@@ -243,7 +243,7 @@ def explain(construct: Construct, statements: Iterable[Statement]) -> None:
 
 
 def _as_nag_writes(value: Any) -> str:
-    """A resolved ARN in the notation of cdk-nag's findings: references stand in angle brackets."""
+    """A resolved ARN as cdk-nag's findings write it: references in angle brackets."""
     match value:
         case {"Ref": name}:
             return f"<{name}>"

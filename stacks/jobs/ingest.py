@@ -1,4 +1,4 @@
-"""The jobs that keep the tables, and what keeps the jobs: schedules, hand-over at a deploy, watchdog. Stateless."""
+"""The ingest jobs, and the functions that run them. Stateless."""
 
 from __future__ import annotations
 

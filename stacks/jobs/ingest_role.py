@@ -1,4 +1,4 @@
-"""What an ingest job may do."""
+"""The rights of an ingest job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INTERFACES = "Glue makes a network interface per worker"
 
 
 def lake_statements(lake: Lake, job: str) -> list[Statement]:
-    """Tables and their files, the job's control object, and what the job says of itself."""
+    """The tables and their files, the job's control object, and the job's report."""
     statements = [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
         lake.listing(),
@@ -52,7 +52,7 @@ def lake_statements(lake: Lake, job: str) -> list[Statement]:
 
 
 def code_statements(assets: Sequence[aws_s3_assets.Asset], lake: Lake) -> list[Statement]:
-    """The job's own files, each by name; and of the lake, which others write, nothing that Glue would run."""
+    """Read the job's own files. Deny reading code from the lake, which others can write."""
     return [
         allow(["s3:GetObject"], [asset.bucket.arn_for_objects(asset.s3_object_key) for asset in assets]),
         deny(["s3:GetObject"], [f"{lake.bucket_arn}/*{end}" for end in CODE]),
@@ -60,7 +60,7 @@ def code_statements(assets: Sequence[aws_s3_assets.Asset], lake: Lake) -> list[S
 
 
 def secret_statements(job: Job) -> list[Statement]:
-    """The secrets that the configuration refers to in AWS."""
+    """The secrets in AWS that the configuration refers to."""
     registry = job.registry.secrets if job.registry else ()
     kafka = (job.kafka.secret, job.kafka.emit_secret)
     references = {each for each in (*kafka, job.masking, *registry) if each}
@@ -70,7 +70,7 @@ def secret_statements(job: Job) -> list[Statement]:
 
 
 def registry_statements(job: Job) -> list[Statement]:
-    """Reading a registry of the AWS Glue Schema Registry."""
+    """Read one AWS Glue Schema Registry."""
     registry = job.registry
     if not isinstance(registry, GlueRegistry):
         return []
@@ -106,7 +106,7 @@ def log_statements(groups: Sequence[str]) -> list[Statement]:
 
 
 def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]:
-    """Reading these topics of an MSK cluster with IAM; the job is in no consumer group."""
+    """Read these topics of an MSK cluster with IAM. The job uses no consumer group."""
     if not brokers.cluster_arn:
         return []
     return [
@@ -123,7 +123,7 @@ def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]
 
 
 def output_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]:
-    """Making and writing these topics of an MSK cluster with IAM."""
+    """Create and write these topics of an MSK cluster with IAM."""
     if not brokers.cluster_arn or not topics:
         return []
     return [
@@ -137,7 +137,7 @@ def output_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement
 
 
 def network_statements(brokers: Brokers) -> list[Statement]:
-    """What Glue does on the job's behalf where the job stands in a VPC."""
+    """What Glue needs for a job in a VPC."""
     if not brokers.connection:
         return []
     connection = [arn("glue", "catalog"), arn("glue", f"connection/{brokers.connection}")]

@@ -17,16 +17,16 @@ from stacks.jobs.ingest_role import registry_statements, secret_statements
 
 HAND_OVER = Duration.minutes(15)
 ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")
-"""All ends of a run but STOPPED: what an operator stops stays stopped."""
+"""All final states but STOPPED: a run that an operator stops stays stopped."""
 
 
 class JobControl(Construct):
-    """Three functions of one code: the hand-over, a custom resource per job; the watchdog; and the one that starts jobs.
+    """Three functions of one code: the hand-over (a custom resource per job), the watchdog, and the function that starts jobs.
 
-    They alone may start a run. Their code passes no argument but the generation that the job's definition has (ADR 39).
+    Only they can start a run. They pass no argument but the generation in the job's definition (ADR 39).
 
     Attributes:
-        watchdog: None where all jobs are scheduled. start: for people and schedules.
+        watchdog: None if all jobs are scheduled. start: for people and schedules.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class JobControl(Construct):
                 "HandOver",
                 resource_type="Custom::CalveHandOver",
                 service_token=function.function.function_arn,
-                service_timeout=HAND_OVER,  # the function's own limit: it answers, or it is dead
+                service_timeout=HAND_OVER,  # the function's own timeout: later no answer can come
                 properties={
                     "JobName": job.name,
                     "Continuous": "false" if job.definition.schedule else "true",
@@ -156,13 +156,13 @@ def _run_statements(jobs: Sequence[IngestJob]) -> list[Statement]:
 
 
 def _control_statements(lake: Lake, jobs: Sequence[IngestJob], actions: Sequence[str]) -> list[Statement]:
-    """The jobs' control objects; listing tells one that is not there from one that may not be read."""
+    """The jobs' control objects. Listing distinguishes a missing object from a forbidden one."""
     statements = [allow(actions, [f"{lake.bucket_arn}/{job.control_key}" for job in jobs]), lake.listing()]
     return statements + lake.key("kms:Decrypt", "kms:GenerateDataKey")
 
 
 class JobSchedule(Construct):
-    """An EventBridge schedule that starts a run; one that is still running is left alone."""
+    """An EventBridge schedule that starts a run, unless one is still running."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ TIMEOUT = Duration.minutes(2)
 
 
 class Doctor(Construct):
-    """A function beside the jobs that reads what they read, and writes nothing."""
+    """A read-only function in the jobs' network that checks what the jobs need."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class Doctor(Construct):
             "FILES_BUCKET": files[0].bucket.bucket_name,
             "FILES": ",".join(
                 file.s3_object_key for file in files
-            ),  # short: a function's environment is small
+            ),  # short: a function's environment has a size limit
             "WAREHOUSE": lake.warehouse,
         }
         if not lake.per_cluster:
@@ -272,7 +272,7 @@ def _lake_statements(lake: Lake) -> list[Statement]:
 
 
 def _kafka_statements(brokers: Brokers) -> list[Statement]:
-    """Seeing the topics of an MSK cluster with IAM, and nothing in them."""
+    """Describe the topics of an MSK cluster with IAM, without their records."""
     if not brokers.cluster_arn:
         return []
     return [

@@ -1,4 +1,4 @@
-"""The maintenance of the tables, as jobs of their own beside those that keep them. Stateless."""
+"""Maintenance of the tables, as jobs of their own. Stateless."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ TIMEOUT_MINUTES = 120
 
 
 class MaintenanceJob(Construct):
-    """A Glue job that ends; of several starts at once Glue refuses all but one.
+    """A Glue job that ends. Glue refuses a second concurrent run.
 
     Attributes:
-        log_group: where its events go. of: the job whose tables it looks after.
+        log_group: of its events. of: the ingest job whose tables it maintains.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class MaintenanceJob(Construct):
             command=types.JobCommandProperty(
                 name="glueetl", python_version="3", script_location=script.s3_object_url
             ),
-            max_retries=0,  # the next start does what is left
+            max_retries=0,  # the next run does the rest
             execution_property=types.ExecutionPropertyProperty(max_concurrent_runs=1),
             default_arguments=_arguments(job, lake, code.packages, settings, prefix),
         )
@@ -88,7 +88,7 @@ class MaintenanceJob(Construct):
 
 
 def lake_statements(lake: Lake) -> list[Statement]:
-    """Tables that are there, and their files; none is made, and nothing else of the lake is touched."""
+    """Existing tables and their files. The job creates no table."""
     statements = [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
         lake.listing(),
@@ -132,14 +132,14 @@ def _arguments(
 
 
 EVERY = "rate(6 hours)"
-"""Rows leave within a day of their time, and what the ingest job does not merge itself is not felt sooner."""
+"""Rows expire within a day of their time. Compaction beside the ingest job is less urgent."""
 
 
 class MaintenanceStack(Stack):
-    """One Glue job per entry of `jobs:`, which looks after the tables of that one and ends.
+    """One Glue job per entry of `jobs:`, which maintains the tables of that job.
 
     Attributes:
-        group: of the schedules that start them.
+        group: of the schedules that start the jobs.
     """
 
     def __init__(

@@ -30,12 +30,12 @@ from stacks.base.resources import expiring_table, mail_topic
 from stacks.base.roles import Lake, Statement, allow, announcing, arn, grant, service_role
 from stacks.base.rotation import Rotation, rotating
 
-# The scheduler puts the planned time in its place, so that a late start exports the right window.
+# The scheduler replaces it by the planned time, so that a late start exports the right window.
 SCHEDULED_AT = "<aws.scheduler.scheduled-time>"
 
 
 class ExportSchedules(Construct):
-    """A schedule group with its role; the export function puts its own later looks into the same group."""
+    """A schedule group with its role. The export function adds its own retries to the group."""
 
     def __init__(self, scope: Construct, id: str, *, deployment: Deployment) -> None:
         super().__init__(scope, id)
@@ -81,7 +81,7 @@ FILES = "the files of exports have their windows in their names"
 
 
 class ExportWriter(Construct):
-    """Reads the exported tables, writes below `exports/`, and looks again later where a window is not complete."""
+    """Reads the exported tables and writes below `exports/`. Retries later if a window is not complete."""
 
     def __init__(
         self,
@@ -156,16 +156,14 @@ class ExportWriter(Construct):
 
 SECRET = "LINK_KEYS_SECRET"  # noqa: S105 the name of a variable that names the secret
 ROTATION_DAYS = 30
-"""Two keys are valid at a time, so that a link outlives one rotation: `link_days` may not exceed this."""
+"""Two keys are valid at a time, so a link survives one rotation: `link_days` may not exceed this."""
 
 
 class ExportLinks(Construct):
-    """The links' table, their keys and the one endpoint of the deployment that faces the public.
+    """The links' table, their keys, and the only public endpoint of the deployment.
 
-    It reserves no concurrency: an account with AWS's first quota of 10 has none to reserve. Without a valid signature it
-    touches neither table nor bucket.
-
-    Table and keys go with the stack: another deploy has another URL, and no old link would find its way.
+    It reserves no concurrency, as a new account has a quota of 10. Without a valid signature it reads no table and no bucket.
+    Table and keys are deleted with the stack: another deploy has another URL, so old links cannot work.
     """
 
     def __init__(
@@ -179,7 +177,7 @@ class ExportLinks(Construct):
             self,
             "Keys",
             description=f"Signs the download links of {deployment.name}",
-            # Only so that there is a first version: `lambdas/link_keys` writes the first key in its place.
+            # A placeholder for the first version: `lambdas/link_keys` replaces it.
             generate_secret_string=secrets.CfnSecret.GenerateSecretStringProperty(exclude_punctuation=True),
         )
         self.keys.apply_removal_policy(RemovalPolicy.DESTROY)
@@ -248,7 +246,7 @@ class ExportLinks(Construct):
 
 
 class ExportMails(Construct):
-    """A topic per export that mails by SNS, and the function that mails once per file and per failure; `done` remembers which."""
+    """A topic per export that mails by SNS, and a function that mails once per file and per failure; `done` remembers them."""
 
     def __init__(
         self,
@@ -300,7 +298,7 @@ class ExportMails(Construct):
             },
             statements=statements,
         )
-        # Only manifests, which come last, and which the function never writes: it cannot set itself off.
+        # Only manifests. They are written last, and not by this function: it cannot trigger itself.
         manifests = {"bucket": {"name": [lake.bucket]}, "object": {"key": [{"wildcard": _manifests(lake)}]}}
         invoke(
             self,
@@ -312,7 +310,7 @@ class ExportMails(Construct):
 
 
 def failures(deployment: str) -> dict[str, Any]:
-    """The events by which exports of the deployment are given up."""
+    """The events of exports that have failed for good."""
     return pattern(deployment, EXPORT_FAILED)
 
 
@@ -338,7 +336,7 @@ def _sending(exports: Sequence[Export], topics: Mapping[str, aws_sns.Topic]) -> 
 
 
 class ExportsStack(Stack):
-    """Everything between a table and an analyst's mailbox."""
+    """All functions between a table and the mail with its file."""
 
     def __init__(
         self, scope: Construct, id: str, *, deployment: Deployment, lake: Lake, runtime: Runtime

@@ -27,8 +27,7 @@ STATES = ("dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem", "dynamodb:
 class CatalogSync(Construct):
     """Three functions of one code.
 
-    What sets them off depends on the custom resource: it goes first where the stack is deleted, so that nothing is registered
-    again behind the back of what drops it.
+    The triggers depend on the custom resource: a delete removes them first, so nothing is registered while tables are dropped.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class CatalogSync(Construct):
         return resource
 
     def _function(self, id: str, handler: str, timeout: Duration) -> Function:
-        """`PUBLISHED` names no tables: those have rows, and a function's environment is small."""
+        """`PUBLISHED` lists no tables: they have rows, and a function's environment has a size limit."""
         return Function(
             self,
             id,
@@ -131,7 +130,7 @@ class CatalogSync(Construct):
 
 
 def _published(deployment: Deployment, publish: Publish) -> dict[str, object]:
-    """As `lambdas.catalog_sync.sync.Published`: where databases are named after clusters, tables are known by name alone."""
+    """As `lambdas.catalog_sync.sync.Published`. If databases are named after clusters, tables are known by name alone."""
     per_cluster = deployment.lake.namespace == "cluster_id"
     names = [each.table for each in publish.tables]
     return {
@@ -146,7 +145,7 @@ TIMEOUT = Duration.minutes(5)
 
 
 class CatalogBootstrap(Construct):
-    """The custom resource, and the secret that it fills: the credentials of the principal that it makes."""
+    """The custom resource that creates a principal, and the secret with its credentials."""
 
     def __init__(
         self,
@@ -163,7 +162,7 @@ class CatalogBootstrap(Construct):
             self,
             "Credentials",
             description=f"The principal of {deployment.name} at {catalog.uri}",
-            # Only so that there is a version: the function writes the credentials in its place.
+            # A placeholder for the first version: the function replaces it by the credentials.
             generate_secret_string=secrets.CfnSecret.GenerateSecretStringProperty(exclude_punctuation=True),
         )
         self.credentials.apply_removal_policy(RemovalPolicy.DESTROY)
@@ -209,12 +208,12 @@ class CatalogBootstrap(Construct):
 
 
 class PublishStack(Stack):
-    """Snowflake and an Iceberg REST catalog, as far as they are named.
+    """Snowflake and an Iceberg REST catalog, if they are configured.
 
     Attributes:
-        states: how far each table is at each of them; see `lambdas/publish_states.py`.
-        catalog: what keeps an Iceberg REST catalog equal, where one is named.
-        snowflake: what keeps tables in Snowflake current, where an account is named.
+        states: how far each table is at each target; see `lambdas/publish_states.py`.
+        catalog: synchronizes an Iceberg REST catalog.
+        snowflake: refreshes tables in Snowflake.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The lake: bucket, key and database, which outlive their stack, and what people need to query them. Stateful."""
+"""The lake: bucket, key and database, which outlive their stack, and the rights to query them. Stateful."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LakeStack(Stack):
 
 
 class LakeReaders(Construct):
-    """A read-only policy, and a workgroup whose results lie with the staging objects and expire with them."""
+    """A read-only policy, and a workgroup whose results expire with the staging objects."""
 
     def __init__(self, scope: Construct, id: str, *, lake: Lake, results: str) -> None:
         super().__init__(scope, id)
@@ -85,7 +85,7 @@ class LakeReaders(Construct):
             "Workgroup",
             name=name,
             description=f"Queries on the tables of {name}",
-            recursive_delete_option=True,  # of its history of queries, not of data
+            recursive_delete_option=True,  # deletes its query history, not data
             work_group_configuration=aws_athena.CfnWorkGroup.WorkGroupConfigurationProperty(
                 enforce_work_group_configuration=True,
                 publish_cloud_watch_metrics_enabled=True,

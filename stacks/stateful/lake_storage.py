@@ -1,8 +1,7 @@
-"""The lake's bucket, key and database, made or adopted by `lambdas/lake_adoption`; kept when the stack is destroyed.
+"""The lake's bucket, key and database: `lambdas/lake_adoption` makes or adopts them, and a destroy keeps them.
 
-`LakeRemoval` is the first of the two keys to the data: deployed with it, a stack carries what removes the lake when it is
-destroyed. `cdk deploy -c delete_data=yes-delete-NAME` adds it, an ordinary deploy takes it away again; neither touches data. Only
-`cdk destroy`, the second key, makes it act.
+Deleting the data needs two keys. `cdk deploy -c delete_data=yes-delete-NAME` adds `LakeRemoval`; an ordinary deploy removes it
+again; neither touches data. `cdk destroy` is the second key: only then `LakeRemoval` deletes the lake.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ KEY_ADMINISTRATION = (
 
 
 def own_key_alias(deployment: Deployment) -> str:
-    """The alias of the deployment's own key; empty where the bucket is imported, or its key."""
+    """The alias of the deployment's own key; empty if the bucket or the key is imported."""
     lake = deployment.lake
     return f"alias/{deployment.name}-lake" if lake.bucket is None and lake.kms_key is None else ""
 
 
 class LakeStorage(Construct):
-    """What CloudFormation could make but not adopt: a kept bucket would make the next deploy fail."""
+    """Not plain CloudFormation resources: these cannot be adopted, so a kept bucket would make the next deploy fail."""
 
     def __init__(
         self,
@@ -99,7 +98,7 @@ class LakeStorage(Construct):
 
 
 def bucket_policy(bucket: str) -> dict[str, object]:
-    """Nobody comes without TLS, and no signature lives longer than it takes to follow a redirect."""
+    """Require TLS. A signature expires soon after a redirect can use it."""
     everything = [bucket_arn(bucket), f"{bucket_arn(bucket)}/*"]
     return {
         "Version": "2012-10-17",
@@ -125,7 +124,7 @@ def bucket_policy(bucket: str) -> dict[str, object]:
 
 
 def key_policy(name: str) -> dict[str, object]:
-    """The account's own roles may use the key as their policies say; CloudWatch Logs for the jobs' log groups."""
+    """The account's roles may use the key by their policies; CloudWatch Logs for the jobs' log groups."""
     return {
         "Version": "2012-10-17",
         "Statement": [
@@ -153,7 +152,7 @@ def key_policy(name: str) -> dict[str, object]:
 
 
 def _expiring(deployment: Deployment, staging: str | None) -> dict[str, int]:
-    """Days after which what lies below a prefix is deleted."""
+    """Days until objects are deleted, by prefix."""
     within = deployment.lake.prefix
     exports = f"{within.strip('/')}/{EXPORTS}" if within else EXPORTS
     files = {f"{exports}{export.name}/": export.keep_days for export in deployment.exports}
@@ -206,11 +205,11 @@ def _statements(name: str, made: dict[str, str]) -> list[Statement]:
     return statements
 
 
-def is_asked_for(context: str | None, name: str) -> bool:
-    """Tell whether the context value `delete_data` is given, for this very deployment.
+def delete_data_requested(context: str | None, name: str) -> bool:
+    """Whether the context value `delete_data` is given for this deployment.
 
     Raises:
-        ConfigError: it names anything else.
+        ConfigError: it names another deployment.
     """
     if context is None:
         return False
@@ -223,7 +222,7 @@ def is_asked_for(context: str | None, name: str) -> bool:
 
 
 class LakeRemoval(Construct):
-    """Removes bucket, tables, database and key when the stack is destroyed; what was imported stays."""
+    """Deletes bucket, tables, database and key when the stack is destroyed. Imported resources stay."""
 
     def __init__(
         self,
@@ -246,7 +245,7 @@ class LakeRemoval(Construct):
                     *("glue:GetTables", "glue:BatchDeleteTable", "glue:DeleteTable", "glue:DeleteDatabase"),
                     *("glue:GetDatabase", "glue:GetDatabases"),
                 ],
-                # Glue checks the functions of a database, too, where it deletes one.
+                # Glue also checks the functions of a database when it deletes one.
                 [*catalog_arns(databases), arn("glue", f"userDefinedFunction/{databases}/*")],
                 because="tables are made by the job, and so are databases where there is one per cluster",
             ),

@@ -1,8 +1,7 @@
-"""What people who run a deployment are given: two policies for their roles, neither of which lets them see a row.
+"""Two policies for the people who run a deployment. Neither shows a row.
 
-By the first one questions are answered: which state, how late, which files, what the logs say. By the second one a running job is
-asked for something, in a property of the table, and its runs are started and stopped. Who must look into rows or dead letters
-as well takes the policy of `stacks/stateful/lake.py` beside it.
+`read` answers questions: states, freshness, files, logs. `act` sends requests to a running job, in a property of the table, and
+starts and stops runs. To see rows or dead letters, add the readers' policy of `stacks/stateful/lake.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ PARTS = ("lake", "kafka", "ingest", "keys", "exports", "publish", "maintenance",
 
 
 class Operators(Construct):
-    """Policies to look (`read`) and to act (`act`); the latter is of use only with the former."""
+    """Policies to look (`read`) and to act (`act`). `act` needs `read` too."""
 
     def __init__(self, scope: Construct, id: str, *, deployment: Deployment, lake: Lake) -> None:
         super().__init__(scope, id)
@@ -27,7 +26,7 @@ class Operators(Construct):
             for job in deployment.jobs
             for beside in ("", "-maintenance")
         ]
-        # A run may be started with another script: nobody is to start one but our function, which passes no arguments.
+        # StartJobRun accepts another script, so only our function may start a run: it passes no arguments.
         as_deployed = deny(["glue:StartJobRun"], [arn("glue", f"job/{name}-*")])
         looking = [*_tables(lake), *_stacks(name), *_runs(name, jobs), _secrets(name), as_deployed]
         acting = [
@@ -61,7 +60,7 @@ class Operators(Construct):
 
 
 def _tables(lake: Lake) -> list[Statement]:
-    """The catalog, what jobs say of their tables, and the metadata: schemas, snapshots, ledgers, sizes of files."""
+    """The catalog, the jobs' reports, and metadata: schemas, snapshots, ledgers, file sizes."""
     return [
         allow(
             ["glue:GetDatabase", "glue:GetTable", "glue:GetTables"],
@@ -78,7 +77,7 @@ def _tables(lake: Lake) -> list[Statement]:
 
 
 def _stacks(name: str) -> list[Statement]:
-    """What is deployed, and how far the tables are where they are published to."""
+    """The deployed stacks, and how far each published table is."""
     return [
         allow(
             ["cloudformation:DescribeStacks", "cloudformation:ListStackResources"],
@@ -125,7 +124,7 @@ def _runs(name: str, jobs: list[str]) -> list[Statement]:
 
 
 def _secrets(name: str) -> Statement:
-    """How old the secrets of the stacks are; never what they are."""
+    """The age of the stacks' secrets, not their values."""
     return allow(
         ["secretsmanager:DescribeSecret", "secretsmanager:ListSecretVersionIds"],
         [arn("secretsmanager", "secret:*")],

@@ -12,7 +12,7 @@ from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.run.demo.checks import Count
 from lambdas.publish_states import PublishStates, Target
-from lambdas.snowflake.account import told
+from lambdas.snowflake.account import system_status
 from lambdas.snowflake.sql import name as quoted
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _source(target: Target, table: Table, elsewhere: Elsewhere) -> str:
     if target is Target.ICEBERG_REST:
         return f"rest.{duck.identifier(database)}.{duck.identifier(name)}"
     full = quoted(database.upper(), database.upper(), name.upper())
-    shown = told(elsewhere.session, "SYSTEM$GET_ICEBERG_TABLE_INFORMATION", full)
+    shown = system_status(elsewhere.session, "SYSTEM$GET_ICEBERG_TABLE_INFORMATION", full)
     return f"iceberg_scan({duck.literal(str(shown['metadataLocation']))})"
 
 

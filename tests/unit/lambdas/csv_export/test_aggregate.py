@@ -102,7 +102,7 @@ def test_the_result_does_not_depend_on_the_order_of_rows(rows: list[tuple], chan
     st.lists(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300), min_size=1)
 )
 def test_a_sum_of_floats_is_rounded_once(values: list[float]) -> None:
-    integers, powers = aggregate.taken_apart(pa.array(values, pa.float64()))
+    integers, powers = aggregate.split_numbers(pa.array(values, pa.float64()))
     assert aggregate.total(zip(integers.to_pylist(), powers.to_pylist(), strict=True)) == math.fsum(values)
 
 
