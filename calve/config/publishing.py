@@ -1,6 +1,6 @@
-"""What leaves a deployment, resolved: published tables and scheduled exports. Functions get it as JSON.
+"""The outputs of a deployment, resolved: published tables, scheduled exports, emitted and announced rows.
 
-`calve.settings` makes these values from `publish:` and `exports:`; standard library only.
+`calve.settings` makes these values; functions and jobs get them as JSON. Standard library only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SNOWFLAKE_ROTATION_DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """A warehouse of Snowflake, for those who query."""
+    """A Snowflake warehouse for queries."""
 
     name: str
     size: str = "XSMALL"
@@ -38,12 +38,12 @@ class OpenCatalog:
 
 @dataclass(frozen=True, slots=True)
 class Snowflake:
-    """An account of Snowflake that reads the tables. Names stand as Snowflake has them, mostly in capitals.
+    """A Snowflake account that reads the tables. Names are as in Snowflake, mostly in upper case.
 
     url: of its SQL API. secret: reference to the administrator's key pair. warehouse: None: none is made.
-    reader: the role of those who query; publisher: of `service_user`, which keeps the tables current.
+    reader: the role for queries; publisher: of `service_user`, which refreshes the tables.
     volume, integration: the names of the external volume and the catalog integration.
-    iam_user_arn: Snowflake's IAM user, where trust is static; None: the deployment asks Snowflake for it.
+    iam_user_arn: Snowflake's IAM user, if trust is static; None: the deployment asks Snowflake.
     """
 
     account: str
@@ -68,7 +68,7 @@ class Snowflake:
 
     @property
     def linked(self) -> bool:
-        """Whether Snowflake finds the tables by itself, in a database that follows the catalog."""
+        """Whether Snowflake finds the tables itself, in a database that follows the catalog."""
         return self.tables == "linked_database"
 
     def to_json(self) -> str:
@@ -87,9 +87,9 @@ class Snowflake:
 
 @dataclass(frozen=True, slots=True)
 class CatalogBootstrap:
-    """How a catalog of Polaris is made.
+    """How a Polaris catalog is created.
 
-    secret, scope: of an administrator. management_uri: of Polaris' management API. role_arn, external_id: the role by which
+    secret, scope: of an administrator. management_uri: of Polaris' management API. role_arn, external_id: the role with which
     Polaris reads the tables.
     """
 
@@ -102,10 +102,10 @@ class CatalogBootstrap:
 
 @dataclass(frozen=True, slots=True)
 class IcebergRest:
-    """An Iceberg REST catalog that is kept equal to Glue.
+    """An Iceberg REST catalog that is synchronized with Glue.
 
-    namespace: None: the name of each table's Glue database. secret: a reference to `client_id` and `client_secret`.
-    scope, token_url: of OAuth. update: how the catalog is told of newer metadata. bootstrap: None: it is there.
+    namespace: None: the Glue database of each table. secret: a reference to `client_id` and `client_secret`.
+    scope, token_url: of OAuth. update: how the catalog gets newer metadata. bootstrap: None: the catalog exists.
     """
 
     uri: str
@@ -129,10 +129,9 @@ class IcebergRest:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """What is published where.
+    """What is published, and where.
 
-    tables: those of the deployment but for dead letters, and for tables of topics by expression. patterns: expressions for the
-    names of those.
+    tables: those of the deployment, without dead letters and tables of patterns. patterns: expressions for their names.
     """
 
     tables: tuple[TableName, ...]
@@ -146,7 +145,7 @@ Function = Literal["sum", "count", "min", "max"]
 Channel = Literal["sns", "ses"]
 Formulas = Literal["guard", "keep"]
 EXPORTS = "exports/"
-"""The folder of the lake with the files of all exports."""
+"""The folder of all exports in the lake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +159,9 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Csv:
-    """How the file is written. `row_limit` is of one part, without its header: a spreadsheet ends at 1,048,576 rows.
+    """The format of the file. `row_limit`: of one part, without its header: a spreadsheet has at most 1,048,576 rows.
 
-    `formulas`: whether a text that a spreadsheet would run as a formula gets an apostrophe before it, or is kept as it is.
+    `formulas`: whether a text that a spreadsheet would run as a formula gets an apostrophe, or is kept as it is.
     """
 
     delimiter: str = ","
@@ -175,12 +174,11 @@ class Csv:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """One table's window as a CSV file. `columns` empty: all; `filter` is a row filter in PyIceberg's notation.
+    """One table's window as a CSV file. `columns` empty: all. `filter`: a row filter in PyIceberg's syntax.
 
-    `database` empty: the one of the deployment's Kafka cluster, which each run finds in Glue.
-
-    `time_column` is a path such as `created_at` or `_kafka.timestamp`. A week begins on Monday; windows are those of `time_zone`.
-    `schedule` is an EventBridge expression, evaluated in `time_zone`. `sender` is needed by `ses` alone.
+    `database` empty: that of the deployment's Kafka cluster, which each run finds in Glue.
+    `time_column`: a path such as `created_at` or `_kafka.timestamp`. A week begins on Monday; windows are in `time_zone`.
+    `schedule`: an EventBridge expression, in `time_zone`. `sender`: only for `ses`.
     """
 
     name: str
@@ -207,7 +205,7 @@ class Export:
 
     @property
     def source(self) -> str:
-        """The table as messages name it."""
+        """The table's name in messages."""
         return f"{self.database}.{self.table}" if self.database else self.table
 
     def to_json(self) -> str:
@@ -223,10 +221,10 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """A topic that gets the rows which a table gets.
+    """An output topic for the rows of a table.
 
-    key: columns; none: the record's key as the table has it. The others are what the topic is made with, if it is not there.
-    retention_ms: None: the broker's.
+    key: columns; none: the record's key. Partitions, retention and cleanup policy apply only if calve creates the topic.
+    retention_ms: None: the broker's default.
     """
 
     topic: str
@@ -239,9 +237,9 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """What the announcements of a table's commits say beside the usual: rows by the values of a column.
+    """Counts in the announcements of a table's commits: rows by the values of a column.
 
-    alert_on: the values that operators hear of at once.
+    alert_on: values that are mailed to operators at once.
     """
 
     count_by: str

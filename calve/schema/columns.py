@@ -35,7 +35,7 @@ REASONS = {
     "batch_too_large": "the record lies beyond the part of its batch that calve inflates: nothing of it is kept, Kafka has it",
     "corrupt_batch": "the record's batch cannot be read from some place on, though its checksum is right: nothing of it is kept",
 }
-"""Why a record is rejected: `reason` of the dead-letter table -> its `message`."""
+"""Reject reasons: `reason` of the dead-letter table -> its `message`."""
 
 UNDELIVERED = ("bad_timestamp", "record_too_large", "batch_too_large", "corrupt_batch")
 """Reasons that no value is looked at for: the source of the engines gives them, before any other. Such a letter stays one.
@@ -52,7 +52,7 @@ MOST_MILLIS = (2**63 - 1) // 1000
 
 
 def decimal_digits(kind: Json) -> tuple[int, int] | None:
-    """Precision and scale of a decimal type; None where it is another type."""
+    """Precision and scale of a decimal type; None for other types."""
     match = _DECIMAL.fullmatch(kind) if isinstance(kind, str) else None
     return (int(match[1]), int(match[2])) if match else None
 
@@ -63,7 +63,7 @@ def field(name: str, kind: Json, *, required: bool = False, doc: str | None = No
 
 
 def with_unit(doc: str | None, unit: str | None) -> str | None:
-    """A column's comment: what its schema says, and the unit where the column's type does not say it."""
+    """A column's comment: the schema's doc, and the unit if the column's type does not have it."""
     return f"{doc} ({unit})" if doc and unit else doc or unit
 
 
@@ -153,7 +153,7 @@ LATER = (REDRIVEN, SEALED)
 
 
 def leaf_names(kind: Json, name: str = "", path: str = "") -> Iterator[tuple[str, str]]:
-    """The leaves of a type: as Iceberg calls each, and its path with nothing for what lies in lists and maps."""
+    """The leaves of a type: Iceberg's name of each, and its path, which is empty for leaves in lists and maps."""
     if not isinstance(kind, dict):
         yield name, path
         return
@@ -167,7 +167,7 @@ def leaf_names(kind: Json, name: str = "", path: str = "") -> Iterator[tuple[str
 
 
 def with_ids(kind: Json, ids: Iterator[int] | None = None) -> Json:
-    """The same type with fresh field ids in every struct, list and map, as Iceberg's JSON form wants them."""
+    """The same type with new field ids in every struct, list and map, as Iceberg's JSON form requires."""
     ids = ids or count(1)
     if not isinstance(kind, dict):
         return kind
@@ -192,7 +192,7 @@ TAGS = "confluent:tags"
 
 
 def listed(raw: Json) -> list[str]:
-    """The tags of an attribute; a text alone is one. Whatever else stands there says nothing, and spoils no schema."""
+    """The tags of an attribute; a single text is one tag. Other values are ignored."""
     return [each for each in (raw if isinstance(raw, list) else [raw]) if isinstance(each, str)]
 
 
@@ -201,9 +201,9 @@ def with_tags(column: dict[str, Json], tags: list[str]) -> dict[str, Json]:
 
 
 def tags_of(*versions: Json) -> dict[str, tuple[str, ...]]:
-    """The tags of each field that has any, by its path, which goes through lists and maps as those of `calve.config.steps` do.
+    """The tags of each tagged field, by path; paths go through lists and maps as in `calve.config.steps`.
 
-    versions: columns under the same names. A tag that one of them gives stays, whatever others say.
+    versions: columns under the same names. A tag of any version counts.
     """
     found: dict[str, list[str]] = {}
     for columns in versions:
@@ -229,7 +229,7 @@ def _tagged(kind: Json, path: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def joined(one: Json, other: Json) -> Json | None:
-    """A type with the tags of both; None where more than tags tells them apart."""
+    """A type with the tags of both; None if the types differ in more than tags."""
     if isinstance(one, dict) and isinstance(other, dict):
         both = {key: joined(one.get(key), other.get(key)) for key in one | other if key != "tags"}
         tags = [*one.get("tags", ()), *other.get("tags", ())]

@@ -28,14 +28,14 @@ TypeName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What the names of types mean: their leaves, and units that no leaf says. numbers: the leaves of numbers without a name."""
+    """The meaning of type names: their leaves, and units that no leaf has. numbers: the leaves of numbers without a name."""
 
     leaves: Mapping[TypeName, str]
     units: Mapping[TypeName, str]
     numbers: Mapping[str, str]
 
     def unit(self, node: Json) -> str | None:
-        """The unit of a property's values, where it says it itself or beside null."""
+        """The unit of a property's values, possibly declared beside null."""
         if not isinstance(node, dict):
             return None
         listed = [node.get(key) for key in ("oneOf", "anyOf")]
@@ -50,7 +50,7 @@ CONNECT_TYPES = Named(
 
 
 def kind_of(node: dict[str, Json]) -> str | None:
-    """The one type of a node's values beside null; None where they have several types, or none."""
+    """The only type of a node's values besides null; None if there are several, or none."""
     kind = node.get("type")
     if kind is None:
         return _kind_of_values(node)
@@ -61,7 +61,7 @@ def kind_of(node: dict[str, Json]) -> str | None:
 
 
 def _kind_of_values(node: dict[str, Json]) -> str | None:
-    """The type of a node that does not name it: that of its values, or of what it says of them."""
+    """The type of a node that declares none, from its values or its keywords."""
     if "properties" in node or "additionalProperties" in node or "patternProperties" in node:
         return "object"
     if "items" in node or "prefixItems" in node:
@@ -80,7 +80,7 @@ def scalar(kind: str, node: dict[str, Json], path: str, named: Named) -> str:
     """The leaf of a node of this type.
 
     Raises:
-        SchemaProblem: no column holds its values.
+        SchemaProblem: no column type holds its values.
     """
     name, said = _name(node, kind), node.get("connect.type")
     connect = None if said is None else str(said)
@@ -135,10 +135,10 @@ OPTIONAL = "optional"
 
 
 def is_connect_schema(text: str) -> bool:
-    """Whether a text is a schema of Connect's, and no JSON Schema.
+    """Whether a text is a schema of Connect, not a JSON Schema.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: it is not JSON.
     """
     node = json.loads(text)
     if not isinstance(node, dict) or not isinstance(node.get("type"), str):
@@ -149,10 +149,10 @@ def is_connect_schema(text: str) -> bool:
 
 
 def as_json_schema(text: str) -> str:
-    """The JSON Schema of the payloads that a schema of Connect's describes.
+    """The JSON Schema of the payloads of a Connect schema.
 
     Raises:
-        SchemaProblem: it is no schema of Connect's, or JSON Schema cannot say it.
+        SchemaProblem: it is not a Connect schema, or JSON Schema cannot express it.
     """
     try:
         return json.dumps(_schema(json.loads(text), ""))

@@ -101,13 +101,13 @@ Entry = dict[str, Any]
 
 
 def job_names(values: Mapping[str, Any]) -> list[str]:
-    """The configured jobs, or the one that stands in for none."""
+    """The configured jobs, or the default one."""
     jobs = values.get("jobs")
     return list(jobs) if isinstance(jobs, dict) and jobs else [DEFAULT_JOB]
 
 
 def relations(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Every problem that lies between keys."""
+    """Every problem between keys."""
     kafka = values.get("kafka")
     if isinstance(kafka, dict):
         yield from _cluster(kafka, values.get("network"))
@@ -133,7 +133,7 @@ def relations(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _steps(table: Entry) -> dict[int, Entry]:
-    """Those that are mappings, by their numbers."""
+    """The steps that are mappings, by index."""
     listed = table.get("steps")
     steps = enumerate(listed if isinstance(listed, list) else ())
     return {number: step for number, step in steps if isinstance(step, dict)}
@@ -173,7 +173,7 @@ def _quarantine_without_mask(tables: Mapping[str, Entry], shared: Any) -> Iterat
 
 
 def _retention_of_keys(tables: Mapping[str, Entry]) -> Iterator[Problem]:
-    """A row that stands for several records is as old as one of them alone."""
+    """A row that stands for several records has no single age."""
     for name, table in tables.items():
         maintenance = table.get("maintenance")
         if not isinstance(maintenance, dict) or maintenance.get("rows") is None:
@@ -198,7 +198,7 @@ def _not_columnar(tables: Mapping[str, Entry], shared: Any) -> Iterator[Problem]
 
 
 def _of_glue(tables: Mapping[str, Entry]) -> Iterator[Problem]:
-    """What the AWS Glue Schema Registry does not have."""
+    """Options that the AWS Glue Schema Registry does not support."""
     for name, table in tables.items():
         if table.get("emit") is not None:
             problem = "cannot be used with a registry of `type: glue`"
@@ -319,12 +319,12 @@ def _exported(path: KeyPath, table: str, tables: Mapping[str, Any]) -> Iterator[
 
 
 def has_topics(table: Any) -> bool:
-    """Whether an entry keeps many topics."""
+    """Whether an entry has `topics`."""
     return isinstance(table, dict) and table.get("topics") is not None
 
 
 def _patterns(tables: Mapping[str, Entry], start: Any) -> Iterator[Problem]:
-    """Every problem between an entry's key, its topics and its other options."""
+    """Problems between an entry's key, its topics and its other options."""
     for name, table in tables.items():
         yield from _of_pattern(name, table, start) if has_topics(table) else _of_table(name, table)
 

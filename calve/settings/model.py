@@ -124,7 +124,7 @@ class KafkaSection(Section):
 
     @property
     def authentication(self) -> AuthSection:
-        """`auth`, or what stands in for it."""
+        """`auth`, or its default."""
         return self.auth or AuthSection(type="msk_iam" if self.msk else "none")
 
 
@@ -233,7 +233,7 @@ SECTIONS: dict[KeyPath, type[Section]] = {
 
 
 def section_at(path: KeyPath) -> type[Section] | None:
-    """The section whose keys stand directly under `path`, or None where there is none."""
+    """The section whose keys are directly under `path`; None if there is none."""
     if len(path) >= 2 and path[0] in NAMED:
         path = (path[0], "<name>", *(each for each in path[2:] if not each.isdigit()))
     return SECTIONS.get(path)

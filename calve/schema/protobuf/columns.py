@@ -27,8 +27,7 @@ MAX_FIELDS = 10_000
 def columns_of(message: Message) -> Json:
     """The table columns of a message, as an Iceberg struct in JSON form without field ids.
 
-    Each has the `number` of its field, by which `calve.schema.protobuf.columns` finds renamed ones; a oneof has its name and no
-    number.
+    Each has the `number` of its field, by which renamed ones are found; a oneof has its name and no number.
 
     Raises:
         SchemaProblem: a part of it has no column type.
@@ -43,7 +42,7 @@ def columns_of(message: Message) -> Json:
 
 
 def own_column(each: Field, path: str) -> Json:
-    """The type of the column that a field of a message (at `path`) makes.
+    """The column type of a field of a message (at `path`).
 
     Raises:
         SchemaProblem: it has none.
@@ -52,7 +51,7 @@ def own_column(each: Field, path: str) -> Json:
 
 
 def value_kind(message: Message | None) -> str | None:
-    """The name of a message that is one value and no struct; None where it is a struct, or no message."""
+    """The name of a message that is one value, not a struct; None for structs and other types."""
     if message is None or message.name not in MEMBERS:
         return None
     members = [(each.number, each.kind) for each in message.fields]
@@ -60,10 +59,10 @@ def value_kind(message: Message | None) -> str | None:
 
 
 def value_column(each: Field, path: str) -> str | None:
-    """The type of the column of one value, whatever it is repeated in; None where it is a struct.
+    """The column type of one value, even if it is repeated; None for a struct.
 
     Raises:
-        SchemaProblem: no decimal has the digits that the field's own options say.
+        SchemaProblem: the digits in the field's options are invalid for a decimal.
     """
     match value_kind(each.message):
         case None:
@@ -167,8 +166,8 @@ def _integer(text: str | None, absent: int) -> int | None:
 def with_former_names(versions: Sequence[Json | SchemaProblem]) -> list[Json | SchemaProblem]:
     """The versions (columns, oldest first), each field with the earlier names of its number as `aliases`.
 
-    Columns without numbers, which other formats make, are as they were. A version where a number takes the name that belonged to
-    another is a problem (`RENAME_AMBIGUOUS`): by the bytes it is one column, by the name another.
+    Columns without numbers (other formats) are unchanged. It is a problem (`RENAME_AMBIGUOUS`) if a number takes the name of
+    another number: its bytes and its name then mean different columns.
     """
     top = _Known()
     found: list[Json | SchemaProblem] = []
@@ -187,7 +186,7 @@ def with_former_names(versions: Sequence[Json | SchemaProblem]) -> list[Json | S
 
 @dataclasses.dataclass(slots=True)
 class _Known:
-    """The fields of a message in the versions so far: names by number, newest last, and what is inside of them."""
+    """The fields of a message in the versions so far: names by number, newest last, and their inner fields."""
 
     names: dict[int, list[str]] = dataclasses.field(default_factory=dict)
     inside: dict[int, _Known] = dataclasses.field(default_factory=dict)
@@ -230,7 +229,7 @@ class _Known:
 
 
 def _keys(each: Json) -> list[int]:
-    """What a column is known by: its number or, for a oneof, those of its members (as negative numbers)."""
+    """How a column is identified: by its number or, for a oneof, by those of its members (as negative numbers)."""
     if "number" in each:
         return [each["number"]]
     if not isinstance(each["type"], dict) or each["type"]["type"] != "struct":

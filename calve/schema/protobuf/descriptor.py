@@ -13,10 +13,10 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message: number and value, bytes where it has a length.
+    """The fields of a message: number and value; length-delimited values are bytes.
 
     Raises:
-        ValueError: these bytes are no message.
+        ValueError: the bytes are not a message.
     """
     place = 0
     while place < len(data):
@@ -51,12 +51,12 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """A varint as the int32 or int64 that was written."""
+    """A varint as int32 or int64."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def message_indexes(path: Sequence[int]) -> bytes:
-    """What Confluent's serializers write before a message: where it is in its file, zigzag varints after their number.
+    """The prefix of Confluent's serializers: the message's place in its file, as zigzag varints after their count.
 
     The first message of a file is a single zero.
     """
@@ -66,7 +66,7 @@ def message_indexes(path: Sequence[int]) -> bytes:
 
 
 def message_places(names: Iterable[str]) -> dict[str, bytes]:
-    """What AWS's serializers write before each message: its place among all of the file, sorted by their full names.
+    """The prefix of AWS's serializers: the place among all messages of the file, sorted by their full names.
 
     https://github.com/awslabs/aws-glue-schema-registry (`MessageIndexFinder`, `ProtobufWireFormatEncoder`)
     """
@@ -89,7 +89,7 @@ def parse(data: bytes) -> File:
     """A file from its bytes.
 
     Raises:
-        SchemaProblem, ValueError: these are not the bytes of a file.
+        SchemaProblem, ValueError: the bytes are not a file.
     """
     node = _node(data)
     rules = _Rules(node)
@@ -103,7 +103,7 @@ def parse(data: bytes) -> File:
 
 
 class _Rules:
-    """What the file says about all of its fields."""
+    """The features of the file for all its fields."""
 
     def __init__(self, node: Node) -> None:
         syntax = _text(node, 12)

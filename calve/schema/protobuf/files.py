@@ -22,10 +22,10 @@ LABELS = ("optional", "required", "repeated")
 
 
 def parse(source: str) -> File:
-    """A file whose `type_name`s are still as they were written.
+    """A file; its `type_name`s are not resolved.
 
     Raises:
-        SchemaProblem: it is no .proto file.
+        SchemaProblem: it is not a .proto file.
     """
     return _Parser(list(tokens(source))).file()
 
@@ -97,7 +97,7 @@ class _Parser(OptionWords):
         return made
 
     def members(self) -> Iterator[Token]:
-        """The first word of each member between braces; options are none."""
+        """The first token of each member between braces, without options."""
         self.expect("{")
         while (word := self.take()).text != "}":
             following = self.peek()
@@ -195,10 +195,10 @@ GREATEST_NUMBER = 536_870_911
 
 @lru_cache(maxsize=1024)
 def load(schema: Schema) -> File:
-    """The file of a schema, which is text or the Base64 of its descriptor, with all types resolved.
+    """The file of a schema (text, or Base64 of its descriptor), with all types resolved.
 
     Raises:
-        SchemaProblem: it cannot be read, or names a type that nothing defines.
+        SchemaProblem: it cannot be parsed, or names an undefined type.
     """
     linker = _Linker(schema.references)
     own = _parse(schema.text)
@@ -209,7 +209,7 @@ def load(schema: Schema) -> File:
 
 
 def message_of(file: File, name: str | None) -> tuple[tuple[int, ...], Message]:
-    """A message by its name, with or without the package (None: the first of the file), and where it stands in the file.
+    """A message by its name, with or without the package (None: the first of the file), and its place in the file.
 
     Raises:
         SchemaProblem: there is no such message.
@@ -305,7 +305,7 @@ class _Linker:
         self.resolve(each.type, path)
 
     def find(self, name: str, scope: str) -> Message | Enum | None:
-        """A type by its name as seen from inside a message: the innermost one that fits."""
+        """A type by its name, as resolved from inside a message: the innermost match."""
         if name.startswith("."):
             return self.types.get(name[1:])
         while scope:

@@ -15,7 +15,7 @@ SCALARS = frozenset(
 
 
 class Presence(StrEnum):
-    """Whether a field that is not written is told from one with its type's default."""
+    """Whether a field that is not written differs from one with its type's default."""
 
     IMPLICIT = "implicit"
     EXPLICIT = "explicit"
@@ -24,7 +24,7 @@ class Presence(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Enum:
-    """`name` has the package and the messages around it."""
+    """`name`: with the package and the enclosing messages."""
 
     name: str
     values: list[tuple[str, int]] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Field:
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """`name` has the package and the messages around it; `messages` are those defined inside, in their order."""
+    """`name`: with the package and the enclosing messages. `messages`: the nested ones, in order."""
 
     name: str
     fields: list[Field] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Message:
 
 @dataclass(slots=True, eq=False)
 class File:
-    """One .proto file; `imports` are the names of those that it needs."""
+    """One .proto file; `imports`: the names of the files that it needs."""
 
     package: str = ""
     imports: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     DATE: {"year": "int32", "month": "int32", "day": "int32"},
     DECIMAL: {"value": "bytes", "precision": "uint32", "scale": "int32"},
 } | {name: {"value": kind} for name, kind in WRAPPERS.items()}
-"""Messages that are one value, and what a message of this name must be made of to be one: its fields, numbered from 1."""
+"""Messages that are one value. Such a message must have exactly these fields, numbered from 1."""
 
 _GOOGLE = {
     "any": "message Any { string type_url = 1; bytes value = 2; }",
@@ -161,4 +161,4 @@ KNOWN_FILES = (
     | {f"google/type/{name}.proto": f"{_HEAD}google.type; {text}" for name, text in _TYPE.items()}
     | {f"confluent/type/{name}.proto": f"{_HEAD}confluent.type; {text}" for name, text in _CONFLUENT.items()}
 )
-"""By the name that imports them; those with options only (`confluent/meta.proto`) define no type of a field."""
+"""By import name. Files with options only (`confluent/meta.proto`) define no field types."""

@@ -26,7 +26,7 @@ MAX_CHARACTERS = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`doc`: the comment right above it."""
+    """`doc`: the comment directly above it."""
 
     kind: str
     text: str
@@ -39,10 +39,10 @@ def unreadable(why: str, line: int) -> SchemaProblem:
 
 
 def tokens(source: str) -> Iterator[Token]:
-    """All words, and one of kind `end`.
+    """All tokens, and a last one of kind `end`.
 
     Raises:
-        SchemaProblem: there is something else.
+        SchemaProblem: an invalid character.
     """
     if len(source) > MAX_CHARACTERS:
         raise SchemaProblem("", "the schema is too long to be read", Rule.UNREADABLE_SCHEMA)
@@ -70,7 +70,7 @@ def tokens(source: str) -> Iterator[Token]:
 
 
 def string(text: str) -> str:
-    """What a quoted text stands for."""
+    """The value of a quoted text."""
     return _ESCAPE.sub(_unescaped, text[1:-1])
 
 
@@ -91,7 +91,7 @@ def _comment(kind: str, text: str) -> str:
 
 @dataclass(slots=True)
 class Words:
-    """Where a reader stands. Whatever is not as expected is a `SchemaProblem` that names the line."""
+    """The position of a parser. An unexpected token is a `SchemaProblem` with its line."""
 
     words: list[Token]
     place: int = 0
@@ -105,7 +105,7 @@ class Words:
         return word
 
     def passed(self, text: str) -> bool:
-        """Whether this word is next; it is taken then."""
+        """Whether this is the next token; consumes it then."""
         found = self.peek().text == text
         if found:
             self.take()
@@ -183,7 +183,7 @@ Options = tuple[tuple[str, Option], ...]
 
 
 class OptionWords(Words):
-    """Reads options: a constant is text, a list, or a message as names and constants; so are all options of one field."""
+    """Parses options: a constant is text, a list, or a message as names and constants; so are all options of one field."""
 
     __slots__ = ()
 
@@ -250,7 +250,7 @@ class OptionWords(Words):
 
 
 def features(options: Options) -> dict[str, str]:
-    """What options say of the language, each alone or in one message."""
+    """The language features in options, each alone or in one message."""
     found: dict[str, str] = {}
     for name, value in options:
         if name == "features":
@@ -261,13 +261,13 @@ def features(options: Options) -> dict[str, str]:
 
 
 def texts(value: Option) -> dict[str, str]:
-    """The members of a message in an option that are no messages."""
+    """The members of an option's message that are not messages."""
     found = value if isinstance(value, tuple) else ()
     return {name: each for name, each in found if isinstance(each, str)}
 
 
 def explain(each: Field, options: Options) -> None:
-    """What `confluent.field_meta` says of a field: `doc`, `params` and `tags`."""
+    """The values of `confluent.field_meta` for a field: `doc`, `params` and `tags`."""
     params: dict[str, str] = {}
     for name, value in _of_meta(options):
         if name == "params":
@@ -281,7 +281,7 @@ def explain(each: Field, options: Options) -> None:
 
 
 def _of_meta(options: Options) -> Iterator[tuple[str, Option]]:
-    """The members that are given in one message or alone; those that are repeated, alone or in a list."""
+    """The members, given in one message or alone; repeated ones alone or in a list."""
     for option, given in options:
         if not option.startswith(META):
             continue

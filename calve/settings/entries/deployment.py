@@ -1,4 +1,4 @@
-"""A checked calve.yaml becomes a deployment."""
+"""Turns a validated calve.yaml into a deployment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ARRIVAL_TIME = f"{SYSTEM_COLUMN}.timestamp"
 
 
 def deployment(checked: Configuration, jobs: Sequence[Job]) -> Deployment:
-    """Everything that a deploy needs; `jobs` are the resolved ones."""
+    """All that a deploy needs; `jobs`: the resolved ones."""
     lake = jobs[0].lake
     sections = checked.jobs or {}
     return Deployment(
@@ -160,5 +160,5 @@ def _publish(checked: Configuration, jobs: Sequence[Job]) -> Publish | None:
 
 
 def _given(**options: Any) -> dict[str, Any]:
-    """The options that are set; the others keep the default of their value."""
+    """The options that are set; the others keep their defaults."""
     return {key: value for key, value in options.items() if value is not None}

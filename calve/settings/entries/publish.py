@@ -96,7 +96,7 @@ class IcebergRestSection(Section):
 
     @property
     def management_uri(self) -> str | None:
-        """Where Polaris' management API is."""
+        """The address of Polaris' management API."""
         if self.bootstrap and self.bootstrap.management_uri:
             return self.bootstrap.management_uri
         if self.uri.endswith(OF_POLARIS):

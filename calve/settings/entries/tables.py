@@ -82,7 +82,7 @@ _OPTIONS = {  # key in calve.yaml -> field of calve.maintenance.Maintenance
 
 
 def maintenance_of(own: MaintenanceSection | None, shared: MaintenanceOptions | None) -> Maintenance:
-    """Key by key: the table's own, else that of `defaults`, else calve's."""
+    """Per key: the table's own value, else that of `defaults`, else calve's."""
     options = {
         field: value
         for section in (shared, own)
