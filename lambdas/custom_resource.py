@@ -19,10 +19,10 @@ from calve import http_client
 from calve.errors import CalveError, Retryable
 
 NEVER_MADE = "never-made"
-"""Physical id of a resource whose properties were of no use; deleting it does nothing."""
+"""Physical id of a resource with invalid properties; deleting it does nothing."""
 
 ANSWER_MARGIN_S = 30.0
-"""What must be left of the function's time when the work ends, so that the answer still goes out."""
+"""The rest of the function's time that sending the answer needs."""
 
 REASON_LENGTH = 1000  # CloudFormation refuses an answer above 4096 bytes
 ATTEMPTS = 4

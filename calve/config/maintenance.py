@@ -16,20 +16,20 @@ from calve.table.protocol import Commit
 Kind = Literal["compact", "deletes", "manifests", "orphans", "rows", "dead_letters", "snapshots"]
 
 SMALL = 0.75
-"""Share of the wanted size below which a file is small: Iceberg's planner takes the same ones."""
+"""Share of the target size below which a file is small, as in Iceberg's planner."""
 SURPLUS_FILES, SURPLUS_SHARE = 32, 0.05
-"""A scan opens every file: so many too many, in number and of all, are felt. The loop's own merging leaves fewer than that."""
+"""Thresholds in number and share, as a scan opens every file. The ingest job's own merging leaves fewer."""
 DELETE_FILES, DELETE_SHARE = 32, 0.1
-"""As for data files: each delete file is opened beside the data file that it deletes from."""
+"""As for data files: each delete file is opened with its data file."""
 DELETED_ROWS = 0.3
-"""Share of rows that are read in vain; Iceberg's planner rewrites files from there on."""
+"""Share of deleted rows at which Iceberg's planner rewrites files."""
 MANIFEST_BYTES, SURPLUS_MANIFESTS = 8_000_000, 40
-"""What Iceberg merges manifests to, and twice as many as commits leave behind before they are merged."""
+"""Iceberg's target size, and twice as many as commits leave before they are merged."""
 ORPHANS_EVERY_S = 7 * 86_400.0
 ORPHANS_NOTE = "calve-orphans.json"
-"""The file beside a table's metadata that says since when somebody has looked for orphans, and which were found."""
+"""The file beside a table's metadata with the start of the search for orphan files, and those found."""
 MOST_EXPIRED = 500
-"""Snapshots that go in one turn: what is left to do at once must not hold up the table, however old it is."""
+"""The most snapshots to expire at once, so that an expiry does not delay the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +162,11 @@ def snapshots_to_keep(ages_s: Sequence[float], needed: int, maintenance: Mainten
 
 # Maintenance and ingest job coordinate through properties of the table (ADR 31).
 TURN = "calve.turn"
-"""The kind of work that the maintenance asks the job to do; the job removes it when it is done."""
+"""Work that the maintenance requests from the job; the job removes it when it is done."""
 TURN_KINDS: tuple[Kind, ...] = ("compact", "deletes")
-"""Work that replaces data files, from which rounds of tables with keys delete rows."""
+"""Work that replaces data files; rounds of keyed tables delete rows from these."""
 HOLD = "calve.hold"
-"""Until when, in epoch seconds, nobody may be forgotten: files are being written that no snapshot names yet."""
+"""Epoch seconds until which `forget` must wait: files are being written that no snapshot names yet."""
 HOLD_S = 1_800.0
 
 
@@ -175,7 +175,7 @@ def is_held(properties: Mapping[str, str], now: float) -> bool:
 
 
 RETAINED = "calve.retained"
-"""In the summary of such a commit, and in the properties of the table, where it outlives the snapshot."""
+"""In the commit's summary, and in the table's properties, which outlive the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)

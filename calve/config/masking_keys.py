@@ -26,7 +26,7 @@ BLOCK_BYTES = 64
 """Of SHA-256. A longer key is hashed before it is padded (RFC 2104)."""
 SEAL = b"calve.dead-letters"
 FIRST_YEAR_DAY, FIRST_YEAR_US = -2_147_483_456, -9_223_371_158_400_000_000
-"""When the first year begins of which dates, or timestamps, have the first day; Spark fails on what is before."""
+"""The start of the first full year of dates, or timestamps; Spark fails on earlier values."""
 
 _ID = re.compile(r"[a-z0-9_-]{1,16}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from calve.schema.columns import Json
 
 Value = str | int | bool
-"""What a column may hold by which records are routed."""
+"""The types of a column by which records are routed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def step(raw: dict[str, Any]) -> Step:
 
 NOTE = "steps"
 LOOKED_UP = "lookup:"
-"""Stands before a table, `database.table`, where a round notes the snapshot of it that rows were looked up in."""
+"""Prefix of a table, `database.table`, in a round's note of the snapshot that its lookups read."""
 
 
 def noted(steps: Sequence[Step], records: Json, tags: Mapping[str, Sequence[str]]) -> dict[str, str]:

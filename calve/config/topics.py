@@ -21,7 +21,7 @@ _OF_ONE_LANGUAGE = re.compile(r"\(\?(P|\(|#|<(?![=!]))")
 _LITERAL = re.compile(r"[A-Za-z0-9_-]|\\[.-]")
 
 Keeper = Callable[[str], str | None]
-"""The topic that the table of a name has been kept from; None where there is no such table."""
+"""The topic of the table with a name; None if there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)

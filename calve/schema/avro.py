@@ -53,9 +53,9 @@ UNITS = {
     ("long", "local-timestamp-nanos"): "nanoseconds since 1970-01-01, local time",
     ("fixed", "duration"): "months, days and milliseconds: three unsigned little-endian integers of 4 bytes",
 } | AVRO_UNITS
-"""Logical types that no column of Spark and Iceberg holds exactly: they stay the numbers and bytes that they are."""
+"""Logical types without an exact type in Spark and Iceberg: they stay numbers and bytes."""
 KEY_TYPES = {"boolean", "int", "long", "bytes", "string", "enum", "fixed"}
-"""Keys of a map that is written as a list of entries. Floating-point keys would be compared: 0.0 and -0.0 are one key."""
+"""Key types of a map that is written as a list of entries. Not floating point: 0.0 and -0.0 are one key."""
 SYMBOL = re.compile(r"[^\W\d]\w*")
 ALWAYS_NULL = "a field that is always null has no column type"
 MAX_DEPTH = 32

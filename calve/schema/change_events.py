@@ -24,9 +24,9 @@ from calve.schema.json_scalars import (
 )
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""Stands for a value that an update has left alone and that the database's log does not have."""
+"""Replaces a value that an update did not change and that the database's log omits."""
 TIMES = {"ts_us": "long", "ts_ms": "long"}
-"""Fields of `source` that say when a change was made, the finer one first."""
+"""Fields of `source` with the time of a change, the finest first."""
 NUMBERS = ("int", "long")
 MONGODB = (
     "`after` is a text: so Debezium's connector for MongoDB writes a document, which has no columns. Let its transform"
@@ -103,7 +103,7 @@ TIME = "io.debezium.time."
 MOMENT = f"{TIME}ZonedTimestamp"
 """A text with an offset from UTC."""
 MILLIS = f"{TIME}Timestamp"
-"""Milliseconds since 1970, local time; an infinite one is more than 64 bits of microseconds hold."""
+"""Milliseconds since 1970, local time; infinity exceeds 64 bits of microseconds."""
 UNITS = {
     ("int32", f"{TIME}Time"): "milliseconds after midnight",
     ("int64", f"{TIME}MicroTime"): "microseconds after midnight",
@@ -113,7 +113,7 @@ UNITS = {
     ("int64", f"{TIME}NanoDuration"): "nanoseconds",
     ("int32", f"{TIME}Year"): "calendar year",
 }
-"""Numbers that no column of Spark and Iceberg holds as what they are."""
+"""Numbers without an exact type in Spark and Iceberg."""
 
 AVRO = {"int32": "int", "int64": "long"}
 AVRO_UNITS = {(AVRO[kind], name): unit for (kind, name), unit in UNITS.items()}
@@ -135,7 +135,7 @@ JSON_TYPES = Named(
     UNITS | {("int32", f"{CONNECT}Time"): "milliseconds after midnight"},
     {**CONNECT_NUMBERS, "float32": "database_float", "float64": "database_double"},
 )
-"""Decimals are Base64 texts, too: so Confluent's converter registers them where it writes them so."""
+"""Decimals may be Base64 text; Confluent's converter then registers them so."""
 
 
 def with_logical_types(schema: Json) -> Json:

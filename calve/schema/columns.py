@@ -38,17 +38,17 @@ REASONS = {
 """Reject reasons: `reason` of the dead-letter table -> its `message`."""
 
 UNDELIVERED = ("bad_timestamp", "record_too_large", "batch_too_large", "corrupt_batch")
-"""Reasons that no value is looked at for: the source of the engines gives them, before any other. Such a letter stays one.
+"""Reasons found by the source before a value is decoded. These dead letters cannot be redriven.
 
-bad_timestamp: more than (2**63 - 1) // 1000 milliseconds before or after 1970. The letter has the record but for its timestamp,
-which is null. record_too_large: key, value and the bytes of the headers in their record batch have together more than
-`LARGEST_RECORD`, whatever the timestamp. The letter has no value, and neither key nor headers of more than `KEPT_OF_LARGE`.
+bad_timestamp: more than (2**63 - 1) // 1000 milliseconds before or after 1970. The dead letter has the record without timestamp.
+record_too_large: key, value and header bytes in their record batch exceed `LARGEST_RECORD`, whatever the timestamp. The dead
+letter has no value, and no key or headers above `KEPT_OF_LARGE`.
 The other two: offsets without a record. Their dead letters have no timestamp, key, value or headers.
 """
 LARGEST_RECORD = 32 << 20
 KEPT_OF_LARGE = 64 << 10
 MOST_MILLIS = (2**63 - 1) // 1000
-"""The furthest timestamp, before and after 1970, that a column of microseconds holds."""
+"""The largest timestamp before and after 1970 that fits a column of microseconds."""
 
 
 def decimal_digits(kind: Json) -> tuple[int, int] | None:
@@ -110,16 +110,16 @@ CHANGE = field(
     ),
     doc="the newest change of the row",
 )
-"""The column of tables whose topic is a database's changes."""
+"""The column of tables whose topic holds a database's changes."""
 
 REDRIVEN = "redriven"
-"""The column of the dead-letter table that tells the letters that came back from those that are open."""
+"""Column of the dead-letter table: whether the dead letter was redriven."""
 
 SEALED = "sealed"
-"""The column of the dead-letter table that tells the letters whose bytes are encrypted, and by which key."""
+"""Column of the dead-letter table: the key with which the bytes are encrypted, if they are."""
 
 REJECTED_AT = "rejected_at"
-"""The column of the dead-letter table by which letters grow old."""
+"""Column of the dead-letter table from which a dead letter's age counts."""
 
 DEAD_LETTERS = struct(
     field("cluster_id", "string"),
@@ -149,7 +149,7 @@ DEAD_LETTERS = struct(
     ),
 )
 LATER = (REDRIVEN, SEALED)
-"""Columns of the dead-letter table that earlier releases did not know; null there."""
+"""Columns of the dead-letter table that earlier releases lack; null in their rows."""
 
 
 def leaf_names(kind: Json, name: str = "", path: str = "") -> Iterator[tuple[str, str]]:

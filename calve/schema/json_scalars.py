@@ -21,9 +21,9 @@ CONNECT_NUMBERS = {"int8": "int", "int16": "int", "int32": "int", "int64": "long
     "float64": "double",
 }
 DECIMAL = "decimal"
-"""In the place of a leaf: a decimal, whose digits the schema says."""
+"""Instead of a leaf: a decimal with the digits of the schema."""
 TypeName = tuple[str, str]
-"""The `connect.type` of a schema, or its type where it has none, and its `title`, in which converters write a type's name."""
+"""The `connect.type` of a schema, or its type, and its `title`: converters write a type's name there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ CONNECT_ALONE = {*NUMBERS, "bytes", "struct", "map"}
 """Types that JSON Schema does not have."""
 CONNECT_AND_JSON = {"boolean", "string", "array"}
 OPTIONAL = "optional"
-"""What every schema of Connect's says of itself, and no JSON Schema does."""
+"""Every Connect schema has this key, no JSON Schema does."""
 
 
 def is_connect_schema(text: str) -> bool:

@@ -36,12 +36,12 @@ WIRE = {"json": "string", "days": "date", "millis": "timestamptz", "instant": "t
     "database_float": "float",
     "database_double": "double",
 }
-"""Leaves of a shape that are no type of Iceberg -> the column they become."""
+"""Leaves of a shape that are not Iceberg types -> their column type."""
 MAX_DEPTH = 32
 MAX_PARTS = 10_000
 TEXTS = {"string", "date", "timestamptz"}
 ALIASES = "x-aliases"
-"""Annotation of a property: the names that it had before."""
+"""Annotation of a property: its earlier names."""
 CONDITIONAL = ("if", "then", "else", "not")
 CONDITIONAL_BY_NAME = ("dependentSchemas", "dependencies")
 

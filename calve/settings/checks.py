@@ -92,7 +92,7 @@ def _not_allowed(path: KeyPath, raw: Any, expected: str) -> Problem:
 DEFAULT_JOB = "main"
 SCHEDULE_NAME = 64
 PUBLIC_PORTS = ("9194", "9196", "9198")
-"""Where brokers of MSK listen for clients outside of their VPC."""
+"""The ports of MSK brokers for clients outside their VPC."""
 OF_ONE_TOPIC = {
     "route": "every table has topics of its own",
     "emit": "all its tables would write one topic",

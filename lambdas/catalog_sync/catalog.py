@@ -22,7 +22,7 @@ from lambdas.lake_tables import Head
 TIMEOUT_S = 15
 TOKEN_REFUSED = (401, 419)
 DONE_NOTHING = (429, 503)
-"""What a server says before it begins; after any other 5xx it may have done what it was asked."""
+"""The server did nothing; after any other 5xx it may have applied the request."""
 SAID = 300
 
 

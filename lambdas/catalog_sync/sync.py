@@ -76,7 +76,7 @@ OWNER = "calve.deployment"
 LOOKS = 6
 LEASE_MS = 180_000
 WRITE_MS = 60_000
-"""What must be left of a lease for a write to begin: it arrives sooner than that, or not at all."""
+"""The least rest of a lease for a write, which arrives sooner or never."""
 PAUSE_S = 0.25
 TARGET = Target.ICEBERG_REST
 

@@ -83,7 +83,7 @@ def total(parts: Iterable[tuple[Any, int | None]]) -> float | None:
 
 
 STATE_BYTES = 128 * 1024 * 1024
-"""What the groups and their sums may take; merging and sorting them takes about as much again, twice."""
+"""Limit in bytes of the groups and their sums; merging and sorting need about twice as much in addition."""
 
 MERGE_ROWS = 100_000
 NARROW_DIGITS = 18

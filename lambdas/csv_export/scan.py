@@ -45,7 +45,7 @@ from lambdas.csv_export.window import ExportFailed, Period
 ROWS = 32_768
 SIZE_BYTES = 8 * 1024 * 1024
 READ_BYTES = 4 * 1024 * 1024
-"""What is fetched of a column at once: fewer requests to S3 against memory, once for each column."""
+"""Bytes that are fetched of a column at once: more memory per column, but fewer requests to S3."""
 
 
 def read(
@@ -195,7 +195,7 @@ def _leaves(field: NestedField, prefix: str = "") -> Iterator[str]:
 SYSTEM_COLUMN = "_kafka"
 _NO_COLUMN = re.compile(r"find field with name ([\w.]+)")
 RESERVE_S = 45.0
-"""What must be left of the function's time to finish the uploads, or to abort them."""
+"""The rest of the function's time that finishing or aborting the uploads needs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,18 +31,18 @@ from lambdas.csv_export.cells import is_free_text, text
 BOM = b"\xef\xbb\xbf"
 END = "\r\n"
 SEPARATORS = ",;|\t\r\n"
-"""Where a spreadsheet may split a line, whatever the file's delimiter is."""
+"""Separators at which a spreadsheet may split a line, whatever the file's delimiter."""
 SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20"
-"""What begins a formula, also in full width: https://owasp.org/www-community/attacks/CSV_Injection"""
+"""First characters of a formula, also full-width: https://owasp.org/www-community/attacks/CSV_Injection"""
 SUSPECT = rf'^[\t\r\n{SIGNS}]|[{SEPARATORS}]"*[{SIGNS}]'
-"""A text in which something may be a formula; Arrow looks for it in whole columns."""
+"""Text that may contain a formula; Arrow searches whole columns for it."""
 NUMBER = r"[+-](?:[ .-]?(?:\([0-9]+\)|[0-9]))+(?:[eE][+-]?[0-9]+)?"
-"""A number, or a telephone number. It ends so that nothing behind it could make a formula of both."""
+"""A number, or a telephone number, with an end after which no formula can follow."""
 FORMULA = re.compile(
     rf"^(?!(?:-|{NUMBER})\Z)(?=[\t\r\n{SIGNS}])"
     rf'|([{SEPARATORS}])"*(?=[{SIGNS}])(?!{NUMBER}[\]}}"]*(?:\1|\Z))'
 )
-"""The places before formulas: a separator of that kind, or the end, is where the cell ends. Quotes stand there in JSON."""
+"""The ends of a cell: a separator of that kind, or the end of the text. In JSON, quotes precede them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Writer:
 
 PART_BYTES = 8 * 1024 * 1024
 GZIP = 31
-"""zlib's window bits for a gzip header, which then has neither a time nor a name: the same rows make the same bytes."""
+"""zlib's window bits for a gzip header without time and name: equal rows make equal bytes."""
 
 
 @dataclass(frozen=True, slots=True)

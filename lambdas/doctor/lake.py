@@ -16,7 +16,7 @@ Client = Callable[[str], Any]
 DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
 ABSENT = ("EntityNotFoundException", "ResourceNotFoundException", "NoSuchBucket", "NoSuchKey", "404")
 SKEW_WARN_S, SKEW_FAIL_S = 30.0, 300.0
-"""AWS refuses requests that were signed more than five minutes off; tokens for Snowflake and links last a minute or more."""
+"""AWS refuses signatures more than five minutes off; tokens for Snowflake and links last a minute or more."""
 DEPLOY = "deploy: npx cdk deploy --all"
 
 

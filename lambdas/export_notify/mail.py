@@ -137,7 +137,7 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class MailText:
     """The text of a mail before layout."""
 
     title: str
@@ -151,7 +151,7 @@ class Words:
 def new_file(manifest: Manifest, link: Link, url: str) -> Mail:
     """The mail of a new file. `url`: the link's address, with its token."""
     export, zone = manifest.export, manifest.export.time_zone
-    words = Words(
+    text = MailText(
         title=link.title,
         lead=link.window,
         notes=_notes(manifest),
@@ -166,7 +166,7 @@ def new_file(manifest: Manifest, link: Link, url: str) -> Mail:
         closing=(*_time_column(export), _owner(link), _whom_to_ask(export)),
     )
     return _mail(
-        words, subject(link.title, link.window, formatting.rows(manifest.rows), state=_state(manifest))
+        text, subject(link.title, link.window, formatting.rows(manifest.rows), state=_state(manifest))
     )
 
 
@@ -174,7 +174,7 @@ def no_file(failure: Failure) -> Mail:
     """The mail of an export without a file."""
     title = formatting.title(failure.export.name)
     window = str(failure.window or "")
-    words = Words(
+    text = MailText(
         title=title,
         lead=window or "No file",
         notes=(
@@ -185,7 +185,7 @@ def no_file(failure: Failure) -> Mail:
         facts=(("Window", f"{window} ({failure.export.time_zone})"),) if window else (),
         closing=("Those who run it have been told as well.", _whom_to_ask(failure.export)),
     )
-    return _mail(words, subject(title, window, "no file", state="Failed"))
+    return _mail(text, subject(title, window, "no file", state="Failed"))
 
 
 def subject(title: str, window: str, what: str, *, state: str = "") -> str:
@@ -249,16 +249,16 @@ def _whom_to_ask(export: Export) -> str:
     )
 
 
-def _mail(words: Words, subject: str) -> Mail:
-    return Mail(subject, _text(words), render(words))
+def _mail(text: MailText, subject: str) -> Mail:
+    return Mail(subject, _text(text), render(text))
 
 
-def _text(words: Words) -> str:
-    blocks = [f"{words.title}\n{words.lead}", *words.notes]
-    blocks += [f"{label}:\n{url}" for label, url in words.buttons]
-    if words.facts:
-        blocks.append("\n".join(f"{name}: {value}" for name, value in words.facts))
-    return "\n\n".join([*blocks, *words.closing]) + "\n"
+def _text(text: MailText) -> str:
+    blocks = [f"{text.title}\n{text.lead}", *text.notes]
+    blocks += [f"{label}:\n{url}" for label, url in text.buttons]
+    if text.facts:
+        blocks.append("\n".join(f"{name}: {value}" for name, value in text.facts))
+    return "\n\n".join([*blocks, *text.closing]) + "\n"
 
 
 FONT = "font-family:'Segoe UI',system-ui,-apple-system,Roboto,Helvetica,Arial,sans-serif"
@@ -287,24 +287,24 @@ border:1px solid #dbe4ec;border-top:4px solid #0b6a8f;border-radius:10px;{font};
 """
 
 
-def render(words: Words) -> str:
+def render(text: MailText) -> str:
     """Lay out a mail; all text is escaped."""
     body = [
-        f'<h1 style="margin:0;font-size:26px;line-height:1.2">{escape(words.title)}</h1>',
-        f'<p style="margin:4px 0 20px;color:#526373;font-size:17px">{escape(words.lead)}</p>',
-        *(_note(note) for note in words.notes),
-        *(_button(label, url) for label, url in words.buttons),
+        f'<h1 style="margin:0;font-size:26px;line-height:1.2">{escape(text.title)}</h1>',
+        f'<p style="margin:4px 0 20px;color:#526373;font-size:17px">{escape(text.lead)}</p>',
+        *(_note(note) for note in text.notes),
+        *(_button(label, url) for label, url in text.buttons),
     ]
-    if words.facts:
-        rows = "\n".join(_fact(name, value) for name, value in words.facts)
+    if text.facts:
+        rows = "\n".join(_fact(name, value) for name, value in text.facts)
         body.append(
             '<table role="presentation" width="100%" cellpadding="0" cellspacing="0" style="margin:20px 0;'
             f'border-top:1px solid #dbe4ec">\n{rows}\n</table>'
         )
     body += [
-        f'<p style="margin:0 0 8px;color:#526373;font-size:14px">{escape(line)}</p>' for line in words.closing
+        f'<p style="margin:0 0 8px;color:#526373;font-size:14px">{escape(line)}</p>' for line in text.closing
     ]
-    return _DOCUMENT.format(title=escape(words.title), font=FONT, body="\n".join(body))
+    return _DOCUMENT.format(title=escape(text.title), font=FONT, body="\n".join(body))
 
 
 def _note(text: str) -> str:

@@ -59,7 +59,7 @@ class Control:
 
 POLL_S = 5.0
 GRACE_S = 600.0
-"""How long a run may take to finish its rounds before it is stopped, if the function has that long."""
+"""How long a run may take to finish its rounds before it is stopped, if the function has that much time."""
 
 GRACE_SHARE = 0.6
 """At most this share of the function's time; the rest is for Glue to stop the run."""

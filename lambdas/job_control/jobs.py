@@ -49,7 +49,7 @@ DRAIN = "--drain"
 ACTIVE = frozenset({"WAITING", "STARTING", "RUNNING", "STOPPING"})
 BUSY = frozenset({"ConcurrentRunsExceededException", "ResourceNumberLimitExceededException"})
 RUNS = 50
-"""So many of the newest runs are looked at; Glue lists the newest first."""
+"""How many of the newest runs are read; Glue lists the newest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from lambdas.job_control.hand_over import Control
 from lambdas.job_control.jobs import CONTROL, Definition, Jobs, Run
 
 LONG_S = 3600.0
-"""A run that lasted longer did its work: what went wrong before it does not count."""
+"""A run that lasted longer resets the count of failures."""
 
 FIRST_DELAY_S = 60
 LONGEST_DELAY_S = 900
 EXPIRED_DELAY_S = 900
-"""Glue itself follows a run that a maintenance window ended by another; only if it has not done so is it our turn."""
+"""Glue itself restarts a run after a maintenance window; the watchdog only acts if it has not."""
 
 BUSY_DELAY_S = 60
 DEPLOY_DELAY_S = 300

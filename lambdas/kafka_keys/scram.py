@@ -16,7 +16,7 @@ from lambdas.kafka_client import Broker, Login, Refused
 from lambdas.rotation import credentials_of
 
 CLONE = "_clone"
-"""What the second user's name ends with, as in AWS's own rotations by alternating users."""
+"""Suffix of the second user's name, as in AWS's own alternating-users rotation."""
 ATTEMPTS = 20
 PAUSE_S = 1.0
 

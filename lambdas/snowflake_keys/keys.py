@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from calve.config.publishing import Snowflake
 from calve.errors import Fatal
-from lambdas.snowflake.account import register, stored, to_store
-from lambdas.snowflake.sql_api import KeyPair, Session
+from lambdas.snowflake.sql_api import KeyPair, Session, register, stored, to_store
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from calve.config.publishing import Snowflake
 from calve.secrets import read_secret, value_of
 from lambdas.custom_resource import serve
 from lambdas.publish_states import PublishState, PublishStates, State, Target
-from lambdas.snowflake.account import administrator, first
 from lambdas.snowflake.sql import Lake
+from lambdas.snowflake.sql_api import administrator, first
 from lambdas.snowflake_objects.objects import VERIFY_S, Wanted, establish, make, of_volume, remove, verify
 
 logger = Logger(service="snowflake_objects")

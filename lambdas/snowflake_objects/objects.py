@@ -13,9 +13,8 @@ from typing import Any
 
 from calve.config.publishing import Snowflake
 from calve.errors import ConfigError, Fatal
-from lambdas.snowflake.account import properties, register, system_status
 from lambdas.snowflake.sql import Lake, Object, grants, mark, name, objects
-from lambdas.snowflake.sql_api import KeyPair, Session
+from lambdas.snowflake.sql_api import KeyPair, Session, properties, register, system_status
 
 INFORMATION = "INFORMATION_SCHEMA"
 READ_THROUGH = {"EXTERNAL VOLUME", "CATALOG INTEGRATION"}
@@ -132,7 +131,7 @@ def _inhabited(session: Session, each: Object) -> bool:
 
 
 VERIFY_S = 90.0
-"""AWS says that a trust policy takes seconds to be everywhere; it is mostly less than this."""
+"""How long a new trust policy may take to work everywhere; AWS speaks of seconds."""
 PAUSES_S = (1.0, 2.0, 4.0, 8.0)
 
 

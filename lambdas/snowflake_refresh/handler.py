@@ -17,12 +17,12 @@ from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.outputs.metrics.function_metrics import SNOWFLAKE_FAILED, SNOWFLAKE_LAG, SNOWFLAKE_STUCK
 from lambdas.metering import NAMESPACE, add
 from lambdas.publish_states import CommitBatch, PublishStates
-from lambdas.snowflake.account import service
+from lambdas.snowflake.sql_api import service
 from lambdas.snowflake_refresh.refresh import TARGET, Outcome, Refresher, SnowflakeTables, link_stuck
 
 SERVICE = "snowflake_refresh"
 AT_ONCE = 8
-"""Looks wait for Snowflake most of the time."""
+"""Checks mostly wait for Snowflake."""
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
 metrics = Metrics(namespace=NAMESPACE, service=SERVICE)

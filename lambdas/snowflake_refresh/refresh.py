@@ -13,15 +13,14 @@ from calve.errors import CalveError, Retryable
 from calve.names import TableName
 from lambdas.lake_tables import Head, head, is_newer, of_metadata, read
 from lambdas.publish_states import PublishState, PublishStates, State, Target
-from lambdas.snowflake.account import system_status
 from lambdas.snowflake.sql import name, options
-from lambdas.snowflake.sql_api import Refused, Session
+from lambdas.snowflake.sql_api import Refused, Session, system_status
 
 RUNNING = "RUNNING"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SnowflakeTable:
     """A table in Snowflake. stuck: why Snowflake no longer refreshes it by itself; None: it does."""
 
     metadata_location: str
@@ -35,7 +34,7 @@ class SnowflakeTables:
     session: Session
     config: Snowflake
 
-    def find(self, table: TableName) -> Seen | None:
+    def find(self, table: TableName) -> SnowflakeTable | None:
         """A table; None if Snowflake has none."""
         try:
             said = system_status(self.session, "SYSTEM$GET_ICEBERG_TABLE_INFORMATION", self._name(table))
@@ -43,7 +42,7 @@ class SnowflakeTables:
             if error.absent:
                 return None
             raise
-        return Seen(str(said.get("metadataLocation", "")), self._stuck(table))
+        return SnowflakeTable(str(said.get("metadataLocation", "")), self._stuck(table))
 
     def create(self, table: TableName) -> None:
         """Create a table at the catalog's current state."""
@@ -177,7 +176,7 @@ class Refresher:
         self.states.put(synced, holder)
         return Outcome(table, lag_s, stuck)
 
-    def _act(self, table: TableName, there: Head, seen: Seen | None) -> Seen | None:
+    def _act(self, table: TableName, there: Head, seen: SnowflakeTable | None) -> SnowflakeTable | None:
         """Raises: Retryable: Snowflake was still behind afterwards."""
         if seen and self._uuid(seen) not in (None, there.uuid):
             self.tables.drop(table)
@@ -193,7 +192,7 @@ class Refresher:
             raise Retryable(f"Snowflake was refreshed and still does not show {there.metadata_location}")
         return seen
 
-    def _without_head(self, table: TableName, seen: Seen | None, holder: str) -> Outcome:
+    def _without_head(self, table: TableName, seen: SnowflakeTable | None, holder: str) -> Outcome:
         """A table that the job has not created yet, or that was deleted."""
         known = self._state(table)
         if seen and not self.tables.config.linked:
@@ -204,18 +203,18 @@ class Refresher:
             self.states.put(known.become(State.PENDING, self.now_ms()), holder)
         return Outcome(table)
 
-    def _shows(self, seen: Seen, there: Head) -> bool:
+    def _shows(self, seen: SnowflakeTable, there: Head) -> bool:
         """Whether Snowflake has this state of the table, or a newer one."""
         if seen.metadata_location == there.metadata_location:
             return True
         shown = self._metadata(seen)
         return shown is not None and shown.uuid == there.uuid and not is_newer(there, shown)
 
-    def _uuid(self, seen: Seen) -> str | None:
+    def _uuid(self, seen: SnowflakeTable) -> str | None:
         shown = self._metadata(seen)
         return shown.uuid if shown else None
 
-    def _metadata(self, seen: Seen) -> Head | None:
+    def _metadata(self, seen: SnowflakeTable) -> Head | None:
         """The metadata that Snowflake shows; None if the lake no longer has that file."""
         try:
             return of_metadata(

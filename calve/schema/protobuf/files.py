@@ -15,7 +15,7 @@ from calve.schema.columns import join
 from calve.schema.evolution import Rule, SchemaProblem
 from calve.schema.protobuf import descriptor
 from calve.schema.protobuf.model import KNOWN_FILES, SCALARS, Enum, Field, File, Message, Presence
-from calve.schema.protobuf.tokens import MAX_DEPTH, OptionWords, Token, explain, features, tokens
+from calve.schema.protobuf.tokens import MAX_DEPTH, OptionReader, Token, explain, features, tokens
 from calve.schema.wire import Schema
 
 LABELS = ("optional", "required", "repeated")
@@ -31,7 +31,7 @@ def parse(source: str) -> File:
 
 
 @dataclass(slots=True)
-class _Parser(OptionWords):
+class _Parser(OptionReader):
     proto3: bool = False
     editions: bool = False
     features: dict[str, str] = field(default_factory=dict)

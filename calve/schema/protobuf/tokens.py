@@ -90,7 +90,7 @@ def _comment(kind: str, text: str) -> str:
 
 
 @dataclass(slots=True)
-class Words:
+class TokenReader:
     """The position of a parser. An unexpected token is a `SchemaProblem` with its line."""
 
     words: list[Token]
@@ -182,7 +182,7 @@ Option = str | list["Option"] | tuple[tuple[str, "Option"], ...]
 Options = tuple[tuple[str, Option], ...]
 
 
-class OptionWords(Words):
+class OptionReader(TokenReader):
     """Parses options: a constant is text, a list, or a message as names and constants; so are all options of one field."""
 
     __slots__ = ()

@@ -12,8 +12,8 @@ from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.run.demo.checks import Count
 from lambdas.publish_states import PublishStates, Target
-from lambdas.snowflake.account import system_status
 from lambdas.snowflake.sql import name as quoted
+from lambdas.snowflake.sql_api import system_status
 
 if TYPE_CHECKING:
     from pathlib import Path
